@@ -1,0 +1,1 @@
+//! Faults as values that heal on drop.

@@ -1,0 +1,1 @@
+//! The agent recomposed with one known bug each.

@@ -1,0 +1,152 @@
+//! What clients and backends saw: one JSON line each.
+//!
+//! The probe writes them, the harness collects them, the checkers read nothing else.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+/// Transport of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Transport {
+    /// One new connection.
+    Tcp,
+    /// One datagram from a fresh socket: unconnected, `sendto`/`recvfrom`.
+    Udp,
+    /// One datagram from a fresh socket after `connect`.
+    #[serde(rename = "UDP-CONNECTED")]
+    UdpConnected,
+}
+
+/// Which call an error came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// `socket`, `bind`: the client's own trouble.
+    Socket,
+    /// `connect`.
+    Connect,
+    /// `send`, `sendto`.
+    Send,
+    /// `recv`, `recvfrom`.
+    Receive,
+}
+
+/// One attempt of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Microseconds since the Unix epoch, when it began.
+    pub start_us: u64,
+    /// Microseconds since the Unix epoch, when it ended.
+    pub end_us: u64,
+    /// Who: the client's name as it was told (`--client`).
+    pub client: String,
+    /// Label of the plan's entry.
+    pub target: String,
+    /// Transport.
+    pub transport: Transport,
+    /// What was dialled.
+    pub destination: SocketAddr,
+    /// The client's own address, as far as the socket got.
+    pub local: Option<SocketAddr>,
+    /// Unique for the attempt; in the backend's log if it arrived.
+    pub nonce: String,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "lowercase")]
+pub enum Outcome {
+    /// A backend answered.
+    Answered {
+        /// The backend's answer.
+        answer: Answer,
+        /// TCP and connected UDP: `getpeername`; UDP: where the reply came from.
+        peer: SocketAddr,
+    },
+    /// A call failed.
+    Failed {
+        /// Which.
+        stage: Stage,
+        /// Its symbol, such as ECONNREFUSED.
+        errno: String,
+    },
+    /// Nothing within the limit.
+    Timeout {
+        /// Waiting in which call.
+        stage: Stage,
+    },
+    /// Something answered that is no probe server.
+    Garbled {
+        /// The beginning of what it said.
+        said: String,
+    },
+}
+
+/// What a backend answers, and writes to its log.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Answer {
+    /// Who: the server's name as it was told, a slash, the transport, a slash, the listening port:
+    /// `b1/TCP/8080`. Per backend *and* port, so that misdelivery shows.
+    pub identity: String,
+    /// The client's address as the backend saw it.
+    pub source: SocketAddr,
+    /// The destination as the backend saw it.
+    pub destination: SocketAddr,
+    /// The attempt's nonce.
+    pub nonce: String,
+}
+
+/// One line of a backend's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// Microseconds since the Unix epoch.
+    pub time_us: u64,
+    /// What it answered.
+    #[serde(flatten)]
+    pub answer: Answer,
+}
+
+/// What a client does: entries run side by side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Name for [`Attempt::client`].
+    pub client: String,
+    /// What to dial.
+    pub entries: Vec<PlanEntry>,
+}
+
+/// One destination and how often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanEntry {
+    /// Label for [`Attempt::target`].
+    pub target: String,
+    /// Transport.
+    pub transport: Transport,
+    /// Address.
+    pub address: IpAddr,
+    /// Port.
+    pub port: u16,
+    /// How many attempts at most; at least 1.
+    pub count: u32,
+    /// From the beginning of one attempt to that of the next, in milliseconds; 0: each when the last has ended.
+    pub interval_ms: u64,
+    /// Limit of one attempt in milliseconds.
+    pub limit_ms: u64,
+    /// End early with the first attempt that is answered by this identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
+}
+
+/// When a plan's entry may end early.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Until {
+    /// Answered by exactly this identity.
+    Identity(String),
+    /// Refused: ECONNREFUSED, EHOSTUNREACH, ENETUNREACH or EPERM from any call.
+    Refused,
+}

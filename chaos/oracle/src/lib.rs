@@ -1,0 +1,2 @@
+//! Histories and the checkers that judge them.
+pub mod history;

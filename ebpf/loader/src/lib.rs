@@ -1,0 +1,1 @@
+//! Loads, attaches, adopts and finds eBPF programs and maps.

@@ -1,0 +1,2 @@
+//! The reference service load balancer agent.
+pub mod maps;

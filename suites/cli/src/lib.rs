@@ -1,0 +1,1 @@
+//! Conformance and chaos tests for Kubernetes service load balancers.

@@ -1,0 +1,160 @@
+//! One trait for every way to have a cluster.
+//!
+//! A case sees the Kubernetes API ([`Cluster::client`]), places to run a process in ([`Cluster::exec`]) and,
+//! where the provider has them, node rights ([`Cluster::stop_agent`] …). What a provider lacks it does not
+//! declare in [`Description::capabilities`]; a case that needs it is skipped before the run.
+
+use std::{collections::BTreeSet, net::IpAddr, path::Path};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tokio::process::Child;
+
+/// What a provider can do beyond the Kubernetes API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Capability {
+    /// IPv4 services.
+    Ipv4,
+    /// IPv6 services.
+    Ipv6,
+    /// EndpointSlices, Service status and other objects can be written.
+    ApiWrite,
+    /// Privileged processes on nodes; the agent can be stopped and started.
+    Node,
+    /// A client outside the cluster.
+    Outside,
+    /// Pods with the host's network, or processes on the host.
+    HostNetwork,
+}
+
+/// A node as cases see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its name in the API.
+    pub name: String,
+    /// InternalIP addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What runs where: printed before the run, written into reports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// `lab`, `kind`, `existing`.
+    pub provider: String,
+    /// What is under test: `reference`, `mutant:NAME` …
+    pub target: String,
+    /// `uname -r` of the nodes.
+    pub kernel: String,
+    /// Nodes in the order of their names; at least one.
+    pub nodes: Vec<Node>,
+    /// What it can do.
+    pub capabilities: BTreeSet<Capability>,
+}
+
+/// Where a process runs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// In a pod: its network namespace and its cgroup.
+    Pod {
+        /// Namespace of the pod.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// On a node, as root, outside any pod: its network and mount namespaces and its cgroup.
+    Host {
+        /// The node.
+        node: String,
+    },
+    /// On the client outside the cluster.
+    Outside,
+}
+
+/// How an agent is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stop {
+    /// SIGTERM, and SIGKILL where that does not end it.
+    Term,
+    /// SIGKILL.
+    Kill,
+}
+
+/// The agent on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentState {
+    /// Process id as the provider's host sees it, while it runs.
+    pub pid: Option<u32>,
+    /// How often it was started.
+    pub starts: u32,
+    /// What its `/readyz` says; `None` if it does not answer.
+    pub ready: Option<bool>,
+    /// Exit status of the last run that ended, in words.
+    pub last_exit: Option<String>,
+}
+
+/// Why a cluster could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// There is no such place, node or pod.
+    #[error("there is no {what} {name:?} in this cluster")]
+    NotFound {
+        /// node, pod, container …
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The provider lacks the capability.
+    #[error("this cluster can't {what}")]
+    Unsupported {
+        /// What was asked.
+        what: &'static str,
+    },
+    /// It tried, and failed.
+    #[error("failed to {what}: {why}")]
+    Failed {
+        /// What it tried.
+        what: String,
+        /// What came of it.
+        why: String,
+    },
+}
+
+/// A cluster to run cases in.
+#[async_trait]
+pub trait Cluster: Send + Sync {
+    /// What runs where.
+    fn describe(&self) -> &Description;
+
+    /// Administrator's client.
+    fn client(&self) -> kube::Client;
+
+    /// Starts a process in a place; stdin, stdout and stderr are pipes, and dropping the value kills it.
+    ///
+    /// `argv[0]` may be the word `probe` or `plumbline`, which stand for those programs wherever they are there.
+    async fn exec(&self, place: &Place, argv: &[String]) -> Result<Child, ClusterError>;
+
+    /// What a pod's server wrote so far, line by line as it stands: [`oracle::history::Served`].
+    async fn log(&self, namespace: &str, pod: &str) -> Result<String, ClusterError>;
+
+    /// The agent of a node.
+    async fn agent(&self, node: &str) -> Result<AgentState, ClusterError>;
+
+    /// Ends the agent of a node and keeps it ended.
+    async fn stop_agent(&self, node: &str, how: Stop) -> Result<(), ClusterError>;
+
+    /// Starts it again.
+    async fn start_agent(&self, node: &str) -> Result<(), ClusterError>;
+
+    /// Removes what the target keeps on a node between runs (its pins and state directories), by the target's
+    /// own documented way. The agent must be stopped.
+    async fn wipe_state(&self, node: &str) -> Result<(), ClusterError>;
+
+    /// The folder that is the root of the node's cgroup v2 hierarchy, as a process in [`Place::Host`] sees it.
+    fn cgroup_root(&self) -> &Path;
+
+    /// Copies logs, objects and dumps that explain a failure into a folder.
+    async fn evidence(&self, folder: &Path) -> Result<(), ClusterError>;
+}

@@ -1,0 +1,2 @@
+//! Clusters to test in.
+pub mod cluster;

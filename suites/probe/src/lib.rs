@@ -1,0 +1,1 @@
+//! The client and server that run in pods.
