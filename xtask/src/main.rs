@@ -1,2 +1,76 @@
-//! The project's own commands.
-fn main() {}
+//! The project's own commands: `cargo xtask`.
+//!
+//! Thin: each command builds what it needs and calls the program that does the work.
+//!
+//! | module | command |
+//! |---|---|
+//! | `e2e` | the suite against the reference agent |
+//! | `test`, `runner` | every test of the workspace, with root for those that need it |
+//! | `mutants` | the suite against agents with one known bug each |
+//! | `lint`, `tidy` | formatting, clippy, dependencies, the rules of the layout |
+//! | `steps` | runs, times and names commands |
+
+mod e2e;
+mod lint;
+mod mutants;
+mod runner;
+mod steps;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// The project's own commands. Start with `cargo xtask e2e`.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build everything and run the suite against the reference agent, in a cluster made for it
+    E2e(e2e::Arguments),
+    /// Run every test: unit, property, real kernel, contract
+    Test(test::Arguments),
+    /// Run the suite against agents that carry one known bug each; every one must be caught
+    Mutants(mutants::Arguments),
+    /// Check formatting, lints, dependencies and the rules of the layout
+    Lint,
+    /// Run one test program, with root if its package needs it (called by cargo during `test`)
+    #[command(hide = true)]
+    Runner(runner::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        None => teach(),
+        Some(Command::E2e(arguments)) => e2e::run(&arguments),
+        Some(Command::Test(arguments)) => test::run(&arguments),
+        Some(Command::Mutants(arguments)) => mutants::run(&arguments),
+        Some(Command::Lint) => lint::run(),
+        Some(Command::Runner(arguments)) => runner::run(&arguments),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+/// What a newcomer sees: the commands, and which to try first.
+fn teach() -> anyhow::Result<ExitCode> {
+    Arguments::command().print_help()?;
+    println!(
+        "\nFirst steps:\n  \
+         cargo xtask e2e                 the main job: a cluster on this machine, the suite, a verdict\n  \
+         cargo xtask e2e -- --filter release   only some cases; `-- --help` shows what else it takes\n  \
+         cargo xtask test                all tests\n  \
+         cargo xtask mutants             does the suite catch what it exists for?\n\n\
+         Root is needed to run them, not to build them: as a user, sudo is asked only for that part.\n\
+         Exit codes: 0 nothing failed, 1 something failed, 2 could not run."
+    );
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,39 @@
+//! `cargo xtask e2e`: the main job.
+
+use std::process::ExitCode;
+
+use crate::steps;
+
+/// Programs that a run needs, built as the user.
+pub(crate) const PROGRAMS: [&str; 3] = ["plumbline", "reference-agent", "probe"];
+
+/// Builds as the user, then runs the suite as root (through sudo where needed) in a cluster made for it.
+#[derive(clap::Args)]
+#[command(after_help = "Exit codes: 0 nothing failed, 1 something failed, 2 could not run.")]
+pub(crate) struct Arguments {
+    /// Passed on to `plumbline run`; `-- --help` shows what it takes
+    #[arg(last = true, value_name = "ARGS")]
+    run: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    build(&PROGRAMS)?;
+    let program = steps::programs()?.join("plumbline");
+    let mut command = steps::as_root(&program, "making the cluster")?;
+    command
+        .arg("run")
+        .args(["--out", "target/plumbline"])
+        .args(&arguments.run)
+        .current_dir(steps::root());
+    steps::become_("suite", &mut command)
+}
+
+/// Builds programs of the workspace, each a package of its own name.
+pub(crate) fn build(packages: &[&str]) -> anyhow::Result<()> {
+    let mut command = steps::cargo();
+    command.arg("build");
+    for package in packages {
+        command.args(["--package", package]);
+    }
+    steps::must("build", &mut command)
+}

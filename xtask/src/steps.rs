@@ -1,0 +1,135 @@
+//! Runs commands, says which, and how long each took.
+
+use std::{
+    env,
+    ffi::OsString,
+    fmt::Write as _,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    time::Instant,
+};
+
+use anyhow::{Context as _, bail};
+
+/// Variables that a program under sudo needs as the user has them.
+const KEPT: [&str; 8] = [
+    "CARGO",
+    "CARGO_",
+    "NEXTEST",
+    "PLUMBLINE_",
+    "RUST",
+    "TMPDIR",
+    "TERM",
+    "PROPTEST_",
+];
+
+/// The cargo that runs this.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// The folder of the workspace.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map_or_else(PathBuf::new, Path::to_path_buf)
+}
+
+/// Where cargo puts the programs it builds: beside this one.
+pub(crate) fn programs() -> anyhow::Result<PathBuf> {
+    let own = env::current_exe().context("failed to find this program's own path")?;
+    own.parent()
+        .map(Path::to_path_buf)
+        .context("this program has no folder")
+}
+
+/// Whether this process may do what needs root.
+pub(crate) fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// A command that runs a program as root: itself if we are, through sudo otherwise.
+pub(crate) fn as_root(program: &Path, why: &str) -> anyhow::Result<Command> {
+    if is_root() {
+        return Ok(Command::new(program));
+    }
+    if !on_path("sudo") {
+        bail!("{why} needs root, and there is no sudo here: run this as root");
+    }
+    eprintln!("      {why} needs root: asking sudo");
+    let mut command = Command::new("sudo");
+    command.arg("env").args(kept_environment()).arg(program);
+    Ok(command)
+}
+
+fn kept_environment() -> Vec<OsString> {
+    let kept = |name: &str| KEPT.iter().any(|prefix| name.starts_with(prefix));
+    env::vars_os()
+        .filter(|(name, _)| name.to_str().is_some_and(kept))
+        .map(|(mut name, value)| {
+            name.push("=");
+            name.push(value);
+            name
+        })
+        .collect()
+}
+
+/// Whether a program can be found.
+pub(crate) fn on_path(program: &str) -> bool {
+    env::var_os("PATH")
+        .is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+}
+
+/// Whether cargo has a subcommand.
+pub(crate) fn has_subcommand(name: &str) -> bool {
+    let mut command = cargo();
+    command
+        .args([name, "--version"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Runs a command to its end and says what and how long; `false` if it failed.
+pub(crate) fn run(what: &str, command: &mut Command) -> anyhow::Result<bool> {
+    eprintln!("  ==> {what}: {}", shown(command));
+    let begin = Instant::now();
+    let status = command
+        .status()
+        .with_context(|| format!("failed to start {}", shown(command)))?;
+    let seconds = begin.elapsed().as_secs_f64();
+    eprintln!(
+        "  <== {what}: {} after {seconds:.1} s",
+        if status.success() { "done" } else { "FAILED" }
+    );
+    Ok(status.success())
+}
+
+/// As [`run`], where nothing that follows would make sense after a failure.
+pub(crate) fn must(what: &str, command: &mut Command) -> anyhow::Result<()> {
+    if !run(what, command)? {
+        bail!("{what} failed; its output above says why");
+    }
+    Ok(())
+}
+
+/// Becomes the command, so that signals and the exit code are its own.
+pub(crate) fn become_(what: &str, command: &mut Command) -> anyhow::Result<ExitCode> {
+    eprintln!("  ==> {what}: {}", shown(command));
+    let error = command.exec();
+    Err(error).with_context(|| format!("failed to start {}", shown(command)))
+}
+
+fn shown(command: &Command) -> String {
+    let name = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or(command.get_program());
+    let mut line = name.to_string_lossy().into_owned();
+    for argument in command.get_args() {
+        let _ = write!(line, " {}", argument.to_string_lossy());
+    }
+    line
+}

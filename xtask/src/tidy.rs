@@ -1,0 +1,127 @@
+//! Rules of the layout that no compiler checks.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+
+/// Most lines of a source file: beyond, it is two files.
+const MOST_LINES: usize = 400;
+
+/// Crates that may hold `unsafe`: they call the kernel.
+const UNSAFE: [&str; 4] = ["ebpf/abi", "ebpf/loader", "ebpf/programs", "suites/lab"];
+
+/// The only crate that imports aya; `ebpf/abi` implements aya's marker trait for its types.
+const AYA: [&str; 2] = ["ebpf/abi", "ebpf/loader"];
+
+/// Everything that breaks a rule, in words.
+pub(crate) fn findings(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut found = Vec::new();
+    for folder in ["ebpf", "reference-agent", "suites", "chaos", "xtask"] {
+        for file in files(&root.join(folder))? {
+            let name = file
+                .strip_prefix(root)
+                .unwrap_or(&file)
+                .to_string_lossy()
+                .into_owned();
+            if name.ends_with(".rs") {
+                source(&name, &fs::read_to_string(&file)?, &mut found);
+            }
+        }
+    }
+    cases(root, &mut found)?;
+    Ok(found)
+}
+
+fn source(name: &str, text: &str, found: &mut Vec<String>) {
+    let lines = text.lines().count();
+    if lines > MOST_LINES {
+        found.push(format!(
+            "{name} has {lines} lines, at most {MOST_LINES}: make it two files"
+        ));
+    }
+    if !text.starts_with("//!") {
+        found.push(format!("{name} does not open with //! and what it is for"));
+    }
+    let within = |crates: &[&str]| {
+        crates
+            .iter()
+            .any(|folder| name.starts_with(&format!("{folder}/")))
+    };
+    let code = || {
+        text.lines()
+            .map(str::trim_start)
+            .filter(|line| !line.starts_with("//"))
+    };
+    if !within(&UNSAFE) && code().any(|line| line.contains(concat!("unsafe", " {"))) {
+        found.push(format!("{name} has an unsafe block outside {UNSAFE:?}"));
+    }
+    if !within(&AYA) && code().any(|line| line.contains(concat!("aya", "::"))) {
+        found.push(format!("{name} imports aya outside {AYA:?}"));
+    }
+}
+
+/// Every case has its manifest and every manifest its case.
+fn cases(root: &Path, found: &mut Vec<String>) -> anyhow::Result<()> {
+    let folder = root.join("suites/cases");
+    for file in files(&folder)? {
+        let name = file
+            .strip_prefix(root)
+            .unwrap_or(&file)
+            .to_string_lossy()
+            .into_owned();
+        if name.ends_with(".yaml") && !file.with_extension("rs").is_file() {
+            found.push(format!("{name} is a manifest without a case beside it"));
+        }
+    }
+    Ok(())
+}
+
+/// Source files below a folder, build output left out; sorted, so that findings are.
+fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    let entries = fs::read_dir(folder).with_context(|| format!("failed to read {}", folder.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            if path.file_name().is_some_and(|name| name != "target") {
+                all.extend(files(&path)?);
+            }
+        } else {
+            all.push(path);
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workspace_keeps_its_own_rules() {
+        let found = findings(&crate::steps::root()).unwrap();
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
+
+    #[test]
+    fn a_broken_rule_is_named_with_its_file() {
+        let mut found = Vec::new();
+        let text = format!(
+            "use {}Ebpf;\n{} {{}}\n{}",
+            concat!("aya", "::"),
+            "unsafe",
+            "// x\n".repeat(400)
+        );
+        source("suites/probe/src/lib.rs", &text, &mut found);
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert!(
+            found
+                .iter()
+                .all(|line| line.starts_with("suites/probe/src/lib.rs"))
+        );
+    }
+}
