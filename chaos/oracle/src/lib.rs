@@ -1,2 +1,16 @@
-//! Histories and the checkers that judge them.
+//! Histories and the checkers that judge them. No I/O: attempts and logs in, findings out.
+//!
+//! ```text
+//! attempts of clients (history) ──┬─▶ judge(expectations) ─▶ findings: what was permitted, what happened,
+//! logs of backends (history) ─────┘   trap_untouched           the first offending attempts
+//!                                     outcomes, peers      ─▶ what implementations may choose: recorded only
+//! ```
+//!
+//! - `history.rs`: what the probe writes.
+//! - `check.rs`: the checkers; the words are those of the catalogue of claims (serves, REFUSE, SILENT, NONE, trap).
+//! - `finding.rs`: what a checker says.
+//! - `record.rs`: counts that are reported and never judged.
+pub mod check;
+pub mod finding;
 pub mod history;
+pub mod record;

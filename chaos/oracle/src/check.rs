@@ -1,0 +1,349 @@
+//! The checkers. Each takes whole histories and returns what is not as expected; nothing returned is a pass.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fmt,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    finding::{self, Finding, SHOWN, Weight},
+    history::{Answer, Attempt, Outcome, Served, Stage, Transport},
+    record,
+};
+
+/// Probes for each backend that make missing one with a fair share a matter of p < 10⁻⁶.
+pub const PROBES_PER_BACKEND: usize = 14;
+
+/// What counts as a refusal, by packet or from the socket call.
+pub const REFUSALS: [&str; 4] = ["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EPERM"];
+
+/// The probes of one client to one target.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Stream {
+    /// [`Attempt::client`].
+    pub client: String,
+    /// [`Attempt::target`].
+    pub target: String,
+    /// [`Attempt::transport`].
+    pub transport: Transport,
+}
+
+impl Stream {
+    /// Whose attempt it is.
+    #[must_use]
+    pub fn of(attempt: &Attempt) -> Self {
+        Self {
+            client: attempt.client.clone(),
+            target: attempt.target.clone(),
+            transport: attempt.transport,
+        }
+    }
+}
+
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {} from {}",
+            self.target,
+            finding::transport(self.transport),
+            self.client
+        )
+    }
+}
+
+/// What may happen to the probes of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Permitted {
+    /// Every probe is answered, by exactly these identities, and each of them is seen.
+    Serves(BTreeSet<String>),
+    /// Every probe fails within the refusal limit with one of [`REFUSALS`].
+    Refuse,
+    /// Every probe hears nothing.
+    Silent,
+    /// REFUSE or SILENT for every probe, and its nonce is in no backend's log.
+    None,
+}
+
+impl fmt::Display for Permitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Serves(identities) => {
+                let names: Vec<_> = identities.iter().map(String::as_str).collect();
+                write!(f, "every probe served by exactly {{{}}}", names.join(", "))
+            }
+            Self::Refuse => f.write_str("every probe REFUSEd"),
+            Self::Silent => f.write_str("SILENCE for every probe"),
+            Self::None => f.write_str("NONE: every probe refused or silent, and none delivered"),
+        }
+    }
+}
+
+/// What one stream must show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// Which.
+    pub stream: Stream,
+    /// The fewest probes that decide.
+    pub at_least: usize,
+    /// What may happen to them.
+    pub permitted: Permitted,
+}
+
+/// Judges every expectation by itself.
+///
+/// `logs` are the lines of every backend that could have been reached. `refuse_within` is the limit of REFUSE.
+#[must_use]
+pub fn judge(
+    attempts: &[Attempt],
+    logs: &[Served],
+    expectations: &[Expectation],
+    refuse_within: Duration,
+) -> Vec<Finding> {
+    let mut streams: BTreeMap<Stream, Vec<&Attempt>> = BTreeMap::new();
+    for attempt in attempts {
+        streams.entry(Stream::of(attempt)).or_default().push(attempt);
+    }
+    let delivered: HashSet<&str> = logs.iter().map(|line| line.answer.nonce.as_str()).collect();
+    expectations
+        .iter()
+        .flat_map(|expectation| {
+            let seen = streams.get(&expectation.stream).map_or(&[][..], Vec::as_slice);
+            let judged = Judged {
+                expectation,
+                seen,
+                delivered: &delivered,
+                refuse_within,
+            };
+            judged.findings()
+        })
+        .collect()
+}
+
+/// The trap gets none of these attempts: none of their nonces is in its log, none is answered by it.
+#[must_use]
+pub fn trap_untouched(attempts: &[Attempt], trap: &str, trap_log: &[Served]) -> Option<Finding> {
+    let delivered: HashSet<&str> = trap_log.iter().map(|line| line.answer.nonce.as_str()).collect();
+    let hit: Vec<&Attempt> = attempts
+        .iter()
+        .filter(|attempt| delivered.contains(attempt.nonce.as_str()) || answered_by(attempt, trap))
+        .collect();
+    if hit.is_empty() {
+        return None;
+    }
+    Some(Finding {
+        weight: Weight::Violation,
+        subject: format!("the trap {trap}"),
+        expected: format!("0 of {} probes", attempts.len()),
+        found: format!("{} of {}", hit.len(), attempts.len()),
+        first: shown(&hit),
+    })
+}
+
+/// Whether a backend of this name answered, on whatever port.
+#[must_use]
+pub fn answered_by(attempt: &Attempt, name: &str) -> bool {
+    match &attempt.outcome {
+        Outcome::Answered { answer, .. } => answer.identity.split('/').next() == Some(name),
+        _ => false,
+    }
+}
+
+/// Whether an outcome is a refusal, whenever it came.
+#[must_use]
+pub fn is_refusal(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed { stage, errno }
+        if *stage != Stage::Socket && REFUSALS.contains(&errno.as_str()))
+}
+
+struct Judged<'a> {
+    expectation: &'a Expectation,
+    seen: &'a [&'a Attempt],
+    delivered: &'a HashSet<&'a str>,
+    refuse_within: Duration,
+}
+
+impl Judged<'_> {
+    fn findings(&self) -> Vec<Finding> {
+        let (own, judged): (Vec<&Attempt>, Vec<&Attempt>) = self
+            .seen
+            .iter()
+            .copied()
+            .partition(|attempt| is_clients_own(&attempt.outcome));
+        let mut findings = Vec::new();
+        let outside: Vec<&Attempt> = judged
+            .iter()
+            .copied()
+            .filter(|attempt| !self.permits(attempt))
+            .collect();
+        if !outside.is_empty() {
+            let found = record::outcomes(outside.iter().copied());
+            findings.push(self.finding(
+                Weight::Violation,
+                format!(
+                    "{} of {} outside: {}",
+                    outside.len(),
+                    judged.len(),
+                    record::line(&found)
+                ) + &self.detail(&outside),
+                &outside,
+            ));
+        }
+        if !own.is_empty() {
+            let found = record::line(&record::outcomes(own.iter().copied()));
+            findings.push(self.finding(
+                Weight::Undecided,
+                format!(
+                    "{} of {} failed in the client itself: {found}",
+                    own.len(),
+                    self.seen.len()
+                ),
+                &own,
+            ));
+        }
+        if judged.len() < self.expectation.at_least {
+            let found = format!(
+                "only {} of the {} probes that decide",
+                judged.len(),
+                self.expectation.at_least
+            );
+            findings.push(self.finding(Weight::Undecided, found, &[]));
+        }
+        findings.extend(self.unseen(&judged));
+        findings
+    }
+
+    fn permits(&self, attempt: &Attempt) -> bool {
+        match &self.expectation.permitted {
+            Permitted::Serves(identities) => match &attempt.outcome {
+                Outcome::Answered { answer, .. } => {
+                    identities.contains(&answer.identity) && faithful(answer, attempt)
+                }
+                _ => false,
+            },
+            Permitted::Refuse => self.refused(attempt),
+            Permitted::Silent => is_silent(&attempt.outcome),
+            Permitted::None => {
+                (self.refused(attempt) || is_silent(&attempt.outcome))
+                    && !self.delivered.contains(attempt.nonce.as_str())
+            }
+        }
+    }
+
+    fn refused(&self, attempt: &Attempt) -> bool {
+        is_refusal(&attempt.outcome)
+            && Duration::from_micros(attempt.end_us.saturating_sub(attempt.start_us)) <= self.refuse_within
+    }
+
+    /// Identities that no probe met: they have left, or the probes were too few to tell.
+    fn unseen(&self, judged: &[&Attempt]) -> Option<Finding> {
+        let Permitted::Serves(identities) = &self.expectation.permitted else {
+            return None;
+        };
+        let met: BTreeSet<&str> = judged
+            .iter()
+            .filter_map(|attempt| match &attempt.outcome {
+                Outcome::Answered { answer, .. } => Some(answer.identity.as_str()),
+                _ => None,
+            })
+            .collect();
+        let missing: Vec<&str> = identities
+            .iter()
+            .map(String::as_str)
+            .filter(|identity| !met.contains(identity))
+            .collect();
+        if missing.is_empty() {
+            return None;
+        }
+        let enough = judged.len() >= PROBES_PER_BACKEND * identities.len();
+        let found = if enough {
+            format!("0 of {} answered by {}", judged.len(), missing.join(", "))
+        } else {
+            format!(
+                "0 of {} answered by {}, too few to tell ({} for each backend)",
+                judged.len(),
+                missing.join(", "),
+                PROBES_PER_BACKEND
+            )
+        };
+        let weight = if enough {
+            Weight::Violation
+        } else {
+            Weight::Undecided
+        };
+        Some(self.finding(weight, found, &[]))
+    }
+
+    /// Why outcomes that look right are not: by the outcome alone they would read as permitted.
+    fn detail(&self, outside: &[&Attempt]) -> String {
+        let count = |test: &dyn Fn(&Attempt) -> bool| outside.iter().filter(|attempt| test(attempt)).count();
+        let late = count(&|attempt| is_refusal(&attempt.outcome) && !self.refused(attempt));
+        let delivered = count(&|attempt| {
+            !matches!(attempt.outcome, Outcome::Answered { .. })
+                && self.delivered.contains(attempt.nonce.as_str())
+        });
+        let unfaithful = count(
+            &|attempt| matches!(&attempt.outcome, Outcome::Answered { answer, .. } if !faithful(answer, attempt)),
+        );
+        let mut text = String::new();
+        if late > 0 && matches!(self.expectation.permitted, Permitted::Refuse | Permitted::None) {
+            text += &format!("; {late} refused later than {:?}", self.refuse_within);
+        }
+        if delivered > 0 {
+            text += &format!("; {delivered} delivered to a backend all the same");
+        }
+        if unfaithful > 0 {
+            text += &format!(
+                "; {unfaithful} answered to another nonce, or reached another port than the identity's"
+            );
+        }
+        text
+    }
+
+    fn finding(&self, weight: Weight, found: String, first: &[&Attempt]) -> Finding {
+        Finding {
+            weight,
+            subject: self.expectation.stream.to_string(),
+            expected: self.expectation.permitted.to_string(),
+            found,
+            first: shown(first),
+        }
+    }
+}
+
+/// The answer is to this attempt, and the destination port that the backend saw is the one it listens on.
+fn faithful(answer: &Answer, attempt: &Attempt) -> bool {
+    let port = answer
+        .identity
+        .rsplit('/')
+        .next()
+        .and_then(|port| port.parse().ok());
+    answer.nonce == attempt.nonce && port == Some(answer.destination.port())
+}
+
+fn is_silent(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Timeout { stage } if *stage != Stage::Socket)
+}
+
+/// Trouble that says nothing of the datapath: no socket was to be had.
+fn is_clients_own(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Failed {
+            stage: Stage::Socket,
+            ..
+        } | Outcome::Timeout { stage: Stage::Socket }
+    )
+}
+
+fn shown(attempts: &[&Attempt]) -> Vec<Attempt> {
+    attempts
+        .iter()
+        .take(SHOWN)
+        .map(|attempt| (*attempt).clone())
+        .collect()
+}

@@ -1,0 +1,97 @@
+//! What a checker says: expected, found, and the first attempts that show it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::history::{Attempt, Outcome, Stage, Transport};
+
+/// How many offending attempts a finding carries.
+pub const SHOWN: usize = 5;
+
+/// What a finding means for the verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weight {
+    /// At least one probe ended outside the permitted set.
+    Violation,
+    /// The history can't decide: probes are missing, too few, or failed in the client itself.
+    Undecided,
+}
+
+/// One thing that is not as expected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What it means.
+    pub weight: Weight,
+    /// Which probes: client, target, transport.
+    pub subject: String,
+    /// What is permitted.
+    pub expected: String,
+    /// What happened, counted.
+    pub found: String,
+    /// The first offending attempts, at most [`SHOWN`].
+    pub first: Vec<Attempt>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: expected {}, found {}",
+            self.subject, self.expected, self.found
+        )?;
+        for attempt in &self.first {
+            write!(f, "\n    {}", describe(attempt))?;
+        }
+        Ok(())
+    }
+}
+
+/// One line on one attempt.
+#[must_use]
+pub fn describe(attempt: &Attempt) -> String {
+    let seconds = attempt.start_us as f64 / 1e6;
+    let took = attempt.end_us.saturating_sub(attempt.start_us) as f64 / 1e3;
+    let local = attempt
+        .local
+        .map_or_else(|| "?".to_owned(), |local| local.to_string());
+    format!(
+        "at {seconds:.6} {} {local} → {} {}: {} after {took:.1} ms (nonce {})",
+        attempt.client,
+        attempt.destination,
+        transport(attempt.transport),
+        outcome(&attempt.outcome),
+        attempt.nonce,
+    )
+}
+
+/// An outcome in words, equal for equal outcomes: they are counted by it.
+#[must_use]
+pub fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Answered { answer, .. } => format!("answered by {}", answer.identity),
+        Outcome::Failed { stage: at, errno } => format!("{errno} from {}", stage(*at)),
+        Outcome::Timeout { stage: at } => format!("nothing, waiting in {}", stage(*at)),
+        Outcome::Garbled { said } => format!("answered by no probe server: {said:?}"),
+    }
+}
+
+/// The transport's usual name.
+#[must_use]
+pub fn transport(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Tcp => "TCP",
+        Transport::Udp => "UDP",
+        Transport::UdpConnected => "UDP (connected)",
+    }
+}
+
+fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Socket => "socket or bind",
+        Stage::Connect => "connect",
+        Stage::Send => "send",
+        Stage::Receive => "receive",
+    }
+}

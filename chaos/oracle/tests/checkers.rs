@@ -1,0 +1,276 @@
+//! The checkers as tables: a sentence, the attempts, what is found.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+use std::{net::SocketAddr, time::Duration};
+
+use oracle::{
+    check::{Expectation, Permitted, Stream, judge, trap_untouched},
+    finding::{Finding, Weight},
+    history::{Answer, Attempt, Outcome, Served, Stage, Transport},
+    record::{self, Peer},
+};
+use rstest::rstest;
+
+const VIP: &str = "10.96.0.10:80";
+const SECOND: Duration = Duration::from_secs(1);
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+/// What came back, as a word: an identity, an errno with its call, or silence.
+fn attempt(number: usize, outcome: Outcome, milliseconds: u64) -> Attempt {
+    Attempt {
+        start_us: 1_000_000,
+        end_us: 1_000_000 + milliseconds * 1000,
+        client: "pod@node-1".into(),
+        target: "web".into(),
+        transport: Transport::Tcp,
+        destination: address(VIP),
+        local: None,
+        nonce: format!("nonce-{number}"),
+        outcome,
+    }
+}
+
+fn answer(number: usize, identity: &str, port: u16) -> Answer {
+    Answer {
+        identity: identity.into(),
+        source: address("10.1.0.9:40000"),
+        destination: SocketAddr::new([10, 1, 0, 2].into(), port),
+        nonce: format!("nonce-{number}"),
+    }
+}
+
+fn answered(number: usize, identity: &str) -> Attempt {
+    let port = identity.rsplit('/').next().unwrap().parse().unwrap();
+    attempt(
+        number,
+        Outcome::Answered {
+            answer: answer(number, identity, port),
+            peer: address(VIP),
+        },
+        1,
+    )
+}
+
+fn failed(stage: Stage, errno: &str) -> Outcome {
+    Outcome::Failed {
+        stage,
+        errno: errno.into(),
+    }
+}
+
+fn refused(number: usize) -> Attempt {
+    attempt(number, failed(Stage::Connect, "ECONNREFUSED"), 1)
+}
+
+fn silent(number: usize) -> Attempt {
+    attempt(
+        number,
+        Outcome::Timeout {
+            stage: Stage::Connect,
+        },
+        3000,
+    )
+}
+
+fn served(number: usize, identity: &str) -> Served {
+    Served {
+        time_us: 1_000_500,
+        answer: answer(number, identity, 8080),
+    }
+}
+
+fn many(count: usize, make: impl Fn(usize) -> Attempt) -> Vec<Attempt> {
+    (0..count).map(make).collect()
+}
+
+fn serves(identities: &[&str]) -> Permitted {
+    Permitted::Serves(identities.iter().map(|one| (*one).to_owned()).collect())
+}
+
+fn check(attempts: &[Attempt], logs: &[Served], permitted: Permitted) -> Vec<Finding> {
+    let stream = Stream {
+        client: "pod@node-1".into(),
+        target: "web".into(),
+        transport: Transport::Tcp,
+    };
+    judge(
+        attempts,
+        logs,
+        &[Expectation {
+            stream,
+            at_least: 28,
+            permitted,
+        }],
+        SECOND,
+    )
+}
+
+const B1: &str = "b1/TCP/8080";
+const B2: &str = "b2/TCP/8080";
+
+#[rstest]
+#[case::exactly_the_set(serves(&[B1, B2]), many(28, |n| answered(n, if n % 2 == 0 { B1 } else { B2 })))]
+#[case::refused_by_connect(Permitted::Refuse, many(28, refused))]
+#[case::refused_by_policy(Permitted::Refuse, many(28, |n| attempt(n, failed(Stage::Send, "EPERM"), 0)))]
+#[case::refused_by_icmp(Permitted::Refuse, many(28, |n| attempt(n, failed(Stage::Receive, "EHOSTUNREACH"), 999)))]
+#[case::silence(Permitted::Silent, many(28, silent))]
+#[case::none_is_refused_or_silent(Permitted::None, many(28, |n| if n % 2 == 0 { silent(n) } else { refused(n) }))]
+fn what_is_permitted_has_no_finding(#[case] permitted: Permitted, #[case] attempts: Vec<Attempt>) {
+    assert_eq!(check(&attempts, &[], permitted), []);
+}
+
+#[rstest]
+#[case::one_of_n_refused(serves(&[B1]), many(28, |n| if n == 7 { refused(n) } else { answered(n, B1) }),
+    "1 of 28 outside: 1 ECONNREFUSED from connect")]
+#[case::one_of_n_silent(serves(&[B1]), many(28, |n| if n == 7 { silent(n) } else { answered(n, B1) }),
+    "1 of 28 outside: 1 nothing, waiting in connect")]
+#[case::misdelivered(serves(&[B1]), many(28, |n| answered(n, if n == 3 { B2 } else { B1 })),
+    "1 of 28 outside: 1 answered by b2/TCP/8080")]
+#[case::right_backend_wrong_port(serves(&[B1]), many(28, |n| answered(n, if n == 3 { "b1/TCP/80" } else { B1 })),
+    "1 of 28 outside: 1 answered by b1/TCP/80")]
+#[case::destination_port_not_translated(serves(&[B1]),
+    many(28, |n| attempt(n, Outcome::Answered { answer: answer(n, B1, 80), peer: address(VIP) }, 1)),
+    "28 answered by b1/TCP/8080; 28 answered to another nonce, or reached another port")]
+#[case::answer_to_another_attempt(serves(&[B1]),
+    many(28, |n| attempt(n, Outcome::Answered { answer: answer(n + 1, B1, 8080), peer: address(VIP) }, 1)),
+    "28 answered to another nonce")]
+#[case::a_backend_missing(serves(&[B1, B2]), many(28, |n| answered(n, B1)), "0 of 28 answered by b2/TCP/8080")]
+#[case::garbled(serves(&[B1]), many(28, |n| attempt(n, Outcome::Garbled { said: "SSH-2.0".into() }, 1)),
+    "28 of 28 outside: 28 answered by no probe server: \"SSH-2.0\"")]
+#[case::refused_too_late(Permitted::Refuse,
+    many(28, |n| attempt(n, failed(Stage::Connect, "ECONNREFUSED"), if n == 0 { 1001 } else { 1 })),
+    "1 refused later than 1s")]
+#[case::another_errno(Permitted::Refuse, many(28, |n| attempt(n, failed(Stage::Connect, "ECONNRESET"), 1)),
+    "28 ECONNRESET from connect")]
+#[case::silent_is_no_refusal(Permitted::Refuse, many(28, silent), "28 nothing, waiting in connect")]
+#[case::refusal_is_no_silence(Permitted::Silent, many(28, refused), "28 ECONNREFUSED from connect")]
+#[case::served_is_not_none(Permitted::None, many(28, |n| answered(n, B1)), "28 answered by b1/TCP/8080")]
+fn what_is_outside_is_a_violation(
+    #[case] permitted: Permitted,
+    #[case] attempts: Vec<Attempt>,
+    #[case] says: &str,
+) {
+    let findings = check(&attempts, &[], permitted);
+    let violation = findings
+        .iter()
+        .find(|finding| finding.weight == Weight::Violation)
+        .unwrap();
+    assert!(violation.found.contains(says), "{violation}");
+    assert!(violation.first.len() <= oracle::finding::SHOWN);
+}
+
+#[rstest]
+#[case::too_few(serves(&[B1]), many(27, |n| answered(n, B1)), "only 27 of the 28")]
+#[case::none_at_all(Permitted::Refuse, vec![], "only 0 of the 28")]
+#[case::too_few_for_the_set(serves(&[B1, B2, "b3/TCP/8080"]),
+    many(28, |n| answered(n, if n % 2 == 0 { B1 } else { B2 })), "too few to tell")]
+#[case::the_clients_own_trouble(serves(&[B1]),
+    many(29, |n| if n == 0 { attempt(n, failed(Stage::Socket, "EMFILE"), 0) } else { answered(n, B1) }),
+    "1 of 29 failed in the client itself: 1 EMFILE")]
+fn what_the_history_cannot_decide_is_no_violation(
+    #[case] permitted: Permitted,
+    #[case] attempts: Vec<Attempt>,
+    #[case] says: &str,
+) {
+    let findings = check(&attempts, &[], permitted);
+    assert!(
+        findings.iter().all(|finding| finding.weight == Weight::Undecided),
+        "{findings:?}"
+    );
+    assert!(
+        findings.iter().any(|finding| finding.found.contains(says)),
+        "{findings:?}"
+    );
+}
+
+#[test]
+fn a_probe_that_a_backend_logged_is_not_none_though_the_client_heard_nothing() {
+    let findings = check(&many(28, silent), &[served(5, B1)], Permitted::None);
+    assert_eq!(findings.len(), 1);
+    assert!(findings[0].found.contains("1 of 28 outside"), "{}", findings[0]);
+    assert!(
+        findings[0].found.contains("1 delivered to a backend"),
+        "{}",
+        findings[0]
+    );
+    assert_eq!(findings[0].first[0].nonce, "nonce-5");
+}
+
+#[test]
+fn streams_are_judged_apart() {
+    let other = Stream {
+        client: "host@node-1".into(),
+        target: "web".into(),
+        transport: Transport::Tcp,
+    };
+    let expectation = Expectation {
+        stream: other,
+        at_least: 1,
+        permitted: serves(&[B1]),
+    };
+    let findings = judge(&many(28, |n| answered(n, B1)), &[], &[expectation], SECOND);
+    assert!(
+        findings.iter().all(|finding| finding.weight == Weight::Undecided),
+        "{findings:?}"
+    );
+    assert_eq!(findings[0].subject, "web TCP from host@node-1");
+}
+
+#[rstest]
+#[case::untouched(many(28, |n| answered(n, B1)), vec![], None)]
+#[case::a_log_of_other_attempts(many(28, |n| answered(n, B1)), vec![served(99, "old/TCP/8080")], None)]
+#[case::it_answered(many(28, |n| answered(n, if n == 2 { "old/TCP/8080" } else { B1 })), vec![], Some("1 of 28"))]
+#[case::it_only_logged(many(28, silent), vec![served(2, "old/TCP/8080")], Some("1 of 28"))]
+fn a_trap_gets_nothing(
+    #[case] attempts: Vec<Attempt>,
+    #[case] log: Vec<Served>,
+    #[case] found: Option<&str>,
+) {
+    let finding = trap_untouched(&attempts, "old", &log);
+    assert_eq!(finding.map(|finding| finding.found).as_deref(), found);
+}
+
+#[test]
+fn a_trap_is_known_by_its_whole_name() {
+    assert_eq!(
+        trap_untouched(&many(28, |n| answered(n, "older/TCP/8080")), "old", &[]),
+        None
+    );
+}
+
+#[test]
+fn peers_and_outcomes_are_counted() {
+    let mut attempts = many(2, |n| answered(n, B1));
+    if let Outcome::Answered { peer, .. } = &mut attempts[1].outcome {
+        *peer = address("10.1.0.2:8080");
+    }
+    attempts.push(refused(3));
+    assert_eq!(
+        record::peers(&attempts),
+        [(Peer::Frontend, 1), (Peer::Backend, 1)].into()
+    );
+    assert_eq!(
+        record::line(&record::outcomes(&attempts)),
+        "2 answered by b1/TCP/8080, 1 ECONNREFUSED from connect"
+    );
+}
+
+#[test]
+fn a_finding_reads_expected_found_and_the_first_attempts() {
+    let findings = check(&many(28, refused), &[], serves(&[B1]));
+    let text = findings[0].to_string();
+    assert!(
+        text.starts_with(
+            "web TCP from pod@node-1: expected every probe served by exactly {b1/TCP/8080}, found 28 of 28 outside"
+        ),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 1 + oracle::finding::SHOWN);
+    assert!(
+        text.contains("10.96.0.10:80 TCP: ECONNREFUSED from connect after 1.0 ms (nonce nonce-0)"),
+        "{text}"
+    );
+}
