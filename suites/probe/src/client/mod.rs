@@ -1,0 +1,82 @@
+//! The client: does what a plan says and writes what came of it.
+
+mod attempt;
+mod output;
+mod pace;
+mod tcp;
+mod udp;
+
+use std::io::{self, Write};
+
+use oracle::history::Plan;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use output::Output;
+use pace::Entry;
+
+/// Attempts of one entry that are under way at once. At this bound the next one begins when one ends, which its
+/// `start_us` shows.
+pub const IN_FLIGHT: usize = 512;
+/// Attempts that have ended and wait for the output's reader; at this bound their entries wait.
+pub const UNWRITTEN: usize = 1024;
+/// Longest plan, in bytes.
+pub const MAX_PLAN: u64 = 1 << 20;
+
+/// Why a client did not begin, or ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Not a plan.
+    #[error("failed to read the plan: {why}; expected one JSON line such as {example}", example = EXAMPLE)]
+    Plan {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The histories can't be delivered, so no more are made.
+    #[error("failed to write an attempt, and ended early: {0}")]
+    Output(io::Error),
+}
+
+const EXAMPLE: &str = r#"{"client":"c1","entries":[{"target":"vip","transport":"TCP","address":"10.96.0.10","port":80,"count":10,"interval_ms":100,"limit_ms":1000}]}"#;
+
+/// Reads a plan and checks it.
+///
+/// # Errors
+/// [`ClientError::Plan`].
+pub fn parse(line: &str) -> Result<Plan, ClientError> {
+    let wrong = |why: String| ClientError::Plan { why };
+    let plan: Plan = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
+    for entry in &plan.entries {
+        for (name, value) in [("count", u64::from(entry.count)), ("limit_ms", entry.limit_ms)] {
+            if value == 0 {
+                return Err(wrong(format!(
+                    "entry {:?} has {name} 0; expected at least 1",
+                    entry.target
+                )));
+            }
+        }
+    }
+    Ok(plan)
+}
+
+/// Carries out a plan. Each attempt is written to `output`, and flushed, as it ends.
+///
+/// Returns when every entry has ended, or soon after `stop` is cancelled: attempts under way are then dropped
+/// without a line.
+///
+/// # Errors
+/// [`ClientError::Output`]: nobody reads any more.
+pub async fn run(
+    plan: Plan,
+    output: impl Write + Send + 'static,
+    stop: CancellationToken,
+) -> Result<(), ClientError> {
+    let (sender, output) = Output::start(output, stop.clone());
+    let mut entries = JoinSet::new();
+    for (index, entry) in plan.entries.into_iter().enumerate() {
+        entries.spawn(Entry::new(&plan.client, index, entry, sender.clone(), stop.clone()).run());
+    }
+    drop(sender);
+    entries.join_all().await;
+    output.end().await.map_err(ClientError::Output)
+}

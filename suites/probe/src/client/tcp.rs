@@ -1,0 +1,41 @@
+//! One attempt over TCP: a new connection.
+
+use std::net::SocketAddr;
+
+use oracle::history::Stage;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpSocket,
+};
+
+use super::attempt::{Reply, Trace, Trouble};
+use crate::wire;
+
+pub(super) async fn dial(destination: SocketAddr, nonce: &str, trace: &mut Trace) -> Result<Reply, Trouble> {
+    let socket = if destination.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+
+    trace.stage = Stage::Connect;
+    let mut stream = socket.connect(destination).await?;
+    trace.local = Some(stream.local_addr()?);
+
+    trace.stage = Stage::Send;
+    stream.write_all(&wire::request(nonce)).await?;
+
+    trace.stage = Stage::Receive;
+    let mut line = Vec::new();
+    let mut stream = BufReader::new(stream);
+    (&mut stream)
+        .take(wire::MAX_ANSWER as u64)
+        .read_until(b'\n', &mut line)
+        .await?;
+    let answer = wire::answer(&line).map_err(Trouble::Garbled)?;
+    if answer.nonce != nonce {
+        // Somebody else's answer on our connection.
+        return Err(Trouble::Garbled(wire::said(&line)));
+    }
+    Ok((answer, stream.get_ref().peer_addr()?))
+}

@@ -1,0 +1,191 @@
+//! The server: answers who it is, on every port it was told to.
+
+mod log;
+mod tcp;
+mod udp;
+
+use std::{
+    io::{self, Write},
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use oracle::history::Answer;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use log::Log;
+
+/// Connections served at once, over all ports; more wait in the listeners' backlogs.
+pub const CONNECTIONS: usize = 1024;
+/// From a connection's acceptance to its request; a slower one is closed.
+pub const CONNECTION_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
+/// Bytes of log that one process writes. A server that can't log must not answer, so it ends here.
+pub const LOG_LIMIT: u64 = 256 << 20;
+/// How the one line on stderr begins that says that every port is bound: readiness.
+pub const READY: &str = "ready: ";
+
+/// Who a server is and where it listens.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// First part of its identities.
+    pub name: String,
+    /// Address of all its sockets.
+    pub address: IpAddr,
+    /// TCP ports; 0 is one that the kernel chooses.
+    pub tcp: Vec<u16>,
+    /// UDP ports; 0 is one that the kernel chooses.
+    pub udp: Vec<u16>,
+}
+
+/// Why a server did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Nothing to serve.
+    #[error("no port to serve on; expected at least one --tcp PORT or --udp PORT")]
+    NoPorts,
+    /// A port can't be had.
+    #[error("failed to listen on {address}/{transport}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// `TCP` or `UDP`.
+        transport: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The log can't be written.
+    #[error("failed to write the log, and a backend that can't log must not answer: {0}")]
+    Log(io::Error),
+    /// [`LOG_LIMIT`].
+    #[error(
+        "the log has reached its limit of {LOG_LIMIT} bytes, and a backend that can't log must not answer"
+    )]
+    LogFull,
+}
+
+/// A server with all its ports bound.
+#[derive(Debug)]
+pub struct Server {
+    tcp: Vec<tcp::Port>,
+    udp: Vec<udp::Port>,
+    shared: Arc<Shared>,
+}
+
+/// What every port of a server needs.
+#[derive(Debug)]
+struct Shared {
+    name: String,
+    log: Log,
+    stop: CancellationToken,
+    connections: Arc<tokio::sync::Semaphore>,
+}
+
+impl Shared {
+    /// Logs the answer to a request, then returns it; nothing if it can't be logged.
+    fn answer(
+        &self,
+        transport: &str,
+        port: u16,
+        source: SocketAddr,
+        destination: SocketAddr,
+        nonce: String,
+    ) -> Option<Answer> {
+        let identity = format!("{}/{transport}/{port}", self.name);
+        let answer = Answer {
+            identity,
+            source: canonical(source),
+            destination: canonical(destination),
+            nonce,
+        };
+        if self.log.served(&answer) {
+            Some(answer)
+        } else {
+            self.stop.cancel();
+            None
+        }
+    }
+}
+
+/// An IPv4 client of a dual-stack socket is an IPv4 client.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+impl Server {
+    /// Binds every port; [`Served`](oracle::history::Served) lines will go to `log`.
+    ///
+    /// # Errors
+    /// [`ServeError::NoPorts`]; [`ServeError::Listen`] for the first port that can't be had.
+    pub fn bind(config: &ServeConfig, log: impl Write + Send + 'static) -> Result<Self, ServeError> {
+        if config.tcp.is_empty() && config.udp.is_empty() {
+            return Err(ServeError::NoPorts);
+        }
+        let listen = |port: u16, transport| {
+            let address = SocketAddr::new(config.address, port);
+            move |source| ServeError::Listen {
+                address,
+                transport,
+                source,
+            }
+        };
+        let tcp = config
+            .tcp
+            .iter()
+            .map(|&port| tcp::Port::bind(config.address, port).map_err(listen(port, "TCP")))
+            .collect::<Result<_, _>>()?;
+        let udp = config
+            .udp
+            .iter()
+            .map(|&port| udp::Port::bind(config.address, port).map_err(listen(port, "UDP")))
+            .collect::<Result<_, _>>()?;
+        let shared = Arc::new(Shared {
+            name: config.name.clone(),
+            log: Log::new(log),
+            stop: CancellationToken::new(),
+            connections: Arc::new(tokio::sync::Semaphore::new(CONNECTIONS)),
+        });
+        Ok(Self { tcp, udp, shared })
+    }
+
+    /// TCP ports in the order of [`ServeConfig::tcp`].
+    pub fn tcp_ports(&self) -> impl Iterator<Item = u16> + '_ {
+        self.tcp.iter().map(tcp::Port::number)
+    }
+
+    /// UDP ports in the order of [`ServeConfig::udp`].
+    pub fn udp_ports(&self) -> impl Iterator<Item = u16> + '_ {
+        self.udp.iter().map(udp::Port::number)
+    }
+
+    /// The line that says that it is ready.
+    #[must_use]
+    pub fn ready_line(&self) -> String {
+        let tcp = self.tcp_ports().map(|port| format!(" TCP/{port}"));
+        let udp = self.udp_ports().map(|port| format!(" UDP/{port}"));
+        let ports: String = tcp.chain(udp).collect();
+        format!("{READY}{} serves{ports}", self.shared.name)
+    }
+
+    /// Cancelling it ends [`Server::run`].
+    #[must_use]
+    pub fn stop(&self) -> CancellationToken {
+        self.shared.stop.clone()
+    }
+
+    /// Serves until [`Server::stop`] is cancelled; connections that are open then are closed.
+    ///
+    /// # Errors
+    /// The log can't be written any more.
+    pub async fn run(self) -> Result<(), ServeError> {
+        let tasks = TaskTracker::new();
+        for port in self.tcp {
+            tasks.spawn(port.serve(self.shared.clone()));
+        }
+        for port in self.udp {
+            tasks.spawn(port.serve(self.shared.clone()));
+        }
+        tasks.close();
+        tasks.wait().await;
+        self.shared.log.end()
+    }
+}

@@ -1,0 +1,95 @@
+//! One TCP port of a server.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpSocket, TcpStream},
+};
+
+use super::{CONNECTION_LIMIT, Shared};
+use crate::wire;
+
+/// Connections that the kernel keeps until they are accepted; it lowers this to `net.core.somaxconn`.
+const BACKLOG: u32 = 1024;
+/// After a failed accept, which is nearly always a lack of file descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(super) struct Port {
+    listener: TcpListener,
+    number: u16,
+}
+
+impl Port {
+    pub(super) fn bind(address: IpAddr, port: u16) -> io::Result<Self> {
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
+        // A restarted container takes its port back from connections in TIME_WAIT.
+        socket.set_reuseaddr(true)?;
+        socket.bind(SocketAddr::new(address, port))?;
+        let listener = socket.listen(BACKLOG)?;
+        let number = listener.local_addr()?.port();
+        Ok(Self { listener, number })
+    }
+
+    pub(super) fn number(&self) -> u16 {
+        self.number
+    }
+
+    pub(super) async fn serve(self, shared: Arc<Shared>) {
+        let stop = shared.stop.clone();
+        stop.run_until_cancelled(self.accept(shared)).await;
+    }
+
+    async fn accept(self, shared: Arc<Shared>) {
+        loop {
+            // The semaphore is never closed.
+            let Ok(permit) = shared.connections.clone().acquire_owned().await else {
+                return;
+            };
+            match self.listener.accept().await {
+                Ok((stream, source)) => {
+                    let shared = shared.clone();
+                    tokio::spawn(async move {
+                        let stop = shared.stop.clone();
+                        let answer = answer(stream, source, self.number, &shared);
+                        let limited = tokio::time::timeout(CONNECTION_LIMIT, answer);
+                        // A connection that breaks is the client's to report: it sees more of it.
+                        drop(stop.run_until_cancelled(limited).await);
+                        drop(permit);
+                    });
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+            }
+        }
+    }
+}
+
+/// One request, one answer; whoever says something else, or nothing, gets no word.
+async fn answer(stream: TcpStream, source: SocketAddr, port: u16, shared: &Shared) -> io::Result<()> {
+    let destination = stream.local_addr()?;
+    let mut stream = BufReader::new(stream);
+    let mut line = Vec::new();
+    (&mut stream)
+        .take(wire::MAX_REQUEST as u64)
+        .read_until(b'\n', &mut line)
+        .await?;
+    let Some(nonce) = wire::nonce(&line) else {
+        return Ok(());
+    };
+    let Some(answer) = shared.answer("TCP", port, source, destination, nonce) else {
+        return Ok(());
+    };
+    let stream = stream.get_mut();
+    stream.write_all(&wire::line(&answer)).await?;
+    stream.shutdown().await
+}

@@ -1,0 +1,151 @@
+//! One UDP port of a server.
+//!
+//! On a host with several addresses a reply must leave from the address that was asked; the kernel tells it,
+//! and takes it, as packet information (ip(7), ipv6(7): `IP_PKTINFO`, `IPV6_PKTINFO`).
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::fd::AsRawFd,
+    sync::Arc,
+};
+
+use nix::{
+    cmsg_space, libc,
+    sys::socket::{
+        ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt, sockopt,
+    },
+};
+use tokio::{io::Interest, net::UdpSocket};
+
+use super::Shared;
+use crate::wire;
+
+#[derive(Debug)]
+pub(super) struct Port {
+    socket: UdpSocket,
+    number: u16,
+}
+
+/// One datagram that came in.
+struct Received {
+    length: usize,
+    source: SocketAddr,
+    destination: IpAddr,
+}
+
+impl Port {
+    pub(super) fn bind(address: IpAddr, port: u16) -> io::Result<Self> {
+        let socket = std::net::UdpSocket::bind(SocketAddr::new(address, port))?;
+        if address.is_ipv4() {
+            setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
+        } else {
+            setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
+        }
+        socket.set_nonblocking(true)?;
+        let number = socket.local_addr()?.port();
+        Ok(Self {
+            socket: UdpSocket::from_std(socket)?,
+            number,
+        })
+    }
+
+    pub(super) fn number(&self) -> u16 {
+        self.number
+    }
+
+    pub(super) async fn serve(self, shared: Arc<Shared>) {
+        let stop = shared.stop.clone();
+        stop.run_until_cancelled(self.answer(shared)).await;
+    }
+
+    async fn answer(self, shared: Arc<Shared>) {
+        let mut buffer = [0; wire::MAX_REQUEST];
+        loop {
+            let receive = self
+                .socket
+                .async_io(Interest::READABLE, || receive(&self.socket, &mut buffer));
+            // An error belongs to one datagram (an ICMP message about an earlier reply, say): on to the next.
+            let Ok(Some(received)) = receive.await else {
+                continue;
+            };
+            let Some(nonce) = wire::nonce(&buffer[..received.length]) else {
+                continue;
+            };
+            let destination = SocketAddr::new(received.destination, self.number);
+            let Some(answer) = shared.answer("UDP", self.number, received.source, destination, nonce) else {
+                return;
+            };
+            let line = wire::line(&answer);
+            // A reply that can't be sent is a lost datagram to the client, as any other.
+            let send = self
+                .socket
+                .async_io(Interest::WRITABLE, || reply(&self.socket, &line, &received));
+            drop(send.await);
+        }
+    }
+}
+
+fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+    let mut parts = [IoSliceMut::new(buffer)];
+    let mut control = cmsg_space!(libc::in_pktinfo, libc::in6_pktinfo);
+    let message = recvmsg::<SockaddrStorage>(
+        socket.as_raw_fd(),
+        &mut parts,
+        Some(&mut control),
+        MsgFlags::MSG_DONTWAIT,
+    )?;
+    let source = message.address.as_ref().and_then(socket_address);
+    let destination = message.cmsgs()?.find_map(|control| match control {
+        ControlMessageOwned::Ipv4PacketInfo(info) => {
+            Some(IpAddr::V4(Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes())))
+        }
+        ControlMessageOwned::Ipv6PacketInfo(info) => Some(IpAddr::V6(Ipv6Addr::from(info.ipi6_addr.s6_addr))),
+        _ => None,
+    });
+    let received = source.zip(destination);
+    Ok(received.map(|(source, destination)| Received {
+        length: message.bytes,
+        source,
+        destination,
+    }))
+}
+
+fn reply(socket: &UdpSocket, line: &[u8], received: &Received) -> io::Result<usize> {
+    let parts = [IoSlice::new(line)];
+    let to = SockaddrStorage::from(received.source);
+    let send = |control: ControlMessage<'_>| {
+        sendmsg(
+            socket.as_raw_fd(),
+            &parts,
+            &[control],
+            MsgFlags::MSG_DONTWAIT,
+            Some(&to),
+        )
+    };
+    let sent = match received.destination {
+        IpAddr::V4(from) => send(ControlMessage::Ipv4PacketInfo(&libc::in_pktinfo {
+            ipi_ifindex: 0,
+            ipi_spec_dst: libc::in_addr {
+                s_addr: u32::from_ne_bytes(from.octets()),
+            },
+            ipi_addr: libc::in_addr { s_addr: 0 },
+        })),
+        IpAddr::V6(from) => send(ControlMessage::Ipv6PacketInfo(&libc::in6_pktinfo {
+            ipi6_addr: libc::in6_addr {
+                s6_addr: from.octets(),
+            },
+            ipi6_ifindex: 0,
+        })),
+    };
+    Ok(sent?)
+}
+
+fn socket_address(storage: &SockaddrStorage) -> Option<SocketAddr> {
+    if let Some(v4) = storage.as_sockaddr_in() {
+        return Some(SocketAddr::new(IpAddr::V4(v4.ip()), v4.port()));
+    }
+    storage
+        .as_sockaddr_in6()
+        .map(|v6| SocketAddr::new(IpAddr::V6(v6.ip()), v6.port()))
+}

@@ -1,0 +1,233 @@
+//! Every outcome of an attempt, on loopback.
+
+mod common;
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use common::{Sink, entry, one, server};
+use oracle::history::{Attempt, Outcome, Served, Stage, Transport};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpSocket, TcpStream, UdpSocket},
+};
+
+const TRANSPORTS: [(Transport, &str); 3] = [
+    (Transport::Tcp, "TCP"),
+    (Transport::Udp, "UDP"),
+    (Transport::UdpConnected, "UDP"),
+];
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// A port that nobody listens on: bound, so that nobody gets it, and closed again.
+async fn closed_port() -> SocketAddr {
+    let listener = TcpListener::bind(loopback(0)).await.expect("bind");
+    listener.local_addr().expect("address")
+}
+
+fn failed(attempt: &Attempt, stage: Stage, errno: &str) {
+    assert_eq!(
+        attempt.outcome,
+        Outcome::Failed {
+            stage,
+            errno: errno.to_owned()
+        }
+    );
+}
+
+#[tokio::test]
+async fn an_answer_names_server_transport_port_source_and_destination() {
+    for address in ["127.0.0.1", "::1"] {
+        let log = Sink::default();
+        let (tcp, udp) = server("b1", address, &log).await;
+        for (transport, name) in TRANSPORTS {
+            let port = if name == "TCP" { tcp } else { udp };
+            let destination = SocketAddr::new(address.parse().expect("address"), port);
+            let attempt = one(entry(transport, destination)).await;
+            let Outcome::Answered { answer, peer } = &attempt.outcome else {
+                panic!("{transport:?} to {destination}: {:?}", attempt.outcome)
+            };
+            assert_eq!(answer.identity, format!("b1/{name}/{port}"));
+            assert_eq!(answer.destination, destination);
+            assert_eq!(answer.nonce, attempt.nonce);
+            assert_eq!(*peer, destination);
+            let local = attempt.local.expect("a local address");
+            assert_eq!(answer.source.port(), local.port());
+            if transport != Transport::Udp {
+                assert_eq!(answer.source, local);
+            }
+            assert!(attempt.start_us <= attempt.end_us);
+            let logged: Vec<Served> = log.lines();
+            let line = logged.last().expect("the server logs before it answers");
+            assert_eq!(line.answer, *answer);
+            assert!(
+                (attempt.start_us..=attempt.end_us).contains(&line.time_us),
+                "one clock"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reply_leaves_from_the_address_that_was_asked() {
+    let (_, udp) = server("b1", "0.0.0.0", &Sink::default()).await;
+    let asked: SocketAddr = format!("127.0.0.7:{udp}").parse().expect("address");
+    for transport in [Transport::Udp, Transport::UdpConnected] {
+        match one(entry(transport, asked)).await.outcome {
+            Outcome::Answered { answer, peer } => {
+                assert_eq!((answer.destination, peer), (asked, asked));
+            }
+            other => panic!("{transport:?}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dual_stack_server_sees_an_ipv4_client_as_one() {
+    let (tcp, udp) = server("b1", "::", &Sink::default()).await;
+    for (transport, port) in [(Transport::Tcp, tcp), (Transport::Udp, udp)] {
+        match one(entry(transport, loopback(port))).await.outcome {
+            Outcome::Answered { answer, .. } => {
+                assert_eq!(answer.destination, loopback(port));
+                assert!(answer.source.is_ipv4());
+            }
+            other => panic!("{transport:?}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_closed_port_refuses_where_the_socket_can_know() {
+    let closed = closed_port().await;
+    failed(
+        &one(entry(Transport::Tcp, closed)).await,
+        Stage::Connect,
+        "ECONNREFUSED",
+    );
+    failed(
+        &one(entry(Transport::UdpConnected, closed)).await,
+        Stage::Receive,
+        "ECONNREFUSED",
+    );
+    // The kernel tells an unconnected socket nothing (udp(7)).
+    let mut unconnected = entry(Transport::Udp, closed);
+    unconnected.limit_ms = 100;
+    assert_eq!(
+        one(unconnected).await.outcome,
+        Outcome::Timeout {
+            stage: Stage::Receive
+        }
+    );
+}
+
+#[tokio::test]
+async fn an_address_without_a_route_fails_at_its_call() {
+    // Reserved (RFC 1112, class E broadcast excluded): the kernel refuses it in the call itself.
+    let nowhere: SocketAddr = "255.255.255.255:9".parse().expect("address");
+    failed(
+        &one(entry(Transport::Tcp, nowhere)).await,
+        Stage::Connect,
+        "ENETUNREACH",
+    );
+    failed(&one(entry(Transport::Udp, nowhere)).await, Stage::Send, "EACCES");
+}
+
+#[tokio::test]
+async fn silence_times_out_in_the_call_that_waits() {
+    let silent = UdpSocket::bind(loopback(0)).await.expect("bind");
+    let accepts_never = TcpListener::bind(loopback(0)).await.expect("bind");
+    let cases = [
+        (Transport::Udp, silent.local_addr().expect("address")),
+        (Transport::UdpConnected, silent.local_addr().expect("address")),
+        (Transport::Tcp, accepts_never.local_addr().expect("address")),
+    ];
+    for (transport, destination) in cases {
+        let mut plan = entry(transport, destination);
+        plan.limit_ms = 100;
+        let attempt = one(plan).await;
+        assert_eq!(
+            attempt.outcome,
+            Outcome::Timeout {
+                stage: Stage::Receive
+            },
+            "{transport:?}"
+        );
+        assert!(attempt.end_us - attempt.start_us >= 100_000);
+        assert!(attempt.local.is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_full_backlog_times_out_in_connect() {
+    let socket = TcpSocket::new_v4().expect("socket");
+    socket.bind(loopback(0)).expect("bind");
+    let listener = socket.listen(1).expect("listen");
+    let destination = listener.local_addr().expect("address");
+    let mut queued = Vec::new();
+    let limit = std::time::Duration::from_millis(200);
+    while let Ok(stream) = tokio::time::timeout(limit, TcpStream::connect(destination)).await {
+        queued.push(stream.expect("connect"));
+        assert!(queued.len() < 16, "the backlog never fills");
+    }
+    let mut plan = entry(Transport::Tcp, destination);
+    plan.limit_ms = 200;
+    let attempt = one(plan).await;
+    assert_eq!(
+        attempt.outcome,
+        Outcome::Timeout {
+            stage: Stage::Connect
+        }
+    );
+    assert_eq!(attempt.local, None);
+}
+
+#[tokio::test]
+async fn what_is_no_probe_server_is_garbled() {
+    for said in ["HTTP/1.0 400 Bad Request\r\n", ""] {
+        let listener = TcpListener::bind(loopback(0)).await.expect("bind");
+        let destination = listener.local_addr().expect("address");
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("accept");
+            let mut request = [0; 256];
+            tokio::io::AsyncReadExt::read(&mut stream, &mut request)
+                .await
+                .expect("read");
+            stream.write_all(said.as_bytes()).await.expect("write");
+        });
+        let attempt = one(entry(Transport::Tcp, destination)).await;
+        assert_eq!(
+            attempt.outcome,
+            Outcome::Garbled {
+                said: said.to_owned()
+            }
+        );
+    }
+}
+
+#[tokio::test]
+async fn datagrams_that_are_no_answers_are_garbled_and_those_for_others_are_passed_over() {
+    let socket = UdpSocket::bind(loopback(0)).await.expect("bind");
+    let destination = socket.local_addr().expect("address");
+    tokio::spawn(async move {
+        let late =
+            r#"{"identity":"b9/UDP/1","source":"127.0.0.1:1","destination":"127.0.0.1:2","nonce":"old"}"#;
+        let mut request = [0; 256];
+        loop {
+            let (_, client) = socket.recv_from(&mut request).await.expect("receive");
+            for reply in [late, "what?"] {
+                socket.send_to(reply.as_bytes(), client).await.expect("send");
+            }
+        }
+    });
+    for transport in [Transport::Udp, Transport::UdpConnected] {
+        let attempt = one(entry(transport, destination)).await;
+        assert_eq!(
+            attempt.outcome,
+            Outcome::Garbled {
+                said: "what?".to_owned()
+            }
+        );
+    }
+}

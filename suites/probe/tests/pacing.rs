@@ -1,0 +1,186 @@
+//! When attempts begin and when they end: open loop, closed loop, `until`, a reader that is gone.
+
+mod common;
+
+use std::{
+    collections::HashSet,
+    io::{self, Write},
+    net::{Ipv4Addr, SocketAddr},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use common::{Sink, entry, one, run, server};
+use oracle::history::{Attempt, Outcome, Plan, Transport, Until};
+use probe::client::{self, ClientError};
+use tokio::net::UdpSocket;
+use tokio_util::sync::CancellationToken;
+
+async fn silent() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("bind");
+    let address = socket.local_addr().expect("address");
+    (socket, address)
+}
+
+fn now_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    u64::try_from(now.as_micros()).expect("before 586000")
+}
+
+#[tokio::test]
+async fn attempts_that_hang_delay_nobody() {
+    let (_socket, address) = silent().await;
+    let mut hanging = entry(Transport::Udp, address);
+    (hanging.count, hanging.interval_ms, hanging.limit_ms) = (5, 20, 3000);
+    let begin = now_us();
+    let attempts = run(vec![hanging]).await;
+    assert_eq!(attempts.len(), 5);
+    let first_end = attempts.iter().map(|a| a.end_us).min().expect("five");
+    let mut starts: Vec<u64> = attempts.iter().map(|a| a.start_us).collect();
+    starts.sort_unstable();
+    assert!(starts[4] < first_end, "all were under way together");
+    for (number, start) in (0u64..).zip(&starts) {
+        // A millisecond for the rounding of timers and of two readings of the clock.
+        assert!(
+            start + 1000 >= begin + number * 20_000,
+            "attempt {number} began early: {starts:?}"
+        );
+    }
+    let nonces: HashSet<&str> = attempts.iter().map(|a| a.nonce.as_str()).collect();
+    assert_eq!(nonces.len(), 5, "nonces are unique");
+    let ports: HashSet<_> = attempts.iter().map(|a| a.local).collect();
+    assert_eq!(ports.len(), 5, "sockets are fresh");
+}
+
+#[tokio::test]
+async fn without_an_interval_each_begins_when_the_last_has_ended() {
+    let (_socket, address) = silent().await;
+    let mut plan = entry(Transport::Udp, address);
+    (plan.count, plan.limit_ms) = (3, 30);
+    let attempts = run(vec![plan]).await;
+    assert_eq!(attempts.len(), 3);
+    for pair in attempts.windows(2) {
+        assert!(pair[0].end_us <= pair[1].start_us);
+    }
+}
+
+#[tokio::test]
+async fn entries_run_side_by_side() {
+    let (_socket, address) = silent().await;
+    let mut slow = entry(Transport::Udp, address);
+    slow.limit_ms = 3000;
+    let (port, _) = server("b1", "127.0.0.1", &Sink::default()).await;
+    let fast = entry(Transport::Tcp, SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let attempts = run(vec![slow, fast]).await;
+    assert_eq!(attempts.len(), 2);
+    assert!(
+        matches!(attempts[0].outcome, Outcome::Answered { .. }),
+        "written as it ended"
+    );
+    assert!(matches!(attempts[1].outcome, Outcome::Timeout { .. }));
+}
+
+#[tokio::test]
+async fn an_identity_ends_the_entry_and_others_do_not() {
+    let (port, _) = server("b1", "127.0.0.1", &Sink::default()).await;
+    let destination = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    for interval in [0, 1] {
+        let mut wanted = entry(Transport::Tcp, destination);
+        (wanted.count, wanted.interval_ms) = (10_000, interval);
+        wanted.until = Some(Until::Identity(format!("b1/TCP/{port}")));
+        let attempts = run(vec![wanted.clone()]).await;
+        assert!(attempts.len() < 10_000);
+        assert!(
+            attempts
+                .iter()
+                .any(|a| matches!(a.outcome, Outcome::Answered { .. }))
+        );
+
+        wanted.count = 7;
+        wanted.until = Some(Until::Identity("b2/TCP/1".to_owned()));
+        assert_eq!(run(vec![wanted]).await.len(), 7);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_ends_the_entry_that_waits_for_one() {
+    let (port, _) = server("b1", "127.0.0.1", &Sink::default()).await;
+    let mut answered = entry(Transport::Tcp, SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    answered.count = 3;
+    answered.until = Some(Until::Refused);
+    assert_eq!(
+        run(vec![answered.clone()]).await.len(),
+        3,
+        "an answer is no refusal"
+    );
+
+    let closed = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("bind");
+    answered.port = closed.local_addr().expect("address").port();
+    drop(closed);
+    assert!(matches!(one(answered).await.outcome, Outcome::Failed { .. }));
+}
+
+#[tokio::test]
+async fn cancelling_ends_it_with_what_is_there() {
+    let (_socket, address) = silent().await;
+    let (port, _) = server("b1", "127.0.0.1", &Sink::default()).await;
+    let mut hanging = entry(Transport::Udp, address);
+    hanging.limit_ms = 3_600_000;
+    let quick = entry(Transport::Tcp, SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let plan = Plan {
+        client: "c1".to_owned(),
+        entries: vec![hanging, quick],
+    };
+    let (sink, stop) = (Sink::default(), CancellationToken::new());
+    let running = tokio::spawn(client::run(plan, sink.clone(), stop.clone()));
+    while sink.lines::<Attempt>().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    stop.cancel();
+    running.await.expect("no panic").expect("ends well");
+    assert_eq!(sink.lines::<Attempt>().len(), 1);
+}
+
+#[tokio::test]
+async fn a_reader_that_is_gone_ends_it_with_an_error() {
+    struct Gone;
+    impl Write for Gone {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let (_socket, address) = silent().await;
+    let mut plan = entry(Transport::Udp, address);
+    (plan.count, plan.limit_ms) = (1_000_000, 1);
+    let plan = Plan {
+        client: "c1".to_owned(),
+        entries: vec![plan],
+    };
+    let result = client::run(plan, Gone, CancellationToken::new()).await;
+    assert!(matches!(result, Err(ClientError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe));
+}
+
+#[test]
+fn a_plan_that_makes_no_sense_is_refused_with_an_example() {
+    let entry = |count: u32, limit: u32| {
+        format!(
+            r#"{{"client":"c","entries":[{{"target":"x","transport":"TCP","address":"10.96.0.1","port":80,"count":{count},"interval_ms":0,"limit_ms":{limit}}}]}}"#
+        )
+    };
+    assert!(client::parse(&entry(1, 1)).is_ok());
+    for (line, named) in [
+        (entry(0, 1), "count 0"),
+        (entry(1, 0), "limit_ms 0"),
+        (String::new(), "EOF"),
+    ] {
+        let error = client::parse(&line).expect_err("refused").to_string();
+        assert!(
+            error.contains(named) && error.contains("expected one JSON line such as"),
+            "{error}"
+        );
+    }
+}
