@@ -1,1 +1,39 @@
-//! The lab's control plane.
+//! The lab's control plane: a small API server that speaks the real protocol.
+//!
+//! ```text
+//!  listener ─▶ serve ─▶ http (auth, paths, bodies) ─▶ Store ─▶ History ─▶ watches, lists at a version
+//!                          │                            │
+//!                          ├─ discovery, openapi        ├─ kinds: defaults, validation, lifecycle
+//!                          └─ table                     └─ patch: JSON, merge, strategic merge
+//! ```
+//!
+//! One [`Store`] is the cluster; any number of [`serve`] calls are its API server replicas. Nothing is written
+//! to disk. kubectl, client-go informers and kube-rs work against it unmodified.
+//!
+//! Promised: one global resourceVersion; every watcher sees every change of its kind in the order of these
+//! versions or is told 410; objects read as upstream would show them; every buffer is bounded (see [`Config`]).
+//!
+//! Files: `config` (bounds), `pki` and `auth` (trust), `serve` (connections), `http/` (requests), `store/`
+//! (objects, history, deletion, addresses), `kinds/` (what each kind defaults and refuses), `patch/`,
+//! `selector`, `table/`, `discovery`, `openapi`, `status` (how it says no).
+
+mod auth;
+mod config;
+mod discovery;
+mod http;
+mod kinds;
+mod openapi;
+mod patch;
+mod pki;
+mod selector;
+mod serve;
+mod status;
+mod store;
+mod table;
+
+pub use auth::{Auth, new_token};
+pub use config::{Config, ConfigError};
+pub use pki::{Pki, PkiError, kubeconfig, write_kubeconfig};
+pub use serve::{ServeError, serve};
+pub use status::Status;
+pub use store::Store;

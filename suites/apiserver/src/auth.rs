@@ -1,0 +1,44 @@
+//! Who asks: bearer tokens. Whoever has one may do everything; who has none may read health and version.
+
+use std::collections::BTreeMap;
+
+use hyper::http::{HeaderMap, header::AUTHORIZATION};
+
+use crate::status::Status;
+
+/// Bearer tokens and the users they stand for (`--token-auth-file`).
+#[derive(Clone, Debug, Default)]
+pub struct Auth {
+    users: BTreeMap<String, String>,
+}
+
+impl Auth {
+    /// Nobody: every request is anonymous.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a user.
+    #[must_use]
+    pub fn with_user(mut self, token: impl Into<String>, user: impl Into<String>) -> Self {
+        self.users.insert(token.into(), user.into());
+        self
+    }
+
+    /// The user behind a request: `None` is anonymous. A token that nobody has is 401, as upstream.
+    pub(crate) fn user(&self, headers: &HeaderMap) -> Result<Option<&str>, Status> {
+        let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
+        let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).map(str::trim);
+        match token.and_then(|token| self.users.get(token)) {
+            Some(user) => Ok(Some(user)),
+            None => Err(Status::unauthorized()),
+        }
+    }
+}
+
+/// A new token from the operating system's random numbers (122 bits).
+#[must_use]
+pub fn new_token() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}

@@ -1,0 +1,134 @@
+//! What this server has: `/api`, `/apis`, `/version`; plain and aggregated.
+
+use hyper::{
+    Response,
+    header::{CONTENT_TYPE, HeaderValue},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    http::{Body, json_response},
+    kinds::{Facts, Kind},
+};
+
+/// What a discovery path is about; groups are names that exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    /// `/api`.
+    Legacy,
+    /// `/apis`.
+    Groups,
+    /// `/apis/GROUP`.
+    Group(String),
+    /// `/api/v1`, `/apis/GROUP/v1`.
+    Resources(String),
+}
+
+/// The version whose behaviour this server follows.
+pub(crate) fn version() -> Value {
+    json!({
+        "major": "1", "minor": "36", "gitVersion": "v1.36.0+plumbline", "gitCommit": "", "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc", "platform": "linux",
+    })
+}
+
+/// Answers a discovery request.
+pub(crate) fn answer(topic: &Topic, aggregated: bool) -> Response<Body> {
+    let list = match topic {
+        Topic::Legacy if aggregated => aggregate(""),
+        Topic::Groups if aggregated => aggregate("discovery.k8s.io"),
+        Topic::Legacy => {
+            return json_response(200, &json!({"kind": "APIVersions", "versions": ["v1"]}));
+        }
+        Topic::Groups => {
+            let groups = [group("discovery.k8s.io", false)];
+            return json_response(
+                200,
+                &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
+            );
+        }
+        Topic::Group(name) => return json_response(200, &group(name, true)),
+        Topic::Resources(name) => return json_response(200, &resources(name)),
+    };
+    let mut response = json_response(200, &list);
+    let media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    response
+}
+
+fn group(name: &str, alone: bool) -> Value {
+    let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
+    let mut group = json!({"name": name, "versions": [version], "preferredVersion": version});
+    if alone {
+        group["kind"] = "APIGroup".into();
+        group["apiVersion"] = "v1".into();
+    }
+    group
+}
+
+fn of_group(group: &str) -> impl Iterator<Item = &'static Facts> {
+    Kind::ALL.into_iter().map(Kind::facts).filter(move |facts| facts.group == group)
+}
+
+fn verbs() -> Value {
+    json!(["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"])
+}
+
+fn status_verbs() -> Value {
+    json!(["get", "patch", "update"])
+}
+
+fn resources(group: &str) -> Value {
+    let mut all = Vec::new();
+    for facts in of_group(group) {
+        let mut resource = json!({
+            "name": facts.plural, "singularName": facts.singular, "namespaced": facts.namespaced,
+            "kind": facts.kind, "verbs": verbs(),
+        });
+        for (field, names) in [("shortNames", facts.short), ("categories", facts.categories)] {
+            if !names.is_empty() {
+                resource[field] = json!(names);
+            }
+        }
+        all.push(resource);
+        if facts.status {
+            all.push(json!({
+                "name": format!("{}/status", facts.plural), "singularName": "",
+                "namespaced": facts.namespaced, "kind": facts.kind, "verbs": status_verbs(),
+            }));
+        }
+    }
+    let version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": all})
+}
+
+fn aggregate(group: &str) -> Value {
+    let resources: Vec<Value> = of_group(group).map(aggregated_resource).collect();
+    let mut metadata = json!({});
+    if !group.is_empty() {
+        metadata["name"] = group.into();
+    }
+    let version = json!({"version": "v1", "freshness": "Current", "resources": resources});
+    json!({
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
+        "items": [{"metadata": metadata, "versions": [version]}],
+    })
+}
+
+fn aggregated_resource(facts: &Facts) -> Value {
+    let kind = json!({"group": facts.group, "version": facts.version, "kind": facts.kind});
+    let mut resource = json!({
+        "resource": facts.plural, "responseKind": kind, "singularResource": facts.singular,
+        "scope": if facts.namespaced { "Namespaced" } else { "Cluster" }, "verbs": verbs(),
+    });
+    for (field, names) in [("shortNames", facts.short), ("categories", facts.categories)] {
+        if !names.is_empty() {
+            resource[field] = json!(names);
+        }
+    }
+    if facts.status {
+        resource["subresources"] =
+            json!([{"subresource": "status", "responseKind": kind, "verbs": status_verbs()}]);
+    }
+    resource
+}

@@ -1,0 +1,33 @@
+//! What a client sends, and no more of it than is allowed.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
+use serde_json::Value;
+
+use crate::status::Status;
+
+/// Reads a whole body.
+///
+/// # Errors
+/// 413 beyond the limit (at once, where its length is declared), 400 if it breaks off.
+pub(super) async fn read(incoming: Incoming, limit: usize) -> Result<Bytes, Status> {
+    if incoming.size_hint().lower() > u64::try_from(limit).unwrap_or(u64::MAX) {
+        return Err(Status::too_large(limit));
+    }
+    match Limited::new(incoming, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(limit)),
+        Err(error) => Err(Status::bad_request(format!("failed to read the request's body: {error}"))),
+    }
+}
+
+/// Parses a body.
+pub(super) fn parse(sent: &[u8], what: &str) -> Result<Value, Status> {
+    serde_json::from_slice(sent).map_err(|error| {
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {what}): couldn't get version/kind; json \
+             parse error: {error}"
+        ))
+    })
+}

@@ -1,0 +1,117 @@
+//! Requests: who asks, for what, in which form; one function per verb.
+//!
+//! `route` reads paths, `query` parameters, `accept` the form of the answer, `body` and `respond` the two ends
+//! of the wire; `read` lists and gets, `write` creates, updates, patches and deletes, `watch` streams.
+
+mod accept;
+mod body;
+mod query;
+mod read;
+mod respond;
+mod route;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use hyper::{
+    Method, Request, Response,
+    body::Incoming,
+    header::{ACCEPT, CONTENT_TYPE},
+    http::HeaderMap,
+};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::respond::{Body, json as json_response};
+use self::{
+    accept::Form,
+    query::Query,
+    route::{Route, Target},
+};
+use crate::{auth::Auth, discovery, openapi, status::Status, store::Store};
+
+/// One API server replica.
+#[derive(Clone)]
+pub(crate) struct Api {
+    store: Store,
+    auth: Arc<Auth>,
+    /// Watches end with their replica.
+    shutdown: CancellationToken,
+}
+
+/// One request about objects.
+struct Asked {
+    target: Target,
+    query: Query,
+    form: Form,
+    headers: HeaderMap,
+}
+
+impl Api {
+    pub(crate) fn new(store: Store, auth: Arc<Auth>, shutdown: CancellationToken) -> Self {
+        Self { store, auth, shutdown }
+    }
+
+    /// Answers every request; what goes wrong becomes a Status.
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        match self.handle(request).await {
+            Ok(response) => response,
+            Err(status) => respond::failure(&status),
+        }
+    }
+
+    async fn handle(&self, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+        let (head, incoming) = request.into_parts();
+        let path = head.uri.path();
+        let user = self.auth.user(&head.headers)?;
+        let route = route::parse(path);
+        if user.is_none() && !matches!(route, Some(Route::Health | Route::Version)) {
+            return Err(Status::anonymous(head.method.as_str().to_lowercase().as_str(), path));
+        }
+        let Some(route) = route else { return Err(Status::no_such_path()) };
+        let target = match route {
+            Route::Objects(target) => target,
+            _ if head.method != Method::GET => return Err(Status::method_not_allowed()),
+            Route::Health => return Ok(respond::text("ok")),
+            Route::Version => return Ok(respond::json(200, &discovery::version())),
+            Route::Discovery(what) => {
+                return Ok(discovery::answer(&what, accept::wants_aggregated(&head.headers)));
+            }
+            Route::OpenApi(group) => return openapi::answer(group.as_deref()),
+        };
+        let query = Query::parse(head.uri.query().unwrap_or_default());
+        let form = accept::form(head.headers.get(ACCEPT))?;
+        let asked = Asked { target, query, form, headers: head.headers };
+        let limit = self.store.config().body_bytes;
+        match (head.method, asked.target.name.is_some()) {
+            (Method::GET, _) if asked.query.watch() && asked.target.subresource.is_none() => self.watch(&asked),
+            (Method::GET, true) => self.get(&asked),
+            (Method::GET, false) => self.list(&asked).await,
+            (Method::POST, false) => {
+                let sent = body::read(incoming, limit).await?;
+                self.create(&asked, &sent)
+            }
+            (Method::PUT, true) => {
+                let sent = body::read(incoming, limit).await?;
+                self.replace(&asked, &sent)
+            }
+            (Method::PATCH, true) => {
+                let sent = body::read(incoming, limit).await?;
+                self.patch(&asked, &sent)
+            }
+            (Method::DELETE, named) if asked.target.subresource.is_none() => {
+                let sent = body::read(incoming, limit).await?;
+                if named { self.delete(&asked, &sent) } else { self.delete_collection(&asked, &sent) }
+            }
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+}
+
+impl Asked {
+    /// The media type of the body, without parameters.
+    fn content_type(&self) -> &str {
+        let value = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        value.split(';').next().unwrap_or_default().trim()
+    }
+}

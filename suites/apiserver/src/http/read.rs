@@ -1,0 +1,139 @@
+//! Get and list.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use hyper::Response;
+use serde_json::{Value, json};
+
+use super::{
+    Api, Asked,
+    accept::{self, Form},
+    query::At,
+    respond::{self, Body},
+};
+use crate::{
+    kinds::Kind,
+    status::Status,
+    store::{Listed, Object, Scope},
+    table,
+};
+
+/// A list at a version that does not exist yet waits this long for it, as upstream's cache does.
+const FUTURE_LIMIT: Duration = Duration::from_secs(3);
+
+impl Api {
+    pub(super) fn get(&self, asked: &Asked) -> Result<Response<Body>, Status> {
+        let object = self.store.get(&asked.target.key())?;
+        shown(asked, 200, &object)
+    }
+
+    pub(super) async fn list(&self, asked: &Asked) -> Result<Response<Body>, Status> {
+        if !asked.query.get("continue").is_empty() {
+            // Lists come whole, so nobody was ever given a token.
+            return Err(Status::bad_request("continue key is not valid: this server returns whole lists"));
+        }
+        let scope = asked.scope()?;
+        let listed = match asked.query.list_at()? {
+            At::Newest | At::Any => self.store.list(&scope),
+            At::NotOlderThan(version) => {
+                self.reached(version).await?;
+                self.store.list(&scope)
+            }
+            At::Exact(version) => {
+                self.reached(version).await?;
+                self.store.list_at(&scope, version)?
+            }
+        };
+        listing(asked, &listed)
+    }
+
+    /// Waits for a version that the store has not reached.
+    pub(super) async fn reached(&self, version: u64) -> Result<(), Status> {
+        let mut head = self.store.head();
+        let waited = tokio::time::timeout(FUTURE_LIMIT, head.wait_for(|head| *head >= version)).await;
+        match waited {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(Status::internal("the store is gone")),
+            Err(_) => {
+                let current = *self.store.head().borrow();
+                Err(Status::future_version(version, current))
+            }
+        }
+    }
+}
+
+impl Asked {
+    pub(super) fn scope(&self) -> Result<Scope, Status> {
+        let mut selector = self.query.selector(self.target.kind)?;
+        if let Some(name) = &self.target.name {
+            selector.require_name(name);
+        }
+        let namespace = Some(self.target.namespace.clone()).filter(|namespace| !namespace.is_empty());
+        Ok(Scope { kind: self.target.kind, namespace, selector })
+    }
+}
+
+/// One object in the form that was asked for.
+pub(super) fn shown(asked: &Asked, code: u16, object: &Arc<Object>) -> Result<Response<Body>, Status> {
+    Ok(match asked.form {
+        Form::Object => respond::bytes(code, object.json.clone()),
+        Form::Metadata => respond::json(code, &metadata_only(&object.value)),
+        Form::Table => {
+            let include = accept::include_object(asked.query.get("includeObject"))?;
+            let version = object.version.to_string();
+            let rows = [object.value.clone()];
+            respond::json(code, &table::table(asked.target.kind, &rows, &version, include, true))
+        }
+    })
+}
+
+/// A list in the form that was asked for.
+pub(super) fn listing(asked: &Asked, listed: &Listed) -> Result<Response<Body>, Status> {
+    let kind = asked.target.kind;
+    let version = listed.version.to_string();
+    Ok(match asked.form {
+        Form::Object => respond::bytes(200, list_json(kind, listed)),
+        Form::Metadata => {
+            let items: Vec<Value> =
+                listed.objects.iter().map(|object| metadata_only(&object.value)).collect();
+            let list = json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "metadata": {"resourceVersion": version}, "items": items,
+            });
+            respond::json(200, &list)
+        }
+        Form::Table => {
+            let include = accept::include_object(asked.query.get("includeObject"))?;
+            let rows: Vec<Value> = listed.objects.iter().map(|object| object.value.clone()).collect();
+            respond::json(200, &table::table(kind, &rows, &version, include, true))
+        }
+    })
+}
+
+/// A list of a kind; as upstream's typed lists, items don't repeat their kind.
+fn list_json(kind: Kind, listed: &Listed) -> Bytes {
+    let facts = kind.facts();
+    let items: Vec<Value> = listed
+        .objects
+        .iter()
+        .map(|object| {
+            let mut item = object.value.clone();
+            if let Some(map) = item.as_object_mut() {
+                map.remove("kind");
+                map.remove("apiVersion");
+            }
+            item
+        })
+        .collect();
+    let list = json!({
+        "kind": format!("{}List", facts.kind), "apiVersion": facts.api_version(),
+        "metadata": {"resourceVersion": listed.version.to_string()}, "items": items,
+    });
+    Bytes::from(list.to_string())
+}
+
+/// `PartialObjectMetadata` of an object.
+pub(super) fn metadata_only(object: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+}

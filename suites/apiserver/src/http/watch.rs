@@ -1,0 +1,198 @@
+//! Watch: the state as events, if asked for, then every change; bookmarks in quiet times.
+
+use std::{collections::VecDeque, time::Duration};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::Stream;
+use hyper::Response;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Api, Asked,
+    accept::{self, Form},
+    query::At,
+    read::metadata_only,
+    respond::{self, Body},
+};
+use crate::{
+    kinds::Kind,
+    status::Status,
+    store::{Event, EventType, Watch},
+    table::{self, IncludeObject},
+};
+
+/// A watch without `timeoutSeconds` lasts half an hour to an hour (`--min-request-timeout` and its jitter).
+const SHORTEST: Duration = Duration::from_secs(1800);
+/// Initial events that go into one chunk.
+const CHUNK: usize = 64;
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+impl Api {
+    pub(super) fn watch(&self, asked: &Asked) -> Result<Response<Body>, Status> {
+        let scope = asked.scope()?;
+        let (at, initial) = asked.query.watch_at()?;
+        let include = accept::include_object(asked.query.get("includeObject"))?;
+        let timeout = asked.query.timeout().unwrap_or_else(|| SHORTEST.mul_f64(rand::random_range(1.0..2.0)));
+        // Unset and "0" mean "the state first", unless sendInitialEvents says otherwise.
+        let state_first = initial.unwrap_or(matches!(at, At::Newest | At::Any));
+        let mut state = VecDeque::new();
+        let position = match (state_first, at) {
+            (true, _) => {
+                let listed = self.store.list(&scope);
+                let added = |object| Event { kind: EventType::Added, object };
+                state.extend(listed.objects.into_iter().map(added));
+                listed.version
+            }
+            (false, At::NotOlderThan(version) | At::Exact(version)) => version,
+            (false, At::Newest | At::Any) => *self.store.head().borrow(),
+        };
+        let now = Instant::now();
+        let streaming = Streaming {
+            encoder: Encoder { kind: asked.target.kind, form: asked.form, include, first: true },
+            state,
+            end_of_state: initial == Some(true),
+            watch: Watch::new(self.store.clone(), scope, position),
+            bookmarks: asked.query.bookmarks().then(|| self.store.config().bookmark_interval),
+            next_bookmark: now + self.store.config().bookmark_interval,
+            deadline: now + timeout,
+            shutdown: self.shutdown.clone(),
+            ended: false,
+        };
+        Ok(respond::stream(chunks(streaming)))
+    }
+}
+
+/// One watch under way. It holds the initial state (shared objects) until that is sent, one batch, and its
+/// position: nothing grows with what a slow client has not read.
+struct Streaming {
+    encoder: Encoder,
+    state: VecDeque<Event>,
+    end_of_state: bool,
+    watch: Watch,
+    bookmarks: Option<Duration>,
+    next_bookmark: Instant,
+    deadline: Instant,
+    shutdown: CancellationToken,
+    ended: bool,
+}
+
+fn chunks(streaming: Streaming) -> impl Stream<Item = Bytes> + Send {
+    futures::stream::unfold(streaming, |mut streaming| async move {
+        let chunk = streaming.next().await?;
+        Some((chunk, streaming))
+    })
+}
+
+impl Streaming {
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.ended || self.shutdown.is_cancelled() {
+            return None;
+        }
+        if !self.state.is_empty() {
+            let batch: Vec<Event> = self.state.drain(..CHUNK.min(self.state.len())).collect();
+            return Some(self.encoder.events(&batch));
+        }
+        if std::mem::take(&mut self.end_of_state) {
+            return Some(self.encoder.bookmark(self.watch.position(), true));
+        }
+        let bookmark_at = if self.bookmarks.is_some() { self.next_bookmark } else { self.deadline };
+        tokio::select! {
+            () = self.shutdown.cancelled() => None,
+            () = tokio::time::sleep_until(self.deadline) => {
+                self.ended = true;
+                self.bookmarks.map(|_| self.encoder.bookmark(self.watch.position(), false))
+            }
+            () = tokio::time::sleep_until(bookmark_at), if self.bookmarks.is_some() => {
+                self.next_bookmark = Instant::now() + self.bookmarks.unwrap_or_default();
+                Some(self.encoder.bookmark(self.watch.position(), false))
+            }
+            events = self.watch.next() => match events {
+                Ok(events) => Some(self.encoder.events(&events)),
+                Err(status) => {
+                    self.ended = true;
+                    Some(line(&json!({"type": "ERROR", "object": status.to_json()})))
+                }
+            },
+        }
+    }
+}
+
+/// Turns events into lines.
+struct Encoder {
+    kind: Kind,
+    form: Form,
+    include: IncludeObject,
+    /// Column definitions come with the first table only.
+    first: bool,
+}
+
+impl Encoder {
+    fn events(&mut self, events: &[Event]) -> Bytes {
+        let mut text = BytesMut::new();
+        for event in events {
+            text.put(&br#"{"type":""#[..]);
+            text.put(event.kind.as_str().as_bytes());
+            text.put(&br#"","object":"#[..]);
+            match self.form {
+                Form::Object => text.put(event.object.json.clone()),
+                Form::Metadata => text.put(metadata_only(&event.object.value).to_string().as_bytes()),
+                Form::Table => text.put(self.table(&event.object.value).as_bytes()),
+            }
+            text.put(&b"}\n"[..]);
+        }
+        text.freeze()
+    }
+
+    fn table(&mut self, object: &Value) -> String {
+        let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        let headers = std::mem::take(&mut self.first);
+        let rows = std::slice::from_ref(object);
+        table::table(self.kind, rows, version, self.include, headers).to_string()
+    }
+
+    fn bookmark(&mut self, version: u64, end_of_state: bool) -> Bytes {
+        let facts = self.kind.facts();
+        let mut metadata = json!({"resourceVersion": version.to_string()});
+        if end_of_state {
+            metadata["annotations"] = json!({INITIAL_EVENTS_END: "true"});
+        }
+        let mut object = json!({"kind": facts.kind, "apiVersion": facts.api_version(), "metadata": metadata});
+        match self.kind {
+            Kind::EndpointSlice => {
+                object["addressType"] = "".into();
+                object["endpoints"] = Value::Null;
+                object["ports"] = Value::Null;
+            }
+            Kind::Event => {}
+            Kind::Pod => {
+                object["spec"] = json!({"containers": null});
+                object["status"] = json!({});
+            }
+            Kind::Namespace | Kind::Node => {
+                object["spec"] = json!({});
+                object["status"] = json!({});
+            }
+            Kind::Service => {
+                object["spec"] = json!({});
+                object["status"] = json!({"loadBalancer": {}});
+            }
+        }
+        let object = match self.form {
+            Form::Object => object,
+            Form::Metadata => metadata_only(&object),
+            Form::Table => {
+                let headers = std::mem::take(&mut self.first);
+                let mut table = table::table(self.kind, &[], &version.to_string(), self.include, headers);
+                table["metadata"] = object["metadata"].clone();
+                table
+            }
+        };
+        line(&json!({"type": "BOOKMARK", "object": object}))
+    }
+}
+
+fn line(value: &Value) -> Bytes {
+    Bytes::from(format!("{value}\n"))
+}

@@ -1,0 +1,165 @@
+//! Create, update, patch, delete.
+
+use hyper::Response;
+use serde_json::{Value, json};
+
+use super::{
+    Api, Asked, body,
+    query::FieldValidation,
+    read::{listing, shown},
+    respond::{self, Body},
+};
+use crate::{
+    kinds::{Kind, Part, decode},
+    patch::{self, PatchType},
+    status::Status,
+    store::{DeleteOptions, Deleted, Listed, WriteOptions},
+};
+
+const ACCEPTED: &str = "application/json";
+
+impl Api {
+    pub(super) fn create(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
+        let target = &asked.target;
+        if target.kind.facts().namespaced && target.namespace.is_empty() {
+            return Err(Status::method_not_allowed());
+        }
+        asked.expect_json()?;
+        let mut warnings = Vec::new();
+        let object = asked.decode(body::parse(sent, target.kind.facts().kind)?, &mut warnings)?;
+        let created = self.store.create(target.kind, &target.namespace, object, asked.write_options()?)?;
+        let mut response = shown(asked, 201, &created)?;
+        respond::warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    pub(super) fn replace(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
+        asked.expect_json()?;
+        let mut warnings = Vec::new();
+        let object = asked.decode(body::parse(sent, asked.target.kind.facts().kind)?, &mut warnings)?;
+        let options = asked.write_options()?;
+        let updated = self.store.update(&asked.target.key(), asked.part(), options, |_| Ok(object))?;
+        let mut response = shown(asked, 200, &updated)?;
+        respond::warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    pub(super) fn patch(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
+        let patch_type = PatchType::of(asked.content_type())?;
+        let patch = patch::parse(patch_type, sent)?;
+        let mut warnings = Vec::new();
+        let kind = asked.target.kind;
+        let options = asked.write_options()?;
+        let updated = self.store.update(&asked.target.key(), asked.part(), options, |current| {
+            let patched = patch::apply(kind, &patch, current)?;
+            asked.decode(patched, &mut warnings)
+        })?;
+        let mut response = shown(asked, 200, &updated)?;
+        respond::warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    pub(super) fn delete(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
+        let options = asked.delete_options(sent)?;
+        let key = asked.target.key();
+        match self.store.delete(&key, &options)? {
+            Deleted::Pending(object) => shown(asked, 200, &object),
+            Deleted::Gone(object) if key.kind.facts().delete_returns_object => shown(asked, 200, &object),
+            Deleted::Gone(object) => {
+                let facts = key.kind.facts();
+                let mut details =
+                    json!({"name": key.name, "kind": facts.plural, "uid": object.meta()["uid"]});
+                if !facts.group.is_empty() {
+                    details["group"] = facts.group.into();
+                }
+                let status = json!({
+                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+                    "details": details,
+                });
+                Ok(respond::json(200, &status))
+            }
+        }
+    }
+
+    pub(super) fn delete_collection(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
+        let target = &asked.target;
+        let everywhere = target.kind.facts().namespaced && target.namespace.is_empty();
+        if everywhere || target.kind == Kind::Namespace {
+            return Err(Status::method_not_allowed());
+        }
+        let options = asked.delete_options(sent)?;
+        let objects = self.store.delete_collection(&asked.scope()?, &options);
+        let version = *self.store.head().borrow();
+        listing(asked, &Listed { version, objects })
+    }
+}
+
+impl Asked {
+    fn part(&self) -> Part {
+        if self.target.subresource.is_some() { Part::Status } else { Part::Main }
+    }
+
+    fn write_options(&self) -> Result<WriteOptions, Status> {
+        Ok(WriteOptions { dry_run: self.query.dry_run()? })
+    }
+
+    fn expect_json(&self) -> Result<(), Status> {
+        match self.content_type() {
+            "" | "application/json" | "*/*" => Ok(()),
+            other => Err(Status::unsupported_media_type(other, ACCEPTED)),
+        }
+    }
+
+    /// Checks types and deals with unknown fields as the request wants.
+    fn decode(&self, object: Value, warnings: &mut Vec<String>) -> Result<Value, Status> {
+        let facts = self.target.kind.facts();
+        let decoded = decode(self.target.kind, object)?;
+        let complaints: Vec<String> =
+            decoded.unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+        match self.query.field_validation()? {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => warnings.extend(complaints),
+            FieldValidation::Strict if complaints.is_empty() => {}
+            FieldValidation::Strict => {
+                return Err(Status::bad_request(format!(
+                    "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
+                    facts.kind,
+                    facts.version,
+                    facts.kind,
+                    complaints.join(", ")
+                )));
+            }
+        }
+        Ok(decoded.object)
+    }
+
+    fn delete_options(&self, sent: &[u8]) -> Result<DeleteOptions, Status> {
+        let mut options = if sent.is_empty() {
+            DeleteOptions::default()
+        } else {
+            self.expect_json()?;
+            let body = body::parse(sent, "DeleteOptions")?;
+            serde_json::from_value(body)
+                .map_err(|error| Status::bad_request(format!("failed to read the DeleteOptions: {error}")))?
+        };
+        let text = self.query.get("gracePeriodSeconds");
+        if !text.is_empty() {
+            options.grace_period_seconds = Some(text.parse().map_err(|_| {
+                Status::bad_request(format!("gracePeriodSeconds: expected a number of seconds, found {text:?}"))
+            })?);
+        }
+        if self.query.dry_run()? {
+            options.dry_run = vec!["All".into()];
+        }
+        let policy = self.query.get("propagationPolicy");
+        if !policy.is_empty() {
+            options.propagation_policy = Some(policy.to_owned());
+        }
+        match options.propagation_policy.as_deref() {
+            None | Some("Background" | "Foreground" | "Orphan") => Ok(options),
+            Some(other) => Err(Status::bad_request(format!(
+                "propagationPolicy: expected \"Background\", \"Foreground\" or \"Orphan\", found {other:?}"
+            ))),
+        }
+    }
+}

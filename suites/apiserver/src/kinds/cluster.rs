@@ -1,0 +1,90 @@
+//! Namespace, Node and Event.
+
+use serde_json::{Value, json};
+
+use crate::status::FieldError;
+
+pub(super) fn prepare_namespace(namespace: &mut Value) {
+    let name = namespace["metadata"]["name"].clone();
+    namespace["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+    namespace["spec"] = json!({"finalizers": ["kubernetes"]});
+    namespace["status"] = json!({"phase": "Active"});
+}
+
+pub(super) fn prepare_namespace_update(new: &mut Value, old: &Value) {
+    let name = old["metadata"]["name"].clone();
+    new["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+    new["spec"] = old["spec"].clone();
+    // The phase follows the deletion, whatever a client writes.
+    let phase = if old["metadata"]["deletionTimestamp"].is_null() { "Active" } else { "Terminating" };
+    if !new["status"].is_object() {
+        new["status"] = json!({});
+    }
+    new["status"]["phase"] = phase.into();
+}
+
+pub(super) fn prepare_node(node: &mut Value) {
+    for part in ["spec", "status"] {
+        if !node[part].is_object() {
+            node[part] = json!({});
+        }
+    }
+    if let Some(spec) = node["spec"].as_object_mut() {
+        if spec.get("unschedulable") == Some(&Value::Bool(false)) {
+            spec.remove("unschedulable");
+        }
+        // `podCIDR` is the first of `podCIDRs`.
+        match (spec.get("podCIDR").cloned(), spec.get("podCIDRs").cloned()) {
+            (Some(one), None) => drop(spec.insert("podCIDRs".into(), json!([one]))),
+            (None, Some(all)) => drop(spec.insert("podCIDR".into(), all[0].clone())),
+            _ => {}
+        }
+    }
+    let status = &mut node["status"];
+    if status["allocatable"].is_null() && !status["capacity"].is_null() {
+        status["allocatable"] = status["capacity"].clone();
+    }
+    if let Some(map) = status.as_object_mut() {
+        map.retain(|_, value| !value.is_null());
+        map.entry("daemonEndpoints").or_insert_with(|| json!({"kubeletEndpoint": {"Port": 0}}));
+        map.entry("nodeInfo").or_insert_with(node_info);
+    }
+}
+
+/// Upstream shows all of these, set or not.
+fn node_info() -> Value {
+    let fields = [
+        "architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion",
+        "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID",
+    ];
+    fields.iter().map(|field| ((*field).to_owned(), Value::from(""))).collect::<serde_json::Map<_, _>>().into()
+}
+
+pub(super) fn check_node(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let cidrs = new["spec"]["podCIDRs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (index, cidr) in cidrs.iter().enumerate() {
+        if cidr.as_str().is_none_or(|text| text.parse::<ipnet::IpNet>().is_err()) {
+            let at = format!("spec.podCIDRs[{index}]");
+            let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+            errors.push(FieldError::invalid(at, cidr, why));
+        }
+    }
+    if let Some(old) = old {
+        let before = &old["spec"]["podCIDRs"];
+        if !before.is_null() && *before != new["spec"]["podCIDRs"] {
+            let why = "node updates may not change podCIDR except from \"\" to valid";
+            errors.push(FieldError::forbidden("spec.podCIDRs", why));
+        }
+    }
+}
+
+pub(super) fn check_event(event: &Value, errors: &mut Vec<FieldError>) {
+    let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default();
+    let about = event["involvedObject"]["namespace"].as_str().unwrap_or_default();
+    // Events about cluster-scoped objects live in `default`.
+    let fine = if about.is_empty() { namespace == "default" } else { namespace == about };
+    if !fine {
+        let found = &event["involvedObject"]["namespace"];
+        errors.push(FieldError::invalid("involvedObject.namespace", found, "does not match event.namespace"));
+    }
+}

@@ -1,0 +1,92 @@
+//! What is particular to each kind: names, defaults, what an update may change, what is refused.
+//!
+//! `facts` names the kinds, `decode` turns a body into an object of a kind, `meta` and `names` check what all
+//! share; `service`, `service_check`, `endpoint_slice`, `pod` and `cluster` (Namespace, Node, Event) hold the
+//! rest. Rules and words are those of upstream's `pkg/apis/*/{v1/defaults,validation}`.
+
+mod cluster;
+mod decode;
+mod endpoint_slice;
+mod facts;
+mod meta;
+mod names;
+mod pod;
+mod pod_check;
+mod service;
+mod service_check;
+
+pub(crate) use decode::{Decoded, decode};
+pub(crate) use facts::{Facts, Kind};
+pub(crate) use meta::reserved_metadata;
+pub(crate) use service::{ServiceType, is_headless, ports, service_type, wants_health_port, wants_node_ports};
+
+use serde_json::Value;
+
+use crate::{config::Config, status::FieldError};
+
+/// Which part of an object a request writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The object; its status is kept.
+    Main,
+    /// `/status`; its spec is kept.
+    Status,
+}
+
+/// Brings a decoded object into the shape in which upstream would store it, before addresses are given out.
+pub(crate) fn prepare_create(kind: Kind, object: &mut Value, config: &Config) {
+    match kind {
+        Kind::Service => service::prepare_create(object, config),
+        Kind::EndpointSlice => endpoint_slice::normalize(object),
+        Kind::Pod => pod::prepare_create(object),
+        Kind::Namespace => cluster::prepare_namespace(object),
+        Kind::Node => cluster::prepare_node(object),
+        Kind::Event => {}
+    }
+}
+
+/// The same for an update: what the request may not touch comes from `old`.
+pub(crate) fn prepare_update(kind: Kind, new: &mut Value, old: &Value, part: Part, config: &Config) {
+    if kind.facts().status {
+        let kept = if part == Part::Main { "status" } else { "spec" };
+        match old.get(kept) {
+            Some(value) => new[kept] = value.clone(),
+            None => drop(new.as_object_mut().and_then(|map| map.remove(kept))),
+        }
+    }
+    match kind {
+        Kind::Service => service::prepare_update(new, old, config),
+        Kind::EndpointSlice => endpoint_slice::normalize(new),
+        Kind::Pod => pod::prepare_update(new),
+        Kind::Node => cluster::prepare_node(new),
+        Kind::Namespace => cluster::prepare_namespace_update(new, old),
+        Kind::Event => {}
+    }
+}
+
+/// All that upstream would refuse (422); `old` is there for updates.
+pub(crate) fn check(kind: Kind, new: &Value, old: Option<&Value>, config: &Config) -> Vec<FieldError> {
+    let mut errors = meta::check(kind, new, old);
+    match kind {
+        Kind::Service => service_check::check(new, old, config, &mut errors),
+        Kind::EndpointSlice => endpoint_slice::check(new, old, &mut errors),
+        Kind::Pod => pod_check::check(new, old, &mut errors),
+        Kind::Node => cluster::check_node(new, old, &mut errors),
+        Kind::Namespace => {}
+        Kind::Event => cluster::check_event(new, &mut errors),
+    }
+    errors
+}
+
+/// Whether an update raises `metadata.generation`.
+pub(crate) fn next_generation(kind: Kind, new: &Value, old: &Value) -> bool {
+    match kind {
+        Kind::Pod => new.get("spec") != old.get("spec"),
+        // Upstream's EndpointSlice has no spec: anything but metadata counts, and its labels.
+        Kind::EndpointSlice => {
+            ["endpoints", "ports", "addressType"].iter().any(|field| new.get(field) != old.get(field))
+                || new.pointer("/metadata/labels") != old.pointer("/metadata/labels")
+        }
+        Kind::Service | Kind::Namespace | Kind::Node | Kind::Event => false,
+    }
+}

@@ -1,0 +1,110 @@
+//! Pod: defaults (`pkg/apis/core/v1/defaults.go`) and its first status.
+
+use serde_json::{Map, Value, json};
+
+/// Containers of all three lists.
+pub(super) const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+
+pub(super) fn prepare_create(pod: &mut Value) {
+    defaults(pod);
+    pod["status"] = json!({"phase": "Pending", "qosClass": qos_class(&pod["spec"])});
+}
+
+pub(super) fn prepare_update(pod: &mut Value) {
+    defaults(pod);
+    if !pod["status"].is_object() {
+        pod["status"] = json!({});
+    }
+}
+
+fn default(map: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
+    let slot = map.entry(field).or_insert(Value::Null);
+    if slot.is_null() || *slot == "" {
+        *slot = value.into();
+    }
+}
+
+fn defaults(pod: &mut Value) {
+    if !pod["spec"].is_object() {
+        pod["spec"] = json!({});
+    }
+    let Some(spec) = pod["spec"].as_object_mut() else { return };
+    default(spec, "restartPolicy", "Always");
+    default(spec, "dnsPolicy", "ClusterFirst");
+    default(spec, "schedulerName", "default-scheduler");
+    default(spec, "terminationGracePeriodSeconds", 30);
+    default(spec, "enableServiceLinks", true);
+    default(spec, "securityContext", json!({}));
+    for flag in ["hostNetwork", "hostPID", "hostIPC"] {
+        if spec.get(flag) == Some(&Value::Bool(false)) {
+            spec.remove(flag);
+        }
+    }
+    if spec.get("nodeName").is_some_and(|name| *name == "") {
+        spec.remove("nodeName");
+    }
+    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
+    for list in CONTAINER_LISTS {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(container) = container.as_object_mut() {
+                container_defaults(container, host_network);
+            }
+        }
+    }
+}
+
+fn container_defaults(container: &mut Map<String, Value>, host_network: bool) {
+    default(container, "terminationMessagePath", "/dev/termination-log");
+    default(container, "terminationMessagePolicy", "File");
+    default(container, "resources", json!({}));
+    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+    let policy = if is_latest(image) { "Always" } else { "IfNotPresent" };
+    default(container, "imagePullPolicy", policy);
+    for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(port) = port.as_object_mut() else { continue };
+        default(port, "protocol", "TCP");
+        if host_network && !port.contains_key("hostPort") {
+            let number = port.get("containerPort").cloned().unwrap_or_default();
+            port.insert("hostPort".into(), number);
+        }
+    }
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        let Some(probe) = container.get_mut(name).and_then(Value::as_object_mut) else { continue };
+        default(probe, "timeoutSeconds", 1);
+        default(probe, "periodSeconds", 10);
+        default(probe, "successThreshold", 1);
+        default(probe, "failureThreshold", 3);
+        if let Some(get) = probe.get_mut("httpGet").and_then(Value::as_object_mut) {
+            default(get, "path", "/");
+            default(get, "scheme", "HTTP");
+        }
+    }
+}
+
+/// No tag, or `:latest`, and no digest.
+fn is_latest(image: &str) -> bool {
+    let last = image.rsplit('/').next().unwrap_or_default();
+    !image.contains('@') && (!last.contains(':') || last.ends_with(":latest"))
+}
+
+/// Guaranteed: cpu and memory limited in every container, and requests (if any) equal to the limits.
+fn qos_class(spec: &Value) -> &'static str {
+    let containers = || {
+        ["containers", "initContainers"].into_iter().flat_map(|list| spec[list].as_array().into_iter().flatten())
+    };
+    let has = |container: &Value, which: &str, what: &str| !container["resources"][which][what].is_null();
+    let any = |container: &Value| {
+        ["limits", "requests"].iter().any(|which| ["cpu", "memory"].iter().any(|what| has(container, which, what)))
+    };
+    if !containers().any(any) {
+        return "BestEffort";
+    }
+    let guaranteed = |container: &Value| {
+        ["cpu", "memory"].iter().all(|what| {
+            let requests = &container["resources"]["requests"][what];
+            has(container, "limits", what)
+                && (requests.is_null() || *requests == container["resources"]["limits"][what])
+        })
+    };
+    if containers().all(guaranteed) { "Guaranteed" } else { "Burstable" }
+}

@@ -1,0 +1,119 @@
+//! Connections: accept, TLS, HTTP/1.1 and HTTP/2, an orderly end.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+
+use hyper::{Request, body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+};
+use tokio::{net::TcpStream, sync::Semaphore, task::JoinSet};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::{auth::Auth, http::Api, store::Store};
+
+/// A client that does not finish its TLS handshake or its request headers in this time is dropped.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// Requests under way at a shutdown have this long; watches end at once.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+/// After a failed accept (descriptors used up) the next try waits this long.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// Why a server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The listener can't be used by this runtime.
+    #[error("failed to take over the listening socket: {0}")]
+    Listener(#[from] std::io::Error),
+}
+
+/// Serves one API server replica on a listener until `shutdown`, then drains for at most two seconds.
+///
+/// The listener may belong to another network namespace than the caller's. When this returns, the port is
+/// free and every connection of this replica is closed; the store and other replicas go on.
+///
+/// # Errors
+/// Only if the listener can't be registered; a failing connection is that client's matter.
+pub async fn serve(
+    store: Store,
+    listener: std::net::TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    auth: Arc<Auth>,
+    shutdown: CancellationToken,
+) -> Result<(), ServeError> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let slots = Arc::new(Semaphore::new(store.config().connections));
+    let api = Api::new(store, auth, shutdown.clone());
+    let acceptor = TlsAcceptor::from(tls);
+    let mut connections = JoinSet::new();
+    loop {
+        // Finished connections are collected here, so that the set stays as small as what is open.
+        while connections.try_join_next().is_some() {}
+        let permit = tokio::select! {
+            () = shutdown.cancelled() => break,
+            permit = Arc::clone(&slots).acquire_owned() => permit,
+        };
+        let accepted = tokio::select! {
+            () = shutdown.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let (api, acceptor, shutdown) = (api.clone(), acceptor.clone(), shutdown.clone());
+                connections.spawn(async move {
+                    connection(api, acceptor, stream, peer, shutdown).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "failed to accept a connection");
+                tokio::time::sleep(ACCEPT_BACKOFF).await;
+            }
+        }
+    }
+    drop(listener);
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN_LIMIT, drained).await.is_err() {
+        connections.shutdown().await;
+    }
+    Ok(())
+}
+
+async fn connection(
+    api: Api,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    peer: SocketAddr,
+    shutdown: CancellationToken,
+) {
+    // Watch events are small and must not wait for more.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "failed to set TCP_NODELAY");
+    }
+    let stream = match tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%peer, %error, "failed to shake hands"),
+        Err(_) => return tracing::debug!(%peer, "no TLS handshake in time"),
+    };
+    let service = service_fn(move |request: Request<Incoming>| {
+        let api = api.clone();
+        async move { Ok::<_, Infallible>(api.answer(request).await) }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_LIMIT);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(250);
+    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(serving);
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = shutdown.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "connection ended");
+    }
+}

@@ -1,0 +1,193 @@
+//! Deletion: graceful for pods on nodes, held up by finalizers, and the end of a namespace with all in it.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Key, Object, Scope, State, Store,
+    write::{check_preconditions, now},
+};
+use crate::{kinds::Kind, selector::Selector, status::Status};
+
+/// Namespaces that can't be deleted.
+const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
+/// What a pod that names no grace period gets, in seconds.
+const DEFAULT_GRACE: i64 = 30;
+
+/// `meta.k8s.io/v1.DeleteOptions`, as far as this server acts on it; propagation policies are accepted and all
+/// act as `Background` does without owners.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) preconditions: Value,
+    pub(crate) propagation_policy: Option<String>,
+    pub(crate) dry_run: Vec<String>,
+}
+
+/// What came of a deletion.
+pub(crate) enum Deleted {
+    /// The object is gone; this is its last state.
+    Gone(Arc<Object>),
+    /// It is marked, and waits for its kubelet, its finalizers or its content.
+    Pending(Arc<Object>),
+}
+
+impl Store {
+    /// Deletes one object.
+    pub(crate) fn delete(&self, key: &Key, options: &DeleteOptions) -> Result<Deleted, Status> {
+        let facts = key.kind.facts();
+        let mut state = self.lock();
+        let old = Arc::clone(state.get(key)?);
+        if key.kind == Kind::Namespace && IMMORTAL.contains(&key.name.as_str()) {
+            let why = "this namespace may not be deleted";
+            return Err(Status::forbidden(facts.group, facts.plural, &key.name, why));
+        }
+        check_preconditions(key, &old, &options.preconditions)?;
+        if !options.dry_run.is_empty() {
+            return Ok(Deleted::Gone(old));
+        }
+        let deleted = state.delete(key, &old, options.grace_period_seconds);
+        self.publish(&state);
+        Ok(deleted)
+    }
+
+    /// Deletes all that a scope selects; what they were.
+    pub(crate) fn delete_collection(&self, scope: &Scope, options: &DeleteOptions) -> Vec<Arc<Object>> {
+        let mut state = self.lock();
+        let victims: Vec<(Key, Arc<Object>)> = state
+            .range(scope)
+            .filter(|(_, object)| scope.selects(object))
+            .map(|(key, object)| (key.clone(), Arc::clone(object)))
+            .collect();
+        if options.dry_run.is_empty() {
+            for (key, object) in &victims {
+                state.delete(key, object, options.grace_period_seconds);
+            }
+            self.publish(&state);
+        }
+        victims.into_iter().map(|(_, object)| object).collect()
+    }
+}
+
+impl State {
+    fn delete(&mut self, key: &Key, old: &Arc<Object>, grace: Option<i64>) -> Deleted {
+        match key.kind {
+            Kind::Namespace => self.delete_namespace(key, old),
+            Kind::Pod => self.delete_with_grace(key, old, pod_grace(&old.value, grace)),
+            _ => self.delete_with_grace(key, old, 0),
+        }
+    }
+
+    fn delete_with_grace(&mut self, key: &Key, old: &Arc<Object>, grace: i64) -> Deleted {
+        let marked = old.meta()["deletionGracePeriodSeconds"].as_i64();
+        if grace == 0 && !old.has_finalizers() {
+            return Deleted::Gone(self.remove(key));
+        }
+        // A second deletion can only hasten the end.
+        if old.is_terminating() && marked.is_none_or(|marked| marked <= grace) {
+            return Deleted::Pending(Arc::clone(old));
+        }
+        let mut value = old.value.clone();
+        mark(&mut value, grace);
+        Deleted::Pending(self.commit(key.clone(), Some(value)))
+    }
+
+    fn remove(&mut self, key: &Key) -> Arc<Object> {
+        let gone = self.commit(key.clone(), None);
+        if key.kind == Kind::Service {
+            self.addresses.release(&gone.value);
+        }
+        if !key.namespace.is_empty() {
+            self.finish_namespace(&key.namespace);
+        }
+        gone
+    }
+
+    /// Removes an object that was only waiting for its last finalizer. `None`: it stays.
+    pub(super) fn finish_if_released(&mut self, key: &Key, object: &Arc<Object>) -> Option<Arc<Object>> {
+        if !object.is_terminating() || object.has_finalizers() {
+            return None;
+        }
+        match key.kind {
+            Kind::Namespace => {
+                self.finish_namespace(&key.name);
+                None
+            }
+            _ if object.meta()["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0 => {
+                Some(self.remove(key))
+            }
+            _ => None,
+        }
+    }
+
+    fn delete_namespace(&mut self, key: &Key, old: &Arc<Object>) -> Deleted {
+        let mut shown = Arc::clone(old);
+        if !old.is_terminating() {
+            let mut value = old.value.clone();
+            mark(&mut value, 0);
+            if let Some(meta) = value["metadata"].as_object_mut() {
+                meta.remove("deletionGracePeriodSeconds");
+            }
+            value["status"]["phase"] = "Terminating".into();
+            shown = self.commit(key.clone(), Some(value));
+        }
+        let content: Vec<(Key, Arc<Object>)> = self
+            .objects
+            .iter()
+            .filter(|(content, _)| content.namespace == key.name)
+            .map(|(content, object)| (content.clone(), Arc::clone(object)))
+            .collect();
+        for (content, object) in content {
+            self.delete(&content, &object, None);
+        }
+        self.finish_namespace(&key.name);
+        Deleted::Pending(shown)
+    }
+
+    /// Ends a terminating namespace with nothing left in it.
+    fn finish_namespace(&mut self, namespace: &str) {
+        let key = Key::new(Kind::Namespace, "", namespace);
+        let Some(object) = self.objects.get(&key) else { return };
+        let occupied = |kind| {
+            let scope =
+                Scope { kind, namespace: Some(namespace.to_owned()), selector: Selector::default() };
+            self.range(&scope).next().is_some()
+        };
+        if !object.is_terminating() || object.has_finalizers() || Kind::ALL.into_iter().any(occupied) {
+            return;
+        }
+        // The namespace controller's last step: it gives up its finalizer, and the namespace is gone.
+        let mut value = object.value.clone();
+        value["spec"] = json!({});
+        self.commit(key.clone(), Some(value));
+        self.commit(key, None);
+    }
+}
+
+fn mark(value: &mut Value, grace: i64) {
+    let meta = &mut value["metadata"];
+    let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(grace);
+    meta["deletionTimestamp"] =
+        if grace == 0 { now() } else { end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into() };
+    meta["deletionGracePeriodSeconds"] = grace.into();
+    if let Some(generation) = meta["generation"].as_i64() {
+        meta["generation"] = (generation + 1).into();
+    }
+}
+
+/// How long a pod may take: nothing if no kubelet has it or it has ended.
+fn pod_grace(pod: &Value, asked: Option<i64>) -> i64 {
+    let unscheduled = pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty);
+    let ended = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
+    if unscheduled || ended {
+        return 0;
+    }
+    // Upstream treats a negative period as one second.
+    match asked.or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(DEFAULT_GRACE) {
+        grace if grace < 0 => 1,
+        grace => grace,
+    }
+}

@@ -1,0 +1,110 @@
+//! The last changes, in the order of their versions: what watches and lists at an earlier version read.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::object::{Key, Object};
+
+/// One write. Versions have no gaps: every version is one change.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) key: Key,
+    /// The version it made.
+    pub(crate) version: u64,
+    pub(crate) old: Option<Arc<Object>>,
+    pub(crate) new: Option<Arc<Object>>,
+}
+
+/// A bounded log. Bound: entries and bytes of JSON, whichever is reached first; the oldest change goes.
+#[derive(Debug)]
+pub(crate) struct History {
+    changes: VecDeque<Change>,
+    bytes: usize,
+    most_changes: usize,
+    most_bytes: usize,
+    /// Everything after this version is known.
+    floor: u64,
+}
+
+/// What was asked for is no longer known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) floor: u64,
+}
+
+impl History {
+    pub(crate) fn new(floor: u64, most_changes: usize, most_bytes: usize) -> Self {
+        Self { changes: VecDeque::new(), bytes: 0, most_changes, most_bytes, floor }
+    }
+
+    pub(crate) fn push(&mut self, change: Change) {
+        self.bytes += cost(&change);
+        self.changes.push_back(change);
+        while self.changes.len() > self.most_changes || self.bytes > self.most_bytes {
+            let Some(oldest) = self.changes.pop_front() else { break };
+            self.bytes -= cost(&oldest);
+            self.floor = oldest.version;
+        }
+    }
+
+    /// Forgets all changes up to a version, as etcd's compaction does.
+    pub(crate) fn compact(&mut self, version: u64) {
+        while let Some(oldest) = self.changes.pop_front_if(|change| change.version <= version) {
+            self.bytes -= cost(&oldest);
+            self.floor = oldest.version;
+        }
+    }
+
+    /// Changes after a version, oldest first.
+    ///
+    /// # Errors
+    /// [`Gone`] if some of them are forgotten.
+    pub(crate) fn after(&self, version: u64) -> Result<impl DoubleEndedIterator<Item = &Change>, Gone> {
+        if version < self.floor {
+            return Err(Gone { floor: self.floor });
+        }
+        let start = self.changes.partition_point(|change| change.version <= version);
+        Ok(self.changes.range(start..))
+    }
+}
+
+fn cost(change: &Change) -> usize {
+    change.new.as_ref().or(change.old.as_ref()).map_or(0, |object| object.json.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::Kind;
+
+    fn change(version: u64, bytes: usize) -> Change {
+        let object = Object::new(json!({"metadata": {}, "data": "x".repeat(bytes)}), version);
+        Change { key: Key::new(Kind::Pod, "a", "b"), version, old: None, new: Some(object) }
+    }
+
+    fn versions(history: &History, after: u64) -> Result<Vec<u64>, Gone> {
+        Ok(history.after(after)?.map(|change| change.version).collect())
+    }
+
+    #[test]
+    fn the_oldest_changes_go_first_and_what_they_covered_is_gone() {
+        let mut history = History::new(5, 3, 1 << 20);
+        (6..=9).for_each(|version| history.push(change(version, 1)));
+        assert_eq!(versions(&history, 6), Ok(vec![7, 8, 9]));
+        assert_eq!(versions(&history, 9), Ok(vec![]));
+        assert_eq!(versions(&history, 20), Ok(vec![]));
+        assert_eq!(versions(&history, 5), Err(Gone { floor: 6 }));
+        history.compact(8);
+        assert_eq!(versions(&history, 8), Ok(vec![9]));
+        assert_eq!(versions(&history, 7), Err(Gone { floor: 8 }));
+    }
+
+    #[test]
+    fn bytes_bound_it_too() {
+        let mut history = History::new(0, 100, 5000);
+        (1..=20).for_each(|version| history.push(change(version, 1000)));
+        assert_eq!(versions(&history, 16), Ok(vec![17, 18, 19, 20]));
+        assert!(versions(&history, 15).is_err(), "four changes of 1000 bytes fit in 5000");
+    }
+}

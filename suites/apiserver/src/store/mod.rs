@@ -1,0 +1,175 @@
+//! The cluster's state: objects, one version counter, the history of changes.
+//!
+//! `mod` holds the reads; `write` creates and updates; `delete` holds graceful deletion, finalizers and the end
+//! of namespaces; `history` and `watch` what happened; `addresses` ClusterIPs and node ports; `bootstrap` what
+//! exists at start. Everything happens under one lock, so a change is one version and no reader sees half of it.
+
+mod addresses;
+mod bootstrap;
+mod delete;
+mod history;
+mod object;
+mod watch;
+mod write;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+pub(crate) use delete::{DeleteOptions, Deleted};
+pub(crate) use object::{Key, Object};
+pub(crate) use watch::{Event, EventType, Watch};
+pub(crate) use write::WriteOptions;
+
+use self::{addresses::Addresses, history::History};
+use crate::{
+    config::{Config, ConfigError},
+    kinds::Kind,
+    selector::Selector,
+    status::Status,
+};
+
+/// The cluster's state; clones are handles to the same one.
+#[derive(Clone)]
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: Config,
+    state: Mutex<State>,
+    /// The newest version; watches wait on it.
+    head: tokio::sync::watch::Sender<u64>,
+}
+
+/// What the lock guards.
+pub(crate) struct State {
+    objects: BTreeMap<Key, Arc<Object>>,
+    version: u64,
+    pub(crate) history: History,
+    addresses: Addresses,
+}
+
+/// What a list or a watch is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(crate) kind: Kind,
+    /// `None` is all namespaces, or a cluster-scoped kind.
+    pub(crate) namespace: Option<String>,
+    pub(crate) selector: Selector,
+}
+
+impl Scope {
+    pub(crate) fn holds(&self, key: &Key) -> bool {
+        key.kind == self.kind && self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+    }
+
+    pub(crate) fn selects(&self, object: &Object) -> bool {
+        self.selector.matches(&object.value)
+    }
+}
+
+/// A list: the objects and the version at which they stood so.
+pub(crate) struct Listed {
+    pub(crate) version: u64,
+    pub(crate) objects: Vec<Arc<Object>>,
+}
+
+impl Store {
+    /// A new cluster: namespaces `default`, `kube-system`, `kube-public`, and `default/kubernetes` with its
+    /// EndpointSlice.
+    ///
+    /// # Errors
+    /// If the configuration can't work.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let state = State {
+            objects: BTreeMap::new(),
+            version: 0,
+            history: History::new(0, config.history_events, config.history_bytes),
+            addresses: Addresses::new(&config),
+        };
+        let head = tokio::sync::watch::Sender::new(0);
+        let store = Self { shared: Arc::new(Shared { config, state: Mutex::new(state), head }) };
+        bootstrap::run(&store)?;
+        Ok(store)
+    }
+
+    /// Its settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// Forgets the history, as etcd's compaction does: a watch or list at any earlier version is told 410.
+    ///
+    /// Watches that have read everything go on undisturbed.
+    pub fn compact(&self) {
+        let mut state = self.lock();
+        let version = state.version;
+        state.history.compact(version);
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while writing may have left half a change; nothing may be served from that.
+        self.shared.state.lock().expect("no writer has panicked")
+    }
+
+    pub(crate) fn head(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.shared.head.subscribe()
+    }
+
+    /// Tells watches; called after each write, with the lock still held or just released.
+    fn publish(&self, state: &State) {
+        self.shared.head.send_replace(state.version);
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Result<Arc<Object>, Status> {
+        self.lock().get(key).cloned()
+    }
+
+    /// The newest state of what a scope selects.
+    pub(crate) fn list(&self, scope: &Scope) -> Listed {
+        let state = self.lock();
+        Listed { version: state.version, objects: state.select(scope).cloned().collect() }
+    }
+
+    /// The state at exactly this version.
+    ///
+    /// # Errors
+    /// 410 if the history does not reach back so far.
+    pub(crate) fn list_at(&self, scope: &Scope, version: u64) -> Result<Listed, Status> {
+        let state = self.lock();
+        let whole = Scope { selector: Selector::default(), ..scope.clone() };
+        let mut objects: BTreeMap<Key, Arc<Object>> =
+            state.range(&whole).map(|(key, object)| (key.clone(), Arc::clone(object))).collect();
+        let changes =
+            state.history.after(version).map_err(|gone| Status::expired(version, gone.floor))?;
+        for change in changes.rev().filter(|change| whole.holds(&change.key)) {
+            match &change.old {
+                Some(old) => drop(objects.insert(change.key.clone(), Arc::clone(old))),
+                None => drop(objects.remove(&change.key)),
+            }
+        }
+        let objects = objects.into_values().filter(|object| scope.selects(object)).collect();
+        Ok(Listed { version, objects })
+    }
+}
+
+impl State {
+    fn get(&self, key: &Key) -> Result<&Arc<Object>, Status> {
+        let facts = key.kind.facts();
+        self.objects.get(key).ok_or_else(|| Status::not_found(facts.group, facts.plural, &key.name))
+    }
+
+    fn range(&self, scope: &Scope) -> impl Iterator<Item = (&Key, &Arc<Object>)> {
+        let namespace = scope.namespace.clone().unwrap_or_default();
+        let start = Key { kind: scope.kind, namespace, name: String::new() };
+        self.objects.range(start..).take_while(|(key, _)| scope.holds(key))
+    }
+
+    fn select(&self, scope: &Scope) -> impl Iterator<Item = &Arc<Object>> {
+        self.range(scope).map(|(_, object)| object).filter(|object| scope.selects(object))
+    }
+}

@@ -1,0 +1,110 @@
+//! Watches read the history at their own pace: a slow one holds nothing but its position, and when that falls
+//! out of the history it ends with 410.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::{Scope, Store, history::Change, object::Object};
+use crate::status::Status;
+
+/// What happened to an object, as this watch's selectors show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventType {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl EventType {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// One event of a watch.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub(crate) kind: EventType,
+    pub(crate) object: Arc<Object>,
+}
+
+/// Events handed over at once: what a watcher holds beyond its position.
+const BATCH: usize = 64;
+
+/// A position in the history.
+pub(crate) struct Watch {
+    store: Store,
+    scope: Scope,
+    position: u64,
+    head: watch::Receiver<u64>,
+}
+
+impl Watch {
+    /// Starts after a version.
+    pub(crate) fn new(store: Store, scope: Scope, position: u64) -> Self {
+        let head = store.head();
+        Self { store, scope, position, head }
+    }
+
+    /// The version up to which this watch has reported everything: what a bookmark says.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Waits for the next events; at most a batch.
+    ///
+    /// # Errors
+    /// 410 once the history no longer reaches back to this watch's position.
+    pub(crate) async fn next(&mut self) -> Result<Vec<Event>, Status> {
+        loop {
+            let head = *self.head.borrow_and_update();
+            if head > self.position {
+                let events = self.advance()?;
+                if !events.is_empty() {
+                    return Ok(events);
+                }
+                continue;
+            }
+            if self.head.changed().await.is_err() {
+                return Err(Status::internal("the store is gone"));
+            }
+        }
+    }
+
+    fn advance(&mut self) -> Result<Vec<Event>, Status> {
+        let state = self.store.lock();
+        let asked = self.position;
+        let changes = state.history.after(asked).map_err(|gone| Status::expired(asked, gone.floor))?;
+        let mut events = Vec::new();
+        for change in changes {
+            self.position = change.version;
+            events.extend(event(&self.scope, change));
+            if events.len() == BATCH {
+                break;
+            }
+        }
+        Ok(events)
+    }
+}
+
+/// What one change is to a watch: an object that stops matching is deleted for it, one that begins to is added.
+fn event(scope: &Scope, change: &Change) -> Option<Event> {
+    if !scope.holds(&change.key) {
+        return None;
+    }
+    let matches = |object: &&Arc<Object>| scope.selects(object);
+    let old = change.old.as_ref().filter(matches);
+    let new = change.new.as_ref().filter(matches);
+    let (kind, object) = match (old, new) {
+        (None, Some(new)) => (EventType::Added, Arc::clone(new)),
+        (Some(_), Some(new)) => (EventType::Modified, Arc::clone(new)),
+        (Some(old), None) => (EventType::Deleted, old.restamped(change.version)),
+        (None, None) => return None,
+    };
+    Some(Event { kind, object })
+}

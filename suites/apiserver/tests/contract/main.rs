@@ -1,0 +1,8 @@
+//! The contract of a Kubernetes API server, as kube-rs sees it over HTTPS.
+//!
+//! By default against this crate's server, one per test. With `PLUMBLINE_APISERVER_KUBECONFIG` the same tests
+//! run against that cluster (a real kube-apiserver with its controller manager), where they show that both
+//! answer alike; tests of our own bounds are left out there and say so.
+
+mod objects;
+mod world;

@@ -1,0 +1,164 @@
+//! A server to test, and clients of it.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Where a real server's kubeconfig is.
+pub(crate) const REAL: &str = "PLUMBLINE_APISERVER_KUBECONFIG";
+
+/// Nothing in these tests takes longer.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// One server with a namespace of the test's own.
+pub(crate) struct World {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    /// `None`: a real server.
+    pub(crate) own: Option<Own>,
+}
+
+/// A server in this process.
+pub(crate) struct Own {
+    pub(crate) store: Store,
+    pub(crate) pki: Pki,
+    pub(crate) url: String,
+    pub(crate) token: String,
+    shutdown: CancellationToken,
+    serving: JoinHandle<Result<(), lab_apiserver::ServeError>>,
+}
+
+/// Upstream's defaults with our bounds made small by the test.
+pub(crate) fn config() -> Config {
+    let cidr = "10.96.0.0/16".parse().expect("a range");
+    Config::new(vec![cidr], vec!["10.77.0.1".parse().expect("an address")], 6443)
+}
+
+impl Own {
+    pub(crate) fn start(config: Config) -> Self {
+        Self::replica(Store::new(config).expect("a store"), Pki::new().expect("an authority"), new_token())
+    }
+
+    /// One more server, over a store that is there.
+    pub(crate) fn replica(store: Store, pki: Pki, token: String) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("https://{}", listener.local_addr().expect("an address"));
+        let tls = pki.server_tls(&["127.0.0.1".into(), "localhost".into()]).expect("a certificate");
+        let auth = Arc::new(Auth::new().with_user(token.clone(), "admin"));
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(serve(store.clone(), listener, tls, auth, shutdown.clone()));
+        Self { store, pki, url, token, shutdown, serving }
+    }
+
+    /// The kubeconfig of a client with this token.
+    pub(crate) fn kubeconfig(&self, token: &str) -> String {
+        kubeconfig(&self.url, self.pki.ca_pem(), token)
+    }
+
+    pub(crate) async fn client(&self, token: &str) -> Client {
+        client(&self.kubeconfig(token)).await
+    }
+
+    /// Ends the server; what its `serve` returned.
+    pub(crate) async fn stop(self) -> Result<(), lab_apiserver::ServeError> {
+        self.shutdown.cancel();
+        self.serving.await.expect("serve does not panic")
+    }
+}
+
+async fn client(kubeconfig: &str) -> Client {
+    // Two TLS providers are in the tests' dependencies; the choice is made once, and later calls find it made.
+    let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+    let config = Kubeconfig::from_yaml(kubeconfig).expect("a kubeconfig");
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+    Client::try_from(config.expect("a config")).expect("a client")
+}
+
+impl World {
+    /// Any server: the real one if the environment names it.
+    pub(crate) async fn new() -> Self {
+        match std::env::var(REAL) {
+            Ok(path) => {
+                let text = std::fs::read_to_string(&path).expect("the kubeconfig of a real server");
+                Self::over(client(&text).await, None).await
+            }
+            Err(_) => Self::own(config()).await,
+        }
+    }
+
+    /// This crate's server, for what only it promises. `None` where the run is about a real one.
+    pub(crate) async fn own_only(config: Config) -> Option<Self> {
+        if std::env::var(REAL).is_ok() {
+            println!("SKIPPED: a bound of the lab's own server, and {REAL} is set");
+            return None;
+        }
+        Some(Self::own(config).await)
+    }
+
+    async fn own(config: Config) -> Self {
+        let own = Own::start(config);
+        let client = own.client(&own.token).await;
+        Self::over(client, Some(own)).await
+    }
+
+    async fn over(client: Client, own: Option<Own>) -> Self {
+        let api: Api<Namespace> = Api::all(client.clone());
+        let namespace = object(json!({"metadata": {"generateName": "contract-"}}));
+        let created = api.create(&PostParams::default(), &namespace).await.expect("a namespace");
+        Self { client, namespace: created.metadata.name.expect("a name"), own }
+    }
+
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Removes what the test made; a real cluster stays.
+    pub(crate) async fn end(self) {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        api.delete(&self.namespace, &DeleteParams::default()).await.expect("the namespace is deleted");
+        if let Some(own) = self.own {
+            own.stop().await.expect("an orderly end");
+        }
+    }
+
+    /// A request as raw text: method, path and query, content type, body. Status code and parsed answer.
+    pub(crate) async fn raw(&self, method: &str, path: &str, content_type: &str, body: &str) -> (u16, Value) {
+        let request = hyper::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", content_type)
+            .header("accept", "application/json")
+            .body(kube::client::Body::from(body.as_bytes().to_vec()))
+            .expect("a request");
+        let response = self.client.send(request).await.expect("an answer");
+        let code = response.status().as_u16();
+        let bytes = http_body_util::BodyExt::collect(response.into_body()).await.expect("a body").to_bytes();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        (code, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+}
+
+/// A typed object from JSON.
+pub(crate) fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).expect("an object of this kind")
+}
+
+/// The Status in an error.
+pub(crate) fn status(error: &kube::Error) -> (u16, String, String) {
+    match error {
+        kube::Error::Api(status) => (status.code, status.reason.clone(), status.message.clone()),
+        other => panic!("expected a Status, found {other}"),
+    }
+}

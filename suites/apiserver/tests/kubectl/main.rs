@@ -1,0 +1,1 @@
+//! A real kubectl against the lab's API server.
