@@ -28,8 +28,14 @@ impl Auth {
 
     /// The user behind a request: `None` is anonymous. A token that nobody has is 401, as upstream.
     pub(crate) fn user(&self, headers: &HeaderMap) -> Result<Option<&str>, Status> {
-        let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
-        let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).map(str::trim);
+        let Some(value) = headers.get(AUTHORIZATION) else {
+            return Ok(None);
+        };
+        let token = value
+            .to_str()
+            .ok()
+            .and_then(|text| text.strip_prefix("Bearer "))
+            .map(str::trim);
         match token.and_then(|token| self.users.get(token)) {
             Some(user) => Ok(Some(user)),
             None => Err(Status::unauthorized()),

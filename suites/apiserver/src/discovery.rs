@@ -52,7 +52,9 @@ pub(crate) fn answer(topic: &Topic, aggregated: bool) -> Response<Body> {
     };
     let mut response = json_response(200, &list);
     let media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(media));
     response
 }
 
@@ -67,11 +69,23 @@ fn group(name: &str, alone: bool) -> Value {
 }
 
 fn of_group(group: &str) -> impl Iterator<Item = &'static Facts> {
-    Kind::ALL.into_iter().map(Kind::facts).filter(move |facts| facts.group == group)
+    Kind::ALL
+        .into_iter()
+        .map(Kind::facts)
+        .filter(move |facts| facts.group == group)
 }
 
 fn verbs() -> Value {
-    json!(["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"])
+    json!([
+        "create",
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "update",
+        "watch"
+    ])
 }
 
 fn status_verbs() -> Value {
@@ -98,7 +112,11 @@ fn resources(group: &str) -> Value {
             }));
         }
     }
-    let version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
+    let version = if group.is_empty() {
+        "v1".to_owned()
+    } else {
+        format!("{group}/v1")
+    };
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": all})
 }
 

@@ -38,7 +38,10 @@ pub(crate) fn answer(document: Option<&str>) -> Result<Response<Body>, Status> {
     }
     let version = discovery::version()["gitVersion"].clone();
     let info = json!({"title": "Kubernetes", "version": version});
-    Ok(json_response(200, &json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": {}})))
+    Ok(json_response(
+        200,
+        &json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": {}}),
+    ))
 }
 
 fn base(facts: &Facts) -> String {
@@ -50,7 +53,11 @@ fn base(facts: &Facts) -> String {
 }
 
 fn describe(facts: &Facts, paths: &mut Map<String, Value>) {
-    let scope = if facts.namespaced { "/namespaces/{namespace}" } else { "" };
+    let scope = if facts.namespaced {
+        "/namespaces/{namespace}"
+    } else {
+        ""
+    };
     let collection = format!("{}{scope}/{}", base(facts), facts.plural);
     let kind = json!({"group": facts.group, "version": facts.version, "kind": facts.kind});
     let operation = |action: &str, parameters: &[&str]| {
@@ -64,7 +71,13 @@ fn describe(facts: &Facts, paths: &mut Map<String, Value>) {
         })
     };
     let write = ["dryRun", "fieldManager", "fieldValidation"];
-    let read = ["labelSelector", "fieldSelector", "resourceVersion", "watch", "allowWatchBookmarks"];
+    let read = [
+        "labelSelector",
+        "fieldSelector",
+        "resourceVersion",
+        "watch",
+        "allowWatchBookmarks",
+    ];
     paths.insert(
         collection.clone(),
         json!({"get": operation("list", &read), "post": operation("post", &write),

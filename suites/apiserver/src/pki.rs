@@ -4,7 +4,8 @@ use std::{io, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::json;
@@ -45,14 +46,22 @@ impl Pki {
     /// # Errors
     /// If keys can't be generated.
     pub fn new() -> Result<Self, PkiError> {
-        let failed = |source| PkiError::Certificate { what: "the authority".into(), source };
+        let failed = |source| PkiError::Certificate {
+            what: "the authority".into(),
+            source,
+        };
         let mut params = CertificateParams::new(Vec::new()).map_err(failed)?;
-        params.distinguished_name.push(DnType::CommonName, "plumbline-lab-ca");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "plumbline-lab-ca");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let key = KeyPair::generate().map_err(failed)?;
         let ca_pem = params.self_signed(&key).map_err(failed)?.pem();
-        Ok(Self { issuer: Issuer::new(params, key), ca_pem })
+        Ok(Self {
+            issuer: Issuer::new(params, key),
+            ca_pem,
+        })
     }
 
     /// The authority's certificate, PEM.
@@ -66,9 +75,14 @@ impl Pki {
     /// # Errors
     /// If a name is neither, or the certificate can't be made.
     pub fn server_tls(&self, names: &[String]) -> Result<Arc<rustls::ServerConfig>, PkiError> {
-        let failed = |source| PkiError::Certificate { what: names.join(", "), source };
+        let failed = |source| PkiError::Certificate {
+            what: names.join(", "),
+            source,
+        };
         let mut params = CertificateParams::new(names).map_err(failed)?;
-        params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "kube-apiserver");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
@@ -108,7 +122,10 @@ pub fn kubeconfig(server: &str, ca_pem: &str, token: &str) -> String {
 /// # Errors
 /// If the file can't be written.
 pub fn write_kubeconfig(path: &Path, server: &str, ca_pem: &str, token: &str) -> Result<(), PkiError> {
-    let failed = |source| PkiError::Write { path: path.display().to_string(), source };
+    let failed = |source| PkiError::Write {
+        path: path.display().to_string(),
+        source,
+    };
     let fresh = path.with_extension("new");
     let mut file = std::fs::OpenOptions::new()
         .create(true)

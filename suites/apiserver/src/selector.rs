@@ -29,7 +29,10 @@ impl Selector {
     /// # Errors
     /// 400 with the part that can't be read, or the field that this kind can't be selected by.
     pub(crate) fn parse(kind: Kind, labels: &str, fields: &str) -> Result<Self, Status> {
-        Ok(Self { labels: parse_labels(labels)?, fields: parse_fields(kind, fields)? })
+        Ok(Self {
+            labels: parse_labels(labels)?,
+            fields: parse_fields(kind, fields)?,
+        })
     }
 
     /// Narrows to one name: what a watch of one object by its path is.
@@ -86,10 +89,18 @@ fn parse_requirement(part: &str) -> Result<Labels, &'static str> {
     let key = |text: &str| {
         let text = text.trim();
         let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-        if text.is_empty() || !text.chars().all(fine) { Err("expected a label key") } else { Ok(text.to_owned()) }
+        if text.is_empty() || !text.chars().all(fine) {
+            Err("expected a label key")
+        } else {
+            Ok(text.to_owned())
+        }
     };
     let one = |text: &str| vec![text.trim().to_owned()];
-    let number = |text: &str| text.trim().parse().map_err(|_| "expected an integer after < or >");
+    let number = |text: &str| {
+        text.trim()
+            .parse()
+            .map_err(|_| "expected an integer after < or >")
+    };
     if let Some(rest) = part.strip_suffix(')') {
         let (head, values) = rest.split_once('(').ok_or("expected '(' before ')'")?;
         let values = values.split(',').map(|value| value.trim().to_owned()).collect();
@@ -215,7 +226,10 @@ mod tests {
             assert_eq!(selector.matches(&object), expected, "{text}");
         }
         for text in ["app in web", "a b", ",", "app=web,", "x>y", "()", "in (a)", "=a"] {
-            assert!(Selector::parse(Kind::Pod, text, "").is_err(), "{text:?} is accepted");
+            assert!(
+                Selector::parse(Kind::Pod, text, "").is_err(),
+                "{text:?} is accepted"
+            );
         }
     }
 

@@ -102,8 +102,14 @@ async fn connection(
         async move { Ok::<_, Infallible>(api.answer(request).await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_LIMIT);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(250);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HANDSHAKE_LIMIT);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(250);
     let serving = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
     let ended = tokio::select! {

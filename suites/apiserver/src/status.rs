@@ -24,39 +24,74 @@ pub(crate) struct FieldError {
 
 impl FieldError {
     pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
-        let message =
-            if detail.is_empty() { "Required value".into() } else { format!("Required value: {detail}") };
-        Self { reason: "FieldValueRequired", field: field.into(), message }
+        let message = if detail.is_empty() {
+            "Required value".into()
+        } else {
+            format!("Required value: {detail}")
+        };
+        Self {
+            reason: "FieldValueRequired",
+            field: field.into(),
+            message,
+        }
     }
 
     pub(crate) fn invalid(field: impl Into<String>, value: &Value, detail: impl fmt::Display) -> Self {
         let message = format!("Invalid value: {}: {detail}", shown(value));
-        Self { reason: "FieldValueInvalid", field: field.into(), message }
+        Self {
+            reason: "FieldValueInvalid",
+            field: field.into(),
+            message,
+        }
     }
 
     pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         let message = format!("Duplicate value: {}", shown(value));
-        Self { reason: "FieldValueDuplicate", field: field.into(), message }
+        Self {
+            reason: "FieldValueDuplicate",
+            field: field.into(),
+            message,
+        }
     }
 
     pub(crate) fn unsupported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
-        let list = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(", ");
+        let list = supported
+            .iter()
+            .map(|s| format!("{s:?}"))
+            .collect::<Vec<_>>()
+            .join(", ");
         let message = format!("Unsupported value: {}: supported values: {list}", shown(value));
-        Self { reason: "FieldValueNotSupported", field: field.into(), message }
+        Self {
+            reason: "FieldValueNotSupported",
+            field: field.into(),
+            message,
+        }
     }
 
     pub(crate) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
-        Self { reason: "FieldValueForbidden", field: field.into(), message: format!("Forbidden: {detail}") }
+        Self {
+            reason: "FieldValueForbidden",
+            field: field.into(),
+            message: format!("Forbidden: {detail}"),
+        }
     }
 
     pub(crate) fn too_long(field: impl Into<String>, most: usize) -> Self {
         let message = format!("Too long: may not be more than {most} bytes");
-        Self { reason: "FieldValueTooLong", field: field.into(), message }
+        Self {
+            reason: "FieldValueTooLong",
+            field: field.into(),
+            message,
+        }
     }
 
     pub(crate) fn too_many(field: impl Into<String>, found: usize, most: usize) -> Self {
         let message = format!("Too many: {found}: must have at most {most} items");
-        Self { reason: "FieldValueTooMany", field: field.into(), message }
+        Self {
+            reason: "FieldValueTooMany",
+            field: field.into(),
+            message,
+        }
     }
 }
 
@@ -72,7 +107,12 @@ impl fmt::Display for FieldError {
 
 impl Status {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+        }
     }
 
     fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
@@ -112,9 +152,17 @@ impl Status {
 
     pub(crate) fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Self {
         let full = full_resource(group, resource);
-        let what = if name.is_empty() { full } else { format!("{full} \"{name}\"") };
-        Self::new(StatusCode::FORBIDDEN, "Forbidden", format!("{what} is forbidden: {why}"))
-            .about(group, resource, name)
+        let what = if name.is_empty() {
+            full
+        } else {
+            format!("{full} \"{name}\"")
+        };
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "Forbidden",
+            format!("{what} is forbidden: {why}"),
+        )
+        .about(group, resource, name)
     }
 
     pub(crate) fn with_cause(mut self, reason: &str, message: &str, field: &str) -> Self {
@@ -150,7 +198,11 @@ impl Status {
     }
 
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
-        let full = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let full = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let list = match texts.as_slice() {
             [one] => one.clone(),
@@ -193,7 +245,11 @@ impl Status {
             "the body of the request was in an unknown format - accepted media types include: {accepted}; \
              found: {found}"
         );
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+        )
     }
 
     pub(crate) fn too_large(most: usize) -> Self {
@@ -207,9 +263,7 @@ impl Status {
     }
 
     pub(crate) fn too_many_operations(found: usize, most: usize) -> Self {
-        let message = format!(
-            "The allowed maximum operations in a JSON patch is {most}, got {found}"
-        );
+        let message = format!("The allowed maximum operations in a JSON patch is {most}, got {found}");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
@@ -224,7 +278,11 @@ impl Status {
 
     pub(crate) fn future_version(asked: u64, current: u64) -> Self {
         let message = format!("Too large resource version: {asked}, current: {current}");
-        let mut status = Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {message}"));
+        let mut status = Self::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            format!("Timeout: {message}"),
+        );
         status.details = Some(json!({
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
             "retryAfterSeconds": 1,
@@ -233,7 +291,11 @@ impl Status {
     }
 
     pub(crate) fn internal(why: impl fmt::Display) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", format!("Internal error occurred: {why}"))
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            format!("Internal error occurred: {why}"),
+        )
     }
 
     /// The object that goes over the wire.
@@ -263,5 +325,9 @@ impl std::error::Error for Status {}
 
 /// `endpointslices.discovery.k8s.io`, `services`.
 fn full_resource(group: &str, resource: &str) -> String {
-    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+    if group.is_empty() {
+        resource.to_owned()
+    } else {
+        format!("{resource}.{group}")
+    }
 }

@@ -22,8 +22,12 @@ const OFFERED: &str = "application/json";
 
 /// The first form in `Accept` that this server has.
 pub(super) fn form(accept: Option<&HeaderValue>) -> Result<Form, Status> {
-    let Some(text) = accept.and_then(|value| value.to_str().ok()) else { return Ok(Form::Object) };
-    text.split(',').find_map(one).ok_or_else(|| Status::not_acceptable(OFFERED))
+    let Some(text) = accept.and_then(|value| value.to_str().ok()) else {
+        return Ok(Form::Object);
+    };
+    text.split(',')
+        .find_map(one)
+        .ok_or_else(|| Status::not_acceptable(OFFERED))
 }
 
 fn one(range: &str) -> Option<Form> {
@@ -51,7 +55,10 @@ fn one(range: &str) -> Option<Form> {
 
 /// Whether discovery is wanted in one piece, before the plain form.
 pub(super) fn wants_aggregated(headers: &HeaderMap) -> bool {
-    let text = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let text = headers
+        .get(ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     text.split(',').any(|range| {
         range.contains("as=APIGroupDiscoveryList")
             && range.contains("g=apidiscovery.k8s.io")
@@ -81,8 +88,14 @@ mod tests {
         let rows = [
             (table.to_owned(), Some(Form::Table)),
             (format!("{table},application/json"), Some(Form::Table)),
-            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json".to_owned(), Some(Form::Object)),
-            ("application/vnd.kubernetes.protobuf,application/json".to_owned(), Some(Form::Object)),
+            (
+                "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json".to_owned(),
+                Some(Form::Object),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf,application/json".to_owned(),
+                Some(Form::Object),
+            ),
             (
                 "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1".to_owned(),
                 Some(Form::Metadata),

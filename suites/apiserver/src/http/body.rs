@@ -18,7 +18,9 @@ pub(super) async fn read(incoming: Incoming, limit: usize) -> Result<Bytes, Stat
     match Limited::new(incoming, limit).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(limit)),
-        Err(error) => Err(Status::bad_request(format!("failed to read the request's body: {error}"))),
+        Err(error) => Err(Status::bad_request(format!(
+            "failed to read the request's body: {error}"
+        ))),
     }
 }
 

@@ -49,7 +49,11 @@ struct Asked {
 
 impl Api {
     pub(crate) fn new(store: Store, auth: Arc<Auth>, shutdown: CancellationToken) -> Self {
-        Self { store, auth, shutdown }
+        Self {
+            store,
+            auth,
+            shutdown,
+        }
     }
 
     /// Answers every request; what goes wrong becomes a Status.
@@ -66,9 +70,14 @@ impl Api {
         let user = self.auth.user(&head.headers)?;
         let route = route::parse(path);
         if user.is_none() && !matches!(route, Some(Route::Health | Route::Version)) {
-            return Err(Status::anonymous(head.method.as_str().to_lowercase().as_str(), path));
+            return Err(Status::anonymous(
+                head.method.as_str().to_lowercase().as_str(),
+                path,
+            ));
         }
-        let Some(route) = route else { return Err(Status::no_such_path()) };
+        let Some(route) = route else {
+            return Err(Status::no_such_path());
+        };
         let target = match route {
             Route::Objects(target) => target,
             _ if head.method != Method::GET => return Err(Status::method_not_allowed()),
@@ -81,10 +90,17 @@ impl Api {
         };
         let query = Query::parse(head.uri.query().unwrap_or_default());
         let form = accept::form(head.headers.get(ACCEPT))?;
-        let asked = Asked { target, query, form, headers: head.headers };
+        let asked = Asked {
+            target,
+            query,
+            form,
+            headers: head.headers,
+        };
         let limit = self.store.config().body_bytes;
         match (head.method, asked.target.name.is_some()) {
-            (Method::GET, _) if asked.query.watch() && asked.target.subresource.is_none() => self.watch(&asked),
+            (Method::GET, _) if asked.query.watch() && asked.target.subresource.is_none() => {
+                self.watch(&asked)
+            }
             (Method::GET, true) => self.get(&asked),
             (Method::GET, false) => self.list(&asked).await,
             (Method::POST, false) => {
@@ -101,7 +117,11 @@ impl Api {
             }
             (Method::DELETE, named) if asked.target.subresource.is_none() => {
                 let sent = body::read(incoming, limit).await?;
-                if named { self.delete(&asked, &sent) } else { self.delete_collection(&asked, &sent) }
+                if named {
+                    self.delete(&asked, &sent)
+                } else {
+                    self.delete_collection(&asked, &sent)
+                }
             }
             _ => Err(Status::method_not_allowed()),
         }
@@ -111,7 +131,11 @@ impl Api {
 impl Asked {
     /// The media type of the body, without parameters.
     fn content_type(&self) -> &str {
-        let value = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let value = self
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         value.split(';').next().unwrap_or_default().trim()
     }
 }

@@ -37,16 +37,25 @@ pub(super) enum FieldValidation {
 impl Query {
     pub(super) fn parse(text: &str) -> Self {
         let pairs = form_urlencoded::parse(text.as_bytes());
-        Self { pairs: pairs.map(|(key, value)| (key.into_owned(), value.into_owned())).collect() }
+        Self {
+            pairs: pairs
+                .map(|(key, value)| (key.into_owned(), value.into_owned()))
+                .collect(),
+        }
     }
 
     pub(super) fn get(&self, name: &str) -> &str {
-        self.pairs.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+        self.pairs
+            .iter()
+            .find(|(key, _)| key == name)
+            .map_or("", |(_, value)| value)
     }
 
     fn flag(&self, name: &str) -> bool {
         // As upstream's conversion: present and not a word for no.
-        self.pairs.iter().any(|(key, value)| key == name && !matches!(value.as_str(), "false" | "0" | "False"))
+        self.pairs
+            .iter()
+            .any(|(key, value)| key == name && !matches!(value.as_str(), "false" | "0" | "False"))
     }
 
     pub(super) fn watch(&self) -> bool {
@@ -62,14 +71,20 @@ impl Query {
     }
 
     pub(super) fn timeout(&self) -> Option<Duration> {
-        self.get("timeoutSeconds").parse().ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+        self.get("timeoutSeconds")
+            .parse()
+            .ok()
+            .filter(|seconds| *seconds > 0)
+            .map(Duration::from_secs)
     }
 
     pub(super) fn dry_run(&self) -> Result<bool, Status> {
         match self.get("dryRun") {
             "" => Ok(false),
             "All" => Ok(true),
-            other => Err(Status::bad_request(format!("dryRun: expected \"All\", found {other:?}"))),
+            other => Err(Status::bad_request(format!(
+                "dryRun: expected \"All\", found {other:?}"
+            ))),
         }
     }
 
@@ -163,5 +178,10 @@ impl Query {
 }
 
 fn list_options(field: &str, why: &str) -> Status {
-    Status::invalid("meta.k8s.io", "ListOptions", "", &[FieldError::forbidden(field, why)])
+    Status::invalid(
+        "meta.k8s.io",
+        "ListOptions",
+        "",
+        &[FieldError::forbidden(field, why)],
+    )
 }

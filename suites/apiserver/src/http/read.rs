@@ -31,7 +31,9 @@ impl Api {
     pub(super) async fn list(&self, asked: &Asked) -> Result<Response<Body>, Status> {
         if !asked.query.get("continue").is_empty() {
             // Lists come whole, so nobody was ever given a token.
-            return Err(Status::bad_request("continue key is not valid: this server returns whole lists"));
+            return Err(Status::bad_request(
+                "continue key is not valid: this server returns whole lists",
+            ));
         }
         let scope = asked.scope()?;
         let listed = match asked.query.list_at()? {
@@ -70,7 +72,11 @@ impl Asked {
             selector.require_name(name);
         }
         let namespace = Some(self.target.namespace.clone()).filter(|namespace| !namespace.is_empty());
-        Ok(Scope { kind: self.target.kind, namespace, selector })
+        Ok(Scope {
+            kind: self.target.kind,
+            namespace,
+            selector,
+        })
     }
 }
 
@@ -83,7 +89,10 @@ pub(super) fn shown(asked: &Asked, code: u16, object: &Arc<Object>) -> Result<Re
             let include = accept::include_object(asked.query.get("includeObject"))?;
             let version = object.version.to_string();
             let rows = [object.value.clone()];
-            respond::json(code, &table::table(asked.target.kind, &rows, &version, include, true))
+            respond::json(
+                code,
+                &table::table(asked.target.kind, &rows, &version, include, true),
+            )
         }
     })
 }
@@ -95,8 +104,11 @@ pub(super) fn listing(asked: &Asked, listed: &Listed) -> Result<Response<Body>, 
     Ok(match asked.form {
         Form::Object => respond::bytes(200, list_json(kind, listed)),
         Form::Metadata => {
-            let items: Vec<Value> =
-                listed.objects.iter().map(|object| metadata_only(&object.value)).collect();
+            let items: Vec<Value> = listed
+                .objects
+                .iter()
+                .map(|object| metadata_only(&object.value))
+                .collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
                 "metadata": {"resourceVersion": version}, "items": items,

@@ -39,7 +39,9 @@ pub(super) fn failure(status: &Status) -> Response<Body> {
     let object = status.to_json();
     let mut response = json(status.code().as_u16(), &object);
     if let Some(seconds) = object["details"]["retryAfterSeconds"].as_u64() {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }
@@ -47,7 +49,10 @@ pub(super) fn failure(status: &Status) -> Response<Body> {
 /// Plain text.
 pub(super) fn text(text: &'static str) -> Response<Body> {
     let mut response = bytes(200, Bytes::from_static(text.as_bytes()));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
     response
 }
 

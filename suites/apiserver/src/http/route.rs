@@ -1,10 +1,6 @@
 //! Paths.
 
-use crate::{
-    discovery::Topic,
-    kinds::Kind,
-    store::Key,
-};
+use crate::{discovery::Topic, kinds::Kind, store::Key};
 
 /// What a path asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +32,11 @@ pub(super) struct Target {
 impl Target {
     /// The key of a named object.
     pub(super) fn key(&self) -> Key {
-        Key::new(self.kind, &self.namespace, self.name.as_deref().unwrap_or_default())
+        Key::new(
+            self.kind,
+            &self.namespace,
+            self.name.as_deref().unwrap_or_default(),
+        )
     }
 }
 
@@ -60,9 +60,10 @@ pub(super) fn parse(path: &str) -> Option<Route> {
 }
 
 fn discovery(topic: fn(String) -> Topic, group: &str, version: Option<&str>) -> Option<Route> {
-    let known = Kind::ALL.into_iter().map(Kind::facts).find(|facts| {
-        facts.group == group && version.is_none_or(|version| version == facts.version)
-    })?;
+    let known = Kind::ALL
+        .into_iter()
+        .map(Kind::facts)
+        .find(|facts| facts.group == group && version.is_none_or(|version| version == facts.version))?;
     Some(Route::Discovery(topic(known.group.to_owned())))
 }
 
@@ -93,12 +94,20 @@ fn objects(group: &str, version: &str, rest: &[&str]) -> Option<Route> {
         Some(name) => Some(decode_segment(name)?),
         None => None,
     };
-    Some(Route::Objects(Target { kind, namespace: decode_segment(namespace)?, name, subresource }))
+    Some(Route::Objects(Target {
+        kind,
+        namespace: decode_segment(namespace)?,
+        name,
+        subresource,
+    }))
 }
 
 /// Undoes percent-encoding; names with a slash are no names.
 fn decode_segment(segment: &str) -> Option<String> {
-    let text = percent_encoding::percent_decode_str(segment).decode_utf8().ok()?.into_owned();
+    let text = percent_encoding::percent_decode_str(segment)
+        .decode_utf8()
+        .ok()?
+        .into_owned();
     (!text.contains('/')).then_some(text)
 }
 
@@ -109,7 +118,12 @@ mod tests {
     fn target(kind: Kind, namespace: &str, name: Option<&str>, status: bool) -> Option<Route> {
         let subresource = status.then_some(Subresource::Status);
         let name = name.map(str::to_owned);
-        Some(Route::Objects(Target { kind, namespace: namespace.to_owned(), name, subresource }))
+        Some(Route::Objects(Target {
+            kind,
+            namespace: namespace.to_owned(),
+            name,
+            subresource,
+        }))
     }
 
     #[test]
@@ -117,13 +131,34 @@ mod tests {
         let slices = "/apis/discovery.k8s.io/v1";
         let rows = [
             ("/api/v1/pods".to_owned(), target(Kind::Pod, "", None, false)),
-            ("/api/v1/namespaces/a/pods".to_owned(), target(Kind::Pod, "a", None, false)),
-            ("/api/v1/namespaces/a/pods/b".to_owned(), target(Kind::Pod, "a", Some("b"), false)),
-            ("/api/v1/namespaces/a/pods/b/status".to_owned(), target(Kind::Pod, "a", Some("b"), true)),
-            ("/api/v1/namespaces/a".to_owned(), target(Kind::Namespace, "", Some("a"), false)),
-            ("/api/v1/namespaces/a/status".to_owned(), target(Kind::Namespace, "", Some("a"), true)),
-            ("/api/v1/nodes/n/".to_owned(), target(Kind::Node, "", Some("n"), false)),
-            (format!("{slices}/namespaces/a/endpointslices"), target(Kind::EndpointSlice, "a", None, false)),
+            (
+                "/api/v1/namespaces/a/pods".to_owned(),
+                target(Kind::Pod, "a", None, false),
+            ),
+            (
+                "/api/v1/namespaces/a/pods/b".to_owned(),
+                target(Kind::Pod, "a", Some("b"), false),
+            ),
+            (
+                "/api/v1/namespaces/a/pods/b/status".to_owned(),
+                target(Kind::Pod, "a", Some("b"), true),
+            ),
+            (
+                "/api/v1/namespaces/a".to_owned(),
+                target(Kind::Namespace, "", Some("a"), false),
+            ),
+            (
+                "/api/v1/namespaces/a/status".to_owned(),
+                target(Kind::Namespace, "", Some("a"), true),
+            ),
+            (
+                "/api/v1/nodes/n/".to_owned(),
+                target(Kind::Node, "", Some("n"), false),
+            ),
+            (
+                format!("{slices}/namespaces/a/endpointslices"),
+                target(Kind::EndpointSlice, "a", None, false),
+            ),
             ("/api/v1/endpointslices".to_owned(), None),
             ("/api/v1/pods/b".to_owned(), None),
             ("/api/v1/namespaces/a/nodes".to_owned(), None),
@@ -136,7 +171,10 @@ mod tests {
         for (path, expected) in rows {
             assert_eq!(parse(&path), expected, "{path}");
         }
-        assert_eq!(parse("/api/v1"), Some(Route::Discovery(Topic::Resources(String::new()))));
+        assert_eq!(
+            parse("/api/v1"),
+            Some(Route::Discovery(Topic::Resources(String::new())))
+        );
         assert_eq!(parse("/apis/apps/v1"), None);
     }
 }

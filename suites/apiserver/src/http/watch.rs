@@ -34,14 +34,20 @@ impl Api {
         let scope = asked.scope()?;
         let (at, initial) = asked.query.watch_at()?;
         let include = accept::include_object(asked.query.get("includeObject"))?;
-        let timeout = asked.query.timeout().unwrap_or_else(|| SHORTEST.mul_f64(rand::random_range(1.0..2.0)));
+        let timeout = asked
+            .query
+            .timeout()
+            .unwrap_or_else(|| SHORTEST.mul_f64(rand::random_range(1.0..2.0)));
         // Unset and "0" mean "the state first", unless sendInitialEvents says otherwise.
         let state_first = initial.unwrap_or(matches!(at, At::Newest | At::Any));
         let mut state = VecDeque::new();
         let position = match (state_first, at) {
             (true, _) => {
                 let listed = self.store.list(&scope);
-                let added = |object| Event { kind: EventType::Added, object };
+                let added = |object| Event {
+                    kind: EventType::Added,
+                    object,
+                };
                 state.extend(listed.objects.into_iter().map(added));
                 listed.version
             }
@@ -50,11 +56,19 @@ impl Api {
         };
         let now = Instant::now();
         let streaming = Streaming {
-            encoder: Encoder { kind: asked.target.kind, form: asked.form, include, first: true },
+            encoder: Encoder {
+                kind: asked.target.kind,
+                form: asked.form,
+                include,
+                first: true,
+            },
             state,
             end_of_state: initial == Some(true),
             watch: Watch::new(self.store.clone(), scope, position),
-            bookmarks: asked.query.bookmarks().then(|| self.store.config().bookmark_interval),
+            bookmarks: asked
+                .query
+                .bookmarks()
+                .then(|| self.store.config().bookmark_interval),
             next_bookmark: now + self.store.config().bookmark_interval,
             deadline: now + timeout,
             shutdown: self.shutdown.clone(),
@@ -97,7 +111,11 @@ impl Streaming {
         if std::mem::take(&mut self.end_of_state) {
             return Some(self.encoder.bookmark(self.watch.position(), true));
         }
-        let bookmark_at = if self.bookmarks.is_some() { self.next_bookmark } else { self.deadline };
+        let bookmark_at = if self.bookmarks.is_some() {
+            self.next_bookmark
+        } else {
+            self.deadline
+        };
         tokio::select! {
             () = self.shutdown.cancelled() => None,
             () = tokio::time::sleep_until(self.deadline) => {

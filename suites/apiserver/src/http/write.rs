@@ -27,7 +27,9 @@ impl Api {
         asked.expect_json()?;
         let mut warnings = Vec::new();
         let object = asked.decode(body::parse(sent, target.kind.facts().kind)?, &mut warnings)?;
-        let created = self.store.create(target.kind, &target.namespace, object, asked.write_options()?)?;
+        let created = self
+            .store
+            .create(target.kind, &target.namespace, object, asked.write_options()?)?;
         let mut response = shown(asked, 201, &created)?;
         respond::warn(&mut response, &warnings);
         Ok(response)
@@ -38,7 +40,9 @@ impl Api {
         let mut warnings = Vec::new();
         let object = asked.decode(body::parse(sent, asked.target.kind.facts().kind)?, &mut warnings)?;
         let options = asked.write_options()?;
-        let updated = self.store.update(&asked.target.key(), asked.part(), options, |_| Ok(object))?;
+        let updated = self
+            .store
+            .update(&asked.target.key(), asked.part(), options, |_| Ok(object))?;
         let mut response = shown(asked, 200, &updated)?;
         respond::warn(&mut response, &warnings);
         Ok(response)
@@ -50,10 +54,12 @@ impl Api {
         let mut warnings = Vec::new();
         let kind = asked.target.kind;
         let options = asked.write_options()?;
-        let updated = self.store.update(&asked.target.key(), asked.part(), options, |current| {
-            let patched = patch::apply(kind, &patch, current)?;
-            asked.decode(patched, &mut warnings)
-        })?;
+        let updated = self
+            .store
+            .update(&asked.target.key(), asked.part(), options, |current| {
+                let patched = patch::apply(kind, &patch, current)?;
+                asked.decode(patched, &mut warnings)
+            })?;
         let mut response = shown(asked, 200, &updated)?;
         respond::warn(&mut response, &warnings);
         Ok(response)
@@ -96,11 +102,17 @@ impl Api {
 
 impl Asked {
     fn part(&self) -> Part {
-        if self.target.subresource.is_some() { Part::Status } else { Part::Main }
+        if self.target.subresource.is_some() {
+            Part::Status
+        } else {
+            Part::Main
+        }
     }
 
     fn write_options(&self) -> Result<WriteOptions, Status> {
-        Ok(WriteOptions { dry_run: self.query.dry_run()? })
+        Ok(WriteOptions {
+            dry_run: self.query.dry_run()?,
+        })
     }
 
     fn expect_json(&self) -> Result<(), Status> {
@@ -114,8 +126,11 @@ impl Asked {
     fn decode(&self, object: Value, warnings: &mut Vec<String>) -> Result<Value, Status> {
         let facts = self.target.kind.facts();
         let decoded = decode(self.target.kind, object)?;
-        let complaints: Vec<String> =
-            decoded.unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+        let complaints: Vec<String> = decoded
+            .unknown
+            .iter()
+            .map(|path| format!("unknown field \"{path}\""))
+            .collect();
         match self.query.field_validation()? {
             FieldValidation::Ignore => {}
             FieldValidation::Warn => warnings.extend(complaints),
@@ -145,7 +160,9 @@ impl Asked {
         let text = self.query.get("gracePeriodSeconds");
         if !text.is_empty() {
             options.grace_period_seconds = Some(text.parse().map_err(|_| {
-                Status::bad_request(format!("gracePeriodSeconds: expected a number of seconds, found {text:?}"))
+                Status::bad_request(format!(
+                    "gracePeriodSeconds: expected a number of seconds, found {text:?}"
+                ))
             })?);
         }
         if self.query.dry_run()? {

@@ -16,7 +16,11 @@ pub(super) fn prepare_namespace_update(new: &mut Value, old: &Value) {
     new["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
     new["spec"] = old["spec"].clone();
     // The phase follows the deletion, whatever a client writes.
-    let phase = if old["metadata"]["deletionTimestamp"].is_null() { "Active" } else { "Terminating" };
+    let phase = if old["metadata"]["deletionTimestamp"].is_null() {
+        "Active"
+    } else {
+        "Terminating"
+    };
     if !new["status"].is_object() {
         new["status"] = json!({});
     }
@@ -46,7 +50,8 @@ pub(super) fn prepare_node(node: &mut Value) {
     }
     if let Some(map) = status.as_object_mut() {
         map.retain(|_, value| !value.is_null());
-        map.entry("daemonEndpoints").or_insert_with(|| json!({"kubeletEndpoint": {"Port": 0}}));
+        map.entry("daemonEndpoints")
+            .or_insert_with(|| json!({"kubeletEndpoint": {"Port": 0}}));
         map.entry("nodeInfo").or_insert_with(node_info);
     }
 }
@@ -54,16 +59,34 @@ pub(super) fn prepare_node(node: &mut Value) {
 /// Upstream shows all of these, set or not.
 fn node_info() -> Value {
     let fields = [
-        "architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion",
-        "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID",
+        "architecture",
+        "bootID",
+        "containerRuntimeVersion",
+        "kernelVersion",
+        "kubeProxyVersion",
+        "kubeletVersion",
+        "machineID",
+        "operatingSystem",
+        "osImage",
+        "systemUUID",
     ];
-    fields.iter().map(|field| ((*field).to_owned(), Value::from(""))).collect::<serde_json::Map<_, _>>().into()
+    fields
+        .iter()
+        .map(|field| ((*field).to_owned(), Value::from("")))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 pub(super) fn check_node(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let cidrs = new["spec"]["podCIDRs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let cidrs = new["spec"]["podCIDRs"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     for (index, cidr) in cidrs.iter().enumerate() {
-        if cidr.as_str().is_none_or(|text| text.parse::<ipnet::IpNet>().is_err()) {
+        if cidr
+            .as_str()
+            .is_none_or(|text| text.parse::<ipnet::IpNet>().is_err())
+        {
             let at = format!("spec.podCIDRs[{index}]");
             let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
             errors.push(FieldError::invalid(at, cidr, why));
@@ -82,9 +105,17 @@ pub(super) fn check_event(event: &Value, errors: &mut Vec<FieldError>) {
     let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default();
     let about = event["involvedObject"]["namespace"].as_str().unwrap_or_default();
     // Events about cluster-scoped objects live in `default`.
-    let fine = if about.is_empty() { namespace == "default" } else { namespace == about };
+    let fine = if about.is_empty() {
+        namespace == "default"
+    } else {
+        namespace == about
+    };
     if !fine {
         let found = &event["involvedObject"]["namespace"];
-        errors.push(FieldError::invalid("involvedObject.namespace", found, "does not match event.namespace"));
+        errors.push(FieldError::invalid(
+            "involvedObject.namespace",
+            found,
+            "does not match event.namespace",
+        ));
     }
 }

@@ -17,8 +17,16 @@ pub(crate) struct Decoded {
 
 /// Fields that are maps and vanish when empty; an empty *object* elsewhere means something (`emptyDir: {}`).
 const MAPS: [&str; 10] = [
-    "annotations", "labels", "selector", "nodeSelector", "matchLabels", "limits", "requests", "capacity",
-    "allocatable", "overhead",
+    "annotations",
+    "labels",
+    "selector",
+    "nodeSelector",
+    "matchLabels",
+    "limits",
+    "requests",
+    "capacity",
+    "allocatable",
+    "overhead",
 ];
 
 /// Checks the types in `object` and drops what its kind does not have.
@@ -28,9 +36,14 @@ const MAPS: [&str; 10] = [
 pub(crate) fn decode(kind: Kind, mut object: Value) -> Result<Decoded, Status> {
     let facts = kind.facts();
     let Some(map) = object.as_object_mut() else {
-        return Err(Status::bad_request("couldn't get version/kind; json parse error: expected an object"));
+        return Err(Status::bad_request(
+            "couldn't get version/kind; json parse error: expected an object",
+        ));
     };
-    for (field, expected) in [("apiVersion", facts.api_version()), ("kind", facts.kind.to_owned())] {
+    for (field, expected) in [
+        ("apiVersion", facts.api_version()),
+        ("kind", facts.kind.to_owned()),
+    ] {
         let found = map.entry(field).or_insert(Value::Null);
         if found.is_null() || *found == "" {
             *found = Value::String(expected);
@@ -85,7 +98,9 @@ fn segments(path: &Path<'_>) -> Vec<Segment> {
         Path::Root => return Vec::new(),
         Path::Seq { parent, index } => (parent, Some(Segment::Index(*index))),
         Path::Map { parent, key } => (parent, Some(Segment::Field(key.clone()))),
-        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => (parent, None),
+        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
+            (parent, None)
+        }
     };
     let mut all = segments(parent);
     all.extend(last);
@@ -109,7 +124,9 @@ fn display(path: &[Segment]) -> String {
 }
 
 fn remove(object: &mut Value, path: &[Segment]) {
-    let Some((Segment::Field(last), parents)) = path.split_last() else { return };
+    let Some((Segment::Field(last), parents)) = path.split_last() else {
+        return;
+    };
     let parent = parents.iter().try_fold(object, |value, segment| match segment {
         Segment::Field(name) => value.get_mut(name),
         Segment::Index(index) => value.get_mut(index),

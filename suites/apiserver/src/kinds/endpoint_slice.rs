@@ -27,11 +27,21 @@ pub(super) fn normalize(slice: &mut Value) {
             *list = Value::Null;
         }
     }
-    for port in map["ports"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+    for port in map["ports"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
         port.entry("name").or_insert_with(|| "".into());
         port.entry("protocol").or_insert_with(|| "TCP".into());
     }
-    for endpoint in map["endpoints"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+    for endpoint in map["endpoints"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
         endpoint.entry("addresses").or_insert(Value::Null);
         endpoint.entry("conditions").or_insert_with(|| json!({}));
     }
@@ -71,18 +81,28 @@ fn check_ports(ports: &[Value], errors: &mut Vec<FieldError>) {
         let name = port["name"].as_str().unwrap_or_default();
         if !name.is_empty() {
             let wrong = names::dns_label(name);
-            errors.extend(wrong.iter().map(|why| FieldError::invalid(at("name"), &port["name"], why)));
+            errors.extend(
+                wrong
+                    .iter()
+                    .map(|why| FieldError::invalid(at("name"), &port["name"], why)),
+            );
         }
         if ports[..index].iter().any(|other| other["name"] == port["name"]) {
             errors.push(FieldError::duplicate(at("name"), &port["name"]));
         }
         if !PROTOCOLS.iter().any(|protocol| port["protocol"] == *protocol) {
-            errors.push(FieldError::unsupported(at("protocol"), &port["protocol"], &PROTOCOLS));
+            errors.push(FieldError::unsupported(
+                at("protocol"),
+                &port["protocol"],
+                &PROTOCOLS,
+            ));
         }
         if let Some(profile) = port["appProtocol"].as_str() {
             let wrong = names::qualified_name(profile);
             errors.extend(
-                wrong.iter().map(|why| FieldError::invalid(at("appProtocol"), &port["appProtocol"], why)),
+                wrong
+                    .iter()
+                    .map(|why| FieldError::invalid(at("appProtocol"), &port["appProtocol"], why)),
             );
         }
     }
@@ -90,11 +110,21 @@ fn check_ports(ports: &[Value], errors: &mut Vec<FieldError>) {
 
 fn check_endpoint(index: usize, endpoint: &Value, kind: &Value, errors: &mut Vec<FieldError>) {
     let at = |field: &str| format!("endpoints[{index}].{field}");
-    let addresses = endpoint["addresses"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let addresses = endpoint["addresses"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     if addresses.is_empty() {
-        errors.push(FieldError::required(at("addresses"), "must contain at least 1 address"));
+        errors.push(FieldError::required(
+            at("addresses"),
+            "must contain at least 1 address",
+        ));
     } else if addresses.len() > MOST_ADDRESSES {
-        errors.push(FieldError::too_many(at("addresses"), addresses.len(), MOST_ADDRESSES));
+        errors.push(FieldError::too_many(
+            at("addresses"),
+            addresses.len(),
+            MOST_ADDRESSES,
+        ));
     }
     for (number, value) in addresses.iter().enumerate() {
         let text = value.as_str().unwrap_or_default();
@@ -102,7 +132,11 @@ fn check_endpoint(index: usize, endpoint: &Value, kind: &Value, errors: &mut Vec
         match kind.as_str() {
             Some("FQDN") => {
                 let wrong = names::dns_subdomain(text);
-                errors.extend(wrong.iter().map(|why| FieldError::invalid(here.as_str(), value, why)));
+                errors.extend(
+                    wrong
+                        .iter()
+                        .map(|why| FieldError::invalid(here.as_str(), value, why)),
+                );
             }
             Some("IPv4" | "IPv6") => match address(text) {
                 Err(why) => errors.push(FieldError::invalid(here, value, why)),
@@ -120,11 +154,19 @@ fn check_endpoint(index: usize, endpoint: &Value, kind: &Value, errors: &mut Vec
     }
     if let Some(node) = endpoint["nodeName"].as_str() {
         let wrong = names::dns_subdomain(node);
-        errors.extend(wrong.iter().map(|why| FieldError::invalid(at("nodeName"), &endpoint["nodeName"], why)));
+        errors.extend(
+            wrong
+                .iter()
+                .map(|why| FieldError::invalid(at("nodeName"), &endpoint["nodeName"], why)),
+        );
     }
     if let Some(hostname) = endpoint["hostname"].as_str() {
         let wrong = names::dns_label(hostname);
-        errors.extend(wrong.iter().map(|why| FieldError::invalid(at("hostname"), &endpoint["hostname"], why)));
+        errors.extend(
+            wrong
+                .iter()
+                .map(|why| FieldError::invalid(at("hostname"), &endpoint["hostname"], why)),
+        );
     }
 }
 
@@ -156,6 +198,7 @@ fn is_ipv4_with_leading_zeros(text: &str) -> bool {
             rest => rest.to_owned(),
         })
         .collect();
-    text.split('.').any(|part| part.len() > 1 && part.starts_with('0'))
+    text.split('.')
+        .any(|part| part.len() > 1 && part.starts_with('0'))
         && parts.join(".").parse::<Ipv4Addr>().is_ok()
 }

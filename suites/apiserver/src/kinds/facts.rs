@@ -33,7 +33,11 @@ pub(crate) struct Facts {
 impl Facts {
     /// `v1`, `discovery.k8s.io/v1`.
     pub(crate) fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 }
 
@@ -59,8 +63,13 @@ static ENDPOINT_SLICE: Facts = Facts {
     generation: true,
     ..PLAIN
 };
-static EVENT: Facts =
-    Facts { kind: "Event", plural: "events", singular: "event", short: &["ev"], ..PLAIN };
+static EVENT: Facts = Facts {
+    kind: "Event",
+    plural: "events",
+    singular: "event",
+    short: &["ev"],
+    ..PLAIN
+};
 static NAMESPACE: Facts = Facts {
     kind: "Namespace",
     plural: "namespaces",
@@ -104,8 +113,14 @@ static SERVICE: Facts = Facts {
 
 impl Kind {
     /// Every kind.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::EndpointSlice, Self::Event, Self::Namespace, Self::Node, Self::Pod, Self::Service];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::EndpointSlice,
+        Self::Event,
+        Self::Namespace,
+        Self::Node,
+        Self::Pod,
+        Self::Service,
+    ];
 
     pub(crate) fn facts(self) -> &'static Facts {
         match self {

@@ -10,7 +10,14 @@ const ANNOTATION_BYTES: usize = 256 << 10;
 
 /// Fields that the server alone writes; a client's values are replaced by the stored ones.
 pub(crate) fn reserved_metadata() -> [&'static str; 6] {
-    ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"]
+    [
+        "uid",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ]
 }
 
 pub(super) fn check(kind: Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -23,9 +30,16 @@ pub(super) fn check(kind: Kind, new: &Value, old: Option<&Value>) -> Vec<FieldEr
         };
         let name = &meta["name"];
         match name.as_str() {
-            None | Some("") => errors.push(FieldError::required("metadata.name", "name or generateName is required")),
+            None | Some("") => errors.push(FieldError::required(
+                "metadata.name",
+                "name or generateName is required",
+            )),
             Some(text) => {
-                errors.extend(rule(text).iter().map(|why| FieldError::invalid("metadata.name", name, why)));
+                errors.extend(
+                    rule(text)
+                        .iter()
+                        .map(|why| FieldError::invalid("metadata.name", name, why)),
+                );
             }
         }
     }
@@ -37,7 +51,11 @@ pub(super) fn check(kind: Kind, new: &Value, old: Option<&Value>) -> Vec<FieldEr
                 .map(|why| FieldError::invalid("metadata.labels", &key_value, why)),
         );
         let wrong = names::label_value(value.as_str().unwrap_or_default());
-        errors.extend(wrong.iter().map(|why| FieldError::invalid("metadata.labels", value, why)));
+        errors.extend(
+            wrong
+                .iter()
+                .map(|why| FieldError::invalid("metadata.labels", value, why)),
+        );
     }
     let mut total = 0;
     for (key, value) in meta["annotations"].as_object().into_iter().flatten() {
@@ -55,14 +73,25 @@ pub(super) fn check(kind: Kind, new: &Value, old: Option<&Value>) -> Vec<FieldEr
     }
     for finalizer in meta["finalizers"].as_array().into_iter().flatten() {
         let wrong = names::qualified_name(finalizer.as_str().unwrap_or_default());
-        errors.extend(wrong.iter().map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)));
+        errors.extend(
+            wrong
+                .iter()
+                .map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)),
+        );
     }
     if let Some(old) = old
         && !old["metadata"]["deletionTimestamp"].is_null()
     {
-        let kept = old["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        let added: Vec<&Value> =
-            meta["finalizers"].as_array().into_iter().flatten().filter(|f| !kept.contains(f)).collect();
+        let kept = old["metadata"]["finalizers"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let added: Vec<&Value> = meta["finalizers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|f| !kept.contains(f))
+            .collect();
         if !added.is_empty() {
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"

@@ -18,7 +18,9 @@ mod service_check;
 pub(crate) use decode::{Decoded, decode};
 pub(crate) use facts::{Facts, Kind};
 pub(crate) use meta::reserved_metadata;
-pub(crate) use service::{ServiceType, is_headless, ports, service_type, wants_health_port, wants_node_ports};
+pub(crate) use service::{
+    ServiceType, is_headless, ports, service_type, wants_health_port, wants_node_ports,
+};
 
 use serde_json::Value;
 
@@ -84,7 +86,9 @@ pub(crate) fn next_generation(kind: Kind, new: &Value, old: &Value) -> bool {
         Kind::Pod => new.get("spec") != old.get("spec"),
         // Upstream's EndpointSlice has no spec: anything but metadata counts, and its labels.
         Kind::EndpointSlice => {
-            ["endpoints", "ports", "addressType"].iter().any(|field| new.get(field) != old.get(field))
+            ["endpoints", "ports", "addressType"]
+                .iter()
+                .any(|field| new.get(field) != old.get(field))
                 || new.pointer("/metadata/labels") != old.pointer("/metadata/labels")
         }
         Kind::Service | Kind::Namespace | Kind::Node | Kind::Event => false,

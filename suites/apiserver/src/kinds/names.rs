@@ -70,7 +70,11 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     match prefix {
         Some("") => wrong.push("prefix part must be non-empty".into()),
-        Some(prefix) => wrong.extend(dns_subdomain(prefix).into_iter().map(|w| format!("prefix part {w}"))),
+        Some(prefix) => wrong.extend(
+            dns_subdomain(prefix)
+                .into_iter()
+                .map(|w| format!("prefix part {w}")),
+        ),
         None => {}
     }
     if name.is_empty() {
@@ -121,11 +125,31 @@ mod tests {
     fn names_are_judged_as_upstream_judges_them() {
         type Rule = fn(&str) -> Vec<String>;
         let rows: [(&str, Rule, &[&str], &[&str]); 5] = [
-            ("label", dns_label, &["a", "1-a", "x0"], &["", "-a", "a-", "A", "a.b", "a_b"]),
-            ("subdomain", dns_subdomain, &["a.b", "1.2"], &["", "a..b", ".a", "a.", "A.b"]),
-            ("qualified", qualified_name, &["a", "x.io/A_b", "a.b"], &["", "/a", "x/", "a/b/c", "-a"]),
+            (
+                "label",
+                dns_label,
+                &["a", "1-a", "x0"],
+                &["", "-a", "a-", "A", "a.b", "a_b"],
+            ),
+            (
+                "subdomain",
+                dns_subdomain,
+                &["a.b", "1.2"],
+                &["", "a..b", ".a", "a.", "A.b"],
+            ),
+            (
+                "qualified",
+                qualified_name,
+                &["a", "x.io/A_b", "a.b"],
+                &["", "/a", "x/", "a/b/c", "-a"],
+            ),
             ("value", label_value, &["", "A.b_c"], &["-", "a b", "é"]),
-            ("port", port_name, &["http", "h-2"], &["", "80", "-a", "a--b", "Http", "abcdefghijklmnop"]),
+            (
+                "port",
+                port_name,
+                &["http", "h-2"],
+                &["", "80", "-a", "a--b", "Http", "abcdefghijklmnop"],
+            ),
         ];
         for (rule, judge, good, bad) in rows {
             for text in good {

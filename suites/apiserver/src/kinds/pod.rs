@@ -28,7 +28,9 @@ fn defaults(pod: &mut Value) {
     if !pod["spec"].is_object() {
         pod["spec"] = json!({});
     }
-    let Some(spec) = pod["spec"].as_object_mut() else { return };
+    let Some(spec) = pod["spec"].as_object_mut() else {
+        return;
+    };
     default(spec, "restartPolicy", "Always");
     default(spec, "dnsPolicy", "ClusterFirst");
     default(spec, "schedulerName", "default-scheduler");
@@ -45,7 +47,12 @@ fn defaults(pod: &mut Value) {
     }
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for list in CONTAINER_LISTS {
-        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+        for container in spec
+            .get_mut(list)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
             if let Some(container) = container.as_object_mut() {
                 container_defaults(container, host_network);
             }
@@ -58,10 +65,21 @@ fn container_defaults(container: &mut Map<String, Value>, host_network: bool) {
     default(container, "terminationMessagePolicy", "File");
     default(container, "resources", json!({}));
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-    let policy = if is_latest(image) { "Always" } else { "IfNotPresent" };
+    let policy = if is_latest(image) {
+        "Always"
+    } else {
+        "IfNotPresent"
+    };
     default(container, "imagePullPolicy", policy);
-    for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Some(port) = port.as_object_mut() else { continue };
+    for port in container
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        let Some(port) = port.as_object_mut() else {
+            continue;
+        };
         default(port, "protocol", "TCP");
         if host_network && !port.contains_key("hostPort") {
             let number = port.get("containerPort").cloned().unwrap_or_default();
@@ -69,7 +87,9 @@ fn container_defaults(container: &mut Map<String, Value>, host_network: bool) {
         }
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let Some(probe) = container.get_mut(name).and_then(Value::as_object_mut) else { continue };
+        let Some(probe) = container.get_mut(name).and_then(Value::as_object_mut) else {
+            continue;
+        };
         default(probe, "timeoutSeconds", 1);
         default(probe, "periodSeconds", 10);
         default(probe, "successThreshold", 1);
@@ -90,11 +110,15 @@ fn is_latest(image: &str) -> bool {
 /// Guaranteed: cpu and memory limited in every container, and requests (if any) equal to the limits.
 fn qos_class(spec: &Value) -> &'static str {
     let containers = || {
-        ["containers", "initContainers"].into_iter().flat_map(|list| spec[list].as_array().into_iter().flatten())
+        ["containers", "initContainers"]
+            .into_iter()
+            .flat_map(|list| spec[list].as_array().into_iter().flatten())
     };
     let has = |container: &Value, which: &str, what: &str| !container["resources"][which][what].is_null();
     let any = |container: &Value| {
-        ["limits", "requests"].iter().any(|which| ["cpu", "memory"].iter().any(|what| has(container, which, what)))
+        ["limits", "requests"]
+            .iter()
+            .any(|which| ["cpu", "memory"].iter().any(|what| has(container, which, what)))
     };
     if !containers().any(any) {
         return "BestEffort";
@@ -106,5 +130,9 @@ fn qos_class(spec: &Value) -> &'static str {
                 && (requests.is_null() || *requests == container["resources"]["limits"][what])
         })
     };
-    if containers().all(guaranteed) { "Guaranteed" } else { "Burstable" }
+    if containers().all(guaranteed) {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
 }

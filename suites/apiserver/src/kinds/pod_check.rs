@@ -27,11 +27,19 @@ pub(super) fn check(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldErro
     }
     let allowed = ["Always", "OnFailure", "Never"];
     if !allowed.iter().any(|policy| spec["restartPolicy"] == *policy) {
-        errors.push(FieldError::unsupported("spec.restartPolicy", &spec["restartPolicy"], &allowed));
+        errors.push(FieldError::unsupported(
+            "spec.restartPolicy",
+            &spec["restartPolicy"],
+            &allowed,
+        ));
     }
     if let Some(node) = spec["nodeName"].as_str() {
         let wrong = names::dns_subdomain(node);
-        errors.extend(wrong.iter().map(|why| FieldError::invalid("spec.nodeName", &spec["nodeName"], why)));
+        errors.extend(
+            wrong
+                .iter()
+                .map(|why| FieldError::invalid("spec.nodeName", &spec["nodeName"], why)),
+        );
     }
     if let Some(old) = old
         && without_mutable(&old["spec"]) != without_mutable(spec)
@@ -40,13 +48,22 @@ pub(super) fn check(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldErro
     }
 }
 
-fn check_container<'a>(at: &str, container: &'a Value, seen: &mut Vec<&'a Value>, errors: &mut Vec<FieldError>) {
+fn check_container<'a>(
+    at: &str,
+    container: &'a Value,
+    seen: &mut Vec<&'a Value>,
+    errors: &mut Vec<FieldError>,
+) {
     let name = &container["name"];
     match name.as_str() {
         None | Some("") => errors.push(FieldError::required(format!("{at}.name"), "")),
         Some(text) => {
             let wrong = names::dns_label(text);
-            errors.extend(wrong.iter().map(|why| FieldError::invalid(format!("{at}.name"), name, why)));
+            errors.extend(
+                wrong
+                    .iter()
+                    .map(|why| FieldError::invalid(format!("{at}.name"), name, why)),
+            );
             if seen.contains(&name) {
                 errors.push(FieldError::duplicate(format!("{at}.name"), name));
             }
@@ -59,9 +76,16 @@ fn check_container<'a>(at: &str, container: &'a Value, seen: &mut Vec<&'a Value>
     for (index, port) in container["ports"].as_array().into_iter().flatten().enumerate() {
         let number = &port["containerPort"];
         if number.is_null() || *number == 0 {
-            errors.push(FieldError::required(format!("{at}.ports[{index}].containerPort"), ""));
+            errors.push(FieldError::required(
+                format!("{at}.ports[{index}].containerPort"),
+                "",
+            ));
         } else if !is_port(number) {
-            errors.push(FieldError::invalid(format!("{at}.ports[{index}].containerPort"), number, PORT_RANGE));
+            errors.push(FieldError::invalid(
+                format!("{at}.ports[{index}].containerPort"),
+                number,
+                PORT_RANGE,
+            ));
         }
         if !PROTOCOLS.iter().any(|protocol| port["protocol"] == *protocol) {
             let at = format!("{at}.ports[{index}].protocol");
@@ -74,7 +98,12 @@ fn check_container<'a>(at: &str, container: &'a Value, seen: &mut Vec<&'a Value>
 fn without_mutable(spec: &Value) -> Value {
     let mut rest = spec.clone();
     for list in ["containers", "initContainers"] {
-        for container in rest[list].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        for container in rest[list]
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
             container.remove("image");
         }
     }

@@ -43,7 +43,11 @@ pub(crate) fn is_headless(service: &Value) -> bool {
 
 /// The families this cluster has, the primary one first.
 pub(crate) fn families_of(config: &Config) -> Vec<&'static str> {
-    config.service_cidrs.iter().map(|cidr| if cidr.addr().is_ipv4() { "IPv4" } else { "IPv6" }).collect()
+    config
+        .service_cidrs
+        .iter()
+        .map(|cidr| if cidr.addr().is_ipv4() { "IPv4" } else { "IPv6" })
+        .collect()
 }
 
 /// Whether node ports are wanted: LoadBalancers can do without.
@@ -101,8 +105,19 @@ fn defaults(service: &mut Value) {
         service["spec"] = json!({});
     }
     let kind = service_type(service);
-    let Some(spec) = service["spec"].as_object_mut() else { return };
-    drop_empty(spec, &["clusterIP", "externalName", "loadBalancerIP", "healthCheckNodePort", "ipFamilyPolicy"]);
+    let Some(spec) = service["spec"].as_object_mut() else {
+        return;
+    };
+    drop_empty(
+        spec,
+        &[
+            "clusterIP",
+            "externalName",
+            "loadBalancerIP",
+            "healthCheckNodePort",
+            "ipFamilyPolicy",
+        ],
+    );
     if spec.get("publishNotReadyAddresses") == Some(&Value::Bool(false)) {
         spec.remove("publishNotReadyAddresses");
     }
@@ -111,10 +126,16 @@ fn defaults(service: &mut Value) {
     if spec["sessionAffinity"] == "None" {
         spec.remove("sessionAffinityConfig");
     } else if spec["sessionAffinity"] == "ClientIP"
-        && spec.get("sessionAffinityConfig").and_then(|c| c.pointer("/clientIP/timeoutSeconds")).is_none()
+        && spec
+            .get("sessionAffinityConfig")
+            .and_then(|c| c.pointer("/clientIP/timeoutSeconds"))
+            .is_none()
     {
         // Three hours, upstream's DefaultClientIPServiceAffinitySeconds.
-        spec.insert("sessionAffinityConfig".into(), json!({"clientIP": {"timeoutSeconds": 10800}}));
+        spec.insert(
+            "sessionAffinityConfig".into(),
+            json!({"clientIP": {"timeoutSeconds": 10800}}),
+        );
     }
     if kind.needs_cluster_ip() {
         default(spec, "internalTrafficPolicy", "Cluster");
@@ -126,11 +147,21 @@ fn defaults(service: &mut Value) {
     if kind == ServiceType::LoadBalancer {
         default(spec, "allocateLoadBalancerNodePorts", true);
     }
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Some(port) = port.as_object_mut() else { continue };
+    for port in spec
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        let Some(port) = port.as_object_mut() else {
+            continue;
+        };
         drop_empty(port, &["name", "nodePort"]);
         default(port, "protocol", "TCP");
-        if port.get("targetPort").is_none_or(|target| *target == 0 || *target == "") {
+        if port
+            .get("targetPort")
+            .is_none_or(|target| *target == 0 || *target == "")
+        {
             let number = port.get("port").cloned().unwrap_or(Value::Null);
             port.insert("targetPort".into(), number);
         }
@@ -139,7 +170,9 @@ fn defaults(service: &mut Value) {
 
 /// `clusterIP` and the first of `clusterIPs` are one thing; old clients know only the former.
 fn normalize_cluster_ips(service: &mut Value, old: Option<&Value>) {
-    let Some(spec) = service["spec"].as_object_mut() else { return };
+    let Some(spec) = service["spec"].as_object_mut() else {
+        return;
+    };
     let one = spec.get("clusterIP").cloned();
     let all = spec.get("clusterIPs").cloned();
     let Some(old) = old else {
@@ -178,13 +211,19 @@ fn carry_over(new: &mut Value, old: &Value) {
             .as_array()
             .into_iter()
             .flatten()
-            .map(|port| (port["protocol"].clone(), port["port"].clone(), port["nodePort"].clone()))
+            .map(|port| {
+                (
+                    port["protocol"].clone(),
+                    port["port"].clone(),
+                    port["nodePort"].clone(),
+                )
+            })
             .collect();
         let taken: Vec<Value> = ports(new).map(|port| port["nodePort"].clone()).collect();
         for port in new["spec"]["ports"].as_array_mut().into_iter().flatten() {
-            let same = known.iter().find(|(protocol, number, _)| {
-                *protocol == port["protocol"] && *number == port["port"]
-            });
+            let same = known
+                .iter()
+                .find(|(protocol, number, _)| *protocol == port["protocol"] && *number == port["port"]);
             if let Some((_, _, node_port)) = same
                 && port.get("nodePort").is_none()
                 && !node_port.is_null()
@@ -214,7 +253,13 @@ fn drop_what_the_type_lost(new: &mut Value, old: &Value) {
     let unchanged = |new: &Value, field: &str| new["spec"].get(field) == old["spec"].get(field);
     let mut lost: Vec<&str> = Vec::new();
     if old_type.needs_cluster_ip() && !new_type.needs_cluster_ip() {
-        lost.extend(["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]);
+        lost.extend([
+            "clusterIP",
+            "clusterIPs",
+            "ipFamilies",
+            "ipFamilyPolicy",
+            "internalTrafficPolicy",
+        ]);
     }
     if wants_health_port(old) && !wants_health_port(new) {
         lost.push("healthCheckNodePort");
@@ -229,7 +274,11 @@ fn drop_what_the_type_lost(new: &mut Value, old: &Value) {
         lost.push("externalName");
     }
     let drop_node_ports = wants_node_ports(old) && !wants_node_ports(new) && {
-        let of = |service| ports(service).map(|port| port["nodePort"].clone()).collect::<Vec<_>>();
+        let of = |service| {
+            ports(service)
+                .map(|port| port["nodePort"].clone())
+                .collect::<Vec<_>>()
+        };
         of(new) == of(old)
     };
     lost.retain(|field| unchanged(new, field));
@@ -239,7 +288,12 @@ fn drop_what_the_type_lost(new: &mut Value, old: &Value) {
         }
     }
     if drop_node_ports {
-        for port in new["spec"]["ports"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        for port in new["spec"]["ports"]
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
             port.remove("nodePort");
         }
     }
@@ -258,9 +312,14 @@ fn default_families(service: &mut Value, config: &Config) {
         .filter_map(|ip| ip.as_str()?.parse::<std::net::IpAddr>().ok())
         .map(|ip| if ip.is_ipv4() { "IPv4" } else { "IPv6" })
         .collect();
-    let Some(spec) = service["spec"].as_object_mut() else { return };
+    let Some(spec) = service["spec"].as_object_mut() else {
+        return;
+    };
     if !spec.contains_key("ipFamilyPolicy") {
-        let listed = spec.get("ipFamilies").and_then(Value::as_array).map_or(0, Vec::len);
+        let listed = spec
+            .get("ipFamilies")
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
         let policy = if headless_without_selector || addresses.len() == 2 || listed == 2 {
             "RequireDualStack"
         } else {
@@ -279,7 +338,11 @@ fn default_families(service: &mut Value, config: &Config) {
         None => vec![have[0].into()],
     };
     if two && families.len() == 1 {
-        families.push(if families[0] == "IPv4" { "IPv6".into() } else { "IPv4".into() });
+        families.push(if families[0] == "IPv4" {
+            "IPv6".into()
+        } else {
+            "IPv4".into()
+        });
     }
     spec.insert("ipFamilies".into(), families.into());
 }

@@ -25,8 +25,14 @@ pub(super) fn check(new: &Value, old: Option<&Value>, config: &Config, errors: &
     one_of("sessionAffinity", &["ClientIP", "None"]);
     one_of("internalTrafficPolicy", &["Cluster", "Local"]);
     one_of("externalTrafficPolicy", &["Cluster", "Local"]);
-    one_of("ipFamilyPolicy", &["PreferDualStack", "RequireDualStack", "SingleStack"]);
-    one_of("trafficDistribution", &["PreferClose", "PreferSameZone", "PreferSameNode"]);
+    one_of(
+        "ipFamilyPolicy",
+        &["PreferDualStack", "RequireDualStack", "SingleStack"],
+    );
+    one_of(
+        "trafficDistribution",
+        &["PreferClose", "PreferSameZone", "PreferSameNode"],
+    );
     if kind == ServiceType::ExternalName {
         check_external_name(spec, errors);
     } else if ports(new).next().is_none() && !is_headless(new) {
@@ -36,9 +42,17 @@ pub(super) fn check(new: &Value, old: Option<&Value>, config: &Config, errors: &
     for (key, value) in spec["selector"].as_object().into_iter().flatten() {
         let text = Value::from(key.as_str());
         let wrong = names::qualified_name(key);
-        errors.extend(wrong.iter().map(|why| FieldError::invalid("spec.selector", &text, why)));
+        errors.extend(
+            wrong
+                .iter()
+                .map(|why| FieldError::invalid("spec.selector", &text, why)),
+        );
         let wrong = names::label_value(value.as_str().unwrap_or_default());
-        errors.extend(wrong.iter().map(|why| FieldError::invalid("spec.selector", value, why)));
+        errors.extend(
+            wrong
+                .iter()
+                .map(|why| FieldError::invalid("spec.selector", value, why)),
+        );
     }
     check_affinity(spec, errors);
     check_external(spec, kind, errors);
@@ -55,7 +69,11 @@ fn check_external_name(spec: &Value, errors: &mut Vec<FieldError>) {
         None | Some("") => errors.push(FieldError::required("spec.externalName", "")),
         Some(text) => {
             let wrong = names::dns_subdomain(text);
-            errors.extend(wrong.iter().map(|why| FieldError::invalid("spec.externalName", name, why)));
+            errors.extend(
+                wrong
+                    .iter()
+                    .map(|why| FieldError::invalid("spec.externalName", name, why)),
+            );
         }
     }
     for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
@@ -86,21 +104,37 @@ fn check_ports(service: &Value, kind: ServiceType, errors: &mut Vec<FieldError>)
                 if wrong.is_empty() && all[..index].iter().any(|other| other["name"] == name) {
                     errors.push(FieldError::duplicate(at("name"), &port["name"]));
                 }
-                errors.extend(wrong.iter().map(|why| FieldError::invalid(at("name"), &port["name"], why)));
+                errors.extend(
+                    wrong
+                        .iter()
+                        .map(|why| FieldError::invalid(at("name"), &port["name"], why)),
+                );
             }
         }
         if !is_port(&port["port"]) {
-            let found = if port["port"].is_null() { &Value::from(0) } else { &port["port"] };
+            let found = if port["port"].is_null() {
+                &Value::from(0)
+            } else {
+                &port["port"]
+            };
             errors.push(FieldError::invalid(at("port"), found, PORT_RANGE));
         }
         if !PROTOCOLS.iter().any(|protocol| port["protocol"] == *protocol) {
-            errors.push(FieldError::unsupported(at("protocol"), &port["protocol"], &PROTOCOLS));
+            errors.push(FieldError::unsupported(
+                at("protocol"),
+                &port["protocol"],
+                &PROTOCOLS,
+            ));
         }
         let target = &port["targetPort"];
         match target.as_str() {
             Some(name) => {
                 let wrong = names::port_name(name);
-                errors.extend(wrong.iter().map(|why| FieldError::invalid(at("targetPort"), target, why)));
+                errors.extend(
+                    wrong
+                        .iter()
+                        .map(|why| FieldError::invalid(at("targetPort"), target, why)),
+                );
             }
             // A default taken from a wrong port is not a second mistake.
             None if is_port(target) || target == &port["port"] => {}
@@ -109,7 +143,9 @@ fn check_ports(service: &Value, kind: ServiceType, errors: &mut Vec<FieldError>)
         if let Some(profile) = port["appProtocol"].as_str() {
             let wrong = names::qualified_name(profile);
             errors.extend(
-                wrong.iter().map(|why| FieldError::invalid(at("appProtocol"), &port["appProtocol"], why)),
+                wrong
+                    .iter()
+                    .map(|why| FieldError::invalid(at("appProtocol"), &port["appProtocol"], why)),
             );
         }
         if !kind.is_external() && !port["nodePort"].is_null() {
@@ -129,10 +165,16 @@ fn check_ports(service: &Value, kind: ServiceType, errors: &mut Vec<FieldError>)
 fn check_affinity(spec: &Value, errors: &mut Vec<FieldError>) {
     let timeout = &spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"];
     if spec["sessionAffinity"] == "ClientIP"
-        && !timeout.as_i64().is_some_and(|seconds| (1..=86400).contains(&seconds))
+        && !timeout
+            .as_i64()
+            .is_some_and(|seconds| (1..=86400).contains(&seconds))
     {
         let field = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
-        errors.push(FieldError::invalid(field, timeout, "must be greater than 0 and less than 86400"));
+        errors.push(FieldError::invalid(
+            field,
+            timeout,
+            "must be greater than 0 and less than 86400",
+        ));
     }
 }
 
@@ -163,8 +205,16 @@ fn check_external(spec: &Value, kind: ServiceType, errors: &mut Vec<FieldError>)
             }
         }
     }
-    for (index, value) in spec["loadBalancerSourceRanges"].as_array().into_iter().flatten().enumerate() {
-        if value.as_str().is_none_or(|text| text.trim().parse::<ipnet::IpNet>().is_err()) {
+    for (index, value) in spec["loadBalancerSourceRanges"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        if value
+            .as_str()
+            .is_none_or(|text| text.trim().parse::<ipnet::IpNet>().is_err())
+        {
             let at = format!("spec.LoadBalancerSourceRanges[{index}]");
             let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
             errors.push(FieldError::invalid(at, value, why));
@@ -175,10 +225,18 @@ fn check_external(spec: &Value, kind: ServiceType, errors: &mut Vec<FieldError>)
 /// Ranges that neither endpoints nor external addresses may come from (ValidateNonSpecialIP).
 pub(super) fn special_range(address: IpAddr) -> Option<String> {
     let (unspecified, link_local, link_local_multicast) = match address {
-        IpAddr::V4(v4) => (v4.is_unspecified(), v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
+        IpAddr::V4(v4) => (
+            v4.is_unspecified(),
+            v4.is_link_local(),
+            v4.octets()[..3] == [224, 0, 0],
+        ),
         IpAddr::V6(v6) => {
             let link_local_multicast = v6.is_multicast() && v6.octets()[1] & 0x0f == 2;
-            (v6.is_unspecified(), v6.is_unicast_link_local(), link_local_multicast)
+            (
+                v6.is_unspecified(),
+                v6.is_unicast_link_local(),
+                link_local_multicast,
+            )
         }
     };
     let why = if unspecified {
@@ -215,7 +273,11 @@ fn check_families(service: &Value, kind: ServiceType, config: &Config, errors: &
     }
     if spec["ipFamilyPolicy"] == "RequireDualStack" && have.len() < 2 && !unconfigured_is_fine {
         let why = "this cluster is not configured for dual-stack services";
-        errors.push(FieldError::invalid("spec.ipFamilyPolicy", &spec["ipFamilyPolicy"], why));
+        errors.push(FieldError::invalid(
+            "spec.ipFamilyPolicy",
+            &spec["ipFamilyPolicy"],
+            why,
+        ));
     }
 }
 
@@ -243,7 +305,11 @@ fn check_cluster_ips(service: &Value, kind: ServiceType, config: &Config, errors
                 let why = format!("may not be set to 'None' for {name} services");
                 errors.push(FieldError::invalid(at, value, why));
             } else if listed.len() > 1 {
-                errors.push(FieldError::invalid(at, value, "'None' must be the first and only value"));
+                errors.push(FieldError::invalid(
+                    at,
+                    value,
+                    "'None' must be the first and only value",
+                ));
             }
             continue;
         }
@@ -267,10 +333,18 @@ fn check_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     }
     let (before, after) = (&old["spec"]["clusterIPs"], &new["spec"]["clusterIPs"]);
     if !before[0].is_null() && before[0] != after[0] {
-        errors.push(FieldError::invalid("spec.clusterIPs[0]", after, "may not change once set"));
+        errors.push(FieldError::invalid(
+            "spec.clusterIPs[0]",
+            after,
+            "may not change once set",
+        ));
     }
     let (before, after) = (&old["spec"]["ipFamilies"], &new["spec"]["ipFamilies"]);
     if !before[0].is_null() && before[0] != after[0] {
-        errors.push(FieldError::invalid("spec.ipFamilies[0]", after, "may not change once set"));
+        errors.push(FieldError::invalid(
+            "spec.ipFamilies[0]",
+            after,
+            "may not change once set",
+        ));
     }
 }

@@ -65,7 +65,9 @@ pub(crate) fn parse(patch_type: PatchType, sent: &[u8]) -> Result<Patch, Status>
         if value.is_object() {
             Ok(value)
         } else {
-            Err(Status::bad_request("error decoding patch: expected a JSON object"))
+            Err(Status::bad_request(
+                "error decoding patch: expected a JSON object",
+            ))
         }
     };
     match patch_type {

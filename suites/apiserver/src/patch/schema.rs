@@ -14,12 +14,18 @@ pub(super) enum ListMerge {
 }
 
 /// Metadata of every kind.
-const METADATA: [(&str, ListMerge); 2] =
-    [("metadata.finalizers", ListMerge::Set), ("metadata.ownerReferences", ListMerge::Key("uid"))];
+const METADATA: [(&str, ListMerge); 2] = [
+    ("metadata.finalizers", ListMerge::Set),
+    ("metadata.ownerReferences", ListMerge::Key("uid")),
+];
 
 /// Lists of a container, below each of the three lists of containers.
-const CONTAINER: [(&str, &str); 4] =
-    [("ports", "containerPort"), ("env", "name"), ("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")];
+const CONTAINER: [(&str, &str); 4] = [
+    ("ports", "containerPort"),
+    ("env", "name"),
+    ("volumeMounts", "mountPath"),
+    ("volumeDevices", "devicePath"),
+];
 
 const POD: [(&str, &str); 12] = [
     ("spec.containers", "name"),
@@ -47,9 +53,16 @@ pub(super) fn list_merge(kind: Kind, path: &str) -> Option<ListMerge> {
     }
     let table: &[(&str, &'static str)] = match kind {
         Kind::Pod => {
-            let container = ["spec.containers.", "spec.initContainers.", "spec.ephemeralContainers."];
+            let container = [
+                "spec.containers.",
+                "spec.initContainers.",
+                "spec.ephemeralContainers.",
+            ];
             if let Some(rest) = container.iter().find_map(|prefix| path.strip_prefix(prefix)) {
-                return CONTAINER.iter().find(|(known, _)| *known == rest).map(|(_, key)| ListMerge::Key(key));
+                return CONTAINER
+                    .iter()
+                    .find(|(known, _)| *known == rest)
+                    .map(|(_, key)| ListMerge::Key(key));
             }
             &POD
         }
@@ -59,5 +72,8 @@ pub(super) fn list_merge(kind: Kind, path: &str) -> Option<ListMerge> {
         Kind::Namespace => &NAMESPACE,
         Kind::EndpointSlice | Kind::Event => &[],
     };
-    table.iter().find(|(known, _)| *known == path).map(|(_, key)| ListMerge::Key(key))
+    table
+        .iter()
+        .find(|(known, _)| *known == path)
+        .map(|(_, key)| ListMerge::Key(key))
 }

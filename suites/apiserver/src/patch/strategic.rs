@@ -26,7 +26,11 @@ struct Merger {
 }
 
 fn join(path: &str, field: &str) -> String {
-    if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
+    if path.is_empty() {
+        field.to_owned()
+    } else {
+        format!("{path}.{field}")
+    }
 }
 
 impl Merger {
@@ -48,7 +52,9 @@ impl Merger {
         retain_keys(&mut original, &mut patch, path)?;
         let orders = take_prefixed(&mut patch, ORDER);
         for (field, values) in take_prefixed(&mut patch, DELETE_FROM) {
-            let gone = values.as_array().ok_or_else(|| format!("{DELETE_FROM}{field} must be a list"))?;
+            let gone = values
+                .as_array()
+                .ok_or_else(|| format!("{DELETE_FROM}{field} must be a list"))?;
             if let Some(list) = original.get_mut(&field).and_then(Value::as_array_mut) {
                 list.retain(|value| !gone.contains(value));
             }
@@ -86,9 +92,13 @@ impl Merger {
         path: &str,
     ) -> Result<(), String> {
         let here = join(path, field);
-        let Some(wanted) = wanted.as_array() else { return Err(format!("{ORDER}{field} must be a list")) };
+        let Some(wanted) = wanted.as_array() else {
+            return Err(format!("{ORDER}{field} must be a list"));
+        };
         let Some(merge) = list_merge(self.kind, &here) else {
-            return Err(format!("{ORDER}{field} is there, but {here:?} is no list that merges"));
+            return Err(format!(
+                "{ORDER}{field} is there, but {here:?} is no list that merges"
+            ));
         };
         let before = original.get(field).and_then(Value::as_array).cloned();
         let given = match patch.get(field) {
@@ -99,7 +109,9 @@ impl Merger {
         };
         for element in given.iter().flatten().filter(|element| !is_deletion(element)) {
             if !wanted.iter().any(|other| same(merge, other, element)) {
-                return Err(format!("the order in patch list {here:?} doesn't match {ORDER}{field} list"));
+                return Err(format!(
+                    "the order in patch list {here:?} doesn't match {ORDER}{field} list"
+                ));
             }
         }
         patch.remove(field);
@@ -174,11 +186,18 @@ fn is_deletion(element: &Value) -> bool {
 }
 
 fn without_deletions(list: &[Value]) -> Vec<Value> {
-    list.iter().filter(|element| !is_deletion(element)).cloned().collect()
+    list.iter()
+        .filter(|element| !is_deletion(element))
+        .cloned()
+        .collect()
 }
 
 fn take_prefixed(patch: &mut Map<String, Value>, prefix: &str) -> Vec<(String, Value)> {
-    let names: Vec<String> = patch.keys().filter(|name| name.starts_with(prefix)).cloned().collect();
+    let names: Vec<String> = patch
+        .keys()
+        .filter(|name| name.starts_with(prefix))
+        .cloned()
+        .collect();
     let take = |name: String| Some((name[prefix.len()..].to_owned(), patch.remove(&name)?));
     names.into_iter().filter_map(take).collect()
 }
@@ -188,12 +207,20 @@ fn retain_keys(
     patch: &mut Map<String, Value>,
     path: &str,
 ) -> Result<(), String> {
-    let Some(directive) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
-    let Some(keys) = directive.as_array() else { return Err(format!("{RETAIN_KEYS} at {path:?} must be a list")) };
+    let Some(directive) = patch.remove(RETAIN_KEYS) else {
+        return Ok(());
+    };
+    let Some(keys) = directive.as_array() else {
+        return Err(format!("{RETAIN_KEYS} at {path:?} must be a list"));
+    };
     let kept = |name: &str| keys.iter().any(|key| key == name);
-    let stray = patch.iter().find(|(name, value)| !value.is_null() && !name.starts_with('$') && !kept(name));
+    let stray = patch
+        .iter()
+        .find(|(name, value)| !value.is_null() && !name.starts_with('$') && !kept(name));
     if let Some((name, _)) = stray {
-        return Err(format!("{RETAIN_KEYS} at {path:?} doesn't match the patch: it lacks {name:?}"));
+        return Err(format!(
+            "{RETAIN_KEYS} at {path:?} doesn't match the patch: it lacks {name:?}"
+        ));
     }
     original.retain(|name, _| kept(name));
     Ok(())
@@ -203,7 +230,9 @@ fn retain_keys(
 fn plain(value: Value) -> Value {
     match value {
         Value::Object(map) => {
-            let map = map.into_iter().filter(|(name, value)| !value.is_null() && !is_directive(name));
+            let map = map
+                .into_iter()
+                .filter(|(name, value)| !value.is_null() && !is_directive(name));
             Value::Object(map.map(|(name, value)| (name, plain(value))).collect())
         }
         Value::Array(list) => {

@@ -49,7 +49,9 @@ impl Addresses {
             self.release(old);
         }
         // Both are computed before either is held, so that a refusal leaves nothing behind.
-        let chosen = self.choose_ips(new).and_then(|ips| Ok((ips, self.choose_ports(new)?)));
+        let chosen = self
+            .choose_ips(new)
+            .and_then(|ips| Ok((ips, self.choose_ports(new)?)));
         match chosen {
             Ok((addresses, ports)) => {
                 self.hold(addresses, ports);
@@ -91,8 +93,14 @@ impl Addresses {
         if kind == ServiceType::ExternalName || kinds::is_headless(service) {
             return Ok(Vec::new());
         }
-        let families = service["spec"]["ipFamilies"].as_array().cloned().unwrap_or_default();
-        let mut all = service["spec"]["clusterIPs"].as_array().cloned().unwrap_or_default();
+        let families = service["spec"]["ipFamilies"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let mut all = service["spec"]["clusterIPs"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let shown = Value::from(all.clone());
         let mut chosen = Vec::new();
         for address in held_addresses(service) {
@@ -108,7 +116,11 @@ impl Addresses {
             return Err(vec![FieldError::invalid("spec.clusterIPs", &shown, detail)]);
         }
         for family in families.iter().skip(all.len()) {
-            let cidr = self.cidrs.iter().find(|cidr| cidr.addr().is_ipv4() == (*family == "IPv4")).copied();
+            let cidr = self
+                .cidrs
+                .iter()
+                .find(|cidr| cidr.addr().is_ipv4() == (*family == "IPv4"))
+                .copied();
             let Some(address) = cidr.and_then(|cidr| self.free_address(&cidr)) else {
                 let detail = "failed to allocate a serviceIP: range is full";
                 return Err(vec![FieldError::invalid("spec.clusterIPs", &Value::Null, detail)]);
@@ -127,19 +139,34 @@ impl Addresses {
         // A /112 of IPv6 has as many addresses as can be in use here; upstream's limit is a /108.
         let total = 1_u128 << host_bits(cidr).min(20);
         // The first address of the range is the network's; of an IPv4 range, the last is its broadcast.
-        let last = if cidr.addr().is_ipv4() { total - 2 } else { total - 1 };
+        let last = if cidr.addr().is_ipv4() {
+            total - 2
+        } else {
+            total - 1
+        };
         let reserved = (total / 16).clamp(16, 256).min(last);
         let upper = last - reserved;
-        let start = if upper == 0 { 0 } else { rand::random_range(0..upper) };
+        let start = if upper == 0 {
+            0
+        } else {
+            rand::random_range(0..upper)
+        };
         let upper_band = (0..upper).map(|step| reserved + 1 + (start + step) % upper);
-        upper_band.chain(1..=reserved).map(|offset| nth(cidr, offset)).find(|address| !self.used.contains(address))
+        upper_band
+            .chain(1..=reserved)
+            .map(|offset| nth(cidr, offset))
+            .find(|address| !self.used.contains(address))
     }
 
     fn choose_ports(&self, service: &mut Value) -> Result<Vec<(u16, String)>, Vec<FieldError>> {
         let mut taken_here: Vec<(u16, String)> = Vec::new();
         let wanted = wants_node_ports(service);
         let mut all = service["spec"]["ports"].as_array().cloned().unwrap_or_default();
-        for (index, port) in all.iter().enumerate().filter(|(_, port)| !port["nodePort"].is_null()) {
+        for (index, port) in all
+            .iter()
+            .enumerate()
+            .filter(|(_, port)| !port["nodePort"].is_null())
+        {
             let protocol = port["protocol"].as_str().unwrap_or_default().to_owned();
             let number = self.claim(&port["nodePort"], &protocol, &taken_here);
             let at = format!("spec.ports[{index}].nodePort");
@@ -153,7 +180,10 @@ impl Addresses {
                 let same = ports(service).any(|p| p["port"] == port["port"] && p["protocol"] == *other);
                 (same && *other != protocol).then_some(*number)
             };
-            let number = taken_here.iter().find_map(shared).or_else(|| self.free_port(&taken_here));
+            let number = taken_here
+                .iter()
+                .find_map(shared)
+                .or_else(|| self.free_port(&taken_here));
             let Some(number) = number else {
                 let at = "spec.ports[0].nodePort";
                 let why = "failed to allocate a nodePort: range is full";
@@ -168,7 +198,8 @@ impl Addresses {
         if wants_health_port(service) {
             let asked = service["spec"]["healthCheckNodePort"].clone();
             let number = if asked.is_null() {
-                self.free_port(&taken_here).ok_or("failed to allocate a nodePort: range is full".to_owned())
+                self.free_port(&taken_here)
+                    .ok_or("failed to allocate a nodePort: range is full".to_owned())
             } else {
                 self.claim(&asked, HEALTH, &taken_here)
             };
@@ -181,7 +212,10 @@ impl Addresses {
     }
 
     fn claim(&self, asked: &Value, protocol: &str, here: &[(u16, String)]) -> Result<u16, String> {
-        let number = asked.as_u64().and_then(|n| u16::try_from(n).ok()).filter(|n| self.port_range.contains(n));
+        let number = asked
+            .as_u64()
+            .and_then(|n| u16::try_from(n).ok())
+            .filter(|n| self.port_range.contains(n));
         let Some(number) = number else {
             let (first, last) = (self.port_range.start(), self.port_range.end());
             return Err(format!(
@@ -190,8 +224,14 @@ impl Addresses {
         };
         let own_other_protocol = |(n, p): &(u16, String)| *n == number && p != protocol;
         let taken = self.used_ports.contains_key(&number)
-            || here.iter().any(|held| held.0 == number && !own_other_protocol(held));
-        if taken { Err("provided port is already allocated".into()) } else { Ok(number) }
+            || here
+                .iter()
+                .any(|held| held.0 == number && !own_other_protocol(held));
+        if taken {
+            Err("provided port is already allocated".into())
+        } else {
+            Ok(number)
+        }
     }
 
     fn free_port(&self, here: &[(u16, String)]) -> Option<u16> {
@@ -211,9 +251,7 @@ fn nth(cidr: &IpNet, offset: u128) -> IpAddr {
 }
 
 fn usable(cidr: &IpNet, address: IpAddr) -> bool {
-    cidr.contains(&address)
-        && address != cidr.network()
-        && (address.is_ipv6() || address != cidr.broadcast())
+    cidr.contains(&address) && address != cidr.network() && (address.is_ipv6() || address != cidr.broadcast())
 }
 
 fn held_addresses(service: &Value) -> Vec<IpAddr> {
@@ -225,7 +263,10 @@ fn held_ports(service: &Value) -> Vec<(u16, String)> {
     let number = |value: &Value| value.as_u64().and_then(|n| u16::try_from(n).ok());
     let mut held: Vec<(u16, String)> = ports(service)
         .filter_map(|port| {
-            Some((number(&port["nodePort"])?, port["protocol"].as_str().unwrap_or_default().to_owned()))
+            Some((
+                number(&port["nodePort"])?,
+                port["protocol"].as_str().unwrap_or_default().to_owned(),
+            ))
         })
         .collect();
     held.extend(number(&service["spec"]["healthCheckNodePort"]).map(|port| (port, HEALTH.to_owned())));

@@ -14,8 +14,12 @@ pub(super) fn run(store: &Store) -> Result<(), ConfigError> {
     }
     let config = store.config();
     // The first address of each range, as upstream gives it to the API server's own service.
-    let cluster_ips: Vec<String> =
-        config.service_cidrs.iter().filter_map(|cidr| cidr.hosts().next()).map(|ip| ip.to_string()).collect();
+    let cluster_ips: Vec<String> = config
+        .service_cidrs
+        .iter()
+        .filter_map(|cidr| cidr.hosts().next())
+        .map(|ip| ip.to_string())
+        .collect();
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
     let service = json!({
         "metadata": {"name": "kubernetes", "labels": labels},
@@ -51,5 +55,6 @@ fn create(store: &Store, kind: Kind, namespace: &str, object: Value) -> Result<(
     let what = kind.facts().kind;
     let made = decode(kind, object)
         .and_then(|Decoded { object, .. }| store.create(kind, namespace, object, WriteOptions::default()));
-    made.map(drop).map_err(|status| ConfigError::Bootstrap { what, status })
+    made.map(drop)
+        .map_err(|status| ConfigError::Bootstrap { what, status })
 }

@@ -150,10 +150,15 @@ impl State {
     /// Ends a terminating namespace with nothing left in it.
     fn finish_namespace(&mut self, namespace: &str) {
         let key = Key::new(Kind::Namespace, "", namespace);
-        let Some(object) = self.objects.get(&key) else { return };
+        let Some(object) = self.objects.get(&key) else {
+            return;
+        };
         let occupied = |kind| {
-            let scope =
-                Scope { kind, namespace: Some(namespace.to_owned()), selector: Selector::default() };
+            let scope = Scope {
+                kind,
+                namespace: Some(namespace.to_owned()),
+                selector: Selector::default(),
+            };
             self.range(&scope).next().is_some()
         };
         if !object.is_terminating() || object.has_finalizers() || Kind::ALL.into_iter().any(occupied) {
@@ -170,8 +175,11 @@ impl State {
 fn mark(value: &mut Value, grace: i64) {
     let meta = &mut value["metadata"];
     let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(grace);
-    meta["deletionTimestamp"] =
-        if grace == 0 { now() } else { end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into() };
+    meta["deletionTimestamp"] = if grace == 0 {
+        now()
+    } else {
+        end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into()
+    };
     meta["deletionGracePeriodSeconds"] = grace.into();
     if let Some(generation) = meta["generation"].as_i64() {
         meta["generation"] = (generation + 1).into();
@@ -186,7 +194,10 @@ fn pod_grace(pod: &Value, asked: Option<i64>) -> i64 {
         return 0;
     }
     // Upstream treats a negative period as one second.
-    match asked.or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(DEFAULT_GRACE) {
+    match asked
+        .or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64())
+        .unwrap_or(DEFAULT_GRACE)
+    {
         grace if grace < 0 => 1,
         grace => grace,
     }

@@ -33,14 +33,22 @@ pub(crate) struct Gone {
 
 impl History {
     pub(crate) fn new(floor: u64, most_changes: usize, most_bytes: usize) -> Self {
-        Self { changes: VecDeque::new(), bytes: 0, most_changes, most_bytes, floor }
+        Self {
+            changes: VecDeque::new(),
+            bytes: 0,
+            most_changes,
+            most_bytes,
+            floor,
+        }
     }
 
     pub(crate) fn push(&mut self, change: Change) {
         self.bytes += cost(&change);
         self.changes.push_back(change);
         while self.changes.len() > self.most_changes || self.bytes > self.most_bytes {
-            let Some(oldest) = self.changes.pop_front() else { break };
+            let Some(oldest) = self.changes.pop_front() else {
+                break;
+            };
             self.bytes -= cost(&oldest);
             self.floor = oldest.version;
         }
@@ -68,7 +76,11 @@ impl History {
 }
 
 fn cost(change: &Change) -> usize {
-    change.new.as_ref().or(change.old.as_ref()).map_or(0, |object| object.json.len())
+    change
+        .new
+        .as_ref()
+        .or(change.old.as_ref())
+        .map_or(0, |object| object.json.len())
 }
 
 #[cfg(test)]
@@ -80,7 +92,12 @@ mod tests {
 
     fn change(version: u64, bytes: usize) -> Change {
         let object = Object::new(json!({"metadata": {}, "data": "x".repeat(bytes)}), version);
-        Change { key: Key::new(Kind::Pod, "a", "b"), version, old: None, new: Some(object) }
+        Change {
+            key: Key::new(Kind::Pod, "a", "b"),
+            version,
+            old: None,
+            new: Some(object),
+        }
     }
 
     fn versions(history: &History, after: u64) -> Result<Vec<u64>, Gone> {
@@ -105,6 +122,9 @@ mod tests {
         let mut history = History::new(0, 100, 5000);
         (1..=20).for_each(|version| history.push(change(version, 1000)));
         assert_eq!(versions(&history, 16), Ok(vec![17, 18, 19, 20]));
-        assert!(versions(&history, 15).is_err(), "four changes of 1000 bytes fit in 5000");
+        assert!(
+            versions(&history, 15).is_err(),
+            "four changes of 1000 bytes fit in 5000"
+        );
     }
 }

@@ -62,7 +62,11 @@ pub(crate) struct Scope {
 
 impl Scope {
     pub(crate) fn holds(&self, key: &Key) -> bool {
-        key.kind == self.kind && self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+        key.kind == self.kind
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|namespace| *namespace == key.namespace)
     }
 
     pub(crate) fn selects(&self, object: &Object) -> bool {
@@ -91,7 +95,13 @@ impl Store {
             addresses: Addresses::new(&config),
         };
         let head = tokio::sync::watch::Sender::new(0);
-        let store = Self { shared: Arc::new(Shared { config, state: Mutex::new(state), head }) };
+        let store = Self {
+            shared: Arc::new(Shared {
+                config,
+                state: Mutex::new(state),
+                head,
+            }),
+        };
         bootstrap::run(&store)?;
         Ok(store)
     }
@@ -132,7 +142,10 @@ impl Store {
     /// The newest state of what a scope selects.
     pub(crate) fn list(&self, scope: &Scope) -> Listed {
         let state = self.lock();
-        Listed { version: state.version, objects: state.select(scope).cloned().collect() }
+        Listed {
+            version: state.version,
+            objects: state.select(scope).cloned().collect(),
+        }
     }
 
     /// The state at exactly this version.
@@ -141,18 +154,28 @@ impl Store {
     /// 410 if the history does not reach back so far.
     pub(crate) fn list_at(&self, scope: &Scope, version: u64) -> Result<Listed, Status> {
         let state = self.lock();
-        let whole = Scope { selector: Selector::default(), ..scope.clone() };
-        let mut objects: BTreeMap<Key, Arc<Object>> =
-            state.range(&whole).map(|(key, object)| (key.clone(), Arc::clone(object))).collect();
-        let changes =
-            state.history.after(version).map_err(|gone| Status::expired(version, gone.floor))?;
+        let whole = Scope {
+            selector: Selector::default(),
+            ..scope.clone()
+        };
+        let mut objects: BTreeMap<Key, Arc<Object>> = state
+            .range(&whole)
+            .map(|(key, object)| (key.clone(), Arc::clone(object)))
+            .collect();
+        let changes = state
+            .history
+            .after(version)
+            .map_err(|gone| Status::expired(version, gone.floor))?;
         for change in changes.rev().filter(|change| whole.holds(&change.key)) {
             match &change.old {
                 Some(old) => drop(objects.insert(change.key.clone(), Arc::clone(old))),
                 None => drop(objects.remove(&change.key)),
             }
         }
-        let objects = objects.into_values().filter(|object| scope.selects(object)).collect();
+        let objects = objects
+            .into_values()
+            .filter(|object| scope.selects(object))
+            .collect();
         Ok(Listed { version, objects })
     }
 }
@@ -160,16 +183,26 @@ impl Store {
 impl State {
     fn get(&self, key: &Key) -> Result<&Arc<Object>, Status> {
         let facts = key.kind.facts();
-        self.objects.get(key).ok_or_else(|| Status::not_found(facts.group, facts.plural, &key.name))
+        self.objects
+            .get(key)
+            .ok_or_else(|| Status::not_found(facts.group, facts.plural, &key.name))
     }
 
     fn range(&self, scope: &Scope) -> impl Iterator<Item = (&Key, &Arc<Object>)> {
         let namespace = scope.namespace.clone().unwrap_or_default();
-        let start = Key { kind: scope.kind, namespace, name: String::new() };
-        self.objects.range(start..).take_while(|(key, _)| scope.holds(key))
+        let start = Key {
+            kind: scope.kind,
+            namespace,
+            name: String::new(),
+        };
+        self.objects
+            .range(start..)
+            .take_while(|(key, _)| scope.holds(key))
     }
 
     fn select(&self, scope: &Scope) -> impl Iterator<Item = &Arc<Object>> {
-        self.range(scope).map(|(_, object)| object).filter(|object| scope.selects(object))
+        self.range(scope)
+            .map(|(_, object)| object)
+            .filter(|object| scope.selects(object))
     }
 }

@@ -15,7 +15,11 @@ pub(crate) struct Key {
 
 impl Key {
     pub(crate) fn new(kind: crate::kinds::Kind, namespace: &str, name: &str) -> Self {
-        Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+        Self {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
     }
 }
 
@@ -49,6 +53,8 @@ impl Object {
     }
 
     pub(crate) fn has_finalizers(&self) -> bool {
-        self.meta()["finalizers"].as_array().is_some_and(|list| !list.is_empty())
+        self.meta()["finalizers"]
+            .as_array()
+            .is_some_and(|list| !list.is_empty())
     }
 }

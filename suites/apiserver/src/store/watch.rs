@@ -48,7 +48,12 @@ impl Watch {
     /// Starts after a version.
     pub(crate) fn new(store: Store, scope: Scope, position: u64) -> Self {
         let head = store.head();
-        Self { store, scope, position, head }
+        Self {
+            store,
+            scope,
+            position,
+            head,
+        }
     }
 
     /// The version up to which this watch has reported everything: what a bookmark says.
@@ -79,7 +84,10 @@ impl Watch {
     fn advance(&mut self) -> Result<Vec<Event>, Status> {
         let state = self.store.lock();
         let asked = self.position;
-        let changes = state.history.after(asked).map_err(|gone| Status::expired(asked, gone.floor))?;
+        let changes = state
+            .history
+            .after(asked)
+            .map_err(|gone| Status::expired(asked, gone.floor))?;
         let mut events = Vec::new();
         for change in changes {
             self.position = change.version;

@@ -27,7 +27,10 @@ pub(crate) struct WriteOptions {
 
 /// Now, as the API writes times.
 pub(crate) fn now() -> Value {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into()
+    jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string()
+        .into()
 }
 
 impl Store {
@@ -42,7 +45,10 @@ impl Store {
         let facts = kind.facts();
         adopt_namespace(kind, namespace, &mut object)?;
         let meta = &mut object["metadata"];
-        if meta["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
+        if meta["resourceVersion"]
+            .as_str()
+            .is_some_and(|version| !version.is_empty())
+        {
             return Err(Status::version_on_create());
         }
         if let Some(meta) = meta.as_object_mut() {
@@ -53,9 +59,16 @@ impl Store {
         }
         let mut state = self.lock();
         if facts.namespaced {
-            state.check_namespace(kind, namespace, object["metadata"]["name"].as_str().unwrap_or_default())?;
+            state.check_namespace(
+                kind,
+                namespace,
+                object["metadata"]["name"].as_str().unwrap_or_default(),
+            )?;
         }
-        let generate = object["metadata"]["generateName"].as_str().unwrap_or_default().to_owned();
+        let generate = object["metadata"]["generateName"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         if object["metadata"]["name"].as_str().unwrap_or_default().is_empty() && !generate.is_empty() {
             object["metadata"]["name"] = state.draw_name(kind, namespace, &generate)?.into();
         }
@@ -164,7 +177,12 @@ impl State {
             (None, Some(old)) => old.restamped(version),
             (None, None) => Object::new(json!({"metadata": {}}), version),
         };
-        self.history.push(Change { key, version, old, new });
+        self.history.push(Change {
+            key,
+            version,
+            old,
+            new,
+        });
         shown
     }
 
@@ -175,17 +193,22 @@ impl State {
             let why = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
             );
-            return Err(Status::forbidden(facts.group, facts.plural, name, &why).with_cause(
-                "NamespaceTerminating",
-                &format!("namespace {namespace} is being terminated"),
-                "metadata.namespace",
-            ));
+            return Err(
+                Status::forbidden(facts.group, facts.plural, name, &why).with_cause(
+                    "NamespaceTerminating",
+                    &format!("namespace {namespace} is being terminated"),
+                    "metadata.namespace",
+                ),
+            );
         }
         Ok(())
     }
 
     fn draw_name(&self, kind: Kind, namespace: &str, prefix: &str) -> Result<String, Status> {
-        let cut = prefix.char_indices().nth(GENERATE_PREFIX).map_or(prefix.len(), |(at, _)| at);
+        let cut = prefix
+            .char_indices()
+            .nth(GENERATE_PREFIX)
+            .map_or(prefix.len(), |(at, _)| at);
         for _ in 0..SUFFIX_TRIES {
             let suffix = (0..SUFFIX).map(|_| {
                 let at = rand::random_range(0..SUFFIX_LETTERS.len());
@@ -219,11 +242,18 @@ impl State {
 /// An answer that was never stored: the object as it would be, at the version it had (none, if new).
 fn unstored(value: Value) -> Arc<Object> {
     let json = value.to_string().into();
-    Arc::new(Object { value, json, version: 0 })
+    Arc::new(Object {
+        value,
+        json,
+        version: 0,
+    })
 }
 
 fn adopt_namespace(kind: Kind, namespace: &str, object: &mut Value) -> Result<(), Status> {
-    let found = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+    let found = object["metadata"]["namespace"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     if !kind.facts().namespaced {
         if let Some(meta) = object["metadata"].as_object_mut() {
             meta.remove("namespace");
@@ -261,7 +291,9 @@ pub(super) fn check_preconditions(key: &Key, old: &Object, asked: &Value) -> Res
 }
 
 fn keep_reserved(new: &mut Value, old: &Value) {
-    let Some(meta) = new["metadata"].as_object_mut() else { return };
+    let Some(meta) = new["metadata"].as_object_mut() else {
+        return;
+    };
     for field in kinds::reserved_metadata() {
         match old["metadata"].get(field) {
             Some(value) => drop(meta.insert(field.to_owned(), value.clone())),

@@ -15,7 +15,11 @@ pub(super) fn since(timestamp: &Value) -> String {
 fn human(seconds: i64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     let two = |first: i64, one: &str, rest: i64, other: &str| {
-        if rest == 0 { format!("{first}{one}") } else { format!("{first}{one}{rest}{other}") }
+        if rest == 0 {
+            format!("{first}{one}")
+        } else {
+            format!("{first}{one}{rest}{other}")
+        }
     };
     match seconds {
         ..-1 => "<invalid>".to_owned(),

@@ -14,7 +14,10 @@ pub(super) fn namespace_cells(namespace: &Value) -> Vec<String> {
 pub(super) fn node_cells(node: &Value) -> Vec<String> {
     let (name, age) = name_and_age(node);
     let conditions = node["status"]["conditions"].as_array();
-    let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == "Ready");
     let mut status = match ready.map(|condition| text(&condition["status"])).as_deref() {
         Some("True") => "Ready",
         Some(_) => "NotReady",
@@ -37,7 +40,13 @@ pub(super) fn node_cells(node: &Value) -> Vec<String> {
     let address = |wanted: &str| {
         let all = node["status"]["addresses"].as_array().into_iter().flatten();
         let mut found = all.filter(|address| address["type"] == wanted);
-        or(&found.next().map(|address| text(&address["address"])).unwrap_or_default(), NONE)
+        or(
+            &found
+                .next()
+                .map(|address| text(&address["address"]))
+                .unwrap_or_default(),
+            NONE,
+        )
     };
     let info = |field: &str| or(&text(&node["status"]["nodeInfo"][field]), UNKNOWN);
     vec![
@@ -57,15 +66,27 @@ pub(super) fn node_cells(node: &Value) -> Vec<String> {
 pub(super) fn event_cells(event: &Value) -> Vec<String> {
     let about = &event["involvedObject"];
     let object = format!("{}/{}", text(&about["kind"]).to_lowercase(), text(&about["name"]));
-    let first = if event["firstTimestamp"].is_null() { &event["eventTime"] } else { &event["firstTimestamp"] };
-    let last = if event["lastTimestamp"].is_null() { first } else { &event["lastTimestamp"] };
+    let first = if event["firstTimestamp"].is_null() {
+        &event["eventTime"]
+    } else {
+        &event["firstTimestamp"]
+    };
+    let last = if event["lastTimestamp"].is_null() {
+        first
+    } else {
+        &event["lastTimestamp"]
+    };
     let reporter = if event["source"]["component"].is_null() {
         &event["reportingComponent"]
     } else {
         &event["source"]["component"]
     };
     let host = text(&event["source"]["host"]);
-    let source = if host.is_empty() { text(reporter) } else { format!("{}, {host}", text(reporter)) };
+    let source = if host.is_empty() {
+        text(reporter)
+    } else {
+        format!("{}, {host}", text(reporter))
+    };
     vec![
         age::since(last),
         text(&event["type"]),
@@ -75,7 +96,11 @@ pub(super) fn event_cells(event: &Value) -> Vec<String> {
         source,
         text(&event["message"]).trim().to_owned(),
         age::since(first),
-        event["count"].as_i64().filter(|count| *count > 0).unwrap_or(1).to_string(),
+        event["count"]
+            .as_i64()
+            .filter(|count| *count > 0)
+            .unwrap_or(1)
+            .to_string(),
         text(&event["metadata"]["name"]),
     ]
 }

@@ -12,25 +12,48 @@ const WIDE: u8 = 1;
 type Column = (&'static str, &'static str, u8);
 
 const NAME: Column = ("Name", "Name must be unique within a namespace.", NARROW);
-const AGE: Column =
-    ("Age", "CreationTimestamp is the server's time when this object was created.", NARROW);
+const AGE: Column = (
+    "Age",
+    "CreationTimestamp is the server's time when this object was created.",
+    NARROW,
+);
 
 const ENDPOINT_SLICE: [Column; 5] = [
     NAME,
-    ("AddressType", "The type of address carried by this EndpointSlice.", NARROW),
-    ("Ports", "The ports exposed by each endpoint in this slice.", NARROW),
+    (
+        "AddressType",
+        "The type of address carried by this EndpointSlice.",
+        NARROW,
+    ),
+    (
+        "Ports",
+        "The ports exposed by each endpoint in this slice.",
+        NARROW,
+    ),
     ("Endpoints", "The endpoints in this slice.", NARROW),
     AGE,
 ];
 const EVENT: [Column; 10] = [
-    ("Last Seen", "The time at which the most recent occurrence of this event was recorded.", NARROW),
+    (
+        "Last Seen",
+        "The time at which the most recent occurrence of this event was recorded.",
+        NARROW,
+    ),
     ("Type", "Type of this event (Normal, Warning).", NARROW),
     ("Reason", "A short, machine understandable reason.", NARROW),
     ("Object", "The object that this event is about.", NARROW),
-    ("Subobject", "The part of the object that this event is about.", WIDE),
+    (
+        "Subobject",
+        "The part of the object that this event is about.",
+        WIDE,
+    ),
     ("Source", "The component reporting this event.", WIDE),
     ("Message", "A human-readable description.", NARROW),
-    ("First Seen", "The time at which the event was first recorded.", WIDE),
+    (
+        "First Seen",
+        "The time at which the event was first recorded.",
+        WIDE,
+    ),
     ("Count", "The number of times this event has occurred.", WIDE),
     ("Name", "Name must be unique within a namespace.", WIDE),
 ];
@@ -45,27 +68,63 @@ const NODE: [Column; 10] = [
     ("External-IP", "An address of the node outside the cluster.", WIDE),
     ("OS-Image", "OS Image reported by the node.", WIDE),
     ("Kernel-Version", "Kernel Version reported by the node.", WIDE),
-    ("Container-Runtime", "ContainerRuntime Version reported by the node.", WIDE),
+    (
+        "Container-Runtime",
+        "ContainerRuntime Version reported by the node.",
+        WIDE,
+    ),
 ];
 const POD: [Column; 9] = [
     NAME,
-    ("Ready", "The aggregate readiness state of this pod for accepting traffic.", NARROW),
-    ("Status", "The aggregate status of the containers in this pod.", NARROW),
-    ("Restarts", "The number of times the containers in this pod have been restarted.", NARROW),
+    (
+        "Ready",
+        "The aggregate readiness state of this pod for accepting traffic.",
+        NARROW,
+    ),
+    (
+        "Status",
+        "The aggregate status of the containers in this pod.",
+        NARROW,
+    ),
+    (
+        "Restarts",
+        "The number of times the containers in this pod have been restarted.",
+        NARROW,
+    ),
     AGE,
     ("IP", "The address allocated to the pod.", WIDE),
     ("Node", "The node in which this pod is scheduled.", WIDE),
-    ("Nominated Node", "The node that this pod preempts others on.", WIDE),
-    ("Readiness Gates", "Conditions that this pod's readiness also depends on.", WIDE),
+    (
+        "Nominated Node",
+        "The node that this pod preempts others on.",
+        WIDE,
+    ),
+    (
+        "Readiness Gates",
+        "Conditions that this pod's readiness also depends on.",
+        WIDE,
+    ),
 ];
 const SERVICE: [Column; 7] = [
     NAME,
     ("Type", "How the Service is exposed.", NARROW),
     ("Cluster-IP", "The IP address of the service.", NARROW),
-    ("External-IP", "Addresses at which it is reached from outside.", NARROW),
-    ("Port(s)", "The list of ports that are exposed by this service.", NARROW),
+    (
+        "External-IP",
+        "Addresses at which it is reached from outside.",
+        NARROW,
+    ),
+    (
+        "Port(s)",
+        "The list of ports that are exposed by this service.",
+        NARROW,
+    ),
     AGE,
-    ("Selector", "Route service traffic to pods with these labels.", WIDE),
+    (
+        "Selector",
+        "Route service traffic to pods with these labels.",
+        WIDE,
+    ),
 ];
 
 /// `columnDefinitions`.

@@ -75,9 +75,16 @@ fn text(value: &Value) -> String {
 }
 
 fn or<'a>(found: &'a str, otherwise: &'a str) -> String {
-    if found.is_empty() { otherwise.to_owned() } else { found.to_owned() }
+    if found.is_empty() {
+        otherwise.to_owned()
+    } else {
+        found.to_owned()
+    }
 }
 
 fn name_and_age(object: &Value) -> (String, String) {
-    (text(&object["metadata"]["name"]), age::since(&object["metadata"]["creationTimestamp"]))
+    (
+        text(&object["metadata"]["name"]),
+        age::since(&object["metadata"]["creationTimestamp"]),
+    )
 }

@@ -58,15 +58,25 @@ fn external_ip(service: &Value) -> String {
 pub(super) fn slice_cells(slice: &Value) -> Vec<String> {
     let (name, age) = name_and_age(slice);
     let ports: Vec<String> = list(&slice["ports"])
-        .map(|port| match (&port["port"], port["name"].as_str().unwrap_or_default()) {
-            (Value::Null, "") => "*".to_owned(),
-            (Value::Null, name) => name.to_owned(),
-            (number, _) => text(number),
-        })
+        .map(
+            |port| match (&port["port"], port["name"].as_str().unwrap_or_default()) {
+                (Value::Null, "") => "*".to_owned(),
+                (Value::Null, name) => name.to_owned(),
+                (number, _) => text(number),
+            },
+        )
         .collect();
-    let addresses: Vec<String> =
-        list(&slice["endpoints"]).flat_map(|endpoint| list(&endpoint["addresses"])).map(text).collect();
-    vec![name, text(&slice["addressType"]), some(&ports), some(&addresses), age]
+    let addresses: Vec<String> = list(&slice["endpoints"])
+        .flat_map(|endpoint| list(&endpoint["addresses"]))
+        .map(text)
+        .collect();
+    vec![
+        name,
+        text(&slice["addressType"]),
+        some(&ports),
+        some(&addresses),
+        age,
+    ]
 }
 
 /// The first few, and how many more.

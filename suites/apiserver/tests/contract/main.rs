@@ -4,5 +4,7 @@
 //! run against that cluster (a real kube-apiserver with its controller manager), where they show that both
 //! answer alike; tests of our own bounds are left out there and say so.
 
+mod kubectl;
+mod kubectl_apply;
 mod objects;
 mod world;

@@ -45,18 +45,31 @@ pub(crate) fn config() -> Config {
 
 impl Own {
     pub(crate) fn start(config: Config) -> Self {
-        Self::replica(Store::new(config).expect("a store"), Pki::new().expect("an authority"), new_token())
+        Self::replica(
+            Store::new(config).expect("a store"),
+            Pki::new().expect("an authority"),
+            new_token(),
+        )
     }
 
     /// One more server, over a store that is there.
     pub(crate) fn replica(store: Store, pki: Pki, token: String) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("https://{}", listener.local_addr().expect("an address"));
-        let tls = pki.server_tls(&["127.0.0.1".into(), "localhost".into()]).expect("a certificate");
+        let tls = pki
+            .server_tls(&["127.0.0.1".into(), "localhost".into()])
+            .expect("a certificate");
         let auth = Arc::new(Auth::new().with_user(token.clone(), "admin"));
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(serve(store.clone(), listener, tls, auth, shutdown.clone()));
-        Self { store, pki, url, token, shutdown, serving }
+        Self {
+            store,
+            pki,
+            url,
+            token,
+            shutdown,
+            serving,
+        }
     }
 
     /// The kubeconfig of a client with this token.
@@ -113,8 +126,15 @@ impl World {
     async fn over(client: Client, own: Option<Own>) -> Self {
         let api: Api<Namespace> = Api::all(client.clone());
         let namespace = object(json!({"metadata": {"generateName": "contract-"}}));
-        let created = api.create(&PostParams::default(), &namespace).await.expect("a namespace");
-        Self { client, namespace: created.metadata.name.expect("a name"), own }
+        let created = api
+            .create(&PostParams::default(), &namespace)
+            .await
+            .expect("a namespace");
+        Self {
+            client,
+            namespace: created.metadata.name.expect("a name"),
+            own,
+        }
     }
 
     pub(crate) fn api<K>(&self) -> Api<K>
@@ -127,7 +147,9 @@ impl World {
     /// Removes what the test made; a real cluster stays.
     pub(crate) async fn end(self) {
         let api: Api<Namespace> = Api::all(self.client.clone());
-        api.delete(&self.namespace, &DeleteParams::default()).await.expect("the namespace is deleted");
+        api.delete(&self.namespace, &DeleteParams::default())
+            .await
+            .expect("the namespace is deleted");
         if let Some(own) = self.own {
             own.stop().await.expect("an orderly end");
         }
@@ -144,7 +166,10 @@ impl World {
             .expect("a request");
         let response = self.client.send(request).await.expect("an answer");
         let code = response.status().as_u16();
-        let bytes = http_body_util::BodyExt::collect(response.into_body()).await.expect("a body").to_bytes();
+        let bytes = http_body_util::BodyExt::collect(response.into_body())
+            .await
+            .expect("a body")
+            .to_bytes();
         let text = String::from_utf8_lossy(&bytes).into_owned();
         (code, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }

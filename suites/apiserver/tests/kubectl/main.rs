@@ -1,1 +1,0 @@
-//! A real kubectl against the lab's API server.
