@@ -7,10 +7,12 @@
 //! | `e2e` | the suite against the reference agent |
 //! | `test`, `runner` | every test of the workspace, with root for those that need it |
 //! | `mutants` | the suite against agents with one known bug each |
+//! | `ebpf` | the eBPF object: built, or compared with the committed one |
 //! | `lint`, `tidy` | formatting, clippy, dependencies, the rules of the layout |
 //! | `steps` | runs, times and names commands |
 
 mod e2e;
+mod ebpf;
 mod lint;
 mod mutants;
 mod runner;
@@ -38,6 +40,8 @@ enum Command {
     Test(test::Arguments),
     /// Run the suite against agents that carry one known bug each; every one must be caught
     Mutants(mutants::Arguments),
+    /// Build the eBPF object, or check that the committed one is that of its sources
+    Ebpf(ebpf::Args),
     /// Check formatting, lints, dependencies and the rules of the layout
     Lint,
     /// Run one test program, with root if its package needs it (called by cargo during `test`)
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         Some(Command::E2e(arguments)) => e2e::run(&arguments),
         Some(Command::Test(arguments)) => test::run(&arguments),
         Some(Command::Mutants(arguments)) => mutants::run(&arguments),
+        Some(Command::Ebpf(arguments)) => ebpf::run(&arguments),
         Some(Command::Lint) => lint::run(),
         Some(Command::Runner(arguments)) => runner::run(&arguments),
     };

@@ -75,7 +75,8 @@ impl From<IpAddr> for Address {
 impl From<Address> for IpAddr {
     fn from(address: Address) -> Self {
         let v6 = Ipv6Addr::from(address.0);
-        v6.to_ipv4_mapped().map_or(Self::V6(v6), |v4: Ipv4Addr| Self::V4(v4))
+        v6.to_ipv4_mapped()
+            .map_or(Self::V6(v6), |v4: Ipv4Addr| Self::V4(v4))
     }
 }
 
@@ -131,6 +132,9 @@ pub struct Frontend {
 
 /// Value of SERVICES, an array: eight bytes, so that one store switches every frontend of a service port from
 /// one generation of slots to the next. All zero: no such service port.
+///
+/// The array is mapped into the agent's memory (BPF_F_MMAPABLE), because `bpf_map_update_elem` copies array
+/// values with memcpy, which does not promise to store eight bytes at once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(C, align(8))]
 pub struct Service {
@@ -138,6 +142,26 @@ pub struct Service {
     pub generation: u32,
     /// How many. 0: connections are refused.
     pub slots: u32,
+}
+
+impl Service {
+    /// As the one word that is loaded and stored: both fields of one write, never one of each.
+    #[inline(always)]
+    pub const fn to_word(self) -> u64 {
+        let [a, b, c, d] = self.generation.to_ne_bytes();
+        let [e, f, g, h] = self.slots.to_ne_bytes();
+        u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// From the word that was loaded.
+    #[inline(always)]
+    pub const fn from_word(word: u64) -> Self {
+        let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+        Self {
+            generation: u32::from_ne_bytes([a, b, c, d]),
+            slots: u32::from_ne_bytes([e, f, g, h]),
+        }
+    }
 }
 
 /// Key of SLOTS.
@@ -166,7 +190,8 @@ pub struct Backend {
     pub pad: u8,
 }
 
-/// Key of REVERSE: a socket and the backend it talks to.
+/// Key of REVERSE, whose value is the [`FrontendKey`] that the client asked for: a socket and the backend it
+/// talks to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(C)]
 pub struct ReverseKey {
@@ -178,7 +203,8 @@ pub struct ReverseKey {
     pub pad: u32,
 }
 
-/// Value of the only entry of META, which every program reads.
+/// Value of the only entry of META, which every program reads: one whose META is not of its own version leaves
+/// every socket alone. Written last, when the other maps are there.
 ///
 /// Its first 16 bytes keep their place and meaning in all versions: by them an agent recognises programs of
 /// any earlier load, whose pins, names and processes may be gone.
@@ -191,6 +217,15 @@ pub struct Meta {
     pub abi: u32,
     /// Zero.
     pub pad: u32,
+}
+
+impl Meta {
+    /// What belongs to maps of this version.
+    pub const CURRENT: Self = Self {
+        magic: MAGIC,
+        abi: ABI_VERSION,
+        pad: 0,
+    };
 }
 
 /// What became of a socket operation: index into the per-CPU array COUNTERS.
@@ -219,5 +254,24 @@ pub enum Counter {
     ReverseFull = 9,
 }
 
+impl Counter {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; COUNTERS as usize] = [
+        Self::ConnectPassed,
+        Self::ConnectTranslated,
+        Self::ConnectRefused,
+        Self::SendmsgPassed,
+        Self::SendmsgTranslated,
+        Self::SendmsgRefused,
+        Self::RecvmsgReversed,
+        Self::GetpeernameReversed,
+        Self::Hole,
+        Self::ReverseFull,
+    ];
+}
+
 /// Number of [`Counter`]s.
 pub const COUNTERS: u32 = 10;
+
+#[cfg(test)]
+mod tests;

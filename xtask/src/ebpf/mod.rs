@@ -1,0 +1,91 @@
+//! `cargo xtask ebpf`: builds the eBPF object, reproducibly, and checks that the committed one is that of the
+//! sources.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `toolchain` | what the build needs, and what to do when it is not there |
+//! | `compile` | the build itself, the same bytes wherever it runs |
+//! | `strip` | removal of debug sections |
+//! | `sources` | hashes of the sources, shared with the build script of lb-loader |
+
+mod compile;
+#[path = "../../../ebpf/loader/build/sources.rs"]
+mod sources;
+mod strip;
+mod toolchain;
+
+use std::{fs, path::Path, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::Subcommand;
+
+use crate::steps;
+
+/// Build the eBPF object, or check the committed one.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build the eBPF object and write it, with the hashes of its sources, to ebpf/prebuilt
+    Build,
+    /// Build it aside and compare with ebpf/prebuilt, byte for byte; exit code 1 if they differ
+    Check,
+}
+
+/// Runs one of its commands.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let root = steps::root();
+    let object = compile::object(&root, &toolchain::find()?)?;
+    let hashes = sources::hashes(&root, &object).context("failed to hash the sources")?;
+    match args.command {
+        Command::Build => write(&root, &object, &hashes),
+        Command::Check => check(&root, &object, &hashes),
+    }
+}
+
+fn write(root: &Path, object: &[u8], hashes: &str) -> anyhow::Result<ExitCode> {
+    for (path, contents) in [(sources::OBJECT, object), (sources::HASHES, hashes.as_bytes())] {
+        let path = root.join(path);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
+        }
+        fs::write(&path, contents).with_context(|| format!("failed to write {}", path.display()))?;
+    }
+    println!("{}: {} bytes", sources::OBJECT, object.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(root: &Path, object: &[u8], hashes: &str) -> anyhow::Result<ExitCode> {
+    let read = |path: &str| {
+        fs::read(root.join(path))
+            .with_context(|| format!("failed to read {path}; make it with `cargo xtask ebpf build`"))
+    };
+    let committed = read(sources::OBJECT)?;
+    let recorded = String::from_utf8_lossy(&read(sources::HASHES)?).into_owned();
+    let mut same = true;
+    if committed != object {
+        same = false;
+        let at = committed.iter().zip(object).position(|(a, b)| a != b);
+        println!(
+            "{} differs from what its sources make: {} bytes committed, {} built, first difference at byte {}",
+            sources::OBJECT,
+            committed.len(),
+            object.len(),
+            at.unwrap_or(committed.len().min(object.len()))
+        );
+    }
+    for path in sources::differences(&recorded, hashes) {
+        same = false;
+        println!("{} records another {path}", sources::HASHES);
+    }
+    if same {
+        println!("{} is that of its sources, byte for byte", sources::OBJECT);
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("run `cargo xtask ebpf build` and commit ebpf/prebuilt");
+    Ok(ExitCode::FAILURE)
+}

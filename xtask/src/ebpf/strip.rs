@@ -1,0 +1,60 @@
+//! Removes what only debuggers read; BTF, which the kernel reads, stays.
+
+use object::{
+    build::elf::{Builder, SectionData},
+    elf::SHT_STRTAB,
+};
+
+/// The object without its DWARF sections, their relocations and their symbols.
+pub(super) fn debug_sections(object: &[u8]) -> Result<Vec<u8>, object::build::Error> {
+    let mut builder = Builder::read(object)?;
+    for section in &mut builder.sections {
+        section.delete = is_debug(section.name.as_slice());
+        // LLVM keeps the names of symbols and sections in one table; the writer wants two.
+        if matches!(section.data, SectionData::SectionString) {
+            section.data = SectionData::String;
+        }
+    }
+    let names = builder.sections.add();
+    names.name = b".shstrtab".as_slice().into();
+    names.sh_type = SHT_STRTAB;
+    names.sh_addralign = 1;
+    names.data = SectionData::SectionString;
+    let mut stripped = Vec::new();
+    builder.write(&mut stripped)?;
+    Ok(stripped)
+}
+
+fn is_debug(name: &[u8]) -> bool {
+    let name = name.strip_prefix(b".rel").unwrap_or(name);
+    name.starts_with(b".debug_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_debug;
+
+    #[test]
+    fn dwarf_goes_and_btf_stays() {
+        for name in [
+            ".debug_info",
+            ".rel.debug_info",
+            ".debug_line",
+            ".rel.debug_frame",
+        ] {
+            assert!(is_debug(name.as_bytes()), "{name}");
+        }
+        for name in [
+            ".BTF",
+            ".rel.BTF",
+            ".BTF.ext",
+            ".maps",
+            "cgroup/connect4",
+            ".relcgroup/connect4",
+            ".rodata",
+            "license",
+        ] {
+            assert!(!is_debug(name.as_bytes()), "{name}");
+        }
+    }
+}
