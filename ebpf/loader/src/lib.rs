@@ -1,1 +1,48 @@
-//! Loads, attaches, adopts and finds eBPF programs and maps.
+//! Loads, attaches, adopts and finds eBPF programs and maps. The only crate that calls bpf(2), and the only one
+//! that imports aya.
+//!
+//! ```text
+//! plumbline.bpf.o ─▶ object ─▶ programs ─┐                 ┌─▶ hooks of the node's cgroup
+//!  (embedded)          ▲                 ├─▶ Datapath ─────┤   by pinned links
+//!           map::pins ─┴─▶ maps ─────────┘    │            └─▶ Maps, Table: what the agent writes
+//!           (adopted or new)                  └─▶ scan, evict: what earlier loads have left
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `datapath` | [`Datapath`]: open, attach, scan, evict |
+//! | `map` | [`Maps`] and their tables; the pinned set, adopted or replaced |
+//! | `attachment` | what is attached to a cgroup and whose it is; [`cleanup`] |
+//! | `program` | [`HeldProgram`]: anybody's program, by id |
+//! | `object` | the embedded object: programs loaded against a set of maps |
+//! | `environment` | file systems, privileges, the lock |
+//! | `sys` | bpf(2) |
+//!
+//! # Invariants
+//! - No map and no program is ever found, opened or told apart by its name. A program is ours if one of the maps it
+//!   uses, by id, begins with [`MAGIC`](lb_abi::MAGIC).
+//! - Somebody else's program is never detached.
+//! - Dropping a [`Datapath`], or ending the process in any way, leaves what is attached running.
+#![expect(unsafe_code, reason = "bpf(2), and maps as memory")]
+
+mod attachment;
+mod cgroup;
+mod datapath;
+mod environment;
+mod error;
+mod hook;
+mod map;
+mod object;
+mod program;
+mod sys;
+
+pub use self::{
+    attachment::{
+        Attachment, Cleanup, Ownership, attach_legacy_multi, cleanup, detach_legacy, programs_attached,
+    },
+    datapath::{Attached, Datapath, Options},
+    error::{Filesystem, LoaderError, MapError, Operation},
+    hook::Hook,
+    map::{Counts, MapName, Maps, PinnedMaps, Plain, ServiceTable, ServiceView, Table, View, read_pinned},
+    program::HeldProgram,
+};

@@ -1,0 +1,173 @@
+//! What is attached to a cgroup, and whose it is.
+
+use std::{
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Filesystem, HeldProgram, Hook, LoaderError, cgroup::Cgroup, environment, map::pins::Pins,
+    sys::cgroup as bpf,
+};
+
+/// Whose program it is: by a map that it uses, never by its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ownership {
+    /// Ours: one of those that this [`Datapath`](crate::Datapath) has loaded.
+    Current,
+    /// Ours, of another load: an earlier start, or another process.
+    Earlier,
+    /// Somebody else's. It stays.
+    Foreign,
+}
+
+/// One attachment of one program to one hook of a cgroup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attachment {
+    /// The hook.
+    pub hook: Hook,
+    /// The program.
+    pub program_id: u32,
+    /// The link that attaches it; `None`: attached the legacy way (`BPF_PROG_ATTACH`).
+    pub link_id: Option<u32>,
+    /// Whose it is.
+    pub ownership: Ownership,
+    /// The program's name as the kernel keeps it, for people only: at most 15 bytes, not unique.
+    pub name: String,
+    /// Ids of the maps it uses.
+    pub map_ids: Vec<u32>,
+}
+
+/// What [`cleanup`] has removed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Cleanup {
+    /// Attachments that were ended.
+    pub detached: Vec<Attachment>,
+    /// Pins that were removed.
+    pub unpinned: Vec<PathBuf>,
+}
+
+/// Ids of the programs at a hook of a cgroup, in the order in which they run; an id appears once for each time
+/// that the program is attached. `effective`: with those that are inherited from the cgroups above.
+pub fn programs_attached(cgroup: &Path, hook: Hook, effective: bool) -> Result<Vec<u32>, LoaderError> {
+    query(&Cgroup::open(cgroup)?, hook, effective)
+}
+
+/// Attaches a program the way of before bpf_link, with BPF_F_ALLOW_MULTI: it stays until it is detached or the
+/// cgroup is removed, whatever process ends.
+pub fn attach_legacy_multi(cgroup: &Path, hook: Hook, program: &HeldProgram) -> Result<(), LoaderError> {
+    bpf::attach_multi(Cgroup::open(cgroup)?.as_fd(), program.as_fd(), hook.attach_type()).map_err(
+        LoaderError::kernel(format!(
+            "attach program {} to {hook} of {}",
+            program.id(),
+            cgroup.display()
+        )),
+    )
+}
+
+/// Undoes [`attach_legacy_multi`]; not attached is no error. `true`: it was.
+pub fn detach_legacy(cgroup: &Path, hook: Hook, program: &HeldProgram) -> Result<bool, LoaderError> {
+    bpf::detach(Cgroup::open(cgroup)?.as_fd(), program.as_fd(), hook.attach_type()).map_err(
+        LoaderError::kernel(format!(
+            "detach program {} from {hook} of {}",
+            program.id(),
+            cgroup.display()
+        )),
+    )
+}
+
+/// Removes everything of ours, of any load: attachments at the cgroup itself, then all pins under the bpffs.
+///
+/// Idempotent. Programs of others stay.
+///
+/// # Errors
+/// [`LoaderError::Busy`] while an agent has the datapath open.
+pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
+    environment::expect_privileges()?;
+    environment::expect_filesystem(bpffs, Filesystem::Bpf)?;
+    let cgroup = Cgroup::open(cgroup)?;
+    let pins = Pins::new(bpffs);
+    let _lock = environment::lock(pins.root())?;
+    let mut done = Cleanup::default();
+    for attachment in attachments(&cgroup, &[])? {
+        if attachment.ownership == Ownership::Earlier && end(&cgroup, &attachment)? {
+            done.detached.push(attachment);
+        }
+    }
+    done.unpinned = pins.remove_all()?;
+    Ok(done)
+}
+
+/// What is attached to our hooks at a cgroup; `current`: ids of the programs that are [`Ownership::Current`].
+pub(crate) fn attachments(cgroup: &Cgroup, current: &[u32]) -> Result<Vec<Attachment>, LoaderError> {
+    let mut links = bpf::links().map_err(LoaderError::kernel("list links"))?;
+    links.retain(|link| link.cgroup_id == cgroup.id());
+    let mut found = Vec::new();
+    for hook in Hook::ALL {
+        for program_id in query(cgroup, hook, false)? {
+            // It may have been detached since, by its owner.
+            let Some(program) = HeldProgram::find(program_id)? else {
+                continue;
+            };
+            let ownership = match (current.contains(&program_id), program.is_ours()?) {
+                (true, _) => Ownership::Current,
+                (false, true) => Ownership::Earlier,
+                (false, false) => Ownership::Foreign,
+            };
+            // A program may be attached both ways, or by several links: each accounts for one.
+            let link = links
+                .iter()
+                .position(|link| link.attach_type == hook.attach_type() && link.program_id == program_id)
+                .map(|at| links.swap_remove(at));
+            found.push(Attachment {
+                hook,
+                program_id,
+                link_id: link.map(|link| link.id),
+                ownership,
+                name: program.name().to_owned(),
+                map_ids: program.map_ids().to_vec(),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Ends an attachment. `false`: it has ended already, or its link carries another program by now.
+pub(crate) fn end(cgroup: &Cgroup, attachment: &Attachment) -> Result<bool, LoaderError> {
+    let Attachment {
+        hook,
+        program_id,
+        link_id,
+        ..
+    } = attachment;
+    let what = || {
+        let by = link_id.map_or_else(String::new, |id| format!(" by link {id}"));
+        format!(
+            "detach program {program_id}{by} from {hook} of {}",
+            cgroup.path().display()
+        )
+    };
+    let Some(link_id) = link_id else {
+        return HeldProgram::find(*program_id)?.map_or(Ok(false), |program| {
+            bpf::detach(cgroup.as_fd(), program.as_fd(), hook.attach_type())
+                .map_err(LoaderError::kernel(what()))
+        });
+    };
+    let link = match bpf::link_open(*link_id) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(false),
+        link => link.map_err(LoaderError::kernel(what()))?,
+    };
+    let described = bpf::link_describe(link.as_fd()).map_err(LoaderError::kernel(what()))?;
+    if described.is_none_or(|link| link.program_id != *program_id || link.cgroup_id != cgroup.id()) {
+        return Ok(false);
+    }
+    bpf::link_detach(link.as_fd()).map_err(LoaderError::kernel(what()))?;
+    Ok(true)
+}
+
+fn query(cgroup: &Cgroup, hook: Hook, effective: bool) -> Result<Vec<u32>, LoaderError> {
+    bpf::query(cgroup.as_fd(), hook.attach_type(), effective).map_err(LoaderError::kernel(format!(
+        "ask what is attached to {hook} of {}",
+        cgroup.path().display()
+    )))
+}

@@ -1,0 +1,204 @@
+//! What can go wrong, and what to do about it.
+
+use std::{fmt, io, path::PathBuf};
+
+use crate::{Hook, MapName, Ownership};
+
+/// A file system that the loader needs at a path it was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filesystem {
+    /// `bpf`, where maps and links are pinned.
+    Bpf,
+    /// `cgroup2`, where programs are attached.
+    Cgroup2,
+}
+
+impl Filesystem {
+    /// The option that names its path.
+    const fn option(self) -> &'static str {
+        match self {
+            Self::Bpf => "bpffs",
+            Self::Cgroup2 => "cgroup",
+        }
+    }
+
+    /// How to come by one.
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Bpf => "mount one with `mount -t bpf bpf /sys/fs/bpf`",
+            Self::Cgroup2 => "`grep cgroup2 /proc/self/mountinfo` shows where one is mounted",
+        }
+    }
+}
+
+impl fmt::Display for Filesystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bpf => "bpf",
+            Self::Cgroup2 => "cgroup2",
+        })
+    }
+}
+
+/// What a [`MapError`] was about to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Read one entry.
+    Get,
+    /// Insert or replace one.
+    Put,
+    /// Remove one.
+    Delete,
+    /// Read all.
+    List,
+    /// Wait for running programs.
+    Barrier,
+}
+
+impl Operation {
+    /// In lower case: `get`, `put`, `delete`, `list`, `barrier`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Put => "put",
+            Self::Delete => "delete",
+            Self::List => "list",
+            Self::Barrier => "barrier",
+        }
+    }
+}
+
+/// An operation on a map that failed; the map is as it was.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to {} in map {map}: {source}", operation.name())]
+pub struct MapError {
+    /// Which map.
+    pub map: MapName,
+    /// What was tried.
+    pub operation: Operation,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+impl MapError {
+    /// Whether the map has no room for another entry: [`MapName::capacity`] entries are in it.
+    pub fn is_full(&self) -> bool {
+        self.operation == Operation::Put && self.source.raw_os_error() == Some(libc::E2BIG)
+    }
+}
+
+/// Why the datapath could not be opened, attached, looked at or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum LoaderError {
+    /// The process may not do this.
+    #[error(
+        "missing {missing}: eBPF programs are attached and found by id only with CAP_SYS_ADMIN and CAP_NET_ADMIN; run as root or grant both"
+    )]
+    Privileges {
+        /// The capabilities that are not there.
+        missing: String,
+    },
+    /// A path that was given is on another file system.
+    #[error("--{} {}: expected the root or a folder of a {expected} file system, found {found}; {}", expected.option(), path.display(), expected.remedy())]
+    WrongFilesystem {
+        /// The path.
+        path: PathBuf,
+        /// What it should be.
+        expected: Filesystem,
+        /// What it is.
+        found: String,
+    },
+    /// Another process holds the datapath open.
+    #[error("{} is in use by another agent; end it first (one agent per node writes these maps)", path.display())]
+    Busy {
+        /// The locked folder.
+        path: PathBuf,
+    },
+    /// There is nothing pinned to be read.
+    #[error("no maps of this version under {}: {why}; is an agent set up here, with this bpffs?", path.display())]
+    NotPinned {
+        /// Where they should be.
+        path: PathBuf,
+        /// What is missing, or how it differs.
+        why: String,
+    },
+    /// A file or folder operation failed.
+    #[error("failed to {what} {}: {source}", path.display())]
+    Path {
+        /// The verb.
+        what: &'static str,
+        /// Its object.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// bpf(2) failed.
+    #[error("failed to {what}: {source}")]
+    Kernel {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The embedded object could not be parsed, relocated, or its maps created.
+    #[error("failed to load the embedded eBPF object: {0}")]
+    Object(#[from] aya::EbpfError),
+    /// The verifier or the kernel refused a program.
+    #[error("failed to load program {hook}: {source}")]
+    Program {
+        /// Which.
+        hook: Hook,
+        /// Why, with the verifier's log.
+        source: Box<aya::programs::ProgramError>,
+    },
+    /// The embedded object is not what this loader was built for.
+    #[error("the embedded eBPF object has no {what}; build it again: `cargo xtask ebpf build`")]
+    Incomplete {
+        /// What is missing.
+        what: String,
+    },
+    /// Another program's attachment leaves no room for ours.
+    #[error(
+        "failed to attach {hook} to {}: {source}; attached there or above without ALLOW_MULTI: {others:?}",
+        cgroup.display()
+    )]
+    Occupied {
+        /// The hook.
+        hook: Hook,
+        /// The cgroup.
+        cgroup: PathBuf,
+        /// Ids of the programs in the way.
+        others: Vec<u32>,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Asked to evict what is not a leftover.
+    #[error(
+        "program {program_id} at {hook} is {ownership:?} and stays: only programs of an earlier load are evicted"
+    )]
+    NotEarlier {
+        /// The program.
+        program_id: u32,
+        /// Where it is attached.
+        hook: Hook,
+        /// Whose it is.
+        ownership: Ownership,
+    },
+    /// A map operation failed.
+    #[error(transparent)]
+    Map(#[from] MapError),
+}
+
+impl LoaderError {
+    /// For `map_err`: a file operation.
+    pub(crate) fn path(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Path { what, path, source }
+    }
+
+    /// For `map_err`: a bpf(2) command.
+    pub(crate) fn kernel(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Kernel { what, source }
+    }
+}

@@ -1,0 +1,269 @@
+//! Where maps and links are pinned, and how one set of maps takes another's place.
+//!
+//! ```text
+//! BPFFS/plumbline            locked by the process that writes the maps
+//!   v1/maps/NAME             the set that the attached programs use
+//!   v1/maps-next/NAME        a set in the making, or in waiting until the programs are switched to it
+//!   v1/maps-old/NAME         a set that was replaced, about to go
+//!   v1/links/HOOK            the link that attaches a program
+//!   v1/links/HOOK-next       a new link, about to take the place of one that is no longer attached here
+//! ```
+//!
+//! A set is complete when it is renamed to `maps`, in one step. A process that is killed between any two steps
+//! leaves what [`Pins::recover`] understands:
+//!
+//! | left | meaning | then |
+//! |---|---|---|
+//! | `maps` | ordinary | what else is there goes |
+//! | no `maps`, whole `maps-next` | killed before or amid the renames | `maps-next` becomes `maps` |
+//! | no `maps`, part of `maps-next` | killed while making the first set | it goes |
+//!
+//! Names on a bpffs hold no dot: the kernel reserves it.
+
+use std::{
+    fmt, fs, io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use lb_abi::{ABI_VERSION, MAGIC, Meta};
+
+use crate::{
+    Hook, LoaderError, MapName, View,
+    sys::{self, map::Layout},
+};
+
+/// The folders below a bpffs.
+#[derive(Clone, Debug)]
+pub(crate) struct Pins {
+    root: PathBuf,
+}
+
+/// Why a set of maps can't be used.
+#[derive(Debug)]
+pub(crate) enum Mismatch {
+    Absent,
+    Missing(MapName),
+    Layout {
+        map: MapName,
+        expected: Layout,
+        found: Layout,
+    },
+    Meta(Meta),
+    Unreadable {
+        map: MapName,
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => f.write_str("there is no such folder"),
+            Self::Missing(map) => write!(f, "{map} is missing"),
+            Self::Layout { map, expected, found } => {
+                write!(
+                    f,
+                    "{map} has another layout: expected {expected:?}, found {found:?}"
+                )
+            }
+            Self::Meta(Meta { magic, abi, .. }) => {
+                write!(
+                    f,
+                    "META says ABI version {abi} ({magic:02x?}), expected {ABI_VERSION} ({MAGIC:02x?})"
+                )
+            }
+            Self::Unreadable { map, source } => write!(f, "{map} can't be read: {source}"),
+        }
+    }
+}
+
+/// Opens one pinned map.
+pub(crate) fn open(folder: &Path, name: MapName, flags: u32) -> Result<OwnedFd, LoaderError> {
+    let path = folder.join(name.name());
+    sys::open_pinned(&path, flags).map_err(LoaderError::path("open the pinned map", path))
+}
+
+/// Whether a folder holds a whole set of this version's maps. aya, which opens them by name, looks at nothing but
+/// the name.
+pub(crate) fn inspect(folder: &Path) -> Result<(), Mismatch> {
+    if !folder.exists() {
+        return Err(Mismatch::Absent);
+    }
+    for map in MapName::PINNED {
+        open_checked(folder, map)?;
+    }
+    meta(folder).and_then(|meta| {
+        if meta == Meta::CURRENT {
+            Ok(())
+        } else {
+            Err(Mismatch::Meta(meta))
+        }
+    })
+}
+
+/// A pinned map, if its layout is right.
+fn open_checked(folder: &Path, map: MapName) -> Result<OwnedFd, Mismatch> {
+    let unreadable = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => Mismatch::Missing(map),
+        _ => Mismatch::Unreadable { map, source },
+    };
+    let fd = sys::open_pinned(&folder.join(map.name()), sys::READ_ONLY).map_err(unreadable)?;
+    let (found, _) = sys::map::describe(fd.as_fd()).map_err(unreadable)?;
+    let expected = map.layout();
+    if found == expected {
+        Ok(fd)
+    } else {
+        Err(Mismatch::Layout { map, expected, found })
+    }
+}
+
+fn meta(folder: &Path) -> Result<Meta, Mismatch> {
+    let view = View::<u32, Meta>::new(MapName::Meta, open_checked(folder, MapName::Meta)?);
+    let absent = || io::Error::from(io::ErrorKind::NotFound);
+    view.get(&0)
+        .map_err(|error| error.source)
+        .and_then(|meta| meta.ok_or_else(absent))
+        .map_err(|source| Mismatch::Unreadable {
+            map: MapName::Meta,
+            source,
+        })
+}
+
+impl Pins {
+    pub(crate) fn new(bpffs: &Path) -> Self {
+        Self {
+            root: bpffs.join("plumbline"),
+        }
+    }
+
+    /// What is locked, and all that is ever removed.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn maps(&self) -> PathBuf {
+        self.root.join("v1/maps")
+    }
+
+    pub(crate) fn maps_next(&self) -> PathBuf {
+        self.root.join("v1/maps-next")
+    }
+
+    fn maps_old(&self) -> PathBuf {
+        self.root.join("v1/maps-old")
+    }
+
+    pub(crate) fn link(&self, hook: Hook) -> PathBuf {
+        self.root.join("v1/links").join(hook.name())
+    }
+
+    fn link_next(&self, hook: Hook) -> PathBuf {
+        self.root.join("v1/links").join(format!("{}-next", hook.name()))
+    }
+
+    /// Makes the folders.
+    pub(crate) fn create(&self) -> Result<(), LoaderError> {
+        let links = self.root.join("v1/links");
+        fs::create_dir_all(&links).map_err(LoaderError::path("create", links))
+    }
+
+    /// Puts in order what a process that was killed has left (see the table above).
+    pub(crate) fn recover(&self) -> Result<(), LoaderError> {
+        if !self.maps().exists() && inspect(&self.maps_next()).is_ok() {
+            rename(&self.maps_next(), &self.maps())?;
+        }
+        remove_set(&self.maps_next())?;
+        remove_set(&self.maps_old())
+    }
+
+    /// Starts a set in `maps-next`. Of a set of this ABI version that is there, REVERSE is taken over if its layout
+    /// is right: sockets keep showing their frontends.
+    pub(crate) fn begin_next(&self) -> Result<PathBuf, LoaderError> {
+        let next = self.maps_next();
+        fs::create_dir(&next).map_err(LoaderError::path("create", &next))?;
+        if meta(&self.maps()).is_ok_and(|meta| meta == Meta::CURRENT)
+            && let Ok(reverse) = open_checked(&self.maps(), MapName::Reverse)
+        {
+            drop(reverse);
+            let reverse = open(&self.maps(), MapName::Reverse, 0)?;
+            let path = next.join(MapName::Reverse.name());
+            sys::pin(reverse.as_fd(), &path).map_err(LoaderError::path("pin", path))?;
+        }
+        Ok(next)
+    }
+
+    /// Writes META, which makes the set in `maps-next` whole.
+    pub(crate) fn finish_next(&self) -> Result<(), LoaderError> {
+        let meta = open(&self.maps_next(), MapName::Meta, 0)?;
+        let (key, value) = (0_u32, Meta::CURRENT);
+        // SAFETY: the sizes of META's key and value, which the object was checked to have.
+        unsafe { sys::map::update(meta.as_fd(), &raw const key, &raw const value) }
+            .map_err(LoaderError::kernel("write META"))
+    }
+
+    /// Puts the set in `maps-next`, if there is one, in the place of `maps`.
+    pub(crate) fn commit_next(&self) -> Result<(), LoaderError> {
+        if !self.maps_next().exists() {
+            return Ok(());
+        }
+        if self.maps().exists() {
+            rename(&self.maps(), &self.maps_old())?;
+        }
+        rename(&self.maps_next(), &self.maps())?;
+        remove_set(&self.maps_old())
+    }
+
+    /// Finishes what [`pin_link`](Self::pin_link) was killed at.
+    pub(crate) fn recover_link(&self, hook: Hook) -> Result<(), LoaderError> {
+        let next = self.link_next(hook);
+        if next.exists() {
+            rename(&next, &self.link(hook))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Pins a link in the place of whatever link was pinned there, which must not be attached here any more.
+    pub(crate) fn pin_link(&self, hook: Hook, link: BorrowedFd<'_>) -> Result<(), LoaderError> {
+        let next = self.link_next(hook);
+        sys::pin(link, &next).map_err(LoaderError::path("pin", &next))?;
+        rename(&next, &self.link(hook))
+    }
+}
+
+impl Pins {
+    /// Removes everything, and says what was pinned.
+    pub(crate) fn remove_all(&self) -> Result<Vec<PathBuf>, LoaderError> {
+        let mut pinned = Vec::new();
+        list(&self.root, &mut pinned).map_err(LoaderError::path("list", &self.root))?;
+        remove_set(&self.root)?;
+        pinned.sort();
+        Ok(pinned)
+    }
+}
+
+fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            list(&entry.path(), files)?;
+        } else {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), LoaderError> {
+    fs::rename(from, to).map_err(LoaderError::path("rename", from))
+}
+
+fn remove_set(folder: &Path) -> Result<(), LoaderError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(LoaderError::path("remove", folder)(error))
+        }
+        _ => Ok(()),
+    }
+}

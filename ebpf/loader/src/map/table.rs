@@ -1,0 +1,134 @@
+//! Hash maps, typed.
+
+use std::{
+    io,
+    marker::PhantomData,
+    mem::MaybeUninit,
+    ops::Deref,
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+use lb_abi::{Backend, Frontend, FrontendKey, Meta, ReverseKey, SlotKey};
+
+use crate::{MapError, MapName, Operation, sys::map as bpf};
+
+/// Key or value of a map.
+///
+/// # Safety
+/// There is no padding, and every bit pattern is a value.
+pub unsafe trait Plain: Copy + 'static {}
+
+macro_rules! plain {
+    ($($type:ty),*) => {$(
+        // SAFETY: an integer, or a type of lb-abi: integers at offsets without holes, as its tests say.
+        unsafe impl Plain for $type {}
+    )*};
+}
+plain!(
+    u32,
+    u64,
+    Frontend,
+    FrontendKey,
+    SlotKey,
+    Backend,
+    ReverseKey,
+    Meta
+);
+
+/// A hash map to be read.
+#[derive(Debug)]
+pub struct View<K, V> {
+    name: MapName,
+    fd: OwnedFd,
+    types: PhantomData<fn(K) -> V>,
+}
+
+impl<K, V> View<K, V> {
+    /// The map must have the layout of its name, which has these types.
+    pub(crate) const fn new(name: MapName, fd: OwnedFd) -> Self {
+        Self {
+            name,
+            fd,
+            types: PhantomData,
+        }
+    }
+
+    /// Which map it is.
+    pub const fn name(&self) -> MapName {
+        self.name
+    }
+
+    fn failed(&self, operation: Operation) -> impl FnOnce(io::Error) -> MapError {
+        let map = self.name;
+        move |source| MapError {
+            map,
+            operation,
+            source,
+        }
+    }
+}
+
+impl<K: Plain, V: Plain> View<K, V> {
+    /// The value of a key.
+    pub fn get(&self, key: &K) -> Result<Option<V>, MapError> {
+        let mut value = MaybeUninit::<V>::uninit();
+        // SAFETY: the types have the map's sizes.
+        let found = unsafe { bpf::lookup(self.fd.as_fd(), key, value.as_mut_ptr()) }
+            .map_err(self.failed(Operation::Get))?;
+        // SAFETY: found, and so written; every bit pattern is a value.
+        Ok(found.then(|| unsafe { value.assume_init() }))
+    }
+
+    /// Every entry, in the order of the keys. Entries that are there all the while are read once each, whatever
+    /// is written meanwhile.
+    pub fn entries(&self) -> Result<Vec<(K, V)>, MapError>
+    where
+        K: Ord,
+    {
+        let mut entries = Vec::new();
+        // SAFETY: the types have the map's sizes, and every bit pattern is a value.
+        unsafe { bpf::entries(self.fd.as_fd(), &mut entries) }.map_err(self.failed(Operation::List))?;
+        entries.sort_unstable_by_key(|(key, _)| *key);
+        Ok(entries)
+    }
+}
+
+/// A hash map to be read and written.
+#[derive(Debug)]
+pub struct Table<K, V>(View<K, V>);
+
+impl<K, V> Table<K, V> {
+    /// As [`View::new`].
+    pub(crate) const fn new(name: MapName, fd: OwnedFd) -> Self {
+        Self(View::new(name, fd))
+    }
+}
+
+impl<K, V> Deref for Table<K, V> {
+    type Target = View<K, V>;
+
+    fn deref(&self) -> &View<K, V> {
+        &self.0
+    }
+}
+
+impl<K: Plain, V: Plain> Table<K, V> {
+    /// Inserts or replaces. Programs see the old value or the new one, whole: the kernel swaps elements.
+    ///
+    /// # Errors
+    /// [`MapError::is_full`] for a new key when there is no room.
+    pub fn put(&self, key: &K, value: &V) -> Result<(), MapError> {
+        // SAFETY: the types have the map's sizes, and no padding whose bytes would be undefined.
+        unsafe { bpf::update(self.fd.as_fd(), key, value) }.map_err(self.failed(Operation::Put))
+    }
+
+    /// Removes; absent is no error. `true`: it was there.
+    ///
+    /// Its memory is given to the next entry at once, which a program that has just found the removed one would
+    /// then see: between removing entries and putting others belongs a
+    /// [`barrier`](crate::Datapath::barrier).
+    pub fn delete(&self, key: &K) -> Result<bool, MapError> {
+        // SAFETY: the key has the map's size, and no padding.
+        unsafe { bpf::delete(self.fd.as_fd(), key) }.map_err(self.failed(Operation::Delete))
+    }
+}

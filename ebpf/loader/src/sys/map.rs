@@ -1,0 +1,233 @@
+//! Maps by descriptor, in bytes.
+
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
+
+use super::{address, bpf, bpf_fd, by_id, info, raw};
+
+/// `BPF_MAP_TYPE_HASH`.
+pub(crate) const HASH: u32 = 1;
+/// `BPF_MAP_TYPE_ARRAY`.
+pub(crate) const ARRAY: u32 = 2;
+/// `BPF_MAP_TYPE_PERCPU_ARRAY`.
+pub(crate) const PERCPU_ARRAY: u32 = 6;
+/// `BPF_MAP_TYPE_LRU_HASH`.
+pub(crate) const LRU_HASH: u32 = 9;
+/// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
+pub(crate) const ARRAY_OF_MAPS: u32 = 12;
+/// `BPF_F_MMAPABLE`.
+pub(crate) const MMAPABLE: u32 = 1 << 10;
+
+const CREATE: i32 = 0;
+const LOOKUP: i32 = 1;
+const UPDATE: i32 = 2;
+const DELETE: i32 = 3;
+const GET_FD_BY_ID: i32 = 14;
+const LOOKUP_BATCH: i32 = 24;
+
+/// What makes two maps interchangeable for programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Layout {
+    pub(crate) map_type: u32,
+    pub(crate) key_size: u32,
+    pub(crate) value_size: u32,
+    pub(crate) max_entries: u32,
+    pub(crate) flags: u32,
+}
+
+/// Layout and id of a map.
+pub(crate) fn describe(map: BorrowedFd<'_>) -> io::Result<(Layout, u32)> {
+    #[repr(C)]
+    #[derive(Default)]
+    struct MapInfo {
+        map_type: u32,
+        id: u32,
+        key_size: u32,
+        value_size: u32,
+        max_entries: u32,
+        flags: u32,
+    }
+    let mut found = MapInfo::default();
+    // SAFETY: the beginning of bpf_map_info, integers only. Of what is no map the kernel fills in something else,
+    // which is a layout that no map of ours has.
+    unsafe { info(map, &mut found) }?;
+    let MapInfo {
+        map_type,
+        id,
+        key_size,
+        value_size,
+        max_entries,
+        flags,
+    } = found;
+    Ok((
+        Layout {
+            map_type,
+            key_size,
+            value_size,
+            max_entries,
+            flags,
+        },
+        id,
+    ))
+}
+
+/// Creates a map; `inner` for a map of maps.
+pub(crate) fn create(layout: Layout, inner: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Create {
+        map_type: u32,
+        key_size: u32,
+        value_size: u32,
+        max_entries: u32,
+        flags: u32,
+        inner: u32,
+    }
+    let Layout {
+        map_type,
+        key_size,
+        value_size,
+        max_entries,
+        flags,
+    } = layout;
+    let mut attributes = Create {
+        map_type,
+        key_size,
+        value_size,
+        max_entries,
+        flags,
+        inner: inner.map_or(0, raw),
+    };
+    // SAFETY: no addresses; returns a new descriptor.
+    unsafe { bpf_fd(CREATE, &mut attributes) }
+}
+
+/// Opens a map by id; `flags`: 0 or [`READ_ONLY`](super::READ_ONLY).
+pub(crate) fn open(id: u32, flags: u32) -> io::Result<OwnedFd> {
+    by_id(GET_FD_BY_ID, id, flags)
+}
+
+#[repr(C)]
+struct Element {
+    map: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// Copies a value out; `false`: no such key.
+///
+/// # Safety
+/// The key is valid to be read for the map's key size, the value to be written for its value size; for a per-CPU
+/// map, that size rounded up to 8, for each possible CPU.
+pub(crate) unsafe fn lookup<K, V: ?Sized>(
+    map: BorrowedFd<'_>,
+    key: *const K,
+    value: *mut V,
+) -> io::Result<bool> {
+    let mut element = Element {
+        map: raw(map),
+        pad: 0,
+        key: address(key),
+        value: address(value),
+        flags: 0,
+    };
+    // SAFETY: the caller's promise.
+    absent_is_false(unsafe { bpf(LOOKUP, &mut element) })
+}
+
+/// Inserts or replaces.
+///
+/// # Safety
+/// Key and value are valid to be read for the map's sizes.
+pub(crate) unsafe fn update<K, V>(map: BorrowedFd<'_>, key: *const K, value: *const V) -> io::Result<()> {
+    let mut element = Element {
+        map: raw(map),
+        pad: 0,
+        key: address(key),
+        value: address(value),
+        flags: 0,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { bpf(UPDATE, &mut element) }.map(drop)
+}
+
+/// Removes; `false`: no such key.
+///
+/// # Safety
+/// The key is valid to be read for the map's key size.
+pub(crate) unsafe fn delete<K>(map: BorrowedFd<'_>, key: *const K) -> io::Result<bool> {
+    let mut element = Element {
+        map: raw(map),
+        pad: 0,
+        key: address(key),
+        value: 0,
+        flags: 0,
+    };
+    // SAFETY: the caller's promise.
+    absent_is_false(unsafe { bpf(DELETE, &mut element) })
+}
+
+fn absent_is_false(result: io::Result<i32>) -> io::Result<bool> {
+    match result {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads a hash map bucket by bucket: what is there all the while is read exactly once, whatever is inserted or
+/// deleted meanwhile, which `BPF_MAP_GET_NEXT_KEY` does not promise.
+///
+/// # Safety
+/// `K` and `V` are of the map's sizes and valid for any bytes.
+pub(crate) unsafe fn entries<K: Copy, V: Copy>(
+    map: BorrowedFd<'_>,
+    entries: &mut Vec<(K, V)>,
+) -> io::Result<()> {
+    /// A bucket must fit in whole, or the kernel says ENOSPC; buckets hold few entries.
+    const CHUNK: usize = 4096;
+    #[repr(C)]
+    struct Batch {
+        from: u64,
+        next: u64,
+        keys: u64,
+        values: u64,
+        count: u32,
+        map: u32,
+        element_flags: u64,
+        flags: u64,
+    }
+    let mut keys: Vec<K> = Vec::with_capacity(CHUNK);
+    let mut values: Vec<V> = Vec::with_capacity(CHUNK);
+    // Of hash maps the kernel writes a bucket's number, 4 bytes.
+    let (mut from, mut next) = (0_u32, 0_u32);
+    let mut first = true;
+    loop {
+        let mut batch = Batch {
+            from: if first { 0 } else { address(&raw const from) },
+            next: address(&raw mut next),
+            keys: address(keys.as_mut_ptr()),
+            values: address(values.as_mut_ptr()),
+            count: u32::try_from(CHUNK).unwrap_or(u32::MAX),
+            map: raw(map),
+            element_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: there is room for `count` keys and values, and for both bucket numbers.
+        let more = absent_is_false(unsafe { bpf(LOOKUP_BATCH, &mut batch) })?;
+        let read = usize::try_from(batch.count).unwrap_or(CHUNK).min(CHUNK);
+        // SAFETY: the kernel has written that many of each, and says so also with the last, which ends in ENOENT.
+        unsafe {
+            keys.set_len(read);
+            values.set_len(read);
+        }
+        entries.extend(keys.drain(..).zip(values.drain(..)));
+        if !more {
+            return Ok(());
+        }
+        (from, first) = (next, false);
+    }
+}

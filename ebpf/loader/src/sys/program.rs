@@ -1,0 +1,137 @@
+//! Programs by id, and the one program that the loader writes by hand.
+
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
+
+use super::{address, bpf_fd, by_id, info};
+
+const LOAD: i32 = 5;
+const GET_FD_BY_ID: i32 = 13;
+/// `BPF_PROG_TYPE_CGROUP_SOCK_ADDR`.
+const CGROUP_SOCK_ADDR: u32 = 18;
+/// `BPF_FUNC_set_retval`.
+const SET_RETVAL: i32 = 187;
+
+/// What the kernel tells of a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Description {
+    pub(crate) id: u32,
+    pub(crate) tag: [u8; 8],
+    pub(crate) name: String,
+    pub(crate) map_ids: Vec<u32>,
+}
+
+/// Opens a program by id.
+pub(crate) fn open(id: u32) -> io::Result<OwnedFd> {
+    by_id(GET_FD_BY_ID, id, 0)
+}
+
+/// Describes an open program.
+pub(crate) fn describe(program: BorrowedFd<'_>) -> io::Result<Description> {
+    #[repr(C)]
+    #[derive(Default)]
+    struct ProgramInfo {
+        program_type: u32,
+        id: u32,
+        tag: [u8; 8],
+        jited_length: u32,
+        translated_length: u32,
+        jited: u64,
+        translated: u64,
+        load_time: u64,
+        created_by: u32,
+        map_count: u32,
+        map_ids: u64,
+        name: [u8; 16],
+    }
+    let mut counted = ProgramInfo::default();
+    // SAFETY: the beginning of bpf_prog_info; its addresses are null and its counts zero, so that nothing is written
+    // through them.
+    unsafe { info(program, &mut counted) }?;
+    // A loaded program's maps are fixed, so that the count of the first call is that of the second.
+    let mut map_ids = vec![0; usize::try_from(counted.map_count).unwrap_or(0)];
+    let mut filled = ProgramInfo {
+        map_count: counted.map_count,
+        map_ids: address(map_ids.as_mut_ptr()),
+        ..ProgramInfo::default()
+    };
+    // SAFETY: as above, and there is room for `map_count` ids.
+    unsafe { info(program, &mut filled) }?;
+    let name = filled.name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(Description {
+        id: filled.id,
+        tag: filled.tag,
+        name: String::from_utf8_lossy(name).into_owned(),
+        map_ids,
+    })
+}
+
+/// One instruction: `struct bpf_insn`.
+#[repr(C)]
+struct Instruction {
+    code: u8,
+    registers: u8,
+    offset: i16,
+    immediate: i32,
+}
+
+/// Whether the kernel offers `bpf_set_retval` to programs at `connect`, found out by loading one.
+///
+/// The helper is of 5.18, but was given to these hooks only later, and distributions carry it back; no version
+/// number tells.
+pub(crate) fn set_retval_is_offered(attach_type: u32) -> io::Result<bool> {
+    const R0: u8 = 0;
+    const R1: u8 = 1;
+    const MOVE: u8 = 0xb7;
+    const CALL: u8 = 0x85;
+    const EXIT: u8 = 0x95;
+    #[repr(C)]
+    struct Load {
+        program_type: u32,
+        instruction_count: u32,
+        instructions: u64,
+        license: u64,
+        log_level: u32,
+        log_size: u32,
+        log: u64,
+        kernel_version: u32,
+        flags: u32,
+        name: [u8; 16],
+        interface: u32,
+        attach_type: u32,
+    }
+    let instruction = |code, registers, immediate| Instruction {
+        code,
+        registers,
+        offset: 0,
+        immediate,
+    };
+    let program = [
+        instruction(MOVE, R1, -libc::ECONNREFUSED),
+        instruction(CALL, 0, SET_RETVAL),
+        instruction(MOVE, R0, 0),
+        instruction(EXIT, 0, 0),
+    ];
+    let mut attributes = Load {
+        program_type: CGROUP_SOCK_ADDR,
+        instruction_count: u32::try_from(program.len()).map_err(io::Error::other)?,
+        instructions: address(program.as_ptr()),
+        license: address(c"Dual MIT/GPL".as_ptr()),
+        log_level: 0,
+        log_size: 0,
+        log: 0,
+        kernel_version: 0,
+        flags: 0,
+        name: [0; 16],
+        interface: 0,
+        attach_type,
+    };
+    // SAFETY: instructions and license outlive the call; there is no log; returns a new descriptor.
+    match unsafe { bpf_fd(LOAD, &mut attributes) } {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,23 @@
+//! The datapath on the real kernel: real programs, real sockets.
+//!
+//! Each test runs in a process of its own, in its own network and mount namespaces, with its own bpffs and in its own
+//! cgroup, so that any number of them, and of runs, go on side by side (`support::isolated`).
+//!
+//! | module | decides |
+//! |---|---|
+//! | `traffic` | what sockets see: translated, refused, left alone, reversed |
+//! | `generations` | a service is switched between backends under load, without a hole |
+//! | `restart` | adoption of maps and links, other layouts, what a killed process leaves |
+//! | `ownership` | what is found attached, what is evicted, what stays |
+//! | `environment` | the errors of a wrong set-up |
+#![expect(
+    unsafe_code,
+    reason = "an ioctl brings the loopback device up; a foreign program is loaded"
+)]
+
+mod environment;
+mod generations;
+mod ownership;
+mod restart;
+mod support;
+mod traffic;

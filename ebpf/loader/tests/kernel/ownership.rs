@@ -1,0 +1,283 @@
+//! What is found attached, what is evicted, what stays.
+
+use std::{fs, net::SocketAddrV4};
+
+use aya::maps::MapData;
+use lb_loader::{
+    Attachment, Cleanup, Datapath, HeldProgram, Hook, LoaderError, Ownership, attach_legacy_multi, cleanup,
+    detach_legacy, programs_attached,
+};
+
+use crate::support::{ForeignProgram, Node, Protocol, TcpServer, dial, isolated, pin_array, switch};
+
+/// The programs of a load, by hook.
+fn hold(datapath: &Datapath) -> Vec<(Hook, HeldProgram)> {
+    datapath
+        .programs()
+        .map(|(hook, program)| (hook, HeldProgram::by_id(program.id()).expect("it is loaded")))
+        .collect()
+}
+
+fn scan(datapath: &Datapath) -> Vec<Attachment> {
+    datapath.scan().expect("what is attached")
+}
+
+fn owned_by(attachments: &[Attachment], ownership: Ownership) -> Vec<(Hook, u32, bool)> {
+    let of = attachments
+        .iter()
+        .filter(|attachment| attachment.ownership == ownership);
+    of.map(|attachment| {
+        (
+            attachment.hook,
+            attachment.program_id,
+            attachment.link_id.is_some(),
+        )
+    })
+    .collect()
+}
+
+fn attached(node: &Node, hook: Hook) -> Vec<u32> {
+    programs_attached(&node.options.cgroup, hook, false).expect("the kernel says")
+}
+
+/// A datapath with a service, whose programs are then attached the legacy way too, and all its pins removed: what
+/// is left runs on its own, with maps that nobody writes any more. Returns the programs, the ClusterIP, the backend.
+fn leave_behind(node: &Node) -> (Vec<(Hook, HeldProgram)>, SocketAddrV4, SocketAddrV4) {
+    let datapath = node.start();
+    let server = TcpServer::start(1).address;
+    let cluster_ip = node.service(&datapath, Protocol::Tcp, 80, &[server]);
+    let held = hold(&datapath);
+    for (hook, program) in &held {
+        attach_legacy_multi(&node.options.cgroup, *hook, program).expect("attached the legacy way");
+    }
+    drop(datapath);
+    fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
+    (held, cluster_ip, server)
+}
+
+#[test]
+fn everything_of_a_fresh_start_is_current() {
+    isolated(|node| {
+        let datapath = node.start();
+        let found = scan(&datapath);
+        let expected: Vec<(Hook, u32, bool)> = datapath
+            .programs()
+            .map(|(hook, program)| (hook, program.id(), true))
+            .collect();
+        assert_eq!(owned_by(&found, Ownership::Current), expected);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+    });
+}
+
+#[test]
+fn a_legacy_leftover_misleads_clients_until_it_is_evicted() {
+    isolated(|node| {
+        let (held, cluster_ip, old_server) = leave_behind(node);
+        let datapath = node.start();
+        assert!(!datapath.adopted());
+        let new_server = TcpServer::start(2).address;
+        node.service(&datapath, Protocol::Tcp, 80, &[new_server]);
+        assert_eq!(
+            dial(cluster_ip).expect("a connection").0,
+            old_server,
+            "the leftover runs first"
+        );
+
+        let found = scan(&datapath);
+        let expected: Vec<(Hook, u32, bool)> = held
+            .iter()
+            .map(|(hook, program)| (*hook, program.id(), false))
+            .collect();
+        assert_eq!(owned_by(&found, Ownership::Earlier), expected);
+        for leftover in found
+            .iter()
+            .filter(|attachment| attachment.ownership == Ownership::Earlier)
+        {
+            let program = held
+                .iter()
+                .find(|(hook, _)| *hook == leftover.hook)
+                .map(|(_, program)| program);
+            assert_eq!(
+                program.map(HeldProgram::map_ids),
+                Some(leftover.map_ids.as_slice())
+            );
+            datapath.evict(leftover).expect("evicted");
+            datapath.evict(leftover).expect("gone already is no error");
+        }
+        assert_eq!(dial(cluster_ip).expect("a connection").0, new_server);
+        assert_eq!(owned_by(&scan(&datapath), Ownership::Earlier), []);
+        for (hook, program) in datapath.programs() {
+            assert_eq!(attached(node, hook), [program.id()]);
+        }
+    });
+}
+
+#[test]
+fn a_link_that_somebody_else_holds_is_found_and_evicted() {
+    isolated(|node| {
+        let earlier = node.start();
+        let ids: Vec<(Hook, u32, bool)> = earlier
+            .programs()
+            .map(|(hook, program)| (hook, program.id(), true))
+            .collect();
+        // The lock goes with the folder; the links are held by this value.
+        fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
+        let datapath = node.start();
+        let found = scan(&datapath);
+        assert_eq!(owned_by(&found, Ownership::Earlier), ids);
+        assert_eq!(owned_by(&found, Ownership::Current).len(), Hook::ALL.len());
+        for leftover in found
+            .iter()
+            .filter(|attachment| attachment.ownership == Ownership::Earlier)
+        {
+            datapath.evict(leftover).expect("evicted");
+        }
+        assert_eq!(owned_by(&scan(&datapath), Ownership::Earlier), []);
+        drop(earlier);
+    });
+}
+
+#[test]
+fn the_same_program_attached_both_ways_is_found_twice() {
+    isolated(|node| {
+        let earlier = node.start();
+        let (hook, program) = hold(&earlier).swap_remove(0);
+        attach_legacy_multi(&node.options.cgroup, hook, &program).expect("attached the legacy way");
+        fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
+        let datapath = node.start();
+        let mut found = owned_by(&scan(&datapath), Ownership::Earlier);
+        found.retain(|(at, ..)| *at == hook);
+        found.sort_unstable();
+        assert_eq!(found, [(hook, program.id(), false), (hook, program.id(), true)]);
+        drop(earlier);
+    });
+}
+
+#[test]
+fn a_foreign_program_of_the_same_name_stays() {
+    isolated(|node| {
+        // An array like META, but without the magic.
+        let path = node.options.bpffs.join("META");
+        pin_array(&path, 1);
+        let map = MapData::from_pin(&path).expect("it is pinned");
+        let without_map = ForeignProgram::load(Hook::Connect4, None);
+        let with_map = ForeignProgram::load(Hook::Connect4, Some(&map));
+        assert_eq!(with_map.0.map_ids().len(), 1);
+        for foreign in [&without_map, &with_map] {
+            assert_eq!(foreign.0.name(), "connect4");
+            assert!(!foreign.0.is_ours().expect("its maps are read"));
+            attach_legacy_multi(&node.options.cgroup, Hook::Connect4, &foreign.0).expect("attached");
+        }
+        let datapath = node.start();
+        let found = scan(&datapath);
+        assert_eq!(
+            owned_by(&found, Ownership::Foreign),
+            [
+                (Hook::Connect4, without_map.0.id(), false),
+                (Hook::Connect4, with_map.0.id(), false)
+            ]
+        );
+        for attachment in found {
+            match datapath.evict(&attachment) {
+                Err(LoaderError::NotEarlier { program_id, .. }) => {
+                    assert_eq!(program_id, attachment.program_id);
+                }
+                other => panic!("expected NotEarlier for {attachment:?}, got {other:?}"),
+            }
+        }
+        let server = TcpServer::start(1).address;
+        let cluster_ip = node.service(&datapath, Protocol::Tcp, 80, &[server]);
+        assert_eq!(dial(cluster_ip).expect("a connection").0, server, "both run");
+        drop(datapath);
+        cleanup(&node.options.bpffs, &node.options.cgroup).expect("cleaned up");
+        assert_eq!(
+            attached(node, Hook::Connect4),
+            [without_map.0.id(), with_map.0.id()],
+            "in their order"
+        );
+    });
+}
+
+#[test]
+fn programs_of_the_cgroups_above_are_shown_as_effective_only() {
+    isolated(|node| {
+        let datapath = node.start();
+        let below = node.options.cgroup.join("below");
+        fs::create_dir(&below).expect("a cgroup");
+        for (hook, program) in datapath.programs() {
+            assert_eq!(
+                programs_attached(&below, hook, false).expect("the kernel says"),
+                []
+            );
+            assert_eq!(
+                programs_attached(&below, hook, true).expect("the kernel says"),
+                [program.id()]
+            );
+        }
+        fs::remove_dir(&below).expect("removed");
+    });
+}
+
+#[test]
+fn a_legacy_attachment_is_undone_once() {
+    isolated(|node| {
+        let program = ForeignProgram::load(Hook::Connect4, None).0;
+        assert!(!detach_legacy(&node.options.cgroup, Hook::Connect4, &program).expect("nothing to detach"));
+        attach_legacy_multi(&node.options.cgroup, Hook::Connect4, &program).expect("attached");
+        assert_eq!(attached(node, Hook::Connect4), [program.id()]);
+        assert!(detach_legacy(&node.options.cgroup, Hook::Connect4, &program).expect("detached"));
+        assert_eq!(attached(node, Hook::Connect4), []);
+    });
+}
+
+#[test]
+fn cleanup_removes_every_load_and_every_pin_and_does_so_once() {
+    isolated(|node| {
+        let (held, ..) = leave_behind(node);
+        let datapath = node.start();
+        match cleanup(&node.options.bpffs, &node.options.cgroup) {
+            Err(LoaderError::Busy { .. }) => {}
+            other => panic!("expected Busy while an agent runs, got {other:?}"),
+        }
+        drop(datapath);
+        let done = cleanup(&node.options.bpffs, &node.options.cgroup).expect("cleaned up");
+        assert_eq!(
+            done.detached.len(),
+            2 * held.len(),
+            "a legacy attachment and a link at each hook: {done:?}"
+        );
+        assert_eq!(
+            done.unpinned.len(),
+            lb_loader::MapName::PINNED.len() + Hook::ALL.len(),
+            "{done:?}"
+        );
+        for hook in Hook::ALL {
+            assert_eq!(attached(node, hook), []);
+        }
+        assert!(!node.options.bpffs.join("plumbline").exists());
+        assert_eq!(
+            cleanup(&node.options.bpffs, &node.options.cgroup).expect("again"),
+            Cleanup::default()
+        );
+    });
+}
+
+#[test]
+fn two_loads_have_equal_tags_and_distinct_maps() {
+    isolated(|node| {
+        let (held, ..) = leave_behind(node);
+        let datapath = node.start();
+        switch(&datapath, Protocol::Tcp, 80, 1, &[]);
+        for ((_, earlier), (_, program)) in held.iter().zip(datapath.programs()) {
+            assert_eq!(earlier.tag(), program.tag());
+            assert!(
+                earlier.is_ours().expect("its maps are read")
+                    && program.is_ours().expect("its maps are read")
+            );
+            assert!(
+                earlier.map_ids().iter().all(|id| !program.map_ids().contains(id)),
+                "no map is shared"
+            );
+        }
+    });
+}

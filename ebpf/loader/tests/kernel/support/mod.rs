@@ -1,0 +1,13 @@
+//! A node for a test: namespaces, bpffs, cgroup; servers and clients in it.
+
+mod foreign;
+mod isolation;
+mod node;
+mod sockets;
+
+pub(crate) use self::{
+    foreign::{ForeignProgram, overwrite_meta, pin_array},
+    isolation::isolated,
+    node::{Node, Protocol, frontend, switch},
+    sockets::{TcpServer, UdpServer, dial, receive, refused, udp_client},
+};
