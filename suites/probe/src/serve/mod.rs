@@ -44,14 +44,14 @@ pub enum ServeError {
     #[error("no port to serve on; expected at least one --tcp PORT or --udp PORT")]
     NoPorts,
     /// A port can't be had.
-    #[error("failed to listen on {address}/{transport}: {source}")]
+    #[error("failed to listen on {address}/{transport}: {error}")]
     Listen {
         /// Where.
         address: SocketAddr,
         /// `TCP` or `UDP`.
         transport: &'static str,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// The log can't be written.
     #[error("failed to write the log, and a backend that can't log must not answer: {0}")]
@@ -122,10 +122,10 @@ impl Server {
         }
         let listen = |port: u16, transport| {
             let address = SocketAddr::new(config.address, port);
-            move |source| ServeError::Listen {
+            move |error| ServeError::Listen {
                 address,
                 transport,
-                source,
+                error,
             }
         };
         let tcp = config

@@ -1,0 +1,61 @@
+//! `plumbline lab`: the embedded lab by hand.
+//!
+//! Files: `up`, `down`, `status`, `place` (exec, and how places are named), `files` (kubeconfig, logs).
+
+mod down;
+mod files;
+mod place;
+mod status;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use lab::embedded::{self, DEFAULT_NAME};
+
+/// The embedded lab: nodes, pods, an outside client and an API server on this host.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabArgs {
+    /// Bring a lab up; it stays up until `plumbline lab down`.
+    Up(up::UpArgs),
+    /// Take a lab down, and remove what a killed one left.
+    Down(down::DownArgs),
+    /// Show nodes, agents and pods.
+    Status(NameArgs),
+    /// Run a program on a node, in a pod or on the outside client.
+    Exec(place::ExecArgs),
+    /// Print the administrator's kubeconfig.
+    Kubeconfig(files::KubeconfigArgs),
+    /// Print a log, or the list of logs.
+    Logs(files::LogsArgs),
+    /// Be a lab. `up` starts it; its configuration comes on stdin.
+    #[command(hide = true)]
+    Supervise,
+}
+
+/// Which lab.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NameArgs {
+    /// The lab's name.
+    #[arg(long, default_value = DEFAULT_NAME)]
+    name: String,
+}
+
+/// Runs a subcommand.
+///
+/// # Errors
+/// What kept it from doing what it was told to.
+pub(crate) async fn run(args: LabArgs) -> anyhow::Result<ExitCode> {
+    match args {
+        LabArgs::Up(args) => up::run(args).await,
+        LabArgs::Down(args) => down::run(args).await,
+        LabArgs::Status(args) => status::run(&args.name).await,
+        LabArgs::Exec(args) => place::run(args).await,
+        LabArgs::Kubeconfig(args) => files::kubeconfig(args).await,
+        LabArgs::Logs(args) => files::logs(args).await,
+        LabArgs::Supervise => {
+            embedded::supervise().await?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

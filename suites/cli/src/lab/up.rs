@@ -1,0 +1,122 @@
+//! `plumbline lab up`.
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use lab::{
+    cluster::{AgentState, Cluster},
+    embedded::{AgentCommand, DEFAULT_NAME, LIMITS, LabCluster, LabConfig, Lifetime, check_name, sibling},
+};
+
+/// Between two questions whether the agents are ready.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct UpArgs {
+    /// The lab's name; several labs may be up at once.
+    #[arg(long, default_value = DEFAULT_NAME)]
+    name: String,
+    /// How many nodes.
+    #[arg(long, default_value_t = 2)]
+    nodes: u8,
+    /// The agent under test; the default is `reference-agent` beside this program.
+    #[arg(long, value_name = "PATH")]
+    agent: Option<PathBuf>,
+}
+
+pub(super) async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
+    let begin = Instant::now();
+    let config = config(args)?;
+    let lab = LabCluster::up(&config, Lifetime::Detached, |step| eprintln!("  {step}")).await?;
+    eprintln!("  readiness of the agents");
+    let late = wait_for_agents(&lab).await?;
+    let name = &config.name;
+    let option = if name == DEFAULT_NAME {
+        String::new()
+    } else {
+        format!(" --name {name}")
+    };
+    println!(
+        "lab {name:?} is up after {:.1?}: {} nodes",
+        begin.elapsed(),
+        config.nodes
+    );
+    println!();
+    println!("  export KUBECONFIG={}", lab.kubeconfig().display());
+    println!("  kubectl get nodes");
+    println!("  plumbline lab exec{option} node1 -- COMMAND     also: outside, pod/NAMESPACE/NAME");
+    println!("  plumbline lab status{option}");
+    println!("  plumbline lab down{option}");
+    for (node, state) in &late {
+        let said = match (state.pid, state.ready) {
+            (None, _) => "does not run",
+            (Some(_), None) => "does not answer",
+            (Some(_), Some(_)) => "is not ready",
+        };
+        println!();
+        println!(
+            "warning: the agent on {node} {said} after {:?}; see",
+            LIMITS.agents_ready
+        );
+        println!("  plumbline lab logs{option} {node}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn config(args: UpArgs) -> anyhow::Result<LabConfig> {
+    let UpArgs { name, nodes, agent } = args;
+    check_name(&name)?;
+    let agent = match agent {
+        Some(path) => {
+            let path = path
+                .canonicalize()
+                .with_context(|| format!("there is no agent at {}", path.display()))?;
+            let label = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            AgentCommand {
+                label,
+                ..AgentCommand::reference(&path)
+            }
+        }
+        None => AgentCommand::reference(&sibling("reference-agent")?),
+    };
+    Ok(LabConfig {
+        name,
+        nodes,
+        agent,
+        plumbline: sibling("plumbline")?,
+    })
+}
+
+/// Waits until every agent says that it is ready; returns those that do not within the limit.
+async fn wait_for_agents(lab: &LabCluster) -> anyhow::Result<Vec<(String, AgentState)>> {
+    let deadline = Instant::now() + LIMITS.agents_ready;
+    let mut waiting: Vec<String> = lab
+        .describe()
+        .nodes
+        .iter()
+        .map(|node| node.name.clone())
+        .collect();
+    let mut late = Vec::new();
+    while let Some(node) = waiting.last() {
+        let state = lab.agent(node).await?;
+        let ready = state.ready == Some(true);
+        if !ready && Instant::now() < deadline {
+            tokio::time::sleep(ASK_AGAIN).await;
+            continue;
+        }
+        if !ready {
+            late.push((node.clone(), state));
+        }
+        waiting.pop();
+    }
+    late.reverse();
+    Ok(late)
+}

@@ -1,0 +1,403 @@
+//! Keeps the agent of one node running, until somebody wants it stopped.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Write},
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{Command, ExitStatus, Stdio},
+    sync::Arc,
+    time::Instant,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpSocket,
+    process::Child,
+    sync::{mpsc, oneshot, watch},
+    time::{sleep, timeout},
+};
+
+use super::{
+    AgentCommand, LIMITS, LabError,
+    backoff::Backoff,
+    error::io_error,
+    mounts::{BPFFS, CGROUPS},
+    node::Node,
+    spawn,
+};
+use crate::cluster::{AgentState, Stop};
+
+/// Where an agent's health is asked for, on its node.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9440);
+/// Orders that wait; each is answered before the next is taken.
+const ORDERS: usize = 16;
+
+/// The agent of one node, as the control socket sees it.
+#[derive(Debug)]
+pub(super) struct Agent {
+    node: Arc<Node>,
+    command: AgentCommand,
+    orders: mpsc::Sender<Order>,
+    seen: watch::Receiver<Seen>,
+}
+
+/// What is known of its process.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    pid: Option<u32>,
+    starts: u32,
+    last_exit: Option<String>,
+    stopped: bool,
+}
+
+enum Order {
+    Stop(Stop, oneshot::Sender<()>),
+    Start(oneshot::Sender<Result<(), String>>),
+}
+
+impl Agent {
+    /// Starts it; the returned future keeps it running and is to be spawned.
+    pub(super) fn new(
+        node: Arc<Node>,
+        command: AgentCommand,
+        kubeconfig: PathBuf,
+        log: PathBuf,
+    ) -> (Self, impl Future<Output = ()> + Send) {
+        let (orders, taken) = mpsc::channel(ORDERS);
+        let (tell, seen) = watch::channel(Seen::default());
+        let keeper = Keeper {
+            node: node.clone(),
+            command: command.clone(),
+            kubeconfig,
+            log,
+            orders: taken,
+            seen: tell,
+        };
+        (
+            Self {
+                node,
+                command,
+                orders,
+                seen,
+            },
+            keeper.run(),
+        )
+    }
+
+    /// Waits until it has been started once, or could not be.
+    pub(super) async fn started(&self) -> Result<(), LabError> {
+        let mut seen = self.seen.clone();
+        let first = seen
+            .wait_for(|seen| seen.starts > 0 || seen.last_exit.is_some())
+            .await;
+        match first.map(|seen| (seen.starts, seen.last_exit.clone())) {
+            Ok((0, why)) => Err(LabError::Host {
+                what: format!("start the agent {:?}", self.command.argv),
+                why: why.unwrap_or_default(),
+                remedy: "Check the path and that it is executable",
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// How it is, asking its `/readyz` if it runs.
+    pub(super) async fn state(&self) -> AgentState {
+        let seen = self.seen.borrow().clone();
+        let ready = match seen.pid {
+            Some(_) => timeout(LIMITS.agent_ready, readyz(&self.node))
+                .await
+                .ok()
+                .and_then(Result::ok),
+            None => None,
+        };
+        AgentState {
+            pid: seen.pid,
+            starts: seen.starts,
+            ready,
+            last_exit: seen.last_exit,
+        }
+    }
+
+    /// Ends it and keeps it ended.
+    pub(super) async fn stop(&self, how: Stop) -> Result<(), String> {
+        let (tell, told) = oneshot::channel();
+        self.order(Order::Stop(how, tell)).await?;
+        told.await.map_err(|_| "the lab is going down".to_owned())
+    }
+
+    /// Starts it, if it does not run.
+    pub(super) async fn start(&self) -> Result<(), String> {
+        let (tell, told) = oneshot::channel();
+        self.order(Order::Start(tell)).await?;
+        told.await.map_err(|_| "the lab is going down".to_owned())?
+    }
+
+    /// Runs its documented clean-up; the agent must be stopped.
+    pub(super) async fn wipe(&self) -> Result<(), String> {
+        if !self.seen.borrow().stopped {
+            return Err(format!(
+                "the agent of {} is not stopped; stop it first",
+                self.node.name
+            ));
+        }
+        let mut command = base(&self.command);
+        command.args(["cleanup", "--bpffs", BPFFS, "--cgroup", CGROUPS]);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let placement = self
+            .node
+            .placement(&self.node.agent_cgroup())
+            .map_err(|error| error.to_string())?;
+        let child = spawn::spawn(command, placement)
+            .await
+            .map_err(|error| error.to_string())?;
+        let output = timeout(LIMITS.agent_cleanup, child.wait_with_output()).await;
+        let output = output
+            .map_err(|_| format!("its clean-up did not end within {:?}", LIMITS.agent_cleanup))?
+            .map_err(|error| error.to_string())?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(format!(
+            "its clean-up ended with {}: {}",
+            describe(output.status),
+            said.trim_end()
+        ))
+    }
+
+    async fn order(&self, order: Order) -> Result<(), String> {
+        self.orders
+            .send(order)
+            .await
+            .map_err(|_| "the lab is going down".to_owned())
+    }
+}
+
+fn base(agent: &AgentCommand) -> Command {
+    // The configuration's check has seen that it is not empty.
+    let program = agent.argv.first().map_or("", String::as_str);
+    let mut command = Command::new(program);
+    command.args(agent.argv.iter().skip(1));
+    command
+}
+
+/// The task that owns the process.
+struct Keeper {
+    node: Arc<Node>,
+    command: AgentCommand,
+    kubeconfig: PathBuf,
+    log: PathBuf,
+    orders: mpsc::Receiver<Order>,
+    seen: watch::Sender<Seen>,
+}
+
+enum Phase {
+    Start,
+    Running(Child, Instant),
+    Waiting(std::time::Duration),
+    Stopped,
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        let mut backoff = Backoff::restarts();
+        let mut phase = Phase::Start;
+        loop {
+            phase = match phase {
+                Phase::Start => match self.start().await {
+                    Ok(child) => Phase::Running(child, Instant::now()),
+                    Err(error) => {
+                        self.ended(&format!("could not be started: {error}"));
+                        Phase::Waiting(backoff.wait())
+                    }
+                },
+                Phase::Running(mut child, begin) => {
+                    tokio::select! {
+                        status = child.wait() => {
+                            self.ended(&status.map_or_else(|error| error.to_string(), describe));
+                            Phase::Waiting(backoff.wait_after_run(begin))
+                        }
+                        order = self.orders.recv() => match order {
+                            None => return,
+                            Some(Order::Start(tell)) => {
+                                drop(tell.send(Ok(())));
+                                Phase::Running(child, begin)
+                            }
+                            Some(Order::Stop(how, tell)) => {
+                                let end = stop(&mut child, how).await;
+                                self.stopped(Some(end), tell);
+                                Phase::Stopped
+                            }
+                        },
+                    }
+                }
+                Phase::Waiting(wait) => tokio::select! {
+                    () = sleep(wait) => Phase::Start,
+                    order = self.orders.recv() => match self.idle(order).await {
+                        None => return,
+                        Some(next) => next,
+                    },
+                },
+                Phase::Stopped => {
+                    let order = self.orders.recv().await;
+                    match self.idle(order).await {
+                        None => return,
+                        Some(next) => next,
+                    }
+                }
+            };
+        }
+    }
+
+    /// An order while nothing runs.
+    async fn idle(&mut self, order: Option<Order>) -> Option<Phase> {
+        match order? {
+            Order::Stop(_, tell) => {
+                self.stopped(None, tell);
+                Some(Phase::Stopped)
+            }
+            Order::Start(tell) => match self.start().await {
+                Ok(child) => {
+                    drop(tell.send(Ok(())));
+                    Some(Phase::Running(child, Instant::now()))
+                }
+                Err(error) => {
+                    self.ended(&format!("could not be started: {error}"));
+                    drop(tell.send(Err(error.to_string())));
+                    Some(Phase::Waiting(LIMITS.restart_first))
+                }
+            },
+        }
+    }
+
+    async fn start(&mut self) -> Result<Child, LabError> {
+        let mut options = OpenOptions::new();
+        let opened = options.create(true).append(true).open(&self.log);
+        let mut log = opened.map_err(io_error(format!("open {}", self.log.display())))?;
+        let start = self.seen.borrow().starts + 1;
+        let failed = || io_error(format!("write {}", self.log.display()));
+        writeln!(log, "--- start {start} of the agent on {} ---", self.node.name).map_err(failed())?;
+        let mut command = base(&self.command);
+        command
+            .arg("run")
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(["--node", &self.node.name]);
+        command.args([
+            "--cgroup",
+            CGROUPS,
+            "--bpffs",
+            BPFFS,
+            "--listen",
+            &LISTEN.to_string(),
+        ]);
+        command.stdin(Stdio::null());
+        command.stdout(log.try_clone().map_err(failed())?).stderr(log);
+        let placement = self.node.placement(&self.node.agent_cgroup())?;
+        let child = spawn::spawn(command, placement)
+            .await
+            .map_err(io_error("start it"))?;
+        self.seen.send_modify(|seen| {
+            seen.pid = child.id();
+            seen.starts = start;
+            seen.stopped = false;
+        });
+        Ok(child)
+    }
+
+    /// Its process has ended; whatever that had started ends too, as in a container.
+    fn ended(&self, how: &str) {
+        tracing::info!(node = self.node.name, how, "the agent ended");
+        if let Err(error) = self.node.agent_cgroup().kill() {
+            tracing::warn!(node = self.node.name, %error, "what the agent left running could not be ended");
+        }
+        self.seen.send_modify(|seen| {
+            seen.pid = None;
+            seen.last_exit = Some(how.to_owned());
+        });
+    }
+
+    fn stopped(&self, end: Option<String>, tell: oneshot::Sender<()>) {
+        if let Some(end) = end {
+            self.ended(&end);
+        }
+        self.seen.send_modify(|seen| seen.stopped = true);
+        tell.send(()).ok();
+    }
+}
+
+/// Ends a process and says how it went.
+async fn stop(child: &mut Child, how: Stop) -> String {
+    if let (Stop::Term, Some(pid)) = (how, child.id()) {
+        // It may have ended by itself just now.
+        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).ok();
+        if let Ok(status) = timeout(LIMITS.agent_stop, child.wait()).await {
+            return status.map_or_else(|error| error.to_string(), describe);
+        }
+    }
+    drop(child.start_kill());
+    child
+        .wait()
+        .await
+        .map_or_else(|error| error.to_string(), describe)
+}
+
+/// An exit status in words.
+pub(super) fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(number)) => {
+            Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.to_string())
+        }
+        (None, None) => status.to_string(),
+    }
+}
+
+/// Whether an agent says that it is ready; an error if it says nothing.
+async fn readyz(node: &Node) -> io::Result<bool> {
+    let socket = node.net.inside(TcpSocket::new_v4)?;
+    let mut stream = socket.connect(LISTEN).await?;
+    let request = format!("GET /readyz HTTP/1.1\r\nHost: {LISTEN}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut head = Vec::new();
+    stream.take(64).read_to_end(&mut head).await?;
+    ready(&head).ok_or_else(|| io::Error::other("this is no HTTP"))
+}
+
+/// Whether an HTTP answer begins with status 200; nothing if it is none.
+fn ready(head: &[u8]) -> Option<bool> {
+    let head = str::from_utf8(head).ok()?;
+    let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?;
+    status
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then_some(status == "200")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readiness_is_status_200() {
+        assert_eq!(ready(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain"), Some(true));
+        assert_eq!(ready(b"HTTP/1.1 503 Service Unavailable\r\n"), Some(false));
+        assert_eq!(ready(b"SSH-2.0-OpenSSH_9.2"), None);
+        assert_eq!(ready(b""), None);
+    }
+
+    #[test]
+    fn exits_are_said_in_words() {
+        assert_eq!(describe(ExitStatus::from_raw(3 << 8)), "exit code 3");
+        assert_eq!(describe(ExitStatus::from_raw(9)), "SIGKILL");
+    }
+}

@@ -1,0 +1,384 @@
+//! A lab that is up, as its users see it.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::{fs::MetadataExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+use async_trait::async_trait;
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tokio::process::Child;
+
+use super::{
+    LIMITS, LabConfig, LabError, Leash,
+    dir::LabDir,
+    error::io_error,
+    evidence, leftovers,
+    leftovers::Downed,
+    mounts::CGROUPS,
+    protocol::{About, Descriptor, Located, Reply, Request, Status},
+    request::call,
+    spawn::{self, Placement},
+};
+use crate::cluster::{AgentState, Cluster, ClusterError, Description, Place, Stop};
+
+/// How long a lab lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Until the value is dropped or its process ends, however that happens.
+    WithCaller,
+    /// Until [`LabCluster::down`], or `plumbline lab down`.
+    Detached,
+}
+
+/// A lab that is up.
+#[derive(Debug)]
+pub struct LabCluster {
+    dir: LabDir,
+    about: About,
+    client: DebugClient,
+    kubeconfig: PathBuf,
+    leash: Option<Leash>,
+}
+
+/// [`Client`] has no `Debug`.
+struct DebugClient(Client);
+
+impl std::fmt::Debug for DebugClient {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Client")
+    }
+}
+
+impl LabCluster {
+    /// Brings a lab up: returns when its nodes are Ready and its agents are started.
+    ///
+    /// `progress` is called with each step as it begins.
+    ///
+    /// # Errors
+    /// What keeps it from coming up; nothing is left then.
+    pub async fn up(
+        config: &LabConfig,
+        lifetime: Lifetime,
+        progress: impl FnMut(&str) + Send,
+    ) -> Result<Self, LabError> {
+        root()?;
+        config.check()?;
+        let leash = Leash::start(config, progress).await?;
+        let mut cluster = Self::attach(&config.name).await?;
+        match lifetime {
+            Lifetime::WithCaller => cluster.leash = Some(leash),
+            Lifetime::Detached => leash.let_go().await?,
+        }
+        Ok(cluster)
+    }
+
+    /// A lab that somebody else brought up.
+    ///
+    /// # Errors
+    /// There is none of this name, or it does not answer.
+    pub async fn attach(name: &str) -> Result<Self, LabError> {
+        root()?;
+        super::check_name(name)?;
+        let dir = LabDir::new(name);
+        let about = match call(&dir, &Request::About, LIMITS.control).await? {
+            Reply::About(about) => *about,
+            other => return Err(unexpected(&dir, &other)),
+        };
+        let kubeconfig = dir.kubeconfig();
+        let client = DebugClient(kube_client(&kubeconfig).await?);
+        Ok(Self {
+            dir,
+            about,
+            client,
+            kubeconfig,
+            leash: None,
+        })
+    }
+
+    /// Takes it down, and returns when nothing is left.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    pub async fn down(self) -> Result<(), LabError> {
+        take_down(&self.dir).await?;
+        match self.leash {
+            Some(leash) => leash.ended().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Nodes, agents and pods as they are now.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn status(&self) -> Result<Status, LabError> {
+        match call(&self.dir, &Request::Status, LIMITS.control).await? {
+            Reply::Status(status) => Ok(status),
+            other => Err(unexpected(&self.dir, &other)),
+        }
+    }
+
+    /// Administrator's kubeconfig, for a process on this host: the API server's address is on loopback.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Folder of the logs of supervisor, agents and pods.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.dir.logs()
+    }
+
+    /// Becomes a program in a place: terminal, process id and exit code are the program's. Returns only if that
+    /// fails. `argv` is as in [`Cluster::exec`].
+    ///
+    /// # Errors
+    /// There is no such place, or the program can't be started.
+    pub async fn become_program(&self, place: &Place, argv: &[String]) -> Result<ExitCode, LabError> {
+        let (command, placement) = self.command(place, argv).await?;
+        let program = command.get_program().to_owned();
+        spawn::become_program(command, placement)
+            .map_err(io_error(format!("start {} in {place:?}", program.display())))
+    }
+
+    async fn command(&self, place: &Place, argv: &[String]) -> Result<(Command, Placement), LabError> {
+        let request = Request::Locate { place: place.clone() };
+        let located = match call(&self.dir, &request, LIMITS.control).await? {
+            Reply::Located(located) => located,
+            other => return Err(unexpected(&self.dir, &other)),
+        };
+        let placement = self.placement(&located)?;
+        let (program, arguments) = argv.split_first().ok_or_else(|| LabError::Io {
+            what: "start a program".to_owned(),
+            error: io::Error::new(io::ErrorKind::InvalidInput, "its command line is empty"),
+        })?;
+        let plumbline = &self.about.config.plumbline;
+        let mut command = match program.as_str() {
+            "plumbline" => Command::new(plumbline),
+            "probe" => {
+                let mut command = Command::new(plumbline);
+                command.arg("probe");
+                command
+            }
+            other => Command::new(other),
+        };
+        command.args(arguments);
+        if let Some(kubeconfig) = located.kubeconfig {
+            command.env("KUBECONFIG", kubeconfig);
+        }
+        Ok((command, placement))
+    }
+
+    fn placement(&self, located: &Located) -> Result<Placement, LabError> {
+        let procs = located.cgroup.join("cgroup.procs");
+        let cgroup = OpenOptions::new().write(true).open(&procs);
+        let cgroup = cgroup.map_err(io_error(format!("open {}", procs.display())))?;
+        let mnt = located.mnt.map(|mnt| self.namespace(mnt)).transpose()?;
+        Ok(Placement {
+            net: Some(self.namespace(located.net)?),
+            mnt,
+            cgroup: Some(cgroup),
+        })
+    }
+
+    fn namespace(&self, descriptor: Descriptor) -> Result<File, LabError> {
+        let path = format!("/proc/{}/fd/{}", self.about.pid, descriptor.fd);
+        let open = || -> io::Result<File> {
+            let file = File::open(&path)?;
+            if file.metadata()?.ino() == descriptor.inode {
+                Ok(file)
+            } else {
+                Err(io::Error::other(
+                    "it is not the namespace that it was; the pod is gone",
+                ))
+            }
+        };
+        open().map_err(io_error(format!("open the namespace {path}")))
+    }
+
+    async fn order(&self, request: Request) -> Result<(), ClusterError> {
+        // As long as the slowest order may take: a clean-up, or a stop that waits for SIGTERM to work.
+        let limit = LIMITS.control + LIMITS.agent_cleanup + LIMITS.agent_stop;
+        match call(&self.dir, &request, limit).await {
+            Ok(Reply::Done) => Ok(()),
+            Ok(other) => Err(cluster_error("give an order to the lab")(unexpected(
+                &self.dir, &other,
+            ))),
+            Err(error) => Err(cluster_error("give an order to the lab")(error)),
+        }
+    }
+}
+
+/// Takes a lab down by its name, or removes what a dead one left; nothing to do is no error.
+///
+/// # Errors
+/// What could not be removed.
+pub async fn down(name: &str) -> Result<Downed, LabError> {
+    root()?;
+    super::check_name(name)?;
+    match take_down(&LabDir::new(name)).await {
+        Ok(()) => Ok(Downed::Up),
+        Err(LabError::NotUp { .. }) => {
+            let removed = leftovers::remove_here(name)?;
+            Ok(if removed {
+                Downed::Leftovers
+            } else {
+                Downed::Nothing
+            })
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// Names of all labs that are up, or have left something.
+///
+/// # Errors
+/// They can't be listed.
+pub fn labs() -> Result<Vec<String>, LabError> {
+    root()?;
+    leftovers::names()
+}
+
+async fn take_down(dir: &LabDir) -> Result<(), LabError> {
+    match call(dir, &Request::Down, LIMITS.down).await? {
+        Reply::Done => Ok(()),
+        other => Err(unexpected(dir, &other)),
+    }
+}
+
+/// A client for a kubeconfig.
+pub(super) async fn kube_client(path: &Path) -> Result<Client, LabError> {
+    let wrong = |why: String| LabError::Host {
+        what: format!("use the kubeconfig {}", path.display()),
+        why,
+        remedy: "See the supervisor's log",
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| wrong(error.to_string()))?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    Client::try_from(config.map_err(|error| wrong(error.to_string()))?)
+        .map_err(|error| wrong(error.to_string()))
+}
+
+/// Namespaces and cgroups need root.
+fn root() -> Result<(), LabError> {
+    let uid = nix::unistd::Uid::effective();
+    if uid.is_root() {
+        Ok(())
+    } else {
+        Err(LabError::NotRoot { uid: uid.as_raw() })
+    }
+}
+
+fn unexpected(dir: &LabDir, reply: &Reply) -> LabError {
+    LabError::Control {
+        name: dir.name().to_owned(),
+        why: format!("an answer to another question: {reply:?}"),
+    }
+}
+
+fn cluster_error(what: impl Into<String>) -> impl FnOnce(LabError) -> ClusterError {
+    let what = what.into();
+    move |error| match error {
+        LabError::Refused(refused) => refused,
+        other => ClusterError::Failed {
+            what,
+            why: other.to_string(),
+        },
+    }
+}
+
+#[async_trait]
+impl Cluster for LabCluster {
+    fn describe(&self) -> &Description {
+        &self.about.description
+    }
+
+    fn client(&self) -> Client {
+        self.client.0.clone()
+    }
+
+    async fn exec(&self, place: &Place, argv: &[String]) -> Result<Child, ClusterError> {
+        let what = format!("start {argv:?} in {place:?}");
+        let (mut command, placement) = self.command(place, argv).await.map_err(cluster_error(&what))?;
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        // Ctrl-C is for whoever started it, who ends it in his own order.
+        command.process_group(0);
+        let child = spawn::spawn(command, placement).await;
+        child.map_err(|error| ClusterError::Failed {
+            what,
+            why: error.to_string(),
+        })
+    }
+
+    async fn log(&self, namespace: &str, pod: &str) -> Result<String, ClusterError> {
+        match tokio::fs::read_to_string(self.dir.pod_log(namespace, pod)).await {
+            Ok(text) => Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ClusterError::NotFound {
+                what: "pod",
+                name: format!("{namespace}/{pod}"),
+            }),
+            Err(error) => {
+                let what = format!("read the log of {namespace}/{pod}");
+                Err(ClusterError::Failed {
+                    what,
+                    why: error.to_string(),
+                })
+            }
+        }
+    }
+
+    async fn agent(&self, node: &str) -> Result<AgentState, ClusterError> {
+        let what = format!("ask for the agent of {node}");
+        let request = Request::Agent {
+            node: node.to_owned(),
+        };
+        match call(&self.dir, &request, LIMITS.control)
+            .await
+            .map_err(cluster_error(&what))?
+        {
+            Reply::Agent(state) => Ok(state),
+            other => Err(cluster_error(what)(unexpected(&self.dir, &other))),
+        }
+    }
+
+    async fn stop_agent(&self, node: &str, how: Stop) -> Result<(), ClusterError> {
+        self.order(Request::StopAgent {
+            node: node.to_owned(),
+            how,
+        })
+        .await
+    }
+
+    async fn start_agent(&self, node: &str) -> Result<(), ClusterError> {
+        self.order(Request::StartAgent {
+            node: node.to_owned(),
+        })
+        .await
+    }
+
+    async fn wipe_state(&self, node: &str) -> Result<(), ClusterError> {
+        self.order(Request::WipeState {
+            node: node.to_owned(),
+        })
+        .await
+    }
+
+    fn cgroup_root(&self) -> &Path {
+        Path::new(CGROUPS)
+    }
+
+    async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
+        evidence::collect(self, &self.about.config.agent.argv, folder).await
+    }
+}

@@ -1,0 +1,107 @@
+//! The control socket: one request, one answer, one connection.
+
+use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{UnixListener, UnixStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::timeout,
+};
+
+use super::{
+    LIMITS, LabError,
+    error::io_error,
+    lab::Shared,
+    protocol::{Refusal, Reply, Request},
+};
+
+/// Serves requests until the tasks end.
+pub(super) fn serve(path: &Path, lab: Arc<Shared>, tasks: &mut JoinSet<()>) -> Result<(), LabError> {
+    let failed = || io_error(format!("listen on {}", path.display()));
+    let listener = UnixListener::bind(path).map_err(failed())?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed())?;
+    tasks.spawn(accept(listener, lab));
+    Ok(())
+}
+
+async fn accept(listener: UnixListener, lab: Arc<Shared>) {
+    let room = Arc::new(Semaphore::new(LIMITS.control_connections));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        // The semaphore is never closed.
+        let Ok(permit) = room.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let lab = lab.clone();
+                connections.spawn(async move {
+                    if let Err(error) = answer(stream, &lab).await {
+                        tracing::warn!(%error, "a request on the control socket failed");
+                    }
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                // Nearly always a lack of file descriptors, which connections that end give back.
+                tracing::warn!(%error, "no connection could be accepted");
+                connections.join_next().await;
+            }
+        }
+    }
+}
+
+async fn answer(stream: UnixStream, lab: &Shared) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut line = Vec::new();
+    let mut limited = (&mut stream).take(LIMITS.control_bytes);
+    timeout(LIMITS.control, limited.read_until(b'\n', &mut line)).await??;
+    let request = serde_json::from_slice::<Request>(&line);
+    let reply = match request {
+        Ok(Request::Down) => {
+            // Answered by the supervisor, when it is done; if it is not listening it is going down already.
+            drop(lab.down.send(stream.into_inner()).await);
+            return Ok(());
+        }
+        Ok(request) => handle(request, lab).await.unwrap_or_else(Reply::Refused),
+        Err(error) => Reply::Refused(Refusal::failed("read the request", &error)),
+    };
+    send(stream.get_mut(), &reply).await
+}
+
+/// Sends an answer.
+pub(super) async fn send(stream: &mut UnixStream, reply: &Reply) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    stream.write_all(&line).await
+}
+
+async fn handle(request: Request, lab: &Shared) -> Result<Reply, Refusal> {
+    let done = |result: Result<(), String>, what: String| {
+        result
+            .map(|()| Reply::Done)
+            .map_err(|why| Refusal::failed(what, &why))
+    };
+    match request {
+        Request::About => Ok(Reply::About(Box::new(lab.about.clone()))),
+        Request::Status => Ok(Reply::Status(lab.status().await)),
+        Request::Locate { place } => lab.locate(&place).map(Reply::Located),
+        Request::Agent { node } => Ok(Reply::Agent(lab.agent(&node)?.state().await)),
+        Request::StopAgent { node, how } => done(
+            lab.agent(&node)?.stop(how).await,
+            format!("stop the agent of {node}"),
+        ),
+        Request::StartAgent { node } => done(
+            lab.agent(&node)?.start().await,
+            format!("start the agent of {node}"),
+        ),
+        Request::WipeState { node } => done(
+            lab.agent(&node)?.wipe().await,
+            format!("wipe the agent's state on {node}"),
+        ),
+        Request::Down => Err(Refusal::failed("go down", &"it is answered elsewhere")),
+    }
+}

@@ -1,0 +1,193 @@
+//! A lab's folder `/run/plumbline/<name>`: lock, socket, kubeconfigs, logs.
+//!
+//! Who holds the lock is the lab's supervisor. A folder whose lock is free is what a dead one left.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use super::{LIMITS, LabError, check_name, error::io_error};
+
+/// Where the folders of all labs are.
+const ROOT: &str = "/run/plumbline";
+
+/// The folder of one lab, which need not be there.
+#[derive(Clone, Debug)]
+pub(super) struct LabDir {
+    name: String,
+    path: PathBuf,
+}
+
+/// The lock of a lab; free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Lock {
+    /// Held, never used.
+    _file: File,
+}
+
+impl LabDir {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            path: Path::new(ROOT).join(name),
+        }
+    }
+
+    /// Every lab that has a folder, by name.
+    pub(super) fn all() -> Result<Vec<Self>, LabError> {
+        let entries = match fs::read_dir(ROOT) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(io_error(format!("read {ROOT}")))?,
+        };
+        let names = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        let mut labs: Vec<Self> = names
+            .filter(|name| check_name(name).is_ok())
+            .map(|name| Self::new(&name))
+            .collect();
+        labs.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(labs)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.path.is_dir()
+    }
+
+    /// The supervisor's socket.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.path.join("control.sock")
+    }
+
+    /// Kubeconfig for processes on this host.
+    pub(super) fn kubeconfig(&self) -> PathBuf {
+        self.path.join("kubeconfig")
+    }
+
+    /// Kubeconfig for processes on the nodes and for the outside client.
+    pub(super) fn underlay_kubeconfig(&self) -> PathBuf {
+        self.path.join("kubeconfig-underlay")
+    }
+
+    /// Logs of the supervisor, agents and pods.
+    pub(super) fn logs(&self) -> PathBuf {
+        self.path.join("logs")
+    }
+
+    /// The supervisor's log.
+    pub(super) fn supervisor_log(&self) -> PathBuf {
+        self.logs().join("supervisor.log")
+    }
+
+    /// An agent's log.
+    pub(super) fn agent_log(&self, node: &str) -> PathBuf {
+        self.logs().join(format!("agent-{node}.log"))
+    }
+
+    /// What the container of a pod writes to stdout. A link to the file of the newest pod of this name.
+    pub(super) fn pod_log(&self, namespace: &str, pod: &str) -> PathBuf {
+        self.logs().join(format!("{namespace}_{pod}.log"))
+    }
+
+    /// Takes the lock, making the folder if need be; `None` if somebody holds it.
+    pub(super) fn lock(&self) -> Result<Option<Lock>, LabError> {
+        let failed = |error| io_error(format!("lock {}", self.path.display()))(error);
+        loop {
+            let mut builder = DirBuilder::new();
+            builder
+                .recursive(true)
+                .mode(0o700)
+                .create(&self.path)
+                .map_err(failed)?;
+            let path = self.lock_file();
+            let mut options = OpenOptions::new();
+            let opened = options
+                .create(true)
+                .truncate(false)
+                .read(true)
+                .write(true)
+                .mode(0o600)
+                .open(&path);
+            let mut file = match opened {
+                // The folder was removed between the two calls.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                other => other.map_err(failed)?,
+            };
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            // Its holder may have removed it before it let go: then this lock is nobody's.
+            let same = fs::metadata(&path)
+                .is_ok_and(|now| file.metadata().is_ok_and(|ours| ours.ino() == now.ino()));
+            if same {
+                file.set_len(0).map_err(failed)?;
+                write!(file, "{}", std::process::id()).map_err(failed)?;
+                return Ok(Some(Lock { _file: file }));
+            }
+        }
+    }
+
+    /// The process that holds the lock, as it wrote itself down.
+    pub(super) fn holder(&self) -> Option<u32> {
+        fs::read_to_string(self.lock_file()).ok()?.trim().parse().ok()
+    }
+
+    /// Removes the folder; the caller holds the lock.
+    pub(super) fn remove(&self, lock: Lock) -> Result<(), LabError> {
+        let removed = match fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other.map_err(io_error(format!("remove {}", self.path.display()))),
+        };
+        drop(lock);
+        // The last lab takes the root along; another lab's folder in it is no error.
+        drop(fs::remove_dir(ROOT));
+        removed
+    }
+
+    /// Removes everything in the folder but the lock, which the caller holds.
+    pub(super) fn empty(&self) -> Result<(), LabError> {
+        let failed = |error| io_error(format!("empty {}", self.path.display()))(error);
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path == self.lock_file() {
+                continue;
+            }
+            let result = if path.is_dir() {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
+            };
+            result.map_err(failed)?;
+        }
+        DirBuilder::new().mode(0o700).create(self.logs()).map_err(failed)
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.path.join("lock")
+    }
+}
+
+/// The end of a log, for an error message; empty if there is none.
+pub(super) fn tail(path: &Path) -> String {
+    let read = || -> io::Result<String> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(LIMITS.tail)))?;
+        let mut bytes = Vec::new();
+        file.take(LIMITS.tail).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    match read() {
+        Ok(text) if !text.trim().is_empty() => format!("\n--- the end of {} ---\n{text}", path.display()),
+        _ => String::new(),
+    }
+}

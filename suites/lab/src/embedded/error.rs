@@ -1,0 +1,136 @@
+//! Why a lab could not do what was asked.
+//!
+//! Messages are whole: they contain what a lower layer said, and name no source, or reports would say it twice.
+
+use std::{io, path::PathBuf, time::Duration};
+
+/// One cause each.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// Not a lab's name.
+    #[error(
+        "{found:?} can't be a lab's name; expected 1 to 32 of a-z, 0-9 and '-', with no '-' at either end"
+    )]
+    Name {
+        /// What was given.
+        found: String,
+    },
+    /// No node, or too many.
+    #[error("a lab of {found} nodes can't be made; expected 1 to {most}", most = super::LabConfig::MOST_NODES)]
+    Nodes {
+        /// What was given.
+        found: u8,
+    },
+    /// The agent's command line is empty.
+    #[error("the agent's command is empty; expected a program, such as the path of reference-agent")]
+    NoAgent,
+    /// A program is not where it was looked for.
+    #[error(
+        "there is no {what} program at {path}; expected an absolute path of an executable. \
+         Build it in the source tree: `cargo build -p plumbline -p reference-agent`"
+    )]
+    MissingProgram {
+        /// Which.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+    },
+    /// Namespaces and cgroups need root.
+    #[error("the lab makes namespaces and cgroups and needs root, but runs as uid {uid}; start it with sudo")]
+    NotRoot {
+        /// Effective user id.
+        uid: u32,
+    },
+    /// No cgroup v2 hierarchy is mounted.
+    #[error(
+        "no cgroup2 file system is mounted; expected one in /proc/self/mountinfo. \
+         Mount it (mount -t cgroup2 none /sys/fs/cgroup/unified) or boot with systemd.unified_cgroup_hierarchy=1"
+    )]
+    NoCgroup2,
+    /// The kernel, or this container, lacks something.
+    #[error("this host can't {what}: {why}. {remedy}")]
+    Host {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        why: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A lab of this name is up.
+    #[error(
+        "the lab {name:?} is already up (supervisor: process {pid}). Use it, take it down \
+         (plumbline lab down --name {name}), or choose another name"
+    )]
+    AlreadyUp {
+        /// Its name.
+        name: String,
+        /// Its supervisor.
+        pid: u32,
+    },
+    /// There is no such lab.
+    #[error("there is no lab {name:?}; make one: plumbline lab up --name {name}")]
+    NotUp {
+        /// Its name.
+        name: String,
+    },
+    /// The supervisor ended, or said no, before the lab was ready.
+    #[error("the lab {name:?} did not come up: {why}")]
+    Start {
+        /// Its name.
+        name: String,
+        /// What it said, and the end of its log.
+        why: String,
+    },
+    /// Something did not happen within its limit.
+    #[error("{what} did not happen within {limit:?}{hint}")]
+    Limit {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        limit: Duration,
+        /// What to look at: the end of a log, or empty.
+        hint: String,
+    },
+    /// The supervisor's answer.
+    #[error(transparent)]
+    Refused(#[from] crate::cluster::ClusterError),
+    /// Talking with the supervisor failed.
+    #[error("failed to talk with the supervisor of lab {name:?}: {why}")]
+    Control {
+        /// The lab.
+        name: String,
+        /// What came of it.
+        why: String,
+    },
+    /// A call to the kernel about namespaces, links, addresses or routes failed.
+    #[error("failed to {what}: {error}")]
+    Netlink {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        error: rtnetlink::Error,
+    },
+    /// The API server did not take something.
+    #[error("failed to {what}: {error}")]
+    Api {
+        /// What was tried.
+        what: String,
+        /// Its answer.
+        error: Box<kube::Error>,
+    },
+    /// Any other call failed.
+    #[error("failed to {what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What came of it.
+        error: io::Error,
+    },
+}
+
+/// For `map_err`: what was tried, as the fragment that completes "failed to …".
+pub(super) fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
+    let what = what.into();
+    move |error| LabError::Io { what, error }
+}

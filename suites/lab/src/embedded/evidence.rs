@@ -1,0 +1,89 @@
+//! What explains a failure: logs, objects, and what the agents say of their maps.
+
+use std::{fs, io, path::Path};
+
+use k8s_openapi::api::{
+    core::v1::{Node, Pod, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::{Api, Resource, api::ListParams};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::timeout;
+
+use super::{LIMITS, LabCluster, mounts::BPFFS};
+use crate::cluster::{Cluster, ClusterError, Place};
+
+/// Fills a folder. What can't be had is said in its place; only a folder that can't be written is an error.
+pub(super) async fn collect(lab: &LabCluster, agent: &[String], folder: &Path) -> Result<(), ClusterError> {
+    let failed = |error: io::Error| ClusterError::Failed {
+        what: format!("write evidence into {}", folder.display()),
+        why: error.to_string(),
+    };
+    fs::create_dir_all(folder.join("logs")).map_err(failed)?;
+    copy_logs(&lab.logs(), &folder.join("logs")).map_err(failed)?;
+
+    let objects = folder.join("objects");
+    fs::create_dir_all(&objects).map_err(failed)?;
+    let texts = [
+        ("nodes.json", list::<Node>(lab).await),
+        ("pods.json", list::<Pod>(lab).await),
+        ("services.json", list::<Service>(lab).await),
+        ("endpointslices.json", list::<EndpointSlice>(lab).await),
+    ];
+    for (name, text) in texts {
+        fs::write(objects.join(name), text).map_err(failed)?;
+    }
+    for node in &lab.describe().nodes {
+        let dump = dump(lab, &node.name, agent).await;
+        fs::write(folder.join(format!("dump-{}.txt", node.name)), dump).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn copy_logs(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        // The links to the newest pod of a name are for people who look at a running lab.
+        if entry.file_type()?.is_file() {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+async fn list<T>(lab: &LabCluster) -> String
+where
+    T: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
+{
+    let api: Api<T> = Api::all(lab.client());
+    let listed = match timeout(LIMITS.control, api.list(&ListParams::default())).await {
+        Ok(Ok(listed)) => serde_json::to_string_pretty(&listed.items).map_err(|error| error.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer within {:?}", LIMITS.control)),
+    };
+    listed.unwrap_or_else(|error| format!("could not be listed: {error}\n"))
+}
+
+async fn dump(lab: &LabCluster, node: &str, agent: &[String]) -> String {
+    let mut argv = agent.to_vec();
+    argv.extend(["dump", "--bpffs", BPFFS].map(str::to_owned));
+    let place = Place::Host {
+        node: node.to_owned(),
+    };
+    let run = async {
+        let child = lab.exec(&place, &argv).await.map_err(|error| error.to_string())?;
+        child.wait_with_output().await.map_err(|error| error.to_string())
+    };
+    match timeout(LIMITS.agent_cleanup, run).await {
+        Ok(Ok(output)) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Ok(Ok(output)) => {
+            format!(
+                "{argv:?} ended with {}: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            )
+        }
+        Ok(Err(error)) => format!("{argv:?}: {error}\n"),
+        Err(_) => format!("{argv:?} did not end within {:?}\n", LIMITS.agent_cleanup),
+    }
+}

@@ -1,0 +1,108 @@
+//! The pods of one node as others see them: for status, and to put processes into them.
+
+use std::{
+    collections::BTreeMap,
+    net::Ipv4Addr,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+
+use super::{
+    sandbox::Place,
+    status::{Facts, State},
+};
+use crate::embedded::protocol::PodView;
+
+/// Pods by namespace and name. A newer pod of the same name takes the older one's place.
+#[derive(Debug, Default)]
+pub(in crate::embedded) struct Table {
+    pods: Mutex<BTreeMap<(String, String), Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    uid: Option<String>,
+    view: PodView,
+    place: Option<Place>,
+}
+
+impl Table {
+    /// All of them, in the order of namespace and name.
+    pub(in crate::embedded) fn views(&self) -> Vec<PodView> {
+        self.lock().values().map(|entry| entry.view.clone()).collect()
+    }
+
+    /// Where a process in a pod goes; `None` if there is no such pod here, or it has no sandbox yet.
+    pub(in crate::embedded) fn find(&self, namespace: &str, name: &str) -> Option<Place> {
+        self.lock()
+            .get(&(namespace.to_owned(), name.to_owned()))?
+            .place
+            .clone()
+    }
+
+    pub(super) fn enter(&self, pod: &Pod) {
+        let view = PodView {
+            namespace: pod.namespace().unwrap_or_default(),
+            name: pod.name_any(),
+            address: None,
+            ready: false,
+            restarts: 0,
+            reason: String::new(),
+        };
+        self.lock().insert(
+            key(pod),
+            Entry {
+                uid: pod.uid(),
+                view,
+                place: None,
+            },
+        );
+    }
+
+    pub(super) fn leave(&self, pod: &Pod) {
+        let mut pods = self.lock();
+        if pods.get(&key(pod)).is_some_and(|entry| entry.uid == pod.uid()) {
+            pods.remove(&key(pod));
+        }
+    }
+
+    pub(super) fn place(&self, pod: &Pod, address: Ipv4Addr, place: Place) {
+        self.change(pod, |entry| {
+            entry.view.address = Some(address);
+            entry.place = Some(place);
+        });
+    }
+
+    pub(super) fn displace(&self, pod: &Pod) {
+        self.change(pod, |entry| entry.place = None);
+    }
+
+    pub(super) fn show(&self, pod: &Pod, facts: &Facts) {
+        self.change(pod, |entry| {
+            entry.view.ready = facts.ready();
+            entry.view.restarts = facts.restarts;
+            entry.view.reason = match &facts.state {
+                State::Waiting(problem) => problem.reason.to_owned(),
+                State::Running { .. } => String::new(),
+                State::Ended(end) => format!("exit code {}", end.code),
+            };
+        });
+    }
+
+    fn change(&self, pod: &Pod, change: impl FnOnce(&mut Entry)) {
+        let mut pods = self.lock();
+        if let Some(entry) = pods.get_mut(&key(pod)).filter(|entry| entry.uid == pod.uid()) {
+            change(entry);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), Entry>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(pod: &Pod) -> (String, String) {
+    (pod.namespace().unwrap_or_default(), pod.name_any())
+}

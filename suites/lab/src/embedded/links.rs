@@ -1,0 +1,181 @@
+//! Links, addresses and routes of one network namespace, over rtnetlink(7).
+
+use std::{
+    fs::File,
+    net::{IpAddr, Ipv4Addr},
+    os::fd::AsRawFd,
+};
+
+use futures::TryStreamExt;
+use rtnetlink::{
+    Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
+    packet_route::{
+        link::{InfoData, InfoKind, InfoVeth},
+        route::RouteScope,
+    },
+};
+
+use super::LabError;
+
+/// Acts in the network namespace in which it was made, from whatever thread it is used.
+#[derive(Clone)]
+pub(super) struct Links {
+    handle: Handle,
+}
+
+/// What a route leads to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Via {
+    /// A link, by its index: the destination is a neighbour. The source is chosen so, if one is given.
+    Link(u32, Option<Ipv4Addr>),
+    /// A gateway.
+    Gateway(Ipv4Addr),
+}
+
+impl Links {
+    /// For the calling thread's namespace. Needs a runtime: the connection is a task that ends with the last clone.
+    pub(super) fn here() -> Result<Self, LabError> {
+        let (connection, handle, _) = rtnetlink::new_connection().map_err(|error| LabError::Host {
+            what: "open a netlink socket".to_owned(),
+            why: error.to_string(),
+            remedy: "The lab needs a kernel with CONFIG_NET_NS and rtnetlink",
+        })?;
+        tokio::spawn(connection);
+        Ok(Self { handle })
+    }
+
+    /// Sets a link up and gives its index.
+    pub(super) async fn up(&self, name: &str) -> Result<u32, LabError> {
+        let message = LinkUnspec::new_with_name(name).up().build();
+        let result = self.handle.link().set(message).execute().await;
+        result.map_err(failed(format!("set the link {name} up")))?;
+        self.index(name).await
+    }
+
+    /// Makes a bridge, up, and gives its index.
+    pub(super) async fn bridge(&self, name: &str) -> Result<u32, LabError> {
+        let message = LinkBridge::new(name).build();
+        let result = self.handle.link().add(message).execute().await;
+        result.map_err(unsupported(
+            format!("make the bridge {name}"),
+            "The lab needs CONFIG_BRIDGE",
+        ))?;
+        self.index(name).await
+    }
+
+    /// Makes a veth pair: this end here and up, as a port of a bridge if one is given, the other in another
+    /// namespace and down (the kernel refuses to set it up while its peer is being made).
+    pub(super) async fn veth(
+        &self,
+        name: &str,
+        bridge: Option<u32>,
+        other: &str,
+        namespace: &File,
+    ) -> Result<(), LabError> {
+        let there = LinkUnspec::new_with_name(other).setns_by_fd(namespace.as_raw_fd());
+        let here = LinkMessageBuilder::<LinkVeth>::new_with_info_kind(InfoKind::Veth)
+            .name(name)
+            .up();
+        let here = match bridge {
+            Some(index) => here.controller(index),
+            None => here,
+        };
+        let message = here
+            .set_info_data(InfoData::Veth(InfoVeth::Peer(there.build())))
+            .build();
+        let result = self.handle.link().add(message).execute().await;
+        result.map_err(unsupported(
+            format!("make the veth pair {name}"),
+            "The lab needs CONFIG_VETH",
+        ))
+    }
+
+    /// Removes a link, and with it its peer; one that is gone is no error.
+    pub(super) async fn remove(&self, name: &str) -> Result<(), LabError> {
+        match self.index(name).await {
+            Ok(index) => match self.handle.link().del(index).execute().await {
+                Err(error) if !is(&error, nix::libc::ENODEV) => Err(LabError::Netlink {
+                    what: format!("remove the link {name}"),
+                    error,
+                }),
+                _ => Ok(()),
+            },
+            Err(LabError::Netlink { error, .. }) if is(&error, nix::libc::ENODEV) => Ok(()),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Index of a link.
+    pub(super) async fn index(&self, name: &str) -> Result<u32, LabError> {
+        let mut links = self.handle.link().get().match_name(name.to_owned()).execute();
+        let found = links
+            .try_next()
+            .await
+            .map_err(failed(format!("find the link {name}")))?;
+        found
+            .map(|link| link.header.index)
+            .ok_or_else(|| LabError::Netlink {
+                what: format!("find the link {name}"),
+                error: rtnetlink::Error::RequestFailed,
+            })
+    }
+
+    /// Gives a link an address.
+    pub(super) async fn address(&self, link: u32, address: Ipv4Addr, prefix: u8) -> Result<(), LabError> {
+        let request = self.handle.address().add(link, IpAddr::V4(address), prefix);
+        request
+            .execute()
+            .await
+            .map_err(failed(format!("add the address {address}/{prefix}")))
+    }
+
+    /// Adds a route, or takes the place of the one to the same destination.
+    pub(super) async fn route(&self, network: Ipv4Addr, prefix: u8, via: Via) -> Result<(), LabError> {
+        let route = RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(network, prefix);
+        let route = match via {
+            Via::Gateway(gateway) => route.gateway(gateway),
+            Via::Link(index, source) => {
+                let route = route.output_interface(index).scope(RouteScope::Link);
+                match source {
+                    Some(source) => route.pref_source(source),
+                    None => route,
+                }
+            }
+        };
+        let request = self.handle.route().add(route.build()).replace();
+        request
+            .execute()
+            .await
+            .map_err(failed(format!("add the route to {network}/{prefix}")))
+    }
+}
+
+impl std::fmt::Debug for Links {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Links").finish_non_exhaustive()
+    }
+}
+
+fn is(error: &rtnetlink::Error, errno: i32) -> bool {
+    matches!(error, rtnetlink::Error::NetlinkError(message) if message.raw_code() == -errno)
+}
+
+fn failed(what: impl Into<String>) -> impl FnOnce(rtnetlink::Error) -> LabError {
+    let what = what.into();
+    move |error| LabError::Netlink { what, error }
+}
+
+/// The kernel says EOPNOTSUPP where it lacks a kind of link.
+fn unsupported(what: String, remedy: &'static str) -> impl FnOnce(rtnetlink::Error) -> LabError {
+    move |error| {
+        if is(&error, nix::libc::EOPNOTSUPP) {
+            LabError::Host {
+                what,
+                why: error.to_string(),
+                remedy,
+            }
+        } else {
+            LabError::Netlink { what, error }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The embedded lab: nodes, pods and an outside client as namespaces of this host.
+//!
+//! ```text
+//!  LabCluster ─(control.sock)─▶ supervisor: plumbline lab supervise
+//!      │                           ├─ API server    on the underlay and on this host's loopback
+//!      │                           ├─ kubelet × N   pods: netns + veth + cgroup, running `plumbline probe`
+//!      │                           ├─ agent × N     in its node's namespaces and a cgroup of its own
+//!      └─ exec: setns + cgroup     └─ underlay      bridge ─ nodes, API server, outside client
+//! ```
+//!
+//! Promised: this host's own namespaces get nothing but processes (no link, address, route, mount or named
+//! namespace); however a lab ends, its processes end with it; what is left after a SIGKILL is a folder and empty
+//! cgroups, and the next `up` or `down` removes them.
+//!
+//! Files: for users `config`, `client`, `limits`, `error`, `evidence`; the supervisor is `supervisor` (its life),
+//! `lab` (what it holds), `control` (requests), `agent`, `kubelet/`, `node`, `topology`; between the two `protocol`,
+//! `request`, `start`, `output`; on the host `dir`, `leftovers`, `cgroup`; kernel objects `netns`, `links`,
+//! `mounts`, `spawn`; `backoff`.
+
+mod agent;
+mod backoff;
+mod cgroup;
+mod client;
+mod config;
+mod control;
+mod dir;
+mod error;
+mod evidence;
+mod kubelet;
+mod lab;
+mod leftovers;
+mod limits;
+mod links;
+mod mounts;
+mod netns;
+mod node;
+mod output;
+mod protocol;
+mod request;
+mod spawn;
+mod start;
+mod supervisor;
+mod topology;
+
+pub use client::{LabCluster, Lifetime, down, labs};
+pub use config::{AgentCommand, DEFAULT_NAME, LabConfig, check_name, sibling};
+pub use error::LabError;
+pub use leftovers::Downed;
+pub use limits::{LIMITS, Limits};
+pub use protocol::{NodeStatus, PodView, Status};
+pub use supervisor::supervise;
+use {client::kube_client, start::Leash};

@@ -1,0 +1,94 @@
+//! Network namespaces that exist only as file descriptors of the supervisor.
+
+use std::{
+    fs::{self, File},
+    io,
+    net::{SocketAddr, TcpListener},
+    os::fd::AsFd,
+    thread,
+};
+
+use nix::sched::{CloneFlags, setns, unshare};
+use tokio::runtime::Handle as Runtime;
+
+use super::{LabError, error::io_error, links::Links};
+
+/// A network namespace; it lives as long as this value, a process or a socket in it.
+#[derive(Debug)]
+pub(super) struct NetNs {
+    file: File,
+}
+
+impl NetNs {
+    /// Makes one with these settings below `/proc/sys/net`, and its loopback up. [`Links`] acts in it.
+    pub(super) async fn create(settings: &[(&str, &str)]) -> Result<(Self, Links), LabError> {
+        let runtime = Runtime::current();
+        let settings: Vec<(String, String)> = settings
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        // A thread's namespace is its own, and a thread that has changed it is used for nothing else.
+        let made = tokio::task::spawn_blocking(move || {
+            thread::spawn(move || make(&settings, &runtime))
+                .join()
+                .unwrap_or_else(|_| {
+                    Err(LabError::Host {
+                        what: "make a network namespace".to_owned(),
+                        why: "the thread panicked".to_owned(),
+                        remedy: "See the supervisor's log",
+                    })
+                })
+        });
+        let (file, links) = made.await.map_err(|error| LabError::Host {
+            what: "make a network namespace".to_owned(),
+            why: error.to_string(),
+            remedy: "See the supervisor's log",
+        })??;
+        links.up("lo").await?;
+        Ok((Self { file }, links))
+    }
+
+    /// The descriptor that stands for it.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Does something inside it, on a thread of its own; sockets made there stay there.
+    pub(super) fn inside<T: Send>(&self, action: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                setns(self.file.as_fd(), CloneFlags::CLONE_NEWNET)?;
+                action()
+            });
+            inside
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a thread in a network namespace panicked")))
+        })
+    }
+
+    /// A listening socket inside it.
+    pub(super) fn listen(&self, address: SocketAddr) -> Result<TcpListener, LabError> {
+        self.inside(|| TcpListener::bind(address))
+            .map_err(io_error(format!("listen on {address}")))
+    }
+}
+
+fn make(settings: &[(String, String)], runtime: &Runtime) -> Result<(File, Links), LabError> {
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| LabError::Host {
+        what: "make a network namespace".to_owned(),
+        why: errno.to_string(),
+        remedy: "Run as root; in a container: privileged",
+    })?;
+    for (name, value) in settings {
+        // /proc/sys/net shows the namespace of the thread that looks.
+        let path = format!("/proc/sys/net/{name}");
+        fs::write(&path, value).map_err(|error| LabError::Host {
+            what: format!("set {path} to {value}"),
+            why: error.to_string(),
+            remedy: "In a container: run it privileged, so that /proc/sys is writable",
+        })?;
+    }
+    let file = File::open("/proc/thread-self/ns/net").map_err(io_error("open a network namespace"))?;
+    let _reactor = runtime.enter();
+    Ok((file, Links::here()?))
+}

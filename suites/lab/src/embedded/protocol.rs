@@ -1,0 +1,185 @@
+//! What the supervisor is asked and answers: one JSON line each, one request a connection.
+
+use std::{net::Ipv4Addr, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{LabConfig, LabError};
+use crate::cluster::{AgentState, ClusterError, Description, Place, Stop};
+
+/// A request on the control socket.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Request {
+    /// [`Reply::About`].
+    About,
+    /// [`Reply::Status`].
+    Status,
+    /// [`Reply::Located`].
+    Locate { place: Place },
+    /// [`Reply::Agent`].
+    Agent { node: String },
+    /// [`Reply::Done`] when it has ended.
+    StopAgent { node: String, how: Stop },
+    /// [`Reply::Done`] when it has been started.
+    StartAgent { node: String },
+    /// [`Reply::Done`] when the agent's clean-up command has succeeded.
+    WipeState { node: String },
+    /// [`Reply::Done`] when nothing is left but the supervisor itself.
+    Down,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Reply {
+    Done,
+    About(Box<About>),
+    Status(Status),
+    Located(Located),
+    Agent(AgentState),
+    Refused(Refusal),
+}
+
+/// What stays the same as long as a lab is up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct About {
+    pub(super) description: Description,
+    pub(super) config: LabConfig,
+    /// The supervisor.
+    pub(super) pid: u32,
+    /// The API server's address on this host's loopback.
+    pub(super) api: String,
+}
+
+/// Where a process is to be put: descriptors of the supervisor, by number.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Located {
+    pub(super) net: Descriptor,
+    pub(super) mnt: Option<Descriptor>,
+    /// Folder of its cgroup on this host.
+    pub(super) cgroup: PathBuf,
+    /// For `KUBECONFIG`.
+    pub(super) kubeconfig: Option<PathBuf>,
+}
+
+/// A namespace held by the supervisor.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Descriptor {
+    /// Number of the supervisor's descriptor.
+    pub(super) fd: i32,
+    /// Inode of the namespace, so that a number that has got another meaning meanwhile shows.
+    pub(super) inode: u64,
+}
+
+/// A lab as `plumbline lab status` shows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Its name.
+    pub name: String,
+    /// Its supervisor.
+    pub supervisor: u32,
+    /// The API server's address on this host's loopback.
+    pub api: String,
+    /// What is under test.
+    pub target: String,
+    /// Nodes in the order of their names.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// One node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// InternalIP.
+    pub address: Ipv4Addr,
+    /// Its range of pod addresses.
+    pub pod_cidr: String,
+    /// Its agent.
+    pub agent: AgentState,
+    /// Pods that the kubelet knows, in the order of namespace and name.
+    pub pods: Vec<PodView>,
+}
+
+/// One pod as its kubelet sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodView {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Its address, once it has one.
+    pub address: Option<Ipv4Addr>,
+    /// Whether it serves.
+    pub ready: bool,
+    /// How often its container was started again.
+    pub restarts: u32,
+    /// Why it does not run, in a word; empty if it does.
+    pub reason: String,
+}
+
+/// A [`ClusterError`] on its way.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Refusal {
+    NotFound { what: Missing, name: String },
+    Failed { what: String, why: String },
+}
+
+/// What can be missing.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Missing {
+    Node,
+    Pod,
+}
+
+impl From<Refusal> for ClusterError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound {
+                what: Missing::Node,
+                name,
+            } => Self::NotFound { what: "node", name },
+            Refusal::NotFound {
+                what: Missing::Pod,
+                name,
+            } => Self::NotFound { what: "pod", name },
+            Refusal::Failed { what, why } => Self::Failed { what, why },
+        }
+    }
+}
+
+impl Refusal {
+    /// "failed to `what`: `why`".
+    pub(super) fn failed(what: impl Into<String>, why: &impl ToString) -> Self {
+        Self::Failed {
+            what: what.into(),
+            why: why.to_string(),
+        }
+    }
+}
+
+/// What the supervisor tells its starter on stdout, one JSON line each, until it is up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum StartEvent {
+    /// A step begins.
+    Step(String),
+    /// It is up.
+    Up,
+    /// A lab of this name is up already.
+    AlreadyUp { pid: u32 },
+    /// It gave up, and has removed what it had made.
+    Failed(String),
+}
+
+impl From<&LabError> for StartEvent {
+    fn from(error: &LabError) -> Self {
+        match error {
+            LabError::AlreadyUp { pid, .. } => Self::AlreadyUp { pid: *pid },
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The process that is a lab: it holds the namespaces, is the control plane and the kubelets, and keeps the
+//! agents running.
+//!
+//! ```text
+//!  start: {config} line on stdin ─▶ lock ─▶ leftovers ─▶ cgroups ─▶ underlay ─▶ API server ─▶ nodes ─▶ agents
+//!  end:   SIGTERM, `down`, or stdin at its end (unless the line "detach" came) ─▶ teardown
+//! ```
+//!
+//! It is crash-only: however it ends, its children end with it and its namespaces with them. What a SIGKILL
+//! leaves is a folder and empty cgroups, which the next `up` or `down` removes.
+
+use std::{io, os::fd::AsFd, pin::pin, process};
+
+use nix::unistd::{Uid, dup2_stderr};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
+    net::{UnixStream, unix::pipe},
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+    time::timeout,
+};
+
+use super::{
+    LIMITS, LabConfig, LabError,
+    cgroup::{self, Cgroup},
+    control,
+    dir::{self, LabDir, Lock},
+    error::io_error,
+    lab::Lab,
+    leftovers, output,
+    protocol::{Refusal, Reply, StartEvent},
+};
+
+/// The line on stdin after which its end is not the lab's.
+pub(super) const DETACH: &str = "detach";
+
+/// Is the lab whose configuration comes as a JSON line on stdin; returns when it is down.
+///
+/// Both stdin and stdout must be pipes. What it has to tell its starter goes to stdout.
+///
+/// # Errors
+/// What kept it from coming up (its starter has been told), or what could not be removed.
+pub async fn supervise() -> Result<(), LabError> {
+    let mut starter = Starter::new()?;
+    let result = start_and_run(&mut starter).await;
+    if let Err(error) = &result {
+        starter.tell(&StartEvent::from(error));
+    }
+    result
+}
+
+async fn start_and_run(starter: &mut Starter) -> Result<(), LabError> {
+    let config = starter.config().await?;
+    config.check()?;
+    if !Uid::effective().is_root() {
+        return Err(LabError::NotRoot {
+            uid: Uid::effective().as_raw(),
+        });
+    }
+    let hierarchy = cgroup::hierarchy()?;
+    let dir = LabDir::new(&config.name);
+    let Some(lock) = dir.lock()? else {
+        return Err(LabError::AlreadyUp {
+            name: config.name,
+            pid: dir.holder().unwrap_or(0),
+        });
+    };
+    for gone in leftovers::remove_others(&hierarchy, &config.name)? {
+        starter.tell(&StartEvent::Step(format!(
+            "removed what the dead lab {gone:?} left"
+        )));
+    }
+    let held = Held {
+        home: Cgroup::own(&hierarchy)?,
+        tree: Cgroup::of_lab(&hierarchy, &config.name),
+        dir,
+        lock,
+    };
+    let result = held.run(config, starter).await;
+    tracing::info!("taking the lab down");
+    let removed = held.remove();
+    let asked = result?;
+    if let Some(mut asked) = asked {
+        let reply = match &removed {
+            Ok(()) => Reply::Done,
+            Err(error) => Reply::Refused(Refusal::failed("take the lab down", error)),
+        };
+        if let Err(error) = control::send(&mut asked, &reply).await {
+            tracing::warn!(%error, "whoever asked is gone");
+        }
+    }
+    removed
+}
+
+/// What outlives the lab's processes and namespaces.
+struct Held {
+    home: Cgroup,
+    tree: Cgroup,
+    dir: LabDir,
+    lock: Lock,
+}
+
+impl Held {
+    /// Returns when the lab is to end; the connection is that of whoever asked for it.
+    async fn run(&self, config: LabConfig, starter: &mut Starter) -> Result<Option<UnixStream>, LabError> {
+        self.tree.remove()?;
+        self.dir.empty()?;
+        log_to(&self.dir)?;
+        self.tree.control().create()?;
+        self.tree.control().enter()?;
+        let (down, mut asked) = mpsc::channel(1);
+        let name = config.name.clone();
+        let (steps, mut told) = output::steps();
+        let starting = timeout(LIMITS.up, Lab::start(config, &self.tree, &self.dir, down, steps));
+        let mut starting = pin!(starting);
+        let lab = loop {
+            tokio::select! {
+                Some(step) = told.recv() => starter.tell(&StartEvent::Step(step)),
+                lab = &mut starting => break lab,
+                () = starter.wants_the_end() => {
+                    return Err(LabError::Start { name, why: "its starter has ended".to_owned() });
+                }
+            }
+        };
+        let lab = lab.map_err(|_| LabError::Limit {
+            what: format!("the start of lab {name:?}"),
+            limit: LIMITS.up,
+            hint: dir::tail(&self.dir.supervisor_log()),
+        })??;
+        starter.tell(&StartEvent::Up);
+        tracing::info!(name, "the lab is up");
+        let asked = tokio::select! {
+            () = starter.wants_the_end() => None,
+            asked = asked.recv() => asked,
+        };
+        lab.end().await;
+        Ok(asked)
+    }
+
+    /// Ends all processes of the lab, and removes what is left when the namespaces are gone.
+    fn remove(self) -> Result<(), LabError> {
+        // Out of the subtree that is about to be killed.
+        self.home.enter()?;
+        self.tree.remove()?;
+        self.dir.remove(self.lock)
+    }
+}
+
+/// Whoever started this process.
+struct Starter {
+    input: Lines<BufReader<tokio::io::Take<pipe::Receiver>>>,
+    detached: bool,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Starter {
+    fn new() -> Result<Self, LabError> {
+        let failed = || io_error("read the lab's configuration from stdin, which must be a pipe");
+        let stdin = io::stdin();
+        let owned = stdin.as_fd().try_clone_to_owned().map_err(failed())?;
+        let input = pipe::Receiver::from_owned_fd(owned).map_err(failed())?;
+        let register = |kind| signal(kind).map_err(io_error("register for SIGTERM and SIGINT"));
+        Ok(Self {
+            input: BufReader::new(input.take(LIMITS.control_bytes)).lines(),
+            detached: false,
+            terminate: register(SignalKind::terminate())?,
+            interrupt: register(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn config(&mut self) -> Result<LabConfig, LabError> {
+        let wrong = |why: String| LabError::Start {
+            name: String::new(),
+            why,
+        };
+        let line = timeout(LIMITS.control, self.input.next_line()).await;
+        let line = line
+            .map_err(|_| wrong("no configuration came on stdin".to_owned()))?
+            .map_err(io_error("read the lab's configuration"))?
+            .ok_or_else(|| wrong("stdin ended before the configuration".to_owned()))?;
+        serde_json::from_str(&line).map_err(|error| wrong(format!("its configuration is wrong: {error}")))
+    }
+
+    /// Tells it something; a starter that is gone is noticed at stdin.
+    fn tell(&self, event: &StartEvent) {
+        output::line(event);
+    }
+
+    /// Returns when the lab is to end: SIGTERM, SIGINT, or stdin ends before it was detached.
+    async fn wants_the_end(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                line = self.input.next_line(), if !self.detached => match line {
+                    Ok(Some(line)) => self.detached = line == DETACH,
+                    Ok(None) | Err(_) => return,
+                },
+            }
+        }
+    }
+}
+
+/// From here on, what this process has to say is in the lab's folder.
+fn log_to(dir: &LabDir) -> Result<(), LabError> {
+    let path = dir.supervisor_log();
+    let log = std::fs::File::create(&path).map_err(io_error(format!("make {}", path.display())))?;
+    dup2_stderr(log).map_err(|errno| io_error("redirect stderr")(errno.into()))?;
+    tracing::info!(pid = process::id(), "the supervisor is starting");
+    Ok(())
+}
