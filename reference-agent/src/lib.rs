@@ -1,2 +1,35 @@
 //! The reference service load balancer agent.
+//!
+//! ```text
+//! Services, EndpointSlices ─▶ reflect ─▶ decode ─▶ relist ─▶ model ─▶ plan ─▶ reconcile ─▶ LbMaps ─▶ eBPF maps
+//!                                                  └────────── control ──────────┘
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | [`transport`], [`names`] | addresses; identity as numbers |
+//! | [`decode`] | JSON of the API → the model's types, part by part |
+//! | [`relist`] | a watch's lists and events → events without gaps |
+//! | [`model`] | what the API says; which Services an event touches |
+//! | [`plan`] | model → what the maps should say: pure |
+//! | [`reconcile`], [`ids`] | plan → writes, in an order that no packet can tell |
+//! | [`maps`] | where the control plane ends: kernel, in memory, faulty |
+//! | [`control`] | events → maps, without I/O: what tests and mutants drive |
+//! | [`resolve`], [`dump`] | map contents → what clients meet, as text |
+//!
+//! **Law 1**: for every history of events, what has been written equals `plan(model)` from scratch
+//! (`tests/law.rs`).
+pub mod control;
+pub mod decode;
+pub mod dump;
+pub mod ids;
 pub mod maps;
+pub mod model;
+pub mod names;
+pub mod plan;
+pub mod reconcile;
+pub mod relist;
+pub mod resolve;
+#[cfg(feature = "testing")]
+pub mod testing;
+pub mod transport;

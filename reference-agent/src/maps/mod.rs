@@ -1,11 +1,20 @@
 //! Where the control plane ends: the maps, as a trait.
 //!
-//! `kernel.rs` (the real ones), `memory.rs` (for tests and mutants).
+//! `kernel.rs` (the real ones), `memory.rs` (for tests and mutants, checked by `order.rs`), `faulty.rs` (any of
+//! them, failing when told to).
 //!
 //! # Contract
 //! - Puts and deletes are idempotent; deleting what is absent is no error.
 //! - A failed operation has changed nothing.
 //! - [`LbMaps::barrier`] returns when no program still runs that may have seen entries as they were before it.
+
+#[cfg(feature = "testing")]
+pub mod faulty;
+pub mod kernel;
+#[cfg(feature = "testing")]
+pub mod memory;
+#[cfg(feature = "testing")]
+mod order;
 
 use lb_abi::{Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
 

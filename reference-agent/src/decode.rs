@@ -1,0 +1,282 @@
+//! API objects as JSON → the model's types, part by part.
+//!
+//! An object from the API can hold what this agent doesn't expect: a field that a newer API server allows, a
+//! list that is `null`, an address that is none. Decoding a whole object into a strict type would lose all of it
+//! for one such field, and a whole list for one such object. So each part stands for itself: what can be read is
+//! used, what can't is left out and named in a [`Defect`].
+
+use std::{collections::BTreeSet, fmt, net::IpAddr};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    model::{Endpoint, Service, ServicePort, Slice, SlicePort},
+    names::ObjectName,
+    transport::Protocol,
+};
+
+/// Label of an EndpointSlice: the Service it belongs to.
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Label of a Service that another proxy takes care of (KEP-2447).
+pub const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+
+/// A part of an object that could not be used, and was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defect {
+    /// Path of the field.
+    pub field: String,
+    /// What was expected, and what was found.
+    pub problem: String,
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.problem)
+    }
+}
+
+/// An object, as far as it could be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded<T> {
+    /// What could be read.
+    pub object: T,
+    /// What couldn't.
+    pub defects: Vec<Defect>,
+}
+
+/// Namespace and name of an object.
+///
+/// # Errors
+/// Without a name it can't be told from others.
+pub fn name(object: &Value) -> Result<ObjectName, Defect> {
+    let part = |field: &str| object["metadata"][field].as_str().filter(|part| !part.is_empty());
+    match (part("namespace"), part("name")) {
+        (Some(namespace), Some(name)) => Ok(ObjectName::new(namespace, name)),
+        (None, _) => Err(expected(
+            "metadata.namespace",
+            "a name",
+            &object["metadata"]["namespace"],
+        )),
+        (_, None) => Err(expected("metadata.name", "a name", &object["metadata"]["name"])),
+    }
+}
+
+/// A Service.
+///
+/// # Errors
+/// It has no name.
+pub fn service(object: &Value) -> Result<Decoded<Service>, Defect> {
+    let name = name(object)?;
+    let mut defects = Vec::new();
+    let created = &object["metadata"]["creationTimestamp"];
+    let created = match created {
+        Value::Null => None,
+        value => Time::deserialize(value)
+            .map(|time| time.0.as_second())
+            .map_err(|_| defects.push(expected("metadata.creationTimestamp", "a time", value)))
+            .ok(),
+    };
+    let spec = &object["spec"];
+    let cluster_ips = match balanced(object) {
+        true => cluster_ips(spec, &mut defects),
+        false => Vec::new(),
+    };
+    let ports = service_ports(&spec["ports"], &mut defects);
+    Ok(Decoded {
+        object: Service {
+            name,
+            created,
+            cluster_ips,
+            ports,
+        },
+        defects,
+    })
+}
+
+/// An EndpointSlice.
+///
+/// # Errors
+/// It has no name.
+pub fn slice(object: &Value) -> Result<Decoded<Slice>, Defect> {
+    let name = name(object)?;
+    let mut defects = Vec::new();
+    let label = &object["metadata"]["labels"][SERVICE_NAME];
+    let service = label
+        .as_str()
+        .filter(|service| !service.is_empty())
+        .map(str::to_owned);
+    let mut slice = Slice {
+        name,
+        service,
+        ports: Vec::new(),
+        endpoints: Vec::new(),
+    };
+    if object["addressType"] == "IPv4" {
+        slice.ports = slice_ports(&object["ports"], &mut defects);
+        slice.endpoints = endpoints(&object["endpoints"], &mut defects);
+    }
+    Ok(Decoded {
+        object: slice,
+        defects,
+    })
+}
+
+/// Whether this agent gives the Service frontends at all.
+fn balanced(service: &Value) -> bool {
+    let labels = &service["metadata"]["labels"];
+    labels.get(SERVICE_PROXY_NAME).is_none() && service["spec"]["type"] != "ExternalName"
+}
+
+fn cluster_ips(spec: &Value, defects: &mut Vec<Defect>) -> Vec<IpAddr> {
+    let single = || {
+        [("spec.clusterIP".to_owned(), &spec["clusterIP"])]
+            .into_iter()
+            .collect::<Vec<_>>()
+    };
+    let all = match items("spec.clusterIPs", &spec["clusterIPs"], defects) {
+        all if all.is_empty() => single(),
+        all => all,
+    };
+    let mut addresses = BTreeSet::new();
+    for (field, value) in all {
+        match value.as_str() {
+            // Headless, or not allocated yet.
+            Some("None" | "") => {}
+            None if value.is_null() => {}
+            Some(text) if text.parse::<IpAddr>().is_ok_and(|address| address.is_ipv6()) => {}
+            _ => addresses.extend(ipv4(&field, value, defects)),
+        }
+    }
+    addresses.into_iter().collect()
+}
+
+fn service_ports(ports: &Value, defects: &mut Vec<Defect>) -> Vec<ServicePort> {
+    let mut seen = BTreeSet::new();
+    let mut read = Vec::new();
+    for (field, value) in items("spec.ports", ports, defects) {
+        let Some((name, port, protocol)) = port(&field, value, defects) else {
+            continue;
+        };
+        if seen.insert((port, protocol)) {
+            read.push(ServicePort { name, port, protocol });
+        } else {
+            let problem = format!("{protocol} {port} is there already; the first one counts");
+            defects.push(Defect { field, problem });
+        }
+    }
+    read
+}
+
+fn slice_ports(ports: &Value, defects: &mut Vec<Defect>) -> Vec<SlicePort> {
+    let ports = items("ports", ports, defects);
+    let read = ports
+        .into_iter()
+        .filter_map(|(field, value)| port(&field, value, defects));
+    read.map(|(name, port, protocol)| SlicePort { name, port, protocol })
+        .collect()
+}
+
+fn port(field: &str, value: &Value, defects: &mut Vec<Defect>) -> Option<(String, u16, Protocol)> {
+    let protocol = match &value["protocol"] {
+        Value::Null => Protocol::Tcp,
+        found => match found.as_str() {
+            Some("TCP") => Protocol::Tcp,
+            Some("UDP") => Protocol::Udp,
+            // Known, and not balanced by this datapath: no defect of the object.
+            Some("SCTP") => return None,
+            _ => {
+                defects.push(expected(&format!("{field}.protocol"), "TCP, UDP or SCTP", found));
+                return None;
+            }
+        },
+    };
+    let name = match &value["name"] {
+        Value::Null => "",
+        found => match found.as_str() {
+            Some(name) => name,
+            None => {
+                defects.push(expected(&format!("{field}.name"), "a name", found));
+                return None;
+            }
+        },
+    };
+    let number = value["port"]
+        .as_u64()
+        .and_then(|port| u16::try_from(port).ok())
+        .filter(|&port| port > 0);
+    let Some(number) = number else {
+        defects.push(expected(
+            &format!("{field}.port"),
+            "a number from 1 to 65535",
+            &value["port"],
+        ));
+        return None;
+    };
+    Some((name.to_owned(), number, protocol))
+}
+
+fn endpoints(endpoints: &Value, defects: &mut Vec<Defect>) -> Vec<Endpoint> {
+    let mut read = Vec::new();
+    for (field, value) in items("endpoints", endpoints, defects) {
+        let ready = match &value["conditions"]["ready"] {
+            // "A nil value should be interpreted as true", discovery.k8s.io/v1 EndpointConditions.
+            Value::Null => true,
+            Value::Bool(ready) => *ready,
+            found => {
+                defects.push(expected(
+                    &format!("{field}.conditions.ready"),
+                    "true or false",
+                    found,
+                ));
+                continue;
+            }
+        };
+        // "No semantics are defined for additional addresses beyond the first."
+        let address = ipv4(&format!("{field}.addresses[0]"), &value["addresses"][0], defects);
+        read.extend(address.map(|address| Endpoint { address, ready }));
+    }
+    read
+}
+
+fn ipv4(field: &str, value: &Value, defects: &mut Vec<Defect>) -> Option<IpAddr> {
+    let address = value
+        .as_str()
+        .and_then(|text| text.parse::<std::net::Ipv4Addr>().ok());
+    if address.is_none() {
+        defects.push(expected(field, "an IPv4 address", value));
+    }
+    address.map(IpAddr::V4)
+}
+
+/// The items of a list that may be absent or `null`, each with the path of its field.
+fn items<'a>(field: &str, list: &'a Value, defects: &mut Vec<Defect>) -> Vec<(String, &'a Value)> {
+    match list {
+        Value::Null => Vec::new(),
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items
+                .map(|(index, item)| (format!("{field}[{index}]"), item))
+                .collect()
+        }
+        found => {
+            defects.push(expected(field, "a list", found));
+            Vec::new()
+        }
+    }
+}
+
+fn expected(field: &str, what: &str, found: &Value) -> Defect {
+    /// Enough to recognise the value by, in a log line.
+    const SHOWN: usize = 80;
+    let mut found = found.to_string();
+    if let Some((end, _)) = found.char_indices().nth(SHOWN) {
+        found.truncate(end);
+        found.push('…');
+    }
+    Defect {
+        field: field.to_owned(),
+        problem: format!("expected {what}, found {found}; left out"),
+    }
+}

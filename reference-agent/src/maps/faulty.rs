@@ -1,0 +1,110 @@
+//! Maps that fail when told to. A failed operation has changed nothing, as the contract says.
+
+use std::{collections::VecDeque, io};
+
+use lb_abi::{Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
+
+use super::{Contents, LbMaps, MapError};
+
+/// Decorates maps with failures: a script says, operation by operation, which fail.
+#[derive(Debug)]
+pub struct FaultyMaps<M> {
+    inner: M,
+    script: VecDeque<bool>,
+    failed: u64,
+}
+
+impl<M> FaultyMaps<M> {
+    /// Nothing fails until [`script`](Self::script) says so.
+    pub fn new(inner: M) -> Self {
+        Self {
+            inner,
+            script: VecDeque::new(),
+            failed: 0,
+        }
+    }
+
+    /// What becomes of the next puts, deletes and barriers: `true` fails. After its end everything succeeds.
+    pub fn script(&mut self, failures: impl IntoIterator<Item = bool>) {
+        self.script = failures.into_iter().collect();
+    }
+
+    /// How many operations have failed.
+    pub fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// The maps below.
+    pub fn inner(&self) -> &M {
+        &self.inner
+    }
+
+    /// The maps below, to be changed behind the agent's back.
+    pub fn inner_mut(&mut self) -> &mut M {
+        &mut self.inner
+    }
+
+    fn next(&mut self, map: &'static str, operation: &'static str) -> Result<(), MapError> {
+        if self.script.pop_front() != Some(true) {
+            return Ok(());
+        }
+        self.failed += 1;
+        let source = io::Error::from_raw_os_error(12);
+        Err(MapError::Kernel {
+            map,
+            operation,
+            source,
+        })
+    }
+}
+
+impl<M: LbMaps> LbMaps for FaultyMaps<M> {
+    fn contents(&self) -> Result<Contents, MapError> {
+        self.inner.contents()
+    }
+
+    fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError> {
+        self.next("FRONTENDS", "put")?;
+        self.inner.put_frontend(key, value)
+    }
+
+    fn delete_frontend(&mut self, key: FrontendKey) -> Result<(), MapError> {
+        self.next("FRONTENDS", "delete")?;
+        self.inner.delete_frontend(key)
+    }
+
+    fn put_service(&mut self, id: ServiceId, value: Service) -> Result<(), MapError> {
+        self.next("SERVICES", "put")?;
+        self.inner.put_service(id, value)
+    }
+
+    fn delete_service(&mut self, id: ServiceId) -> Result<(), MapError> {
+        self.next("SERVICES", "delete")?;
+        self.inner.delete_service(id)
+    }
+
+    fn put_slot(&mut self, key: SlotKey, backend: BackendId) -> Result<(), MapError> {
+        self.next("SLOTS", "put")?;
+        self.inner.put_slot(key, backend)
+    }
+
+    fn delete_slot(&mut self, key: SlotKey) -> Result<(), MapError> {
+        self.next("SLOTS", "delete")?;
+        self.inner.delete_slot(key)
+    }
+
+    fn put_backend(&mut self, id: BackendId, value: Backend) -> Result<(), MapError> {
+        self.next("BACKENDS", "put")?;
+        self.inner.put_backend(id, value)
+    }
+
+    fn delete_backend(&mut self, id: BackendId) -> Result<(), MapError> {
+        self.next("BACKENDS", "delete")?;
+        self.inner.delete_backend(id)
+    }
+
+    fn barrier(&mut self) -> Result<(), MapError> {
+        self.next("BARRIER", "update")?;
+        self.inner.barrier()
+    }
+}

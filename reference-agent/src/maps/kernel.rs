@@ -1,0 +1,118 @@
+//! The kernel's maps: thin over `lb-loader`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lb_abi::{Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
+use lb_loader::{Datapath, PinnedMaps};
+
+use super::{Contents, LbMaps, MapError};
+
+/// A datapath that the maps and the hooks share. Both belong to one control loop, so nobody waits.
+#[derive(Clone, Debug)]
+pub struct Shared(Arc<Mutex<Datapath>>);
+
+impl Shared {
+    /// Of an open datapath.
+    pub fn new(datapath: Datapath) -> Self {
+        Self(Arc::new(Mutex::new(datapath)))
+    }
+
+    /// The datapath. One that a panic has left is as good as any: its state is the kernel's.
+    pub fn lock(&self) -> MutexGuard<'_, Datapath> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The maps of an open datapath.
+#[derive(Debug)]
+pub struct KernelMaps(Shared);
+
+impl KernelMaps {
+    /// Of an open datapath.
+    pub fn new(datapath: Shared) -> Self {
+        Self(datapath)
+    }
+}
+
+impl From<lb_loader::MapError> for MapError {
+    fn from(error: lb_loader::MapError) -> Self {
+        let map = error.map.name();
+        if error.is_full() {
+            return Self::Full {
+                map,
+                capacity: error.map.capacity(),
+            };
+        }
+        Self::Kernel {
+            map,
+            operation: error.operation.name(),
+            source: error.source,
+        }
+    }
+}
+
+/// Reads pinned maps, whoever keeps them.
+///
+/// # Errors
+/// A map can't be read.
+pub fn pinned_contents(maps: &PinnedMaps) -> Result<Contents, MapError> {
+    Ok(Contents {
+        frontends: maps.frontends.entries()?,
+        services: maps.services.entries()?,
+        slots: maps.slots.entries()?,
+        backends: maps.backends.entries()?,
+    })
+}
+
+impl LbMaps for KernelMaps {
+    fn contents(&self) -> Result<Contents, MapError> {
+        let datapath = self.0.lock();
+        let maps = datapath.maps();
+        Ok(Contents {
+            frontends: maps.frontends.entries()?,
+            services: maps.services.entries()?,
+            slots: maps.slots.entries()?,
+            backends: maps.backends.entries()?,
+        })
+    }
+
+    fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError> {
+        Ok(self.0.lock().maps().frontends.put(&key, &value)?)
+    }
+
+    fn delete_frontend(&mut self, key: FrontendKey) -> Result<(), MapError> {
+        self.0.lock().maps().frontends.delete(&key)?;
+        Ok(())
+    }
+
+    fn put_service(&mut self, id: ServiceId, value: Service) -> Result<(), MapError> {
+        Ok(self.0.lock().maps().services.put(&id, &value)?)
+    }
+
+    fn delete_service(&mut self, id: ServiceId) -> Result<(), MapError> {
+        // SERVICES is an array: its entries can't go, only be zero, and zero counts as absent.
+        Ok(self.0.lock().maps().services.put(&id, &Service::default())?)
+    }
+
+    fn put_slot(&mut self, key: SlotKey, backend: BackendId) -> Result<(), MapError> {
+        Ok(self.0.lock().maps().slots.put(&key, &backend)?)
+    }
+
+    fn delete_slot(&mut self, key: SlotKey) -> Result<(), MapError> {
+        self.0.lock().maps().slots.delete(&key)?;
+        Ok(())
+    }
+
+    fn put_backend(&mut self, id: BackendId, value: Backend) -> Result<(), MapError> {
+        Ok(self.0.lock().maps().backends.put(&id, &value)?)
+    }
+
+    fn delete_backend(&mut self, id: BackendId) -> Result<(), MapError> {
+        self.0.lock().maps().backends.delete(&id)?;
+        Ok(())
+    }
+
+    fn barrier(&mut self) -> Result<(), MapError> {
+        Ok(self.0.lock().barrier()?)
+    }
+}

@@ -1,0 +1,197 @@
+//! The maps in memory, with the kernel's capacities and an eye on every write.
+//!
+//! For tests and mutants: each write is checked against what a program running at that moment could see
+//! ([`super::order`]).
+
+use std::collections::BTreeMap;
+
+use lb_abi::{Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, capacity};
+
+use super::{Contents, LbMaps, MapError, order::Order};
+
+/// How many entries each map holds; SERVICES, an array, has room for every number below its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacities {
+    /// FRONTENDS.
+    pub frontends: u32,
+    /// SLOTS.
+    pub slots: u32,
+    /// BACKENDS.
+    pub backends: u32,
+}
+
+impl Default for Capacities {
+    fn default() -> Self {
+        Self {
+            frontends: capacity::FRONTENDS,
+            slots: capacity::SLOTS,
+            backends: capacity::BACKENDS,
+        }
+    }
+}
+
+/// The entries.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entries {
+    pub(super) frontends: BTreeMap<FrontendKey, Frontend>,
+    pub(super) services: BTreeMap<ServiceId, Service>,
+    pub(super) slots: BTreeMap<SlotKey, BackendId>,
+    pub(super) backends: BTreeMap<BackendId, Backend>,
+}
+
+/// The maps in memory.
+#[derive(Debug, Default)]
+pub struct MemoryMaps {
+    entries: Entries,
+    capacities: Capacities,
+    order: Order,
+    writes: u64,
+    most_slots: usize,
+}
+
+impl MemoryMaps {
+    /// Empty maps of the kernel's size.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Maps with contents: what an earlier agent has left.
+    pub fn with_contents(contents: &Contents) -> Self {
+        let entries = Entries {
+            frontends: contents.frontends.iter().copied().collect(),
+            services: contents.services.iter().copied().collect(),
+            slots: contents.slots.iter().copied().collect(),
+            backends: contents.backends.iter().copied().collect(),
+        };
+        let order = Order::begin(&entries);
+        Self {
+            entries,
+            order,
+            ..Self::default()
+        }
+    }
+
+    /// Sets how many entries fit; what is there already stays.
+    pub fn set_capacities(&mut self, capacities: Capacities) {
+        self.capacities = capacities;
+    }
+
+    /// How many puts and deletes there were.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// The most slots that were there at one time.
+    pub fn most_slots(&self) -> usize {
+        self.most_slots
+    }
+
+    /// What broke the law of order so far, one sentence each.
+    pub fn violations(&self) -> &[String] {
+        self.order.violations()
+    }
+
+    fn written(&mut self) {
+        self.writes += 1;
+        self.most_slots = self.most_slots.max(self.entries.slots.len());
+    }
+}
+
+fn room<K: Ord, V>(
+    entries: &BTreeMap<K, V>,
+    key: &K,
+    map: &'static str,
+    capacity: u32,
+) -> Result<(), MapError> {
+    let full = entries.len() >= capacity as usize && !entries.contains_key(key);
+    if full {
+        Err(MapError::Full { map, capacity })
+    } else {
+        Ok(())
+    }
+}
+
+impl LbMaps for MemoryMaps {
+    fn contents(&self) -> Result<Contents, MapError> {
+        Ok(Contents {
+            frontends: self.entries.frontends.iter().map(|(k, v)| (*k, *v)).collect(),
+            services: self.entries.services.iter().map(|(k, v)| (*k, *v)).collect(),
+            slots: self.entries.slots.iter().map(|(k, v)| (*k, *v)).collect(),
+            backends: self.entries.backends.iter().map(|(k, v)| (*k, *v)).collect(),
+        })
+    }
+
+    fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError> {
+        room(
+            &self.entries.frontends,
+            &key,
+            "FRONTENDS",
+            self.capacities.frontends,
+        )?;
+        self.order.put_frontend(&self.entries, key, value);
+        self.entries.frontends.insert(key, value);
+        self.written();
+        Ok(())
+    }
+
+    fn delete_frontend(&mut self, key: FrontendKey) -> Result<(), MapError> {
+        self.entries.frontends.remove(&key);
+        self.written();
+        Ok(())
+    }
+
+    fn put_service(&mut self, id: ServiceId, value: Service) -> Result<(), MapError> {
+        if id >= capacity::SERVICES {
+            return Err(MapError::Full {
+                map: "SERVICES",
+                capacity: capacity::SERVICES,
+            });
+        }
+        self.order.put_service(&self.entries, id, value);
+        self.entries.services.insert(id, value);
+        self.written();
+        Ok(())
+    }
+
+    fn delete_service(&mut self, id: ServiceId) -> Result<(), MapError> {
+        self.order.delete_service(&self.entries, id);
+        self.entries.services.remove(&id);
+        self.written();
+        Ok(())
+    }
+
+    fn put_slot(&mut self, key: SlotKey, backend: BackendId) -> Result<(), MapError> {
+        room(&self.entries.slots, &key, "SLOTS", self.capacities.slots)?;
+        self.order.put_slot(&self.entries, key, backend);
+        self.entries.slots.insert(key, backend);
+        self.written();
+        Ok(())
+    }
+
+    fn delete_slot(&mut self, key: SlotKey) -> Result<(), MapError> {
+        self.order.delete_slot(&self.entries, key);
+        self.entries.slots.remove(&key);
+        self.written();
+        Ok(())
+    }
+
+    fn put_backend(&mut self, id: BackendId, value: Backend) -> Result<(), MapError> {
+        room(&self.entries.backends, &id, "BACKENDS", self.capacities.backends)?;
+        self.order.put_backend(&self.entries, id, value);
+        self.entries.backends.insert(id, value);
+        self.written();
+        Ok(())
+    }
+
+    fn delete_backend(&mut self, id: BackendId) -> Result<(), MapError> {
+        self.order.delete_backend(&self.entries, id);
+        self.entries.backends.remove(&id);
+        self.written();
+        Ok(())
+    }
+
+    fn barrier(&mut self) -> Result<(), MapError> {
+        self.order = Order::after_barrier(&self.entries, std::mem::take(&mut self.order));
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Plan → maps, incrementally: what is written for a Service is compared with its plan, and only the difference
+//! is written.
+//!
+//! ```text
+//! ServicePlan ─▶ write.rs ─▶ backends, slots of a new generation, the switch, frontends
+//!                collect.rs ─▶ frontends that nobody wants, barrier, old slots, services, backends
+//! written.rs, backends.rs: what is in the maps, by number        adopt.rs: the same, read from pinned maps
+//! retry.rs: what failed, and when it is tried again
+//! ```
+//!
+//! # Guarantees
+//! - A program resolves every frontend to the old set or to the new one, at every single write.
+//! - An unchanged set of backends causes no write.
+//! - A number is handed out again only after every entry that carries it is gone and every program that may
+//!   have read one has ended.
+//! - Whatever fails leaves the old state working, is named by [`Reconciler::troubles`], and is tried again.
+
+mod adopt;
+mod backends;
+mod collect;
+mod retry;
+mod write;
+mod written;
+
+use std::time::Instant;
+
+use crate::{
+    maps::{LbMaps, MapError},
+    names::ObjectId,
+    plan::ServicePlan,
+};
+
+use self::{
+    retry::Retries,
+    written::{PortRef, Written},
+};
+
+pub use self::retry::{RETRY_FIRST, RETRY_LIMIT, Trouble};
+
+/// Writes plans into maps.
+#[derive(Debug)]
+pub struct Reconciler<M> {
+    maps: M,
+    written: Written,
+    retries: Retries,
+}
+
+impl<M: LbMaps> Reconciler<M> {
+    /// Takes over the maps with what is in them. Writes nothing.
+    ///
+    /// # Errors
+    /// The maps can't be read.
+    pub fn adopt(maps: M) -> Result<Self, MapError> {
+        let written = adopt::adopt(&maps.contents()?);
+        Ok(Self {
+            maps,
+            written,
+            retries: Retries::default(),
+        })
+    }
+
+    /// Makes the maps say what the plans of these Services say.
+    ///
+    /// The first call must name every Service there is: whatever is in the maps and in none of its plans is
+    /// removed.
+    pub fn reconcile(&mut self, plans: impl IntoIterator<Item = (ObjectId, ServicePlan)>, now: Instant) {
+        let mut removals = Vec::new();
+        for (service, plan) in plans {
+            let errors = self.update(service, &plan);
+            self.retries.attempted(service, errors, now);
+            if self.written.leaving() >= collect::BATCH {
+                removals = self.collect();
+            }
+        }
+        self.written.retire_unclaimed();
+        removals.extend(self.delete_frontends());
+        removals.extend(self.collect());
+        self.retries.removed(removals, now);
+    }
+
+    /// Services whose failed writes are to be tried again now, with a fresh plan.
+    pub fn due(&self, now: Instant) -> Vec<ObjectId> {
+        self.retries.due(now)
+    }
+
+    /// When to call [`reconcile`](Self::reconcile) next, though no Service has changed.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.retries.deadline()
+    }
+
+    /// What failed and has not succeeded since.
+    pub fn troubles(&self) -> impl Iterator<Item = Trouble<'_>> {
+        self.retries.troubles()
+    }
+
+    /// The maps.
+    pub fn maps(&self) -> &M {
+        &self.maps
+    }
+
+    /// The maps, to be disturbed by a test.
+    pub fn maps_mut(&mut self) -> &mut M {
+        &mut self.maps
+    }
+
+    /// Gives the maps back: what a process that ends leaves.
+    pub fn into_maps(self) -> M {
+        self.maps
+    }
+
+    fn update(&mut self, service: ObjectId, plan: &ServicePlan) -> Vec<retry::Failure> {
+        let mut errors = Vec::new();
+        self.written.drop_ports(service, plan);
+        for (&port, wanted) in plan {
+            if let Err(error) = self.write(PortRef { service, port }, wanted) {
+                errors.push(retry::Failure {
+                    port: Some(port),
+                    error,
+                });
+            }
+        }
+        errors
+    }
+}

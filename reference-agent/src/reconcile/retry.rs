@@ -1,0 +1,142 @@
+//! What failed, and when it is tried again.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use crate::{maps::MapError, names::ObjectId, plan::PortId};
+
+/// Delay before the first retry of a failed write.
+pub const RETRY_FIRST: Duration = Duration::from_millis(50);
+/// Longest delay between two retries. Each delay is twice the one before.
+pub const RETRY_LIMIT: Duration = Duration::from_secs(5);
+
+/// One failed write.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// The service port it was for.
+    pub(super) port: Option<PortId>,
+    /// What the map said.
+    pub(super) error: MapError,
+}
+
+/// Something that failed and has not succeeded since.
+#[derive(Clone, Copy, Debug)]
+pub struct Trouble<'a> {
+    /// The Service that is not written; `None`: entries that should be gone and are not.
+    pub service: Option<ObjectId>,
+    /// Its port.
+    pub port: Option<PortId>,
+    /// What the map said.
+    pub error: &'a MapError,
+    /// How often it was tried.
+    pub attempts: u32,
+}
+
+/// Failures by Service, and those of removals together: bounded by the number of Services.
+#[derive(Debug, Default)]
+pub(super) struct Retries {
+    services: BTreeMap<ObjectId, Retry>,
+    removals: Option<Retry>,
+}
+
+#[derive(Debug)]
+struct Retry {
+    attempts: u32,
+    due: Instant,
+    failures: Vec<Failure>,
+}
+
+impl Retry {
+    fn after(before: Option<&Self>, failures: Vec<Failure>, now: Instant) -> Option<Self> {
+        if failures.is_empty() {
+            return None;
+        }
+        let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
+        // 2^16 times the first delay is beyond the limit; the shift can't overflow.
+        let delay = RETRY_FIRST
+            .saturating_mul(1 << (attempts - 1).min(16))
+            .min(RETRY_LIMIT);
+        Some(Self {
+            attempts,
+            due: now + delay,
+            failures,
+        })
+    }
+}
+
+impl Retries {
+    /// A Service was written, as far as it went.
+    pub(super) fn attempted(&mut self, service: ObjectId, failures: Vec<Failure>, now: Instant) {
+        match Retry::after(self.services.get(&service), failures, now) {
+            Some(retry) => _ = self.services.insert(service, retry),
+            None => _ = self.services.remove(&service),
+        }
+    }
+
+    /// Removals were carried out, as far as they went. Of many errors the first stands for all.
+    pub(super) fn removed(&mut self, errors: Vec<MapError>, now: Instant) {
+        let first = errors.into_iter().take(1);
+        let failures = first.map(|error| Failure { port: None, error }).collect();
+        self.removals = Retry::after(self.removals.as_ref(), failures, now);
+    }
+
+    pub(super) fn due(&self, now: Instant) -> Vec<ObjectId> {
+        let due = self.services.iter().filter(|(_, retry)| retry.due <= now);
+        due.map(|(&service, _)| service).collect()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.services
+            .values()
+            .chain(&self.removals)
+            .map(|retry| retry.due)
+            .min()
+    }
+
+    pub(super) fn troubles(&self) -> impl Iterator<Item = Trouble<'_>> {
+        let services = self
+            .services
+            .iter()
+            .map(|(&service, retry)| (Some(service), retry));
+        let removals = self.removals.iter().map(|retry| (None, retry));
+        services.chain(removals).flat_map(|(service, retry)| {
+            let attempts = retry.attempts;
+            retry.failures.iter().map(move |Failure { port, error }| Trouble {
+                service,
+                port: *port,
+                error,
+                attempts,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure() -> MapError {
+        MapError::Full {
+            map: "SLOTS",
+            capacity: 1,
+        }
+    }
+
+    #[test]
+    fn delays_double_up_to_the_limit_and_success_forgets_them() {
+        let mut retries = Retries::default();
+        let now = Instant::now();
+        let mut delays = Vec::new();
+        for _ in 0..40 {
+            retries.removed(vec![failure()], now);
+            delays.push(retries.deadline().unwrap() - now);
+        }
+        assert_eq!(delays[..3], [RETRY_FIRST, RETRY_FIRST * 2, RETRY_FIRST * 4]);
+        assert_eq!(delays[39], RETRY_LIMIT);
+        retries.removed(Vec::new(), now);
+        assert_eq!(retries.deadline(), None);
+        assert_eq!(retries.troubles().count(), 0);
+    }
+}

@@ -1,0 +1,181 @@
+//! Watch stream of one kind → events, so that nothing is lost over a relist.
+//!
+//! A watch that fell out of the server's window starts again with a list. What was deleted in the gap is in
+//! nobody's event: it is what was known before the list began and is not in it. `Relist` keeps the names that it
+//! has passed on, and says `Deleted` for those that a completed list did not name.
+//!
+//! Objects of a list are passed on at once, not held back until the list is complete: a list of fifty thousand
+//! slices delays nobody, and needs no second copy in memory.
+
+use std::collections::HashSet;
+
+use crate::{
+    model::{Event, Kind, Service, Slice},
+    names::ObjectName,
+};
+
+/// What a watch of one kind of object delivers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched<T> {
+    /// A list begins.
+    Init,
+    /// An object of that list.
+    InitApply(T),
+    /// The list is complete.
+    InitDone,
+    /// Added or modified.
+    Apply(T),
+    /// Deleted.
+    Delete(ObjectName),
+}
+
+/// What can be watched.
+pub trait Object {
+    /// The kind.
+    const KIND: Kind;
+    /// Namespace and name.
+    fn name(&self) -> &ObjectName;
+    /// The event that it exists.
+    fn applied(self) -> Event;
+    /// The event that one of this name does not.
+    fn deleted(name: ObjectName) -> Event;
+}
+
+impl Object for Service {
+    const KIND: Kind = Kind::Service;
+
+    fn name(&self) -> &ObjectName {
+        &self.name
+    }
+
+    fn applied(self) -> Event {
+        Event::ServiceApplied(self)
+    }
+
+    fn deleted(name: ObjectName) -> Event {
+        Event::ServiceDeleted(name)
+    }
+}
+
+impl Object for Slice {
+    const KIND: Kind = Kind::EndpointSlice;
+
+    fn name(&self) -> &ObjectName {
+        &self.name
+    }
+
+    fn applied(self) -> Event {
+        Event::SliceApplied(self)
+    }
+
+    fn deleted(name: ObjectName) -> Event {
+        Event::SliceDeleted(name)
+    }
+}
+
+/// The names of one kind that have been passed on.
+#[derive(Debug, Default)]
+pub struct Relist {
+    known: HashSet<ObjectName>,
+    /// Known names that the list in progress has not named yet.
+    missing: Option<HashSet<ObjectName>>,
+}
+
+impl Relist {
+    /// Takes what the watch delivered; the result is in the order in which it is to be applied.
+    pub fn take<T: Object>(&mut self, watched: Watched<T>) -> Vec<Event> {
+        match watched {
+            Watched::Init => {
+                self.missing = Some(self.known.clone());
+                Vec::new()
+            }
+            Watched::InitApply(object) | Watched::Apply(object) => {
+                if let Some(missing) = &mut self.missing {
+                    missing.remove(object.name());
+                }
+                self.known.insert(object.name().clone());
+                vec![object.applied()]
+            }
+            Watched::Delete(name) => {
+                if let Some(missing) = &mut self.missing {
+                    missing.remove(&name);
+                }
+                self.known.remove(&name);
+                vec![T::deleted(name)]
+            }
+            Watched::InitDone => {
+                let mut gone: Vec<_> = self.missing.take().into_iter().flatten().collect();
+                gone.sort();
+                for name in &gone {
+                    self.known.remove(name);
+                }
+                let deleted = gone.into_iter().map(T::deleted);
+                deleted.chain([Event::Synced(T::KIND)]).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(name: &str) -> Slice {
+        let name = ObjectName::new("t", name);
+        Slice {
+            name,
+            service: None,
+            ports: Vec::new(),
+            endpoints: Vec::new(),
+        }
+    }
+
+    fn deleted(name: &str) -> Event {
+        Event::SliceDeleted(ObjectName::new("t", name))
+    }
+
+    fn listed(relist: &mut Relist, names: &[&str]) -> Vec<Event> {
+        relist.take::<Slice>(Watched::Init);
+        for name in names {
+            relist.take(Watched::InitApply(slice(name)));
+        }
+        relist.take::<Slice>(Watched::InitDone)
+    }
+
+    #[test]
+    fn what_a_second_list_does_not_name_is_deleted() {
+        let mut relist = Relist::default();
+        assert_eq!(
+            listed(&mut relist, &["a", "b", "c"]),
+            [Event::Synced(Kind::EndpointSlice)]
+        );
+        assert_eq!(
+            listed(&mut relist, &["b"]),
+            [deleted("a"), deleted("c"), Event::Synced(Kind::EndpointSlice)]
+        );
+        assert_eq!(listed(&mut relist, &["b"]), [Event::Synced(Kind::EndpointSlice)]);
+    }
+
+    #[test]
+    fn a_list_that_breaks_off_deletes_nothing_and_the_next_one_counts_from_the_start() {
+        let mut relist = Relist::default();
+        listed(&mut relist, &["a", "b"]);
+        assert_eq!(relist.take::<Slice>(Watched::Init), []);
+        relist.take(Watched::InitApply(slice("a")));
+        assert_eq!(
+            listed(&mut relist, &["b"]),
+            [deleted("a"), Event::Synced(Kind::EndpointSlice)]
+        );
+    }
+
+    #[test]
+    fn what_was_deleted_by_an_event_is_not_deleted_again() {
+        let mut relist = Relist::default();
+        listed(&mut relist, &["a"]);
+        assert_eq!(
+            relist.take::<Slice>(Watched::Delete(ObjectName::new("t", "a"))),
+            [deleted("a")]
+        );
+        assert_eq!(listed(&mut relist, &[]), [Event::Synced(Kind::EndpointSlice)]);
+    }
+}

@@ -1,0 +1,84 @@
+//! Objects in one line.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use crate::{
+    model::{Endpoint, Service, ServicePort, Slice, SlicePort},
+    names::ObjectName,
+    transport::{Protocol, TransportAddress},
+};
+
+/// `namespace/name`.
+pub fn name(text: &str) -> ObjectName {
+    let (namespace, name) = text.split_once('/').expect("namespace/name");
+    ObjectName::new(namespace, name)
+}
+
+/// `TCP 1.1.1.1:80`.
+pub fn address(text: &str) -> TransportAddress {
+    let (protocol, socket) = text.split_once(' ').expect("protocol address:port");
+    let socket: std::net::SocketAddr = socket.parse().expect("address:port");
+    TransportAddress {
+        protocol: protocol_of(protocol),
+        address: socket.ip(),
+        port: socket.port(),
+    }
+}
+
+/// A set of [`address`]es.
+pub fn addresses(texts: &[&str]) -> BTreeSet<TransportAddress> {
+    texts.iter().map(|text| address(text)).collect()
+}
+
+/// `TCP 80` or `TCP 80 http`.
+fn port(text: &str) -> (String, u16, Protocol) {
+    let mut parts = text.split(' ');
+    let protocol = protocol_of(parts.next().expect("a protocol"));
+    let port = parts.next().expect("a port").parse().expect("a port");
+    (parts.next().unwrap_or_default().to_owned(), port, protocol)
+}
+
+fn protocol_of(text: &str) -> Protocol {
+    match text {
+        "TCP" => Protocol::Tcp,
+        "UDP" => Protocol::Udp,
+        other => panic!("{other} is no protocol"),
+    }
+}
+
+/// A Service of age 0.
+pub fn service(name_: &str, cluster_ip: &str, ports: &[&str]) -> Service {
+    let ports = ports.iter().map(|text| {
+        let (name, port, protocol) = port(text);
+        ServicePort { name, port, protocol }
+    });
+    let ips = cluster_ip.parse::<IpAddr>().into_iter().collect();
+    Service {
+        name: name(name_),
+        created: Some(0),
+        cluster_ips: ips,
+        ports: ports.collect(),
+    }
+}
+
+/// A slice; endpoints that begin with `!` are not ready.
+pub fn slice(name_: &str, service: &str, ports: &[&str], endpoints: &[&str]) -> Slice {
+    let ports = ports.iter().map(|text| {
+        let (name, port, protocol) = port(text);
+        SlicePort { name, port, protocol }
+    });
+    let endpoints = endpoints.iter().map(|text| {
+        let address = text.trim_start_matches('!').parse().expect("an address");
+        Endpoint {
+            address,
+            ready: !text.starts_with('!'),
+        }
+    });
+    let service = (!service.is_empty()).then(|| service.to_owned());
+    Slice {
+        name: name(name_),
+        service,
+        ports: ports.collect(),
+        endpoints: endpoints.collect(),
+    }
+}

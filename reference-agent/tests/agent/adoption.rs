@@ -1,0 +1,231 @@
+//! Restarts over pinned maps, as an agent left them and as it never would.
+
+use lb_abi::{Backend, Frontend, FrontendKey, Service, SlotKey};
+use proptest::prelude::*;
+use reference_agent::{
+    maps::{Contents, LbMaps, memory::MemoryMaps},
+    model::{Event, Model},
+    plan, resolve,
+    testing::{
+        World,
+        objects::{address, addresses, service, slice},
+    },
+};
+use rstest::rstest;
+
+fn served() -> World<Model> {
+    let mut world = World::synced();
+    world.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
+    world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.1", "1.1.1.2"]));
+    world.put_service(service("t/y", "10.96.0.2", &["TCP 80"]));
+    world.put_slice(slice("t/2", "y", &["TCP 80"], &["1.1.1.1"]));
+    world
+}
+
+fn tell_everything(world: &mut World<Model>) {
+    world.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
+    world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.1", "1.1.1.2"]));
+    world.put_service(service("t/y", "10.96.0.2", &["TCP 80"]));
+    world.put_slice(slice("t/2", "y", &["TCP 80"], &["1.1.1.1"]));
+}
+
+#[test]
+fn nothing_is_written_before_both_kinds_have_synced() {
+    let found = served().contents();
+    let mut world = World::with(Model::default(), &found);
+    world.event(Event::Synced(reference_agent::model::Kind::Service));
+    world.put_service(service("t/z", "10.96.0.3", &["TCP 80"]));
+    world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.2"]));
+    assert_eq!(world.contents(), found);
+    assert_eq!(world.memory().writes(), 0);
+}
+
+#[test]
+fn a_restart_without_changes_writes_nothing_and_keeps_every_number() {
+    let found = served().contents();
+    let mut world = World::with(Model::default(), &found);
+    tell_everything(&mut world);
+    world.sync();
+    assert_eq!(world.contents(), found);
+    assert_eq!(world.memory().writes(), 0);
+}
+
+#[test]
+fn what_died_while_the_agent_was_down_is_removed_after_the_sync() {
+    let mut world = World::with(Model::default(), &served().contents());
+    world.put_service(service("t/y", "10.96.0.2", &["TCP 80"]));
+    world.put_slice(slice("t/2", "y", &["TCP 80"], &["1.1.1.9"]));
+    world.sync();
+    assert_eq!(world.serves("TCP 10.96.0.1:80"), None);
+    assert_eq!(
+        world.serves("TCP 10.96.0.2:80"),
+        Some(addresses(&["TCP 1.1.1.9:80"]))
+    );
+    world.assert_clean();
+}
+
+#[test]
+fn an_adopted_generation_goes_on_and_comes_round() {
+    let mut found = served().contents();
+    for (key, _) in &mut found.slots {
+        key.generation = u32::MAX;
+    }
+    for (_, value) in &mut found.services {
+        value.generation = u32::MAX;
+    }
+    let mut world = World::with(Model::default(), &found);
+    tell_everything(&mut world);
+    world.sync();
+    world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.2"]));
+    let generations: Vec<_> = world
+        .contents()
+        .services
+        .iter()
+        .map(|(_, value)| value.generation)
+        .collect();
+    assert_eq!(generations, [1, u32::MAX]);
+    world.assert_clean();
+}
+
+/// One thing wrong in otherwise good maps.
+fn corrupt(change: impl FnOnce(&mut Contents)) -> Contents {
+    let mut contents = served().contents();
+    change(&mut contents);
+    contents
+}
+
+fn frontend(text: &str) -> FrontendKey {
+    address(text).frontend_key()
+}
+
+fn slot(service: u32, generation: u32, index: u32) -> SlotKey {
+    SlotKey {
+        service,
+        generation,
+        index,
+    }
+}
+
+#[rstest]
+#[case::frontend_of_no_service(corrupt(|maps| maps.frontends[0].1.service = 77))]
+#[case::frontend_of_service_zero(corrupt(|maps| maps.frontends[0].1.service = 0))]
+#[case::frontend_of_an_impossible_service(corrupt(|maps| maps.frontends[0].1.service = u32::MAX))]
+#[case::frontend_with_a_flag(corrupt(|maps| maps.frontends[0].1.flags = 1))]
+#[case::frontends_of_two_services_that_share_one(corrupt(|maps| maps.frontends[1].1 = maps.frontends[0].1))]
+#[case::frontends_crossed(corrupt(|maps| {
+    let first = maps.frontends[0].1;
+    maps.frontends[0].1 = maps.frontends[1].1;
+    maps.frontends[1].1 = first;
+}))]
+#[case::a_frontend_too_many(corrupt(|maps| {
+    maps.frontends.push((frontend("UDP 10.96.0.9:53"), Frontend { service: 1, flags: 0 }));
+}))]
+#[case::a_frontend_of_another_version(corrupt(|maps| {
+    let key = FrontendKey { pad: 7, protocol: 132, ..frontend("TCP 10.96.0.1:80") };
+    maps.frontends.push((key, Frontend { service: 1, flags: 0 }));
+}))]
+#[case::a_service_without_frontends(corrupt(|maps| _ = maps.frontends.remove(0)))]
+#[case::a_service_too_many(corrupt(|maps| maps.services.push((9, Service { generation: 3, slots: 2 }))))]
+#[case::a_service_without_generation(corrupt(|maps| maps.services[0].1.generation = 0))]
+#[case::a_service_that_names_too_many_slots(corrupt(|maps| maps.services[0].1.slots = u32::MAX))]
+#[case::a_service_that_names_too_few_slots(corrupt(|maps| maps.services[0].1.slots = 1))]
+#[case::a_slot_missing(corrupt(|maps| _ = maps.slots.remove(0)))]
+#[case::a_slot_of_no_backend(corrupt(|maps| maps.slots[0].1 = 99))]
+#[case::a_slot_of_backend_zero(corrupt(|maps| maps.slots[0].1 = 0))]
+#[case::a_slot_of_an_impossible_backend(corrupt(|maps| maps.slots[0].1 = u32::MAX))]
+#[case::two_slots_of_one_backend(corrupt(|maps| maps.slots[1].1 = maps.slots[0].1))]
+#[case::slots_of_no_service(corrupt(|maps| maps.slots.extend([(slot(3, 1, 0), 1), (slot(3, 9, 4), 2)])))]
+#[case::slots_of_an_impossible_service(corrupt(|maps| maps.slots.push((slot(u32::MAX, 1, 0), 1))))]
+#[case::slots_of_the_next_generations(corrupt(|maps| {
+    maps.slots.extend([(slot(1, 2, 0), 2), (slot(1, 3, 5), 2), (slot(1, u32::MAX, 0), 1)]);
+}))]
+#[case::a_backend_missing(corrupt(|maps| _ = maps.backends.remove(0)))]
+#[case::a_backend_too_many(corrupt(|maps| {
+    maps.backends.push((50, address("TCP 1.1.1.50:80").backend()));
+}))]
+#[case::a_backend_twice(corrupt(|maps| maps.backends[1].1 = maps.backends[0].1))]
+#[case::a_backend_of_another_version(corrupt(|maps| {
+    maps.backends[0].1 = Backend { pad: 1, ..maps.backends[0].1 };
+}))]
+#[case::a_backend_of_an_impossible_number(corrupt(|maps| {
+    maps.backends.push((u32::MAX, address("TCP 1.1.1.50:80").backend()));
+}))]
+#[case::nothing_but_slots(corrupt(|maps| {
+    (maps.frontends, maps.services, maps.backends) = (Vec::new(), Vec::new(), Vec::new());
+}))]
+#[case::nothing_but_frontends(corrupt(|maps| {
+    (maps.slots, maps.services, maps.backends) = (Vec::new(), Vec::new(), Vec::new());
+}))]
+fn corrupt_maps_are_repaired(#[case] found: Contents) {
+    let mut world = World::with(Model::default(), &found);
+    tell_everything(&mut world);
+    assert_eq!(world.memory().writes(), 0);
+    world.sync();
+    world.put_service(service("t/z", "10.96.0.3", &["TCP 80"]));
+    let expected = plan::resolve(&plan::plan(world.control.brain()));
+    let (resolved, defects) = resolve::resolve(&world.contents());
+    assert_eq!(resolved, expected);
+    assert!(defects.is_empty(), "{defects:?}");
+    world.delete_service("t/x");
+    world.delete_service("t/y");
+    world.delete_service("t/z");
+    assert_eq!(world.contents(), Contents::default(), "no number was lost");
+}
+
+/// Maps of small numbers, anything anywhere.
+fn anything() -> impl Strategy<Value = Contents> {
+    let ips = ["10.96.0.1", "10.96.0.2", "10.96.0.9"];
+    let frontends = prop::collection::btree_map(0..ips.len(), 0..6_u32, 0..3);
+    let services = prop::collection::btree_map(1..5_u32, (0..3_u32, 0..4_u32), 0..4);
+    let slots = prop::collection::btree_map((1..6_u32, 1..3_u32, 0..3_u32), 0..6_u32, 0..10);
+    let backends = prop::collection::btree_map(1..6_u32, (1..4_u8, 0..2_u8), 0..5);
+    (frontends, services, slots, backends).prop_map(move |(frontends, services, slots, backends)| {
+        let frontends = frontends.into_iter();
+        let backend = |host, pad| Backend {
+            pad,
+            ..address(&format!("TCP 1.1.1.{host}:80")).backend()
+        };
+        Contents {
+            frontends: frontends
+                .map(|(ip, service)| {
+                    (
+                        frontend(&format!("TCP {}:80", ips[ip])),
+                        Frontend { service, flags: 0 },
+                    )
+                })
+                .collect(),
+            services: services
+                .into_iter()
+                .filter(|(_, value)| *value != (0, 0))
+                .map(|(id, (generation, slots))| (id, Service { generation, slots }))
+                .collect(),
+            slots: slots
+                .into_iter()
+                .map(|((s, g, i), backend)| (slot(s, g, i), backend))
+                .collect(),
+            backends: backends
+                .into_iter()
+                .map(|(id, (host, pad))| (id, backend(host, pad)))
+                .collect(),
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_the_maps_held_they_end_as_a_fresh_agent_would_write_them(
+        found in anything(),
+        failures in prop::collection::vec(prop::bool::weighted(0.3), 0..20),
+    ) {
+        let mut world = World::with(Model::default(), &found);
+        tell_everything(&mut world);
+        world.faults().script(failures);
+        world.sync();
+        let mut fresh = World::synced();
+        tell_everything(&mut fresh);
+        let dumped = |maps: &MemoryMaps| reference_agent::dump::dump(&maps.contents().expect("readable"));
+        prop_assert_eq!(dumped(world.memory()), dumped(fresh.memory()));
+    }
+}

@@ -1,0 +1,113 @@
+//! Golden texts of map contents.
+
+use lb_abi::{Backend, Frontend, Service, SlotKey};
+use reference_agent::{
+    dump::dump,
+    maps::Contents,
+    testing::{
+        World,
+        objects::{address, service, slice},
+    },
+};
+
+#[test]
+fn frontends_with_their_backends_sorted_and_without_ids() {
+    let mut world = World::synced();
+    world.put_service(service("t/x", "10.96.0.10", &["TCP 443 https", "UDP 53 dns"]));
+    world.put_service(service("t/y", "10.96.0.9", &["TCP 80"]));
+    world.put_slice(slice("t/2", "x", &["TCP 6443 https"], &["10.0.0.10", "10.0.0.9"]));
+    assert_eq!(
+        dump(&world.contents()),
+        "frontends
+TCP 10.96.0.9:80 -> refused
+TCP 10.96.0.10:443 -> 10.0.0.9:6443 10.0.0.10:6443
+UDP 10.96.0.10:53 -> refused
+"
+    );
+}
+
+#[test]
+fn two_agents_with_other_histories_and_ids_dump_the_same() {
+    let mut long = World::synced();
+    for count in 1..=5 {
+        let listed = &["1.1.1.1", "1.1.1.2", "1.1.1.3", "1.1.1.4", "1.1.1.5"][..count];
+        long.put_slice(slice("t/1", "x", &["TCP 80"], listed));
+        long.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
+        long.delete_service("t/x");
+    }
+    long.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.5"]));
+    long.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
+    let mut short = World::synced();
+    short.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
+    short.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.5"]));
+    assert_ne!(long.contents(), short.contents());
+    assert_eq!(dump(&long.contents()), dump(&short.contents()));
+}
+
+#[test]
+fn nothing_is_a_headline() {
+    assert_eq!(dump(&Contents::default()), "frontends\n");
+}
+
+#[test]
+fn defects_are_named() {
+    let [b1, b2] = ["TCP 1.1.1.1:80", "TCP 1.1.1.2:80"].map(|text| address(text).backend());
+    let [f1, f2, f3] =
+        ["TCP 10.96.0.1:80", "TCP 10.96.0.2:80", "TCP 10.96.0.3:80"].map(|text| address(text).frontend_key());
+    let to = |service| Frontend { service, flags: 0 };
+    let slot = |service, generation, index| SlotKey {
+        service,
+        generation,
+        index,
+    };
+    let contents = Contents {
+        frontends: vec![(f1, to(1)), (f2, to(2)), (f3, to(9))],
+        services: vec![
+            (
+                1,
+                Service {
+                    generation: 4,
+                    slots: 3,
+                },
+            ),
+            (
+                2,
+                Service {
+                    generation: 1,
+                    slots: u32::MAX,
+                },
+            ),
+            (
+                3,
+                Service {
+                    generation: 1,
+                    slots: 0,
+                },
+            ),
+        ],
+        slots: vec![
+            (slot(1, 3, 0), 1),
+            (slot(1, 4, 0), 1),
+            (slot(1, 4, 1), 7),
+            (slot(1, 4, 2), 5),
+        ],
+        backends: vec![(1, b1), (2, b1), (3, b2), (5, Backend { protocol: 132, ..b2 })],
+    };
+    assert_eq!(
+        dump(&contents),
+        "frontends
+TCP 10.96.0.1:80 -> 1.1.1.1:80
+TCP 10.96.0.2:80 -> refused
+defects
+frontend TCP 10.96.0.3:80: its service 9 is missing
+frontend TCP 10.96.0.2:80: its service 2 names 4294967295 slots, 0 are there
+frontend TCP 10.96.0.1:80: backend 7 of its slot 1 of service 1 generation 4 is missing
+frontend TCP 10.96.0.1:80: backend 5 of its slot 2 of service 1 generation 4 is missing
+service 3: no frontend names it
+slot 0 of service 1 generation 3: not current
+backend 2: no slot names it
+backend 3: no slot names it
+backend 2: TCP 1.1.1.1:80 has a lower number too
+"
+    );
+}

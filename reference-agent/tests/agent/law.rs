@@ -1,0 +1,360 @@
+//! Law 1: for every history of events, what has been written equals the plan from scratch.
+//!
+//! Histories are made as the API makes them: objects change in a store, each kind has a watch that queues
+//! changes, the agent takes from either queue (so that kinds overtake each other), some events twice. A watch may
+//! break: then its queue is lost and a list of the store follows, which may break off too. The agent may be
+//! restarted over the maps as they are, at any step; any write may fail.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use proptest::prelude::*;
+use reference_agent::{
+    maps::Contents,
+    model::{Event, Model, Service, Slice},
+    names::ObjectName,
+    plan,
+    relist::{Object, Relist, Watched},
+    resolve::Resolved,
+    testing::{
+        World,
+        objects::{name, service, slice},
+    },
+};
+
+/// Names that are prefixes of each other, alone, with their namespaces and across the border between the two.
+const SERVICES: [&str; 7] = ["t/t", "t/t-ext", "t/t0", "t-ext/t", "a/b-c", "a-b/c", "a/b"];
+const CLUSTER_IPS: [&str; 5] = ["10.96.0.1", "10.96.0.2", "10.96.0.3", "10.96.0.4", ""];
+const SERVICE_PORTS: [&[&str]; 5] = [
+    &["TCP 80"],
+    &["TCP 80 http", "UDP 80 dns"],
+    &["TCP 80 http", "TCP 81 admin"],
+    &["UDP 80 dns"],
+    &[],
+];
+const SLICES: [&str; 6] = ["t/t", "t/t-ext", "t/s", "a/b-c", "a-b/c", "t-ext/t"];
+const OWNERS: [&str; 7] = ["t", "t-ext", "t0", "b-c", "c", "b", ""];
+const SLICE_PORTS: [&[&str]; 5] = [
+    &["TCP 80"],
+    &["TCP 8080 http", "UDP 5353 dns"],
+    &["TCP 9090 http"],
+    &["TCP 81 admin", "TCP 80 http"],
+    &[],
+];
+const ENDPOINTS: [&str; 5] = ["1.1.1.1", "1.1.1.2", "1.1.1.3", "!1.1.1.4", "1.1.1.5"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watch {
+    Services,
+    Slices,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    PutService {
+        service: usize,
+        ip: usize,
+        ports: usize,
+        created: Option<i64>,
+    },
+    DeleteService(usize),
+    PutSlice {
+        slice: usize,
+        owner: usize,
+        ports: usize,
+        endpoints: u8,
+    },
+    DeleteSlice(usize),
+    /// So many, reconciled one by one.
+    Deliver(Watch, usize),
+    /// So many of both, reconciled together.
+    DeliverTogether(usize),
+    Repeat(Watch),
+    Relist(Watch),
+    RelistThatBreaksOff(Watch, usize),
+    Restart,
+    Fail(Vec<bool>),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let watch = || prop_oneof![Just(Watch::Services), Just(Watch::Slices)];
+    prop_oneof![
+        6 => (0..SERVICES.len(), 0..CLUSTER_IPS.len(), 0..SERVICE_PORTS.len(), prop::option::of(0..3_i64))
+            .prop_map(|(service, ip, ports, created)| Step::PutService { service, ip, ports, created }),
+        2 => (0..SERVICES.len()).prop_map(Step::DeleteService),
+        8 => (0..SLICES.len(), 0..OWNERS.len(), 0..SLICE_PORTS.len(), any::<u8>())
+            .prop_map(|(slice, owner, ports, endpoints)| Step::PutSlice { slice, owner, ports, endpoints }),
+        2 => (0..SLICES.len()).prop_map(Step::DeleteSlice),
+        12 => (watch(), 1..6_usize).prop_map(|(watch, count)| Step::Deliver(watch, count)),
+        4 => (2..12_usize).prop_map(Step::DeliverTogether),
+        2 => watch().prop_map(Step::Repeat),
+        2 => watch().prop_map(Step::Relist),
+        1 => (watch(), 0..4_usize).prop_map(|(watch, after)| Step::RelistThatBreaksOff(watch, after)),
+        1 => Just(Step::Restart),
+        3 => prop::collection::vec(prop::bool::weighted(0.4), 1..12).prop_map(Step::Fail),
+    ]
+}
+
+/// One kind of object: the store, its watch, and what the agent was told.
+struct Feed<T> {
+    store: BTreeMap<ObjectName, T>,
+    queue: VecDeque<Watched<T>>,
+    last: Option<Watched<T>>,
+    relist: Relist,
+}
+
+impl<T: Object + Clone> Feed<T> {
+    fn new() -> Self {
+        let mut feed = Self {
+            store: BTreeMap::new(),
+            queue: VecDeque::new(),
+            last: None,
+            relist: Relist::default(),
+        };
+        feed.list(usize::MAX);
+        feed
+    }
+
+    fn put(&mut self, object: T) {
+        self.store.insert(object.name().clone(), object.clone());
+        self.queue.push_back(Watched::Apply(object));
+    }
+
+    fn delete(&mut self, name: &ObjectName) {
+        if self.store.remove(name).is_some() {
+            self.queue.push_back(Watched::Delete(name.clone()));
+        }
+    }
+
+    /// The watch breaks: what was not delivered never will be, a list follows, complete or not.
+    fn list(&mut self, objects: usize) {
+        self.queue.clear();
+        self.last = None;
+        self.queue.push_back(Watched::Init);
+        self.queue
+            .extend(self.store.values().take(objects).cloned().map(Watched::InitApply));
+        if objects == usize::MAX {
+            self.queue.push_back(Watched::InitDone);
+        }
+    }
+
+    fn deliver(&mut self) -> Vec<Event> {
+        let Some(watched) = self.queue.pop_front() else {
+            return Vec::new();
+        };
+        self.last = matches!(watched, Watched::Apply(_) | Watched::Delete(_)).then(|| watched.clone());
+        self.relist.take(watched)
+    }
+
+    fn repeat(&mut self) -> Vec<Event> {
+        self.last
+            .clone()
+            .map_or_else(Vec::new, |watched| self.relist.take(watched))
+    }
+
+    fn restart(&mut self) {
+        self.relist = Relist::default();
+        self.list(usize::MAX);
+    }
+}
+
+/// What the agent was told, kept by the simplest means there are.
+#[derive(Default)]
+struct Told {
+    services: BTreeMap<ObjectName, Service>,
+    slices: BTreeMap<ObjectName, Slice>,
+}
+
+impl Told {
+    fn take(&mut self, event: &Event) {
+        match event.clone() {
+            Event::ServiceApplied(service) => _ = self.services.insert(service.name.clone(), service),
+            Event::ServiceDeleted(name) => _ = self.services.remove(&name),
+            Event::SliceApplied(slice) => _ = self.slices.insert(slice.name.clone(), slice),
+            Event::SliceDeleted(name) => _ = self.slices.remove(&name),
+            Event::Synced(_) => {}
+        }
+    }
+
+    /// The plan of a model that was made from scratch, in another order.
+    fn planned(&self) -> Resolved {
+        let mut model = Model::default();
+        for slice in self.slices.values().rev() {
+            model.apply(Event::SliceApplied(slice.clone()));
+        }
+        for service in self.services.values().rev() {
+            model.apply(Event::ServiceApplied(service.clone()));
+        }
+        plan::resolve(&plan::plan(&model))
+    }
+}
+
+struct History {
+    world: World<Model>,
+    services: Feed<Service>,
+    slices: Feed<Slice>,
+    told: Told,
+    /// What the maps held when this agent started.
+    found: Contents,
+}
+
+impl History {
+    fn new() -> Self {
+        Self {
+            world: World::new(),
+            services: Feed::new(),
+            slices: Feed::new(),
+            told: Told::default(),
+            found: Contents::default(),
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::PutService {
+                service: which,
+                ip,
+                ports,
+                created,
+            } => {
+                let object = service(SERVICES[which], CLUSTER_IPS[ip], SERVICE_PORTS[ports]);
+                self.services.put(Service { created, ..object });
+            }
+            Step::DeleteService(which) => self.services.delete(&name(SERVICES[which])),
+            Step::PutSlice {
+                slice: which,
+                owner,
+                ports,
+                endpoints,
+            } => {
+                let listed = (0..)
+                    .zip(ENDPOINTS)
+                    .filter(|(bit, _)| endpoints & (1 << bit) != 0);
+                let listed: Vec<_> = listed.map(|(_, endpoint)| endpoint).collect();
+                self.slices
+                    .put(slice(SLICES[which], OWNERS[owner], SLICE_PORTS[ports], &listed));
+            }
+            Step::DeleteSlice(which) => self.slices.delete(&name(SLICES[which])),
+            Step::Deliver(watch, count) => {
+                for _ in 0..count {
+                    let events = match watch {
+                        Watch::Services => self.services.deliver(),
+                        Watch::Slices => self.slices.deliver(),
+                    };
+                    self.tell(events);
+                }
+            }
+            Step::DeliverTogether(count) => {
+                for _ in 0..count {
+                    for event in self.services.deliver().into_iter().chain(self.slices.deliver()) {
+                        self.told.take(&event);
+                        self.world.control.apply(event);
+                    }
+                }
+                self.world.settle();
+                self.check();
+            }
+            Step::Repeat(Watch::Services) => {
+                let events = self.services.repeat();
+                self.tell(events);
+            }
+            Step::Repeat(Watch::Slices) => {
+                let events = self.slices.repeat();
+                self.tell(events);
+            }
+            Step::Relist(Watch::Services) => self.services.list(usize::MAX),
+            Step::Relist(Watch::Slices) => self.slices.list(usize::MAX),
+            Step::RelistThatBreaksOff(watch, after) => self.relist_that_breaks_off(watch, after),
+            Step::Restart => self.restart(),
+            Step::Fail(script) => self.world.faults().script(script),
+        }
+    }
+
+    fn relist_that_breaks_off(&mut self, watch: Watch, after: usize) {
+        match watch {
+            Watch::Services => {
+                self.services.list(after);
+                while !self.services.queue.is_empty() {
+                    let events = self.services.deliver();
+                    self.tell(events);
+                }
+                self.services.list(usize::MAX);
+            }
+            Watch::Slices => {
+                self.slices.list(after);
+                while !self.slices.queue.is_empty() {
+                    let events = self.slices.deliver();
+                    self.tell(events);
+                }
+                self.slices.list(usize::MAX);
+            }
+        }
+    }
+
+    fn restart(&mut self) {
+        self.world.assert_lawful();
+        self.found = self.world.contents();
+        self.world = World::with(Model::default(), &self.found);
+        self.told = Told::default();
+        self.services.restart();
+        self.slices.restart();
+    }
+
+    /// Events of one delivery, one by one, and the law after each.
+    fn tell(&mut self, events: Vec<Event>) {
+        for event in events {
+            self.told.take(&event);
+            self.world.event(event);
+            self.check();
+        }
+    }
+
+    fn check(&self) {
+        if !self.world.control.synced() {
+            assert_eq!(self.world.contents(), self.found, "written before the first sync");
+            return;
+        }
+        assert_eq!(
+            self.world.resolved(),
+            self.told.planned(),
+            "maps on the left, plan on the right"
+        );
+        assert_eq!(
+            self.world.resolved(),
+            plan::resolve(&plan::plan(self.world.control.brain()))
+        );
+        self.world.assert_clean();
+    }
+
+    /// Everything that is still on its way arrives.
+    fn end(&mut self) {
+        while !(self.services.queue.is_empty() && self.slices.queue.is_empty()) {
+            self.take(Step::Deliver(Watch::Slices, 1));
+            self.take(Step::Deliver(Watch::Services, 1));
+        }
+        let told: BTreeSet<_> = self.told.services.keys().chain(self.told.slices.keys()).collect();
+        let stored: BTreeSet<_> = self
+            .services
+            .store
+            .keys()
+            .chain(self.slices.store.keys())
+            .collect();
+        assert_eq!(
+            told, stored,
+            "the agent knows what is in the store, and nothing else"
+        );
+        self.check();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_the_plan_from_scratch(steps in prop::collection::vec(step(), 1..60)) {
+        let mut history = History::new();
+        for step in steps {
+            history.take(step);
+        }
+        history.end();
+    }
+}
