@@ -1,1 +1,22 @@
-//! Faults as values that heal on drop.
+//! Faults as values that heal on drop and, where the node could be left alone with them, expire by themselves.
+//!
+//! ```text
+//! case ── LeftoverPrograms ── stdin/stdout of `plumbline node hold-programs` on the node ── lb-loader ── kernel
+//!      └─ StoppedAgent ────── Cluster::stop_agent, start_agent
+//! ```
+//!
+//! - `leftover.rs`: programs of an earlier load that stay attached; `holder.rs`: its part on the node;
+//!   `protocol.rs`: the lines between the two.
+//! - `agent.rs`: an agent that is down.
+mod agent;
+mod error;
+pub mod holder;
+mod leftover;
+mod protocol;
+
+pub use self::{
+    agent::StoppedAgent,
+    error::FaultError,
+    leftover::LeftoverPrograms,
+    protocol::{Attached, HeldProgram},
+};

@@ -1,1 +1,73 @@
-//! The cases, one file each.
+//! The cases: one file and one manifest of the same name each; a folder is an area of the catalogue.
+//!
+//! A case reads like the row that it decides: staging, control, fault, witness, fence, verdict. It never sleeps,
+//! has no limit of its own, and looks at nothing but what its clients saw (`oracle`) and what its own watch shows.
+//!
+//! - `a_release`: release isolation, one backend shared by two Services.
+//! - `b_apiserver`: `default/kubernetes`, and Services that are emptied and refilled.
+//! - `c_leftovers`: programs and maps of an earlier load.
+//! - `d_reach`: reaching a Service.
+//! - `e_absent`: nothing there.
+mod a_release;
+mod b_apiserver;
+mod c_leftovers;
+mod d_reach;
+mod e_absent;
+
+use harness::case::Case;
+
+/// All cases, by area and then as in the catalogue.
+pub const ALL: [Case; 6] = [
+    a_release::release_prefix_empty_list::CASE,
+    a_release::release_prefix_null_slice::CASE,
+    b_apiserver::empty_refill_no_restart::CASE,
+    c_leftovers::stale_sock_legacy_multi::CASE,
+    d_reach::clusterip_from_pod::CASE,
+    e_absent::clusterip_no_endpoints_refused::CASE,
+];
+
+/// A case by its id.
+#[must_use]
+pub fn find(id: &str) -> Option<Case> {
+    ALL.into_iter().find(|case| case.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use harness::manifest::Manifest;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_every_case_names_its_claims() {
+        let ids: BTreeSet<_> = ALL.iter().map(|case| case.id).collect();
+        assert_eq!(ids.len(), ALL.len());
+        for case in ALL {
+            assert!(
+                !case.claims.is_empty() && !case.sentence.is_empty(),
+                "{}",
+                case.id
+            );
+            assert_eq!(find(case.id).unwrap().id, case.id);
+        }
+    }
+
+    #[test]
+    fn every_manifest_parses() {
+        for case in ALL {
+            Manifest::parse(case.manifest).unwrap_or_else(|error| panic!("{}: {error}", case.id));
+        }
+    }
+
+    #[test]
+    fn cases_that_stop_agents_run_alone() {
+        for case in ALL
+            .iter()
+            .filter(|case| case.needs.rights == harness::case::Rights::Node)
+        {
+            assert!(case.disruptive, "{}", case.id);
+        }
+    }
+}

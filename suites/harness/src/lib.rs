@@ -1,1 +1,38 @@
 //! What a case is made of.
+//!
+//! ```text
+//! Case (data) ─▶ execute ─▶ Context: namespaces, client pods, the suite's own watch, the fence
+//!                              │  create, patch ─▶ Kubernetes API ─▶ own watch has the resourceVersion
+//!                              │  control, witness, judge, hold ─▶ probe clients ─▶ attempts ─▶ oracle
+//!                              ▼
+//!                           History (one file, every write, version and probe with its time)
+//!                              ▼
+//!                 axes ─▶ Verdict; evidence before clean-up; CaseReport
+//! ```
+//!
+//! - `limits.rs`: every limit, documented; no case has one of its own.
+//! - `case.rs`: a case as data, and what a cluster must have for it. `verdict.rs`, `report.rs`: what comes out.
+//! - `context.rs`, `execute.rs`: the session of one case, from its namespaces to their removal. `axes.rs`: the
+//!   verdicts of its axes.
+//! - `objects.rs`, `manifest.rs`, `pods.rs`, `watch.rs`: objects, and the suite's own watch of them.
+//! - `client.rs`, `target.rs`, `probing.rs`, `background.rs`: probes.
+//! - `fence.rs`: the proof that a write has been handled. `history.rs`: the record of it all.
+//! - `waiting.rs`: bounded waits for conditions.
+pub mod axes;
+pub mod background;
+pub mod case;
+pub mod client;
+pub mod context;
+pub mod execute;
+pub mod fence;
+pub mod history;
+pub mod limits;
+pub mod manifest;
+pub mod objects;
+pub mod pods;
+pub mod probing;
+pub mod report;
+pub mod target;
+pub mod verdict;
+pub mod waiting;
+pub mod watch;

@@ -1,0 +1,291 @@
+//! Common staging A: a culprit C and a victim V list the same backends, and C lets go of them.
+//!
+//! C and V are selectorless Services, each with its own slice. From the release to the last probe nobody writes
+//! V's slice or restarts the agent: either would heal the fault and let it pass. The axes are 1, 2 and 10 shared
+//! backends; V created before and after C; and the trigger: an annotation on Service V, or (the twin) the same with a port
+//! p2 added, whose answers prove that V was reconciled. All variants run side by side, each in a namespace of its
+//! own and on backend ports of its own, so that no backend has more than its two holders.
+
+use std::time::Instant;
+
+use futures::future::try_join_all;
+use harness::{
+    case::Family,
+    context::Context,
+    objects::{Key, Written, annotation},
+    pods::{Backend, endpoints, serve},
+    probing::{Within, identities},
+    target::Target,
+    verdict::Halt,
+};
+use oracle::history::Transport;
+use serde_json::{Value, json};
+
+/// Names: C's is a prefix of V's.
+const CULPRIT: &str = "t";
+const VICTIM: &str = "t-ext";
+
+const SHARED: [usize; 3] = [1, 2, 10];
+const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
+/// Service ports p1 and p2; not the backends' ports.
+const P1: u16 = 80;
+const P2: u16 = 81;
+/// Backend ports of the variants: two each from here.
+const FIRST_TARGET: u16 = 8000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Older {
+    Victim,
+    Culprit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trigger {
+    Annotation,
+    /// The twin.
+    AnnotationAndPort,
+}
+
+/// One point of the axes.
+struct Variant<'a> {
+    axis: String,
+    family: Family,
+    namespace: String,
+    shared: &'a [Backend],
+    older: Older,
+    trigger: Trigger,
+    /// Where p1 and p2 lead.
+    targets: [u16; 2],
+}
+
+/// A variant whose objects are there.
+struct Staged<'a> {
+    variant: Variant<'a>,
+    culprit: std::net::IpAddr,
+    victim: std::net::IpAddr,
+    /// V's slice as it was written, for the only time.
+    victims_slice: String,
+}
+
+/// The row: staging, control, release by `release`, fence, witness, trigger, fence, V serves {b} for T_hold.
+pub(super) async fn prefix_release(
+    cx: &Context,
+    release: impl AsyncFn(&Context, &Key) -> Result<Written, Halt>,
+) -> Result<(), Halt> {
+    cx.phase("staging: C and V list the same backends");
+    let namespace = cx.namespace().await?;
+    let backends = backends(cx, &namespace).await?;
+    let mut variants = variants(cx, &backends).await?;
+    cx.shuffle(&mut variants);
+    let mut staged = Vec::new();
+    for variant in variants {
+        staged.push(variant.stage(cx).await?);
+    }
+    let agents = cx.agents().await?;
+
+    cx.phase("control: both serve {b}");
+    let both: Vec<Target> = staged
+        .iter()
+        .flat_map(|one| [one.victim_p1(), one.culprit_p1()])
+        .flatten()
+        .collect();
+    let within = Within::from_now(cx.limits().service);
+    cx.control("both serve {b} first", cx.clients(), &both, within)
+        .await?;
+
+    cx.phase("release: C's slice lets go of all backends");
+    for one in &staged {
+        release(cx, &Key::slice(&one.variant.namespace, CULPRIT)).await?;
+    }
+    let released = Instant::now();
+    cx.fence().await?;
+    let refused: Vec<Target> = staged.iter().map(Staged::culprit_refuses).collect();
+    let within = Within::from(released, cx.limits().endpoints);
+    cx.witness("C is REFUSE on every node", cx.clients(), &refused, within)
+        .await?;
+
+    cx.phase("trigger: Service V is patched, and must serve {b} for T_hold");
+    let victims: Vec<Target> = staged.iter().flat_map(Staged::victim_p1).collect();
+    let window = cx.background(cx.clients(), &victims, cx.limits().hold).await?;
+    for one in &staged {
+        one.trigger(cx).await?;
+    }
+    let triggered = Instant::now();
+    cx.fence().await?;
+    cx.hold(window).await?;
+
+    cx.phase("witness: p2 of the twins");
+    let added: Vec<Target> = staged.iter().flat_map(Staged::victim_p2).collect();
+    if added.iter().any(|target| cx.is_open(&target.axis)) {
+        let within = Within::from(triggered, cx.limits().service);
+        cx.witness("V was reconciled: p2 serves {b}", cx.clients(), &added, within)
+            .await?;
+        cx.judge(cx.clients(), &added, within).await?;
+    }
+    undisturbed(cx, &staged, agents.as_ref()).await
+}
+
+/// Nobody has healed the fault meanwhile.
+async fn undisturbed(
+    cx: &Context,
+    staged: &[Staged<'_>],
+    agents: Option<&std::collections::BTreeMap<String, lab::cluster::AgentState>>,
+) -> Result<(), Halt> {
+    let restarted = cx.restarted_since(agents).await?;
+    for one in staged {
+        let axis = &one.variant.axis;
+        let slice = Key::slice(&one.variant.namespace, VICTIM);
+        let writes = cx.versions_since(&slice, &one.victims_slice)?;
+        if writes > 0 {
+            let why = format!("somebody wrote {slice} {writes} times, which heals the fault");
+            cx.inconclusive(axis, why, Vec::new());
+        }
+        if !restarted.is_empty() {
+            let why = format!(
+                "agents restarted, which heals the fault: {}",
+                restarted.join(", ")
+            );
+            cx.inconclusive(axis, why, Vec::new());
+        }
+    }
+    Ok(())
+}
+
+/// As many backends as the largest variant shares, on all nodes in turn, each listening on every variant's ports.
+async fn backends(cx: &Context, namespace: &str) -> Result<Vec<Backend>, Halt> {
+    let variants = cx.families().len() * SHARED.len() * 4;
+    let ports: Vec<u16> = (FIRST_TARGET..).take(variants * 2).collect();
+    let nodes = cx.nodes();
+    let most = SHARED.into_iter().max().unwrap_or_default();
+    let values: Vec<Value> = (1..=most)
+        .zip(nodes.iter().cycle())
+        .map(|(number, node)| {
+            let name = format!("b{number:02}");
+            let args = serve(&name, namespace, &ports, &ports);
+            json!({ "name": name, "namespace": namespace, "node": node, "args": args })
+        })
+        .collect();
+    cx.backends(&values).await
+}
+
+async fn variants<'a>(cx: &Context, backends: &'a [Backend]) -> Result<Vec<Variant<'a>>, Halt> {
+    let mut points = Vec::new();
+    for family in cx.families() {
+        for shared in SHARED {
+            for older in [Older::Victim, Older::Culprit] {
+                for trigger in [Trigger::Annotation, Trigger::AnnotationAndPort] {
+                    points.push((family, shared, older, trigger));
+                }
+            }
+        }
+    }
+    let made = points.into_iter().zip((FIRST_TARGET..).step_by(2)).map(
+        async |((family, shared, older, trigger), target)| {
+            let age = match older {
+                Older::Victim => "V older",
+                Older::Culprit => "V younger",
+            };
+            let how = match trigger {
+                Trigger::Annotation => "annotation",
+                Trigger::AnnotationAndPort => "annotation and port",
+            };
+            Ok::<_, Halt>(Variant {
+                axis: format!("{family}, {shared} shared, {age}, {how}"),
+                family,
+                namespace: cx.namespace().await?,
+                shared: &backends[..shared],
+                older,
+                trigger,
+                targets: [target, target + 1],
+            })
+        },
+    );
+    try_join_all(made).await
+}
+
+impl<'a> Variant<'a> {
+    async fn stage(self, cx: &Context) -> Result<Staged<'a>, Halt> {
+        let mut shared = self.shared.to_vec();
+        cx.shuffle(&mut shared);
+        let values = json!({
+            "namespace": self.namespace,
+            "family": self.family.to_string(),
+            "endpoints": endpoints(&shared, self.family)?,
+            "p1": P1,
+            "target1": self.targets[0],
+            "target2": self.targets[1],
+        });
+        let (culprit, victim) = match self.older {
+            Older::Culprit => {
+                let culprit = cx.apply_service(CULPRIT, &values).await?;
+                (culprit, cx.apply_service(VICTIM, &values).await?)
+            }
+            Older::Victim => {
+                let victim = cx.apply_service(VICTIM, &values).await?;
+                (cx.apply_service(CULPRIT, &values).await?, victim)
+            }
+        };
+        let slice = cx.objects().get(&Key::slice(&self.namespace, VICTIM)).await?;
+        let victims_slice = slice["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        Ok(Staged {
+            variant: self,
+            culprit,
+            victim,
+            victims_slice,
+        })
+    }
+}
+
+impl Staged<'_> {
+    fn serves(&self, service: &str, address: std::net::IpAddr, port: u16, target: u16) -> Vec<Target> {
+        let serves = |transport| {
+            let expected = identities(self.variant.shared, transport, target);
+            let name = format!("{service}:{port}");
+            Target::serves(
+                &self.variant.axis,
+                &name,
+                transport,
+                (address, port).into(),
+                expected,
+            )
+        };
+        TRANSPORTS.into_iter().map(serves).collect()
+    }
+
+    fn victim_p1(&self) -> Vec<Target> {
+        self.serves(VICTIM, self.victim, P1, self.variant.targets[0])
+    }
+
+    fn culprit_p1(&self) -> Vec<Target> {
+        self.serves(CULPRIT, self.culprit, P1, self.variant.targets[0])
+    }
+
+    /// Of the twin; otherwise none.
+    fn victim_p2(&self) -> Vec<Target> {
+        match self.variant.trigger {
+            Trigger::Annotation => Vec::new(),
+            Trigger::AnnotationAndPort => self.serves(VICTIM, self.victim, P2, self.variant.targets[1]),
+        }
+    }
+
+    fn culprit_refuses(&self) -> Target {
+        let address = (self.culprit, P1).into();
+        Target::refuses(&self.variant.axis, CULPRIT, Transport::Tcp, address)
+    }
+
+    async fn trigger(&self, cx: &Context) -> Result<Written, Halt> {
+        let mut patch = annotation("plumbline-trigger", "1");
+        if self.variant.trigger == Trigger::AnnotationAndPort {
+            let port = |number: u16, port: u16, protocol: &str| json!({ "name": format!("p{number}-{}", protocol.to_lowercase()), "port": port, "protocol": protocol });
+            patch["spec"] = json!({ "ports": [
+                port(1, P1, "TCP"), port(1, P1, "UDP"), port(2, P2, "TCP"), port(2, P2, "UDP"),
+            ] });
+        }
+        cx.objects()
+            .patch(&Key::service(&self.variant.namespace, VICTIM), patch)
+            .await
+    }
+}

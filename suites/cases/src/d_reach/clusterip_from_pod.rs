@@ -1,0 +1,161 @@
+//! `clusterip-from-pod`: from ps and pr, TCP and UDP, cip serves exactly the ready endpoints; the destination port
+//! seen is `targetPort`; with several Service ports each reaches only its own target.
+//!
+//! No Service port is its own target, and each has another: an implementation that forwards unchanged, or to one
+//! port for all, fails. The ready endpoints are spread over two slices and all nodes, so that one that keeps the last
+//! slice fails too. An unready endpoint, alive and logging, is the trap.
+
+use std::{net::SocketAddr, time::Duration};
+
+use harness::{
+    case::{Case, Families, Family, Needs, Rights, Tier},
+    context::Context,
+    pods::{Backend, endpoints, serve},
+    probing::{Within, identities},
+    target::Target,
+    verdict::Halt,
+};
+use oracle::{
+    history::{Attempt, Transport},
+    record::peers,
+};
+use serde_json::{Value, json};
+
+pub(crate) const CASE: Case = Case {
+    id: "clusterip-from-pod",
+    area: "D reaching a Service",
+    claims: &["clusterip-from-pod"],
+    sentence: "from pods, a ClusterIP serves exactly the ready endpoints, each port its own target port",
+    tier: Tier::Core,
+    features: &[],
+    // Slices are written by hand, so that there are several and one endpoint is unready for as long as it takes.
+    needs: Needs {
+        nodes: 2,
+        families: Families::Any,
+        rights: Rights::Api,
+    },
+    disruptive: false,
+    manifest: include_str!("clusterip_from_pod.yaml"),
+    longest: Duration::from_secs(240),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// Transport, Service port, target port: as in the manifest.
+const PORTS: [(Transport, u16, u16); 6] = [
+    (Transport::Tcp, 80, 8080),
+    (Transport::Tcp, 81, 9090),
+    (Transport::Udp, 53, 5353),
+    (Transport::Udp, 514, 5514),
+    (Transport::UdpConnected, 53, 5353),
+    (Transport::UdpConnected, 514, 5514),
+];
+
+/// What the backends listen on: targets, and Service ports too, so that a connection that was forwarded
+/// unchanged is answered, by the wrong identity.
+const TCP: [u16; 4] = [8080, 9090, 80, 81];
+const UDP: [u16; 4] = [5353, 5514, 53, 514];
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: two slices, one unready endpoint");
+    let namespace = cx.namespace().await?;
+    let (ready, trap) = backends(cx, &namespace).await?;
+    for family in cx.families() {
+        serves_ready(cx, family, &ready, &trap).await?;
+    }
+    Ok(())
+}
+
+async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Backend) -> Result<(), Halt> {
+    let axis = family.to_string();
+    let clients = cx.pod_clients();
+
+    cx.phase("control: every backend, the trap too, answers at its own address");
+    let mut direct = Vec::new();
+    for backend in ready.iter().chain([trap]) {
+        for (transport, _, target) in PORTS {
+            let address = SocketAddr::new(backend.address(family)?, target);
+            let name = format!("{} itself", backend.name);
+            direct.push(Target::serves(
+                &axis,
+                &name,
+                transport,
+                address,
+                [backend.identity(transport, target)],
+            ));
+        }
+    }
+    let within = Within::from_now(cx.limits().endpoints);
+    cx.control("backends answer without the Service", &clients, &direct, within)
+        .await?;
+
+    cx.phase("the Service");
+    let namespace = cx.namespace().await?;
+    let mut order = ready.to_vec();
+    cx.shuffle(&mut order);
+    let (first, second) = order.split_at(order.len() / 2);
+    let mut second = endpoints(second, family)?;
+    if let Value::Array(entries) = &mut second {
+        entries.push(trap.endpoint(family, false)?);
+    }
+    let values = json!({
+        "namespace": namespace, "family": axis, "first": endpoints(first, family)?, "second": second,
+    });
+    let vip = cx.apply_service("shop", &values).await?;
+    cx.apply("shop-1", &values).await?;
+    cx.apply("shop-2", &values).await?;
+    let within = Within::from_now(cx.limits().service);
+
+    cx.phase("verdict: each port serves exactly the ready endpoints");
+    let shop: Vec<Target> = PORTS
+        .into_iter()
+        .map(|(transport, port, target)| {
+            let name = format!("shop:{port}");
+            Target::serves(
+                &axis,
+                &name,
+                transport,
+                (vip, port).into(),
+                identities(ready, transport, target),
+            )
+        })
+        .collect();
+    let attempts = cx.judge(&clients, &shop, within).await?;
+    cx.trap_untouched(&axis, &attempts, trap).await?;
+    record(cx, &axis, &attempts);
+    Ok(())
+}
+
+/// Getpeername and the source of replies are another row's claim.
+fn record(cx: &Context, axis: &str, attempts: &[Attempt]) {
+    for transport in [Transport::Tcp, Transport::Udp, Transport::UdpConnected] {
+        let of: Vec<Attempt> = attempts
+            .iter()
+            .filter(|attempt| attempt.transport == transport)
+            .cloned()
+            .collect();
+        let seen: Vec<_> = peers(&of)
+            .into_iter()
+            .map(|(peer, count)| format!("{count} {peer:?}"))
+            .collect();
+        cx.record(
+            &format!("{axis}: peer that {transport:?} clients saw"),
+            seen.join(", "),
+        );
+    }
+}
+
+/// Three ready ones and the trap, on all nodes in turn.
+async fn backends(cx: &Context, namespace: &str) -> Result<(Vec<Backend>, Backend), Halt> {
+    let nodes = cx.nodes();
+    let values: Vec<Value> = ["trap", "b1", "b2", "b3"]
+        .into_iter()
+        .zip(nodes.iter().cycle())
+        .map(|(name, node)| {
+            let args = serve(name, namespace, &TCP, &UDP);
+            json!({ "name": name, "namespace": namespace, "node": node, "args": args })
+        })
+        .collect();
+    let mut backends = cx.backends(&values).await?;
+    let trap = backends.remove(0);
+    Ok((backends, trap))
+}

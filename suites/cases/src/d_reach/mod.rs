@@ -1,0 +1,2 @@
+//! Reaching a Service.
+pub(crate) mod clusterip_from_pod;

@@ -1,0 +1,166 @@
+//! `clusterip-no-endpoints-refused`: cip of a Service without usable endpoints is REFUSE from ps, pr and h within
+//! 1 s. UDP: an error on a connected socket within 1 s, or SILENT. Recorded: errno, and whether a packet or the
+//! socket call reported it.
+//!
+//! Two shapes: no slice at all, and an empty slice. The same Service has served before, and its backend stays alive
+//! and logging: it is the trap. TCP that is SILENT fails.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use harness::{
+    case::{Case, Families, Family, Needs, Rights, Tier},
+    context::Context,
+    objects::Key,
+    pods::{Backend, endpoints, serve},
+    probing::{Within, identities},
+    target::Target,
+    verdict::Halt,
+};
+use oracle::{
+    history::{Attempt, Transport},
+    record::{line, outcomes},
+};
+use serde_json::json;
+
+pub(crate) const CASE: Case = Case {
+    id: "clusterip-no-endpoints-refused",
+    area: "E nothing there",
+    claims: &["clusterip-no-endpoints-refused"],
+    sentence: "a ClusterIP without endpoints refuses within 1 s from pods and hosts",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+    },
+    disruptive: false,
+    manifest: include_str!("clusterip_no_endpoints_refused.yaml"),
+    longest: Duration::from_secs(240),
+    run: |cx| Box::pin(run(cx)),
+};
+
+const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Udp, Transport::UdpConnected];
+const PORT: u16 = 80;
+const TARGET: u16 = 8080;
+
+/// How the endpoints go.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    NoSlice,
+    EmptySlice,
+}
+
+struct Staged {
+    axis: String,
+    shape: Shape,
+    vip: IpAddr,
+    slice: Key,
+}
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: two Services with an endpoint each");
+    let namespace = cx.namespace().await?;
+    let node = &cx.nodes()[0];
+    let args = serve("b", &namespace, &[TARGET], &[TARGET]);
+    let values = json!({ "name": "b", "namespace": namespace, "node": node, "args": args });
+    let backend = cx.backends(&[values]).await?.remove(0);
+    let mut staged = Vec::new();
+    for family in cx.families() {
+        for shape in [Shape::NoSlice, Shape::EmptySlice] {
+            staged.push(stage(cx, family, shape, &backend).await?);
+        }
+    }
+
+    cx.phase("control: both serve");
+    let serves: Vec<Target> = staged
+        .iter()
+        .flat_map(|one| TRANSPORTS.map(|transport| one.serves(transport, &backend)))
+        .collect();
+    cx.control(
+        "the same Service served before",
+        cx.clients(),
+        &serves,
+        Within::from_now(cx.limits().service),
+    )
+    .await?;
+
+    cx.phase("fault: the endpoints go");
+    for one in &staged {
+        match one.shape {
+            Shape::NoSlice => cx.objects().delete(&one.slice).await?,
+            Shape::EmptySlice => cx.objects().patch(&one.slice, json!({ "endpoints": [] })).await?,
+        };
+    }
+    let within = Within::from_now(cx.limits().endpoints);
+
+    cx.phase("verdict: REFUSE, and for T_hold after the fence");
+    let refuses: Vec<Target> = staged
+        .iter()
+        .flat_map(|one| TRANSPORTS.map(|transport| one.refuses(transport)))
+        .collect();
+    cx.fence().await?;
+    let attempts = cx.judge(cx.clients(), &refuses, within).await?;
+    let window = cx.background(cx.clients(), &refuses, cx.limits().hold).await?;
+    let held = cx.hold(window).await?;
+    let all = [attempts, held].concat();
+    record(cx, &all);
+    for one in &staged {
+        let own: Vec<Attempt> = all
+            .iter()
+            .filter(|attempt| attempt.destination.ip() == one.vip)
+            .cloned()
+            .collect();
+        cx.trap_untouched(&one.axis, &own, &backend).await?;
+    }
+    Ok(())
+}
+
+async fn stage(cx: &Context, family: Family, shape: Shape, backend: &Backend) -> Result<Staged, Halt> {
+    let namespace = cx.namespace().await?;
+    let (service, words) = match shape {
+        Shape::NoSlice => ("bare", "no slice"),
+        Shape::EmptySlice => ("hollow", "empty slice"),
+    };
+    let values = json!({
+        "namespace": namespace, "service": service, "family": family.to_string(),
+        "endpoints": endpoints([backend], family)?,
+    });
+    let vip = cx
+        .apply("${service}", &values)
+        .await?
+        .ok_or_else(|| Halt::Harness("the manifest has no Service".to_owned()))?;
+    let slice = Key::slice(&namespace, service);
+    Ok(Staged {
+        axis: format!("{family}, {words}"),
+        shape,
+        vip,
+        slice,
+    })
+}
+
+impl Staged {
+    fn serves(&self, transport: Transport, backend: &Backend) -> Target {
+        let expected = identities([backend], transport, TARGET);
+        Target::serves(&self.axis, "cip", transport, (self.vip, PORT).into(), expected)
+    }
+
+    fn refuses(&self, transport: Transport) -> Target {
+        Target::refuses(&self.axis, "cip", transport, (self.vip, PORT).into())
+    }
+}
+
+/// Errno and call, for each transport and kind of client.
+fn record(cx: &Context, attempts: &[Attempt]) {
+    let mut groups: BTreeMap<String, Vec<&Attempt>> = BTreeMap::new();
+    for attempt in attempts {
+        let kind = attempt.client.split('@').next().unwrap_or_default();
+        groups
+            .entry(format!("{:?} from {kind}", attempt.transport))
+            .or_default()
+            .push(attempt);
+    }
+    for (group, attempts) in groups {
+        cx.record(&format!("refusal: {group}"), line(&outcomes(attempts)));
+    }
+}

@@ -1,0 +1,2 @@
+//! Nothing there, no endpoints.
+pub(crate) mod clusterip_no_endpoints_refused;

@@ -1,1 +1,0 @@
-//! Conformance and chaos tests for Kubernetes service load balancers.

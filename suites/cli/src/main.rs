@@ -1,0 +1,96 @@
+//! Conformance and chaos tests for Kubernetes service load balancers, judged from packets.
+//!
+//! ```text
+//! run ─▶ a cluster ─▶ selection ─▶ one `plumbline case` process for each case ─▶ case.json
+//!                                                                                    │
+//!              exit code ◀─ table, junit.xml, report.json ◀──────────────────────────┘
+//! ```
+//!
+//! - `run/`: the run. `case.rs`: one case in its own process. `list.rs`: what there is.
+//! - `lab/`: the embedded lab by hand. `node.rs`: helpers that faults start on nodes.
+mod case;
+mod lab;
+mod list;
+mod node;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Exit code of a run that could not be made.
+const COULD_NOT_RUN: u8 = 2;
+
+/// Conformance and chaos tests for Kubernetes service load balancers, judged from packets.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "\
+  plumbline list                      what there is to run
+  plumbline run                       make a cluster, run every case, take the cluster down
+  plumbline run --filter release      only cases whose id or claims match
+  plumbline lab up                    a cluster to look around in; `plumbline run --lab NAME` uses it
+"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the cases and the claims that they decide
+    List(list::Arguments),
+    /// Run cases and report
+    Run(run::Arguments),
+    /// The embedded lab: nodes, pods, an outside client and an API server on this host
+    #[command(subcommand)]
+    Lab(lab::LabArgs),
+    /// Run one case in this process (what `run` starts)
+    #[command(hide = true)]
+    Case(case::Arguments),
+    /// Helpers that faults start on nodes
+    #[command(hide = true, subcommand)]
+    Node(node::Command),
+    /// The client and server that run in pods
+    #[command(hide = true, subcommand)]
+    Probe(probe::cli::ProbeArgs),
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("PLUMBLINE_LOG")
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn")),
+        )
+        .init();
+    let command = Arguments::parse().command;
+    match start(command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("plumbline: {error:#}");
+            ExitCode::from(COULD_NOT_RUN)
+        }
+    }
+}
+
+fn start(command: Command) -> anyhow::Result<ExitCode> {
+    // Probes are many processes at once: one thread each.
+    let threads = match command {
+        Command::Probe(_) | Command::Node(_) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    }
+    .enable_all()
+    .build()?;
+    threads.block_on(async {
+        match command {
+            Command::List(arguments) => list::list(&arguments),
+            Command::Run(arguments) => run::run(arguments).await,
+            Command::Lab(arguments) => lab::run(arguments).await,
+            Command::Case(arguments) => case::case(arguments).await,
+            Command::Node(command) => node::node(&command).await,
+            Command::Probe(arguments) => probe::cli::run(arguments).await,
+        }
+    })
+}

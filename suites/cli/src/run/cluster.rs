@@ -1,0 +1,106 @@
+//! The cluster of a run: a lab that is there, or one made for it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use lab::embedded::{AgentCommand, LabCluster, LabConfig, Lifetime, sibling};
+
+/// What is to be tested, and where.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// Whatever runs in a lab that is up.
+    Running(String),
+    /// The reference agent.
+    Reference,
+    /// Another agent with the same command line.
+    Agent(PathBuf),
+    /// An agent with one known bug.
+    Mutant(String),
+}
+
+/// A lab, and whether it is ours to take down.
+pub(super) struct RunCluster {
+    pub(super) name: String,
+    pub(super) lab: LabCluster,
+    is_ours: bool,
+}
+
+impl Target {
+    pub(super) fn new(lab: Option<String>, agent: Option<PathBuf>, mutant: Option<String>) -> Self {
+        match (lab, agent, mutant) {
+            (Some(name), ..) => Self::Running(name),
+            (None, Some(path), _) => Self::Agent(path),
+            (None, None, Some(name)) => Self::Mutant(name),
+            (None, None, None) => Self::Reference,
+        }
+    }
+
+    /// Attaches to the lab, or makes one. With `keep` it outlives this process.
+    pub(super) async fn cluster(&self, keep: bool) -> anyhow::Result<RunCluster> {
+        if let Self::Running(name) = self {
+            let lab = LabCluster::attach(name).await?;
+            return Ok(RunCluster {
+                name: name.clone(),
+                lab,
+                is_ours: false,
+            });
+        }
+        let name = format!("run-{}", std::process::id());
+        let mut config = LabConfig::new(&name)?;
+        match self {
+            Self::Running(_) | Self::Reference => {}
+            Self::Agent(path) => config.agent = agent(path)?,
+            Self::Mutant(name) => config.agent = mutant(name)?,
+        }
+        let lifetime = if keep {
+            Lifetime::Detached
+        } else {
+            Lifetime::WithCaller
+        };
+        let lab = LabCluster::up(&config, lifetime, |step| eprintln!("  {step}")).await?;
+        Ok(RunCluster {
+            name,
+            lab,
+            is_ours: !keep,
+        })
+    }
+}
+
+impl RunCluster {
+    pub(super) async fn end(self) -> anyhow::Result<()> {
+        if self.is_ours {
+            self.lab.down().await?;
+        } else {
+            eprintln!(
+                "the lab {} stays up: `plumbline lab down --name {}`",
+                self.name, self.name
+            );
+        }
+        Ok(())
+    }
+}
+
+fn agent(path: &Path) -> anyhow::Result<AgentCommand> {
+    let path = path
+        .canonicalize()
+        .with_context(|| format!("there is no agent {}: expected a program", path.display()))?;
+    let argv = vec![path.to_string_lossy().into_owned()];
+    Ok(AgentCommand {
+        label: format!("agent:{}", path.display()),
+        argv,
+    })
+}
+
+fn mutant(name: &str) -> anyhow::Result<AgentCommand> {
+    let program = sibling("plumbline-mutant")
+        .context("mutants are a program of their own: cargo build --package mutants")?;
+    let argv = vec![
+        program.to_string_lossy().into_owned(),
+        "--mutant".to_owned(),
+        name.to_owned(),
+    ];
+    Ok(AgentCommand {
+        label: format!("mutant:{name}"),
+        argv,
+    })
+}

@@ -1,0 +1,204 @@
+//! One case as a process: started, bounded, and its end reported as what it is.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use harness::{
+    case::Case,
+    execute::{CLOSING, REPORT, replay},
+    report::CaseReport,
+    verdict::Verdict,
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::progress::Line;
+
+/// Beyond a case's own limit, for its start and the end of its process.
+const MARGIN: Duration = Duration::from_secs(30);
+/// How much of a dead case's stderr its report shows.
+const STDERR_BYTES: usize = 4096;
+
+/// What is the same for all cases of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) lab: String,
+    pub(super) run: String,
+    pub(super) seed: u64,
+    pub(super) timeout_scale: f64,
+    pub(super) out: PathBuf,
+    pub(super) keep: bool,
+    pub(super) jobs: usize,
+    pub(super) interrupted: CancellationToken,
+}
+
+/// A case's end: its report, and whether its process wrote it. One that did not has left things behind.
+pub(super) struct End {
+    pub(super) report: CaseReport,
+    pub(super) is_its_own: bool,
+}
+
+impl Settings {
+    pub(super) fn folder(&self, case: &Case) -> PathBuf {
+        self.out.join("evidence").join(case.id)
+    }
+}
+
+/// Runs a case to its end, whatever that is.
+pub(super) async fn run(settings: &Settings, case: Case, line: &Line<'_>) -> End {
+    let folder = settings.folder(&case);
+    let began = Instant::now();
+    let ended = supervise(settings, &case, &folder, line).await;
+    let written = fs::read(folder.join(REPORT)).ok();
+    let report = written.and_then(|text| serde_json::from_slice::<CaseReport>(&text).ok());
+    if let Some(report) = report {
+        return End {
+            report,
+            is_its_own: true,
+        };
+    }
+    let why = match ended {
+        Ok(ended) => format!("the case's process {}{}", ended.words(), stderr(&folder)),
+        Err(error) => format!("the case's process could not be run: {error}"),
+    };
+    let mut report = without_run(&case, settings.seed, Verdict::Inconclusive { why });
+    report.seconds = began.elapsed().as_secs_f64();
+    report.evidence = Some(folder);
+    End {
+        report,
+        is_its_own: false,
+    }
+}
+
+/// The report of a case that has none of its own.
+pub(super) fn without_run(case: &Case, seed: u64, verdict: Verdict) -> CaseReport {
+    CaseReport {
+        id: case.id.to_owned(),
+        area: case.area.to_owned(),
+        claims: case.claims.iter().map(|claim| (*claim).to_owned()).collect(),
+        tier: case.tier.to_string(),
+        verdict,
+        seed,
+        replay: replay(case.id, seed),
+        started_us: harness::history::now_us(),
+        seconds: 0.0,
+        axes: Vec::new(),
+        axes_not_enabled: Vec::new(),
+        recorded: Default::default(),
+        warnings: Vec::new(),
+        evidence: None,
+    }
+}
+
+#[derive(Debug)]
+enum Ended {
+    ByItself(ExitStatus),
+    Hung(Duration),
+    Interrupted,
+}
+
+impl Ended {
+    fn words(&self) -> String {
+        match self {
+            Self::ByItself(status) => format!("ended without a report, with {status}"),
+            Self::Hung(limit) => format!("hung: it had not ended after {limit:?}, and was killed"),
+            Self::Interrupted => "was interrupted".to_owned(),
+        }
+    }
+}
+
+async fn supervise(
+    settings: &Settings,
+    case: &Case,
+    folder: &Path,
+    line: &Line<'_>,
+) -> std::io::Result<Ended> {
+    // What an earlier run left here is no evidence of this one.
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => fs::create_dir_all(folder)?,
+    }
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg("case")
+        .arg(case.id)
+        .args(["--lab", &settings.lab])
+        .args(["--run", &settings.run])
+        .args(["--seed", &settings.seed.to_string()])
+        .args(["--timeout-scale", &settings.timeout_scale.to_string()])
+        .arg("--folder")
+        .arg(folder)
+        .args(settings.keep.then_some("--keep"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(folder.join("stderr.log"))?)
+        // Ctrl-C is this process's business.
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()?;
+    let phases = child.stdout.take();
+    let follow = async {
+        let Some(phases) = phases else { return };
+        let mut lines = BufReader::new(phases).lines();
+        while let Ok(Some(phase)) = lines.next_line().await {
+            line.phase(&phase);
+        }
+    };
+    let limit = case.longest.mul_f64(settings.timeout_scale) + CLOSING + MARGIN;
+    let end = async {
+        tokio::select! {
+            ended = timeout(limit, child.wait()) => match ended {
+                Ok(status) => Ok(Ended::ByItself(status?)),
+                Err(_) => {
+                    stop(&mut child).await?;
+                    Ok(Ended::Hung(limit))
+                }
+            },
+            () = settings.interrupted.cancelled() => {
+                stop(&mut child).await?;
+                Ok(Ended::Interrupted)
+            }
+        }
+    };
+    // The pipe may outlive the case in what it has started: its end is not waited for.
+    tokio::pin!(follow);
+    tokio::pin!(end);
+    tokio::select! {
+        ended = &mut end => ended,
+        () = &mut follow => end.await,
+    }
+}
+
+/// SIGTERM, time for evidence and clean-up, SIGKILL.
+async fn stop(child: &mut Child) -> std::io::Result<()> {
+    if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
+        // It may have ended meanwhile.
+        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+    }
+    if timeout(CLOSING + MARGIN, child.wait()).await.is_err() {
+        child.kill().await?;
+    }
+    Ok(())
+}
+
+fn stderr(folder: &Path) -> String {
+    let text = fs::read(folder.join("stderr.log")).unwrap_or_default();
+    let tail = &text[text.len().saturating_sub(STDERR_BYTES)..];
+    let tail = String::from_utf8_lossy(tail);
+    if tail.trim().is_empty() {
+        String::new()
+    } else {
+        format!("; it said: {}", tail.trim())
+    }
+}

@@ -1,0 +1,98 @@
+//! What a person sees meanwhile: a line that moves for each running case on a terminal, plain lines elsewhere.
+
+use std::{
+    io::{IsTerminal as _, stderr},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use harness::{case::Case, report::CaseReport};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::seconds;
+
+/// Progress of a run.
+#[derive(Debug)]
+pub(super) struct Progress {
+    bars: Option<MultiProgress>,
+    began: Instant,
+    total: usize,
+    done: AtomicUsize,
+}
+
+/// Progress of a case.
+#[derive(Debug)]
+pub(super) struct Line<'a> {
+    progress: &'a Progress,
+    id: &'static str,
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    pub(super) fn new(total: usize) -> Self {
+        let bars = stderr().is_terminal().then(MultiProgress::new);
+        Self {
+            bars,
+            began: Instant::now(),
+            total,
+            done: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn begin(&self, case: &Case) -> Line<'_> {
+        let bar = self.bars.as_ref().map(|bars| {
+            let bar = bars.add(ProgressBar::new_spinner());
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {prefix}  {wide_msg}") {
+                bar.set_style(style);
+            }
+            bar.set_prefix(case.id);
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        let line = Line {
+            progress: self,
+            id: case.id,
+            bar,
+        };
+        line.phase("starts");
+        line
+    }
+
+    pub(super) fn end(&self) {
+        if let Some(bars) = &self.bars {
+            // A terminal that is gone needs no clearing.
+            let _ = bars.clear();
+        }
+    }
+
+    fn say(&self, text: &str) {
+        match &self.bars {
+            Some(bars) => {
+                let _ = bars.println(text);
+            }
+            None => eprintln!("{:>7}  {text}", seconds(self.began.elapsed())),
+        }
+    }
+}
+
+impl Line<'_> {
+    pub(super) fn phase(&self, phase: &str) {
+        match &self.bar {
+            Some(bar) => bar.set_message(phase.to_owned()),
+            None => self.progress.say(&format!("{}: {phase}", self.id)),
+        }
+    }
+
+    pub(super) fn end(&self, report: &CaseReport) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        let done = self.progress.done.fetch_add(1, Ordering::Relaxed) + 1;
+        let took = seconds(Duration::from_secs_f64(report.seconds));
+        let name = report.verdict.name().to_uppercase();
+        self.progress.say(&format!(
+            "[{done}/{}] {name} {} ({took})",
+            self.progress.total, self.id
+        ));
+    }
+}

@@ -1,0 +1,136 @@
+//! The axes of a case and their verdicts. The first verdict of an axis stays.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use oracle::finding::{Finding, Weight};
+
+use crate::{context::Context, report::AxisReport, verdict::Verdict};
+
+/// All axes of a case; each is one from the first time it is named.
+#[derive(Debug, Default)]
+pub(crate) struct Axes(Mutex<BTreeMap<String, Axis>>);
+
+#[derive(Debug, Default)]
+struct Axis {
+    verdict: Option<Verdict>,
+    findings: Vec<Finding>,
+    judged: bool,
+}
+
+impl Axes {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Axis>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_open(&self, axis: &str) -> bool {
+        self.all().entry(axis.to_owned()).or_default().verdict.is_none()
+    }
+
+    fn inconclusive(&self, axis: &str, why: String, findings: Vec<Finding>) {
+        let mut all = self.all();
+        let axis = all.entry(axis.to_owned()).or_default();
+        axis.verdict.get_or_insert(Verdict::Inconclusive { why });
+        axis.findings.extend(findings);
+    }
+
+    fn judged(&self, axis: &str, findings: Vec<Finding>) {
+        let mut all = self.all();
+        let axis = all.entry(axis.to_owned()).or_default();
+        axis.judged = true;
+        if let Some(worst) = findings.iter().min_by_key(|finding| finding.weight) {
+            let text = worst.to_string();
+            let why = text.lines().next().unwrap_or_default().to_owned();
+            axis.verdict.get_or_insert(match worst.weight {
+                Weight::Violation => Verdict::Fail { why },
+                Weight::Undecided => Verdict::Inconclusive { why },
+            });
+        }
+        axis.findings.extend(findings);
+    }
+
+    /// The axes as they stand. Those without a verdict pass if the case came to its end (`ended` is none) and
+    /// something of them was judged.
+    pub(crate) fn reports(&self, ended: Option<&Verdict>) -> Vec<AxisReport> {
+        let open = |axis: &Axis| match ended {
+            Some(ended) => ended.clone(),
+            None if axis.judged => Verdict::Pass,
+            None => Verdict::Inconclusive {
+                why: "nothing of it was judged".to_owned(),
+            },
+        };
+        let report = |(name, axis): (&String, &Axis)| AxisReport {
+            name: name.clone(),
+            verdict: axis.verdict.clone().unwrap_or_else(|| open(axis)),
+            findings: axis.findings.clone(),
+        };
+        self.all().iter().map(report).collect()
+    }
+}
+
+impl Context {
+    /// Whether an axis has no verdict yet.
+    #[must_use]
+    pub fn is_open(&self, axis: &str) -> bool {
+        self.axes.is_open(axis)
+    }
+
+    /// An axis could not be decided.
+    pub fn inconclusive(&self, axis: &str, why: String, findings: Vec<Finding>) {
+        self.axes.inconclusive(axis, why, findings);
+    }
+
+    /// Something of an axis has been judged, and this was found; nothing found is inside the permitted set.
+    pub fn judged(&self, axis: &str, findings: Vec<Finding>) {
+        self.axes.judged(axis, findings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(weight: Weight) -> Finding {
+        Finding {
+            weight,
+            subject: "s".into(),
+            expected: "e".into(),
+            found: format!("{weight:?}"),
+            first: Vec::new(),
+        }
+    }
+
+    fn verdict(axes: &Axes, ended: Option<&Verdict>) -> String {
+        axes.reports(ended)[0].verdict.to_string()
+    }
+
+    #[test]
+    fn an_axis_passes_only_if_it_was_judged_and_the_case_came_to_its_end() {
+        let axes = Axes::default();
+        assert!(axes.is_open("a"));
+        assert_eq!(verdict(&axes, None), "inconclusive: nothing of it was judged");
+        axes.judged("a", Vec::new());
+        assert_eq!(verdict(&axes, None), "pass");
+        let hung = Verdict::Inconclusive { why: "hung".into() };
+        assert_eq!(verdict(&axes, Some(&hung)), "inconclusive: hung");
+    }
+
+    #[test]
+    fn a_violation_outweighs_what_is_undecided() {
+        let axes = Axes::default();
+        axes.judged("a", vec![finding(Weight::Undecided), finding(Weight::Violation)]);
+        assert_eq!(verdict(&axes, None), "fail: s: expected e, found Violation");
+    }
+
+    #[test]
+    fn the_first_verdict_stays() {
+        let axes = Axes::default();
+        axes.inconclusive("a", "control failed".into(), Vec::new());
+        axes.judged("a", vec![finding(Weight::Violation)]);
+        assert!(!axes.is_open("a"));
+        assert_eq!(verdict(&axes, None), "inconclusive: control failed");
+        assert_eq!(axes.reports(None)[0].findings.len(), 1);
+    }
+}

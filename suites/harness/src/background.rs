@@ -1,0 +1,97 @@
+//! Probing through a window: how a case holds a time instead of sleeping.
+
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+use oracle::history::Attempt;
+
+use crate::{
+    client::{Client, Run},
+    context::Context,
+    target::{Target, plan},
+    verdict::Halt,
+};
+
+/// From one look at the number of attempts to the next.
+const LOOK: Duration = Duration::from_millis(100);
+/// Probes are planned for so many windows at most: fences and slow machines make a window longer.
+const WINDOWS: u32 = 6;
+
+/// Probes that are under way, from some clients to some targets at an even pace. Ended by drop.
+#[must_use = "a window that nobody ends decides nothing"]
+pub struct Background {
+    clients: Vec<Client>,
+    targets: Vec<Target>,
+    runs: Vec<Run>,
+    window: Duration,
+}
+
+impl Context {
+    /// Begins to probe at a pace that yields N for each target and client within `window`.
+    pub async fn background(
+        &self,
+        clients: &[Client],
+        targets: &[Target],
+        window: Duration,
+    ) -> Result<Background, Halt> {
+        let targets = self.open_targets(targets);
+        let plans: Vec<_> = clients
+            .iter()
+            .map(|client| {
+                let entries = targets
+                    .iter()
+                    .map(|target| target.pace(window, WINDOWS, self.limits()))
+                    .collect();
+                (client, plan(client, entries))
+            })
+            .collect();
+        let starts = plans
+            .iter()
+            .map(|(client, plan)| Run::start(&*self.cluster, client, plan, self.history.clone()));
+        let runs = try_join_all(starts).await?;
+        Ok(Background {
+            clients: clients.to_vec(),
+            targets,
+            runs,
+            window,
+        })
+    }
+
+    /// Lets the probes go on for their window from now, and until each target has its N from each client; then
+    /// ends and judges them. Returns all attempts since they began.
+    ///
+    /// # Errors
+    /// If a client ends before, which would be a hole in the window.
+    pub async fn hold(&self, background: Background) -> Result<Vec<Attempt>, Halt> {
+        let Background {
+            clients,
+            targets,
+            runs,
+            window,
+        } = background;
+        let began = Instant::now();
+        // Bounded by what was planned; what is missing then shows as too few probes.
+        while began.elapsed() < window || (!self.is_enough(&runs, &targets) && began.elapsed() < window * 3) {
+            tokio::time::sleep(LOOK).await;
+        }
+        let attempts = try_join_all(runs.into_iter().map(Run::stop)).await?.concat();
+        let limits = self.limits().clone();
+        let targets = self.open_targets(&targets);
+        self.judge_attempts(&clients, &targets, &attempts, |target| target.probes(&limits))
+            .await?;
+        Ok(attempts)
+    }
+
+    /// Ends probes that only made up a window; they are in the history.
+    pub async fn end(&self, background: Background) -> Result<Vec<Attempt>, Halt> {
+        Ok(try_join_all(background.runs.into_iter().map(Run::stop))
+            .await?
+            .concat())
+    }
+
+    fn is_enough(&self, runs: &[Run], targets: &[Target]) -> bool {
+        let wanted: usize = targets.iter().map(|target| target.probes(self.limits())).sum();
+        runs.iter()
+            .all(|run| run.with_attempts(<[Attempt]>::len) >= wanted)
+    }
+}

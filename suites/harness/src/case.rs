@@ -1,0 +1,162 @@
+//! A case as data, and what a cluster must have for it.
+
+use std::{collections::BTreeSet, fmt, time::Duration};
+
+use futures::future::BoxFuture;
+use lab::cluster::{Capability, Description};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    context::Context,
+    verdict::{Halt, Verdict},
+};
+
+/// One case. Its file reads like the row of the catalogue that it decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Name, unique; equal to the name of its file.
+    pub id: &'static str,
+    /// Folder: the letter and name of the catalogue's area.
+    pub area: &'static str,
+    /// Rows of the catalogue that it decides.
+    pub claims: &'static [&'static str],
+    /// The claim as one sentence.
+    pub sentence: &'static str,
+    /// Whom it binds.
+    pub tier: Tier,
+    /// Features that the vendor must have declared; otherwise the case is not supported. Empty: binds everybody.
+    pub features: &'static [&'static str],
+    /// What the cluster must have; otherwise the case is skipped.
+    pub needs: Needs,
+    /// Disturbs other cases (stops agents …), so it runs alone.
+    pub disruptive: bool,
+    /// The objects, as YAML.
+    pub manifest: &'static str,
+    /// Longer than any run of it, limits unscaled: then it hangs.
+    pub longest: Duration,
+    /// The case.
+    pub run: for<'a> fn(&'a Context) -> BoxFuture<'a, Result<(), Halt>>,
+}
+
+/// Whom a claim binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// Every conformant Service implementation.
+    Core,
+    /// Holds through restart, fault, leftover state or API loss, and recovers without a human.
+    Robustness,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Core => "core",
+            Self::Robustness => "robustness",
+        })
+    }
+}
+
+/// What a case needs of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Needs {
+    /// Nodes.
+    pub nodes: usize,
+    /// Families.
+    pub families: Families,
+    /// Rights.
+    pub rights: Rights,
+}
+
+/// Which address families a case needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Families {
+    /// Each family that the cluster has, by itself.
+    Any,
+}
+
+/// What a case must be allowed to do; each includes the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rights {
+    /// Write EndpointSlices and other objects.
+    Api,
+    /// Be privileged on nodes, stop the agent.
+    Node,
+}
+
+/// An address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Family {
+    /// IPv4.
+    IPv4,
+    /// IPv6.
+    IPv6,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// Families that a cluster has.
+#[must_use]
+pub fn families(cluster: &Description) -> Vec<Family> {
+    [(Family::IPv4, Capability::Ipv4), (Family::IPv6, Capability::Ipv6)]
+        .into_iter()
+        .filter(|(_, capability)| cluster.capabilities.contains(capability))
+        .map(|(family, _)| family)
+        .collect()
+}
+
+/// Axes of every case that the cluster can't enable: they are reported, and no part of the verdict.
+#[must_use]
+pub fn axes_not_enabled(cluster: &Description) -> Vec<String> {
+    let enabled = families(cluster);
+    let mut axes: Vec<String> = [Family::IPv4, Family::IPv6]
+        .into_iter()
+        .filter(|family| !enabled.contains(family))
+        .map(|family| format!("{family}: the cluster does not declare it"))
+        .collect();
+    if !cluster.capabilities.contains(&Capability::HostNetwork) {
+        axes.push("vantage h: the cluster does not allow processes on its hosts".to_owned());
+    }
+    axes
+}
+
+impl Case {
+    /// Decides before the run whether the case can: `None`, or the verdict without it.
+    #[must_use]
+    pub fn excluded(&self, cluster: &Description, declared: &BTreeSet<String>) -> Option<Verdict> {
+        if let Some(feature) = self.features.iter().find(|feature| !declared.contains(**feature)) {
+            let why = format!("{} does not declare the feature {feature}", cluster.target);
+            return Some(Verdict::NotSupported { why });
+        }
+        let lacks = |what: &str| {
+            Some(Verdict::Skipped {
+                why: format!("needs {what}, which {} does not have", cluster.provider),
+            })
+        };
+        if cluster.nodes.len() < self.needs.nodes {
+            return lacks(&format!(
+                "{} nodes (there are {})",
+                self.needs.nodes,
+                cluster.nodes.len()
+            ));
+        }
+        match self.needs.families {
+            Families::Any if families(cluster).is_empty() => return lacks("IPv4 or IPv6"),
+            Families::Any => {}
+        }
+        let has = |capability| cluster.capabilities.contains(&capability);
+        if !has(Capability::ApiWrite) {
+            return lacks("the right to write EndpointSlices");
+        }
+        if self.needs.rights >= Rights::Node && !has(Capability::Node) {
+            return lacks("rights on nodes");
+        }
+        None
+    }
+}

@@ -1,0 +1,173 @@
+//! Probe clients: where they run, and one run of a plan.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use lab::cluster::{Cluster, Place};
+use oracle::history::{Attempt, Plan};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    process::Child,
+    task::JoinHandle,
+};
+
+use crate::{
+    history::{Event, History},
+    verdict::Halt,
+};
+
+/// How much of a client's stderr is kept for its error.
+const STDERR_BYTES: u64 = 64 * 1024;
+
+/// A place that probes come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Name: `pod@node-1`, `host@node-1`.
+    pub name: String,
+    /// Its node.
+    pub node: String,
+    /// Where its processes run.
+    pub place: Place,
+}
+
+impl Client {
+    /// Vantage for a service whose backends are on these nodes: `ps`, `pr` (or both), `h`.
+    #[must_use]
+    pub fn vantage(&self, backend_nodes: &[&str]) -> &'static str {
+        match self.place {
+            Place::Pod { .. } => {
+                let same = backend_nodes.contains(&self.node.as_str());
+                let other = backend_nodes.iter().any(|node| *node != self.node);
+                match (same, other) {
+                    (true, true) => "ps, pr",
+                    (true, false) => "ps",
+                    (false, _) => "pr",
+                }
+            }
+            Place::Host { .. } => "h",
+            Place::Outside => "x",
+        }
+    }
+}
+
+/// A plan that runs.
+pub(crate) struct Run {
+    client: String,
+    child: Child,
+    attempts: Arc<Mutex<Vec<Attempt>>>,
+    reader: JoinHandle<Result<(), String>>,
+    stderr: JoinHandle<String>,
+}
+
+impl Run {
+    /// Starts the client of a plan.
+    pub(crate) async fn start(
+        cluster: &dyn Cluster,
+        client: &Client,
+        plan: &Plan,
+        history: Arc<History>,
+    ) -> Result<Self, Halt> {
+        let mut child = cluster
+            .exec(&client.place, &["probe".to_owned(), "client".to_owned()])
+            .await?;
+        let broken = |what: &str| Halt::Harness(format!("the probe client {} {what}", client.name));
+        let (Some(mut stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(broken("has no pipes"));
+        };
+        let mut text = serde_json::to_string(plan).map_err(|error| broken(&error.to_string()))?;
+        text.push('\n');
+        stdin
+            .write_all(text.as_bytes())
+            .await
+            .map_err(|error| broken(&format!("did not take its plan: {error}")))?;
+        drop(stdin);
+        let attempts = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&attempts);
+        let reader = tokio::spawn(async move {
+            let mut lines = BufReader::new(stdout).lines();
+            while let Some(line) = lines.next_line().await.map_err(|error| error.to_string())? {
+                let attempt: Attempt =
+                    serde_json::from_str(&line).map_err(|error| format!("{error} in {line:?}"))?;
+                history.add(&Event::Attempt(attempt.clone()));
+                sink.lock().unwrap_or_else(PoisonError::into_inner).push(attempt);
+            }
+            Ok(())
+        });
+        let stderr = tokio::spawn(async move {
+            let mut text = String::new();
+            // What can't be read explains nothing.
+            let _ = stderr.take(STDERR_BYTES).read_to_string(&mut text).await;
+            text
+        });
+        Ok(Self {
+            client: client.name.clone(),
+            child,
+            attempts,
+            reader,
+            stderr,
+        })
+    }
+
+    /// How many attempts there are so far, after a filter.
+    pub(crate) fn with_attempts<T>(&self, look: impl FnOnce(&[Attempt]) -> T) -> T {
+        look(&self.attempts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits for the end of the plan.
+    pub(crate) async fn finish(mut self, limit: Duration) -> Result<Vec<Attempt>, Halt> {
+        let Ok(status) = tokio::time::timeout(limit, self.child.wait()).await else {
+            return Err(Halt::Harness(format!(
+                "the probe client {} has not ended its plan within {limit:?}",
+                self.client
+            )));
+        };
+        let status =
+            status.map_err(|error| Halt::Harness(format!("the probe client {}: {error}", self.client)))?;
+        if !status.success() {
+            let stderr = self.stderr.await.unwrap_or_default();
+            return Err(Halt::Harness(format!(
+                "the probe client {} ended with {status}: {}",
+                self.client,
+                stderr.trim()
+            )));
+        }
+        Self::collect(&self.client, self.reader, &self.attempts).await
+    }
+
+    /// Ends it now. A plan that has ended before is an error: a hole in a window that should have none.
+    pub(crate) async fn stop(mut self) -> Result<Vec<Attempt>, Halt> {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            let stderr = self.stderr.await.unwrap_or_default();
+            return Err(Halt::Harness(format!(
+                "the probe client {} ended before its window, with {status}: {}",
+                self.client,
+                stderr.trim()
+            )));
+        }
+        self.child
+            .kill()
+            .await
+            .map_err(|error| Halt::Harness(format!("the probe client {}: {error}", self.client)))?;
+        Self::collect(&self.client, self.reader, &self.attempts).await
+    }
+
+    async fn collect(
+        client: &str,
+        reader: JoinHandle<Result<(), String>>,
+        attempts: &Mutex<Vec<Attempt>>,
+    ) -> Result<Vec<Attempt>, Halt> {
+        let wrote =
+            |what: String| Halt::Harness(format!("the probe client {client} wrote no attempt: {what}"));
+        reader
+            .await
+            .map_err(|error| wrote(error.to_string()))?
+            .map_err(wrote)?;
+        Ok(std::mem::take(
+            &mut *attempts.lock().unwrap_or_else(PoisonError::into_inner),
+        ))
+    }
+}

@@ -1,0 +1,381 @@
+//! The session of one case: its namespaces, clients, fence, watch, history, and the verdicts of its axes.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use lab::cluster::{AgentState, Capability, Cluster, ClusterError, Place};
+use oracle::history::Served;
+use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
+use serde_json::{Value, json};
+
+use crate::{
+    axes::Axes,
+    case::{Case, Family, families},
+    client::Client,
+    fence::Fence,
+    history::{Event, History},
+    limits::Limits,
+    manifest::Manifest,
+    objects::{CASE_LABEL, Key, Kind, Objects, RUN_LABEL},
+    pods::{Backend, pod},
+    verdict::Halt,
+    watch::Watch,
+};
+
+/// What a run tells each of its cases.
+#[derive(Clone)]
+pub struct Options {
+    /// Name of the run, in the labels of everything it makes.
+    pub run: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Limits of the run.
+    pub limits: Limits,
+    /// Folder for the evidence of this case; made if absent.
+    pub folder: PathBuf,
+    /// Leaves the namespaces of the case for a look at them.
+    pub keep: bool,
+    /// Told each part of the case as it begins.
+    pub progress: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// The session.
+pub struct Context {
+    pub(crate) case: Case,
+    pub(crate) cluster: Arc<dyn Cluster>,
+    pub(crate) history: Arc<History>,
+    pub(crate) options: Options,
+    objects: Objects,
+    manifest: Manifest,
+    clients: Vec<Client>,
+    fence: Option<Fence>,
+    token: String,
+    namespaces: AtomicU32,
+    pub(crate) axes: Axes,
+    random: Mutex<StdRng>,
+    pods: Mutex<Vec<Backend>>,
+    recorded: Mutex<BTreeMap<String, String>>,
+    delays: Mutex<BTreeMap<String, Duration>>,
+}
+
+impl Context {
+    /// Makes the first namespace, the clients and the fence.
+    pub(crate) async fn start(
+        case: Case,
+        cluster: Arc<dyn Cluster>,
+        options: Options,
+        history: Arc<History>,
+    ) -> Result<Self, Halt> {
+        let watch =
+            Arc::new(Watch::start(&cluster.client(), Arc::clone(&history), options.limits.own_watch).await?);
+        let objects = Objects::new(
+            cluster.client(),
+            Arc::clone(&history),
+            watch,
+            options.limits.clone(),
+        );
+        let mut cx = Self {
+            manifest: Manifest::parse(case.manifest)?,
+            random: Mutex::new(StdRng::seed_from_u64(options.seed)),
+            token: format!("{:06x}", rand::random::<u32>() & 0x00ff_ffff),
+            case,
+            cluster,
+            history,
+            options,
+            objects,
+            clients: Vec::new(),
+            fence: None,
+            namespaces: AtomicU32::new(0),
+            axes: Axes::default(),
+            pods: Mutex::default(),
+            recorded: Mutex::default(),
+            delays: Mutex::default(),
+        };
+        cx.phase("clients and fence");
+        let fence = format!("fence-{}", cx.token);
+        cx.make_namespace(&fence).await?;
+        // The clients live beside the fence: the namespaces of the case hold the objects under test only.
+        cx.clients = cx.make_clients(&fence).await?;
+        cx.fence = Some(Fence::start(&cx, &fence).await?);
+        Ok(cx)
+    }
+
+    /// The cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &Arc<dyn Cluster> {
+        &self.cluster
+    }
+
+    /// The limits of the run.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.options.limits
+    }
+
+    /// Objects of the API.
+    #[must_use]
+    pub fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// Address families of this cluster; a case runs for each by itself.
+    #[must_use]
+    pub fn families(&self) -> Vec<Family> {
+        families(self.cluster.describe())
+    }
+
+    /// Names of the nodes.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<String> {
+        self.cluster
+            .describe()
+            .nodes
+            .iter()
+            .map(|node| node.name.clone())
+            .collect()
+    }
+
+    /// Clients in pods and on hosts of every node: vantages ps, pr and h.
+    #[must_use]
+    pub fn clients(&self) -> &[Client] {
+        &self.clients
+    }
+
+    /// Clients in pods of every node: vantages ps and pr.
+    #[must_use]
+    pub fn pod_clients(&self) -> Vec<Client> {
+        self.clients_where(|client| matches!(client.place, Place::Pod { .. }))
+    }
+
+    /// Clients on a node.
+    #[must_use]
+    pub fn clients_on(&self, node: &str) -> Vec<Client> {
+        self.clients_where(|client| client.node == node)
+    }
+
+    fn clients_where(&self, test: impl Fn(&Client) -> bool) -> Vec<Client> {
+        self.clients
+            .iter()
+            .filter(|client| test(client))
+            .cloned()
+            .collect()
+    }
+
+    pub(crate) fn fence_objects(&self) -> Result<&Fence, Halt> {
+        self.fence
+            .as_ref()
+            .ok_or_else(|| Halt::Harness("the fence is not there yet".to_owned()))
+    }
+
+    /// A fresh namespace. Names of one case have one length: none is a prefix of another.
+    pub async fn namespace(&self) -> Result<String, Halt> {
+        let number = self.namespaces.fetch_add(1, Ordering::Relaxed);
+        let name = format!("p{}-{number:03}", self.token);
+        self.make_namespace(&name).await?;
+        Ok(name)
+    }
+
+    async fn make_namespace(&self, name: &str) -> Result<(), Halt> {
+        self.objects.watch().follow_namespace(name);
+        let labels = json!({ RUN_LABEL: self.options.run, CASE_LABEL: self.case.id });
+        self.objects
+            .create(&json!({
+                "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": labels },
+            }))
+            .await?;
+        Ok(())
+    }
+
+    async fn make_clients(&self, namespace: &str) -> Result<Vec<Client>, Halt> {
+        let mut objects = Vec::new();
+        for node in self.nodes() {
+            let name = format!("client-{node}");
+            objects.push(pod(namespace, &name, &node, &[8080]));
+        }
+        let has_hosts = self
+            .cluster
+            .describe()
+            .capabilities
+            .contains(&Capability::HostNetwork);
+        let mut clients = Vec::new();
+        for pod in self.pods(objects).await? {
+            let host = Place::Host {
+                node: pod.node.clone(),
+            };
+            let (namespace, name) = (pod.namespace, pod.name);
+            clients.push(Client {
+                name: format!("pod@{}", pod.node),
+                node: pod.node.clone(),
+                place: Place::Pod { namespace, name },
+            });
+            if has_hosts {
+                clients.push(Client {
+                    name: format!("host@{}", pod.node),
+                    node: pod.node,
+                    place: host,
+                });
+            }
+        }
+        Ok(clients)
+    }
+
+    /// Creates the backends of the manifest's pod named `${name}`: one for each of `values`.
+    pub async fn backends(&self, values: &[Value]) -> Result<Vec<Backend>, Halt> {
+        let mut objects = Vec::new();
+        for values in values {
+            objects.extend(self.manifest.named("${name}", values)?);
+        }
+        let pods = self.pods(objects).await?;
+        self.pods
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(pods.iter().cloned());
+        Ok(pods)
+    }
+
+    /// Creates the manifest's objects of a name, in their order. For a Service, returns its cluster IP.
+    pub async fn apply(&self, name: &str, values: &Value) -> Result<Option<IpAddr>, Halt> {
+        let mut address = None;
+        for object in self.manifest.named(name, values)? {
+            let written = self.objects.create(&object).await?;
+            if written.key.kind == Kind::Service {
+                let text = written.object["spec"]["clusterIP"].as_str().unwrap_or_default();
+                let parsed = text
+                    .parse()
+                    .map_err(|_| Halt::Harness(format!("{} has no cluster IP but {text:?}", written.key)))?;
+                address = Some(parsed);
+            }
+        }
+        Ok(address)
+    }
+
+    /// As [`Context::apply`], where one of the objects is a Service.
+    pub async fn apply_service(&self, name: &str, values: &Value) -> Result<IpAddr, Halt> {
+        self.apply(name, values)
+            .await?
+            .ok_or_else(|| Halt::Harness(format!("the manifest has no Service named {name}")))
+    }
+
+    /// Puts things in an order that the seed decides.
+    pub fn shuffle<T>(&self, things: &mut [T]) {
+        things.shuffle(&mut *self.random.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Enters a part of the case.
+    pub fn phase(&self, name: &str) {
+        self.history.add(&Event::Phase {
+            name: name.to_owned(),
+        });
+        (self.options.progress)(name);
+    }
+
+    /// Notes a fault, in the history.
+    pub fn fault(&self, what: &str) {
+        self.history.add(&Event::Fault {
+            what: what.to_owned(),
+        });
+    }
+
+    /// Records what is not judged: delays, errnos, choices of the implementation.
+    pub fn record(&self, name: &str, value: impl Into<String>) {
+        self.recorded
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.to_owned(), value.into());
+    }
+
+    /// Records how long a change took; of several of one name the longest is reported.
+    pub fn record_delay(&self, name: &str, took: Duration) {
+        let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
+        let longest = delays.entry(name.to_owned()).or_default();
+        *longest = took.max(*longest);
+    }
+
+    pub(crate) fn all_recorded(&self) -> BTreeMap<String, String> {
+        let mut all = self
+            .recorded
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        for (name, took) in &*self.delays.lock().unwrap_or_else(PoisonError::into_inner) {
+            all.insert(
+                format!("delay at most: {name}"),
+                format!("{} ms", took.as_millis()),
+            );
+        }
+        all
+    }
+
+    /// Everything that the backends of the case have logged.
+    pub async fn logs(&self) -> Result<Vec<Served>, Halt> {
+        let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut lines = Vec::new();
+        for pod in pods {
+            lines.extend(self.log(&pod).await?);
+        }
+        Ok(lines)
+    }
+
+    /// Everything that a backend has logged.
+    pub async fn log(&self, backend: &Backend) -> Result<Vec<Served>, Halt> {
+        let text = self.cluster.log(&backend.namespace, &backend.name).await?;
+        // The last line may still be on its way.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(|line| {
+                serde_json::from_str(line).map_err(|error| {
+                    Halt::Harness(format!(
+                        "the log of {} has no probe's line: {error} in {line:?}",
+                        backend.name
+                    ))
+                })
+            })
+            .collect()
+    }
+
+    pub(crate) fn backends_made(&self) -> Vec<Backend> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The agents of all nodes; `None` where the cluster does not show them.
+    pub async fn agents(&self) -> Result<Option<BTreeMap<String, AgentState>>, Halt> {
+        let mut states = BTreeMap::new();
+        for node in self.nodes() {
+            match self.cluster.agent(&node).await {
+                Ok(state) => {
+                    self.history.add(&Event::Agent {
+                        node: node.clone(),
+                        state: state.clone(),
+                    });
+                    states.insert(node, state);
+                }
+                Err(ClusterError::Unsupported { .. }) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Some(states))
+    }
+
+    /// Versions of an object since one of them; an error if the suite's own watch does not have that one.
+    pub fn versions_since(&self, key: &Key, resource_version: &str) -> Result<usize, Halt> {
+        let versions = self.objects.watch().versions(key);
+        let at = versions
+            .iter()
+            .position(|version| version.resource_version == resource_version);
+        at.map(|at| versions.len() - at - 1).ok_or_else(|| {
+            Halt::Inconclusive(format!(
+                "the suite's own watch lacks version {resource_version} of {key}"
+            ))
+        })
+    }
+}

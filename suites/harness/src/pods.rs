@@ -1,0 +1,151 @@
+//! Pods of the suite: backends, which answer and log, and clients.
+
+use std::net::IpAddr;
+
+use futures::future::try_join_all;
+use kube::{api::DynamicObject, runtime::wait::await_condition};
+use oracle::history::Transport;
+use serde_json::{Value, json};
+
+use crate::{
+    case::Family,
+    context::Context,
+    objects::{Key, Kind},
+    verdict::Halt,
+};
+
+/// A pod that serves probes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its node.
+    pub node: String,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Backend {
+    /// Name of its server, unique in the cluster: what identities begin with.
+    #[must_use]
+    pub fn server(&self) -> String {
+        format!("{}.{}", self.name, self.namespace)
+    }
+
+    /// Its identity on a port.
+    #[must_use]
+    pub fn identity(&self, transport: Transport, port: u16) -> String {
+        let transport = match transport {
+            Transport::Tcp => "TCP",
+            Transport::Udp | Transport::UdpConnected => "UDP",
+        };
+        format!("{}/{transport}/{port}", self.server())
+    }
+
+    /// Its address of a family.
+    pub fn address(&self, family: Family) -> Result<IpAddr, Halt> {
+        let of_family = |address: &&IpAddr| address.is_ipv6() == (family == Family::IPv6);
+        self.addresses
+            .iter()
+            .find(of_family)
+            .copied()
+            .ok_or_else(|| Halt::Harness(format!("pod {} has no {family} address", self.server())))
+    }
+
+    /// An endpoint for it.
+    pub fn endpoint(&self, family: Family, ready: bool) -> Result<Value, Halt> {
+        Ok(json!({
+            "addresses": [self.address(family)?.to_string()],
+            "conditions": { "ready": ready, "serving": ready, "terminating": false },
+            "nodeName": self.node,
+        }))
+    }
+}
+
+/// Arguments of a pod's container that serves these ports.
+#[must_use]
+pub fn serve(name: &str, namespace: &str, tcp: &[u16], udp: &[u16]) -> Value {
+    let mut args = vec![
+        "serve".to_owned(),
+        "--name".to_owned(),
+        format!("{name}.{namespace}"),
+    ];
+    args.extend(tcp.iter().flat_map(|port| ["--tcp".to_owned(), port.to_string()]));
+    args.extend(udp.iter().flat_map(|port| ["--udp".to_owned(), port.to_string()]));
+    json!(args)
+}
+
+/// A pod of the suite that is no part of a manifest.
+pub(crate) fn pod(namespace: &str, name: &str, node: &str, tcp: &[u16]) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{ "name": "probe", "image": "probe", "args": serve(name, namespace, tcp, &[]) }],
+        },
+    })
+}
+
+/// Ready endpoints for backends.
+pub fn endpoints<'a>(backends: impl IntoIterator<Item = &'a Backend>, family: Family) -> Result<Value, Halt> {
+    backends
+        .into_iter()
+        .map(|backend| backend.endpoint(family, true))
+        .collect()
+}
+
+impl Context {
+    /// Creates pods and returns when all are ready, in the order given.
+    pub async fn pods(&self, objects: Vec<Value>) -> Result<Vec<Backend>, Halt> {
+        for object in &objects {
+            self.objects().create(object).await?;
+        }
+        try_join_all(objects.iter().map(|object| self.ready(object))).await
+    }
+
+    async fn ready(&self, object: &Value) -> Result<Backend, Halt> {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let key = Key::new(Kind::Pod, &text("namespace"), &text("name"));
+        let limit = self.limits().pods;
+        let ready = await_condition(
+            self.objects().api(&key),
+            &key.name,
+            |pod: Option<&DynamicObject>| pod.is_some_and(is_ready),
+        );
+        let pod = tokio::time::timeout(limit, ready)
+            .await
+            .map_err(|_| Halt::Inconclusive(format!("{key} is not ready within {limit:?}")))?
+            .map_err(|error| Halt::Harness(format!("failed to watch {key}: {error}")))?
+            .ok_or_else(|| Halt::Inconclusive(format!("{key} was deleted by somebody")))?;
+        Ok(Backend {
+            namespace: key.namespace,
+            name: key.name,
+            node: pod.data["spec"]["nodeName"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            addresses: addresses(&pod.data),
+        })
+    }
+}
+
+fn is_ready(pod: &DynamicObject) -> bool {
+    let conditions = pod.data["status"]["conditions"].as_array();
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .any(|one| one["type"] == "Ready" && one["status"] == "True");
+    ready && !addresses(&pod.data).is_empty()
+}
+
+fn addresses(pod: &Value) -> Vec<IpAddr> {
+    let several = pod["status"]["podIPs"].as_array().into_iter().flatten();
+    several
+        .filter_map(|one| one["ip"].as_str()?.parse().ok())
+        .collect()
+}

@@ -1,0 +1,300 @@
+//! Probing from vantages: control, witness and verdict.
+//!
+//! All of it begins by *settling*: rounds of the fewest probes that show a target's set, until a round is inside
+//! it or the limit has passed. What was settled is what a control or a witness needs; a verdict then takes N more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use futures::future::try_join_all;
+use oracle::{
+    check::{Permitted, judge, trap_untouched},
+    finding::{Finding, Weight},
+    history::{Attempt, PlanEntry, Served},
+};
+
+use crate::{
+    client::{Client, Run},
+    context::Context,
+    pods::Backend,
+    target::{Target, longest, plan},
+    verdict::Halt,
+};
+
+/// From when, and for how long at most, a change may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Within {
+    /// The response to the write.
+    pub since: Instant,
+    /// The limit.
+    pub limit: Duration,
+}
+
+impl Within {
+    /// A limit that begins now.
+    #[must_use]
+    pub fn from_now(limit: Duration) -> Self {
+        Self {
+            since: Instant::now(),
+            limit,
+        }
+    }
+
+    /// A limit that begins with the last of some writes.
+    #[must_use]
+    pub fn from(since: Instant, limit: Duration) -> Self {
+        Self { since, limit }
+    }
+
+    fn is_over(&self) -> bool {
+        self.since.elapsed() >= self.limit
+    }
+}
+
+/// What settling has shown.
+#[derive(Debug, Default)]
+struct Settled {
+    /// Of each axis that has not settled: what its last round showed.
+    open: BTreeMap<String, Vec<Finding>>,
+    /// When the last one settled, after the beginning of the limit.
+    took: Duration,
+}
+
+impl Context {
+    /// Control: the targets behave before the fault, from every client. An axis that does not becomes inconclusive.
+    ///
+    /// # Errors
+    /// If no axis is left.
+    pub async fn control(
+        &self,
+        what: &str,
+        clients: &[Client],
+        targets: &[Target],
+        within: Within,
+    ) -> Result<(), Halt> {
+        self.must_settle(&format!("control failed ({what})"), clients, targets, within)
+            .await
+    }
+
+    /// Witness: the fault has happened and the agent has met it, as every client sees. An axis where it is not
+    /// seen becomes inconclusive.
+    ///
+    /// # Errors
+    /// If no axis is left.
+    pub async fn witness(
+        &self,
+        what: &str,
+        clients: &[Client],
+        targets: &[Target],
+        within: Within,
+    ) -> Result<(), Halt> {
+        self.must_settle(&format!("not witnessed ({what})"), clients, targets, within)
+            .await
+    }
+
+    async fn must_settle(
+        &self,
+        what: &str,
+        clients: &[Client],
+        targets: &[Target],
+        within: Within,
+    ) -> Result<(), Halt> {
+        let settled = self.settle(clients, targets, within).await?;
+        for (axis, findings) in settled.open {
+            let first = findings.first().map(first_line).unwrap_or_default();
+            self.inconclusive(
+                &axis,
+                format!("{what} within {:?}: {first}", within.limit),
+                findings,
+            );
+        }
+        self.any_open(targets)
+    }
+
+    /// Verdict: within the limit the targets come to be what is permitted, and then N probes of every client are
+    /// inside the set. Returns the N probes.
+    pub async fn judge(
+        &self,
+        clients: &[Client],
+        targets: &[Target],
+        within: Within,
+    ) -> Result<Vec<Attempt>, Halt> {
+        let limits = self.limits().clone();
+        self.judge_with(clients, targets, within, |target| target.probes(&limits))
+            .await
+    }
+
+    /// As [`Context::judge`], with the fewest probes that show the set instead of N: for changes that come again and
+    /// again.
+    pub async fn judge_briefly(
+        &self,
+        clients: &[Client],
+        targets: &[Target],
+        within: Within,
+    ) -> Result<Vec<Attempt>, Halt> {
+        self.judge_with(clients, targets, within, Target::fewest).await
+    }
+
+    async fn judge_with(
+        &self,
+        clients: &[Client],
+        targets: &[Target],
+        within: Within,
+        probes: impl Fn(&Target) -> usize,
+    ) -> Result<Vec<Attempt>, Halt> {
+        // What has not settled shows in the probes that follow.
+        let settled = self.settle(clients, targets, within).await?;
+        let axes: BTreeSet<&str> = targets.iter().map(|target| target.axis.as_str()).collect();
+        for axis in axes.into_iter().filter(|axis| !settled.open.contains_key(*axis)) {
+            self.record_delay(axis, settled.took);
+        }
+        let targets = self.open_targets(targets);
+        let entries = |target: &Target| target.burst(probes(target), self.limits());
+        let attempts = self.probe(clients, &targets, entries).await?;
+        self.judge_attempts(clients, &targets, &attempts, probes).await?;
+        Ok(attempts)
+    }
+
+    /// Judges attempts that have been made.
+    pub(crate) async fn judge_attempts(
+        &self,
+        clients: &[Client],
+        targets: &[Target],
+        attempts: &[Attempt],
+        probes: impl Fn(&Target) -> usize,
+    ) -> Result<(), Halt> {
+        let logs = self.logs_if_needed(targets).await?;
+        for target in targets {
+            let expectations: Vec<_> = clients
+                .iter()
+                .map(|client| target.expectation(client, probes(target)))
+                .collect();
+            let findings = judge(attempts, &logs, &expectations, self.limits().refuse);
+            self.judged(&target.axis, findings);
+        }
+        Ok(())
+    }
+
+    /// Verdict: none of these attempts has reached the trap.
+    pub async fn trap_untouched(&self, axis: &str, attempts: &[Attempt], trap: &Backend) -> Result<(), Halt> {
+        let log = self.log(trap).await?;
+        let finding = trap_untouched(attempts, &trap.server(), &log);
+        self.judged(axis, finding.into_iter().collect());
+        Ok(())
+    }
+
+    /// Probes until every target of every client settles, or the limit has passed. At least one round.
+    async fn settle(&self, clients: &[Client], targets: &[Target], within: Within) -> Result<Settled, Halt> {
+        let targets = self.open_targets(targets);
+        // Client by client, which targets are still outside.
+        let mut outside: Vec<(Client, Vec<Target>)> = clients
+            .iter()
+            .map(|client| (client.clone(), targets.clone()))
+            .collect();
+        loop {
+            let rounds = outside.iter().map(|(client, targets)| {
+                let entries = targets
+                    .iter()
+                    .flat_map(|target| target.round(self.limits()))
+                    .collect();
+                self.run(client, entries)
+            });
+            let attempts = try_join_all(rounds).await?.concat();
+            let took = within.since.elapsed();
+            let logs = self.logs_if_needed(&targets).await?;
+            let mut open: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
+            for (client, targets) in &mut outside {
+                targets.retain(|target| {
+                    let expectation = target.expectation(client, target.fewest());
+                    let mut findings = judge(&attempts, &logs, &[expectation], self.limits().refuse);
+                    findings.sort_by_key(|finding| finding.weight);
+                    let is_outside = !findings.is_empty();
+                    open.entry(target.axis.clone()).or_default().extend(findings);
+                    is_outside
+                });
+            }
+            outside.retain(|(_, targets)| !targets.is_empty());
+            open.retain(|_, findings| !findings.is_empty());
+            if outside.is_empty() || within.is_over() {
+                return Ok(Settled { open, took });
+            }
+        }
+    }
+
+    /// Probes all targets from all clients, and waits for the end.
+    async fn probe(
+        &self,
+        clients: &[Client],
+        targets: &[Target],
+        entries: impl Fn(&Target) -> Vec<PlanEntry>,
+    ) -> Result<Vec<Attempt>, Halt> {
+        let plans = clients.iter().map(|client| {
+            let entries = targets.iter().flat_map(&entries).collect();
+            self.run(client, entries)
+        });
+        Ok(try_join_all(plans).await?.concat())
+    }
+
+    /// Runs entries on a client, to their end.
+    pub async fn run(&self, client: &Client, entries: Vec<PlanEntry>) -> Result<Vec<Attempt>, Halt> {
+        if entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let plan = plan(client, entries);
+        let limit = longest(&plan);
+        Run::start(&*self.cluster, client, &plan, self.history.clone())
+            .await?
+            .finish(limit)
+            .await
+    }
+
+    /// Targets whose axis has no verdict yet.
+    pub(crate) fn open_targets(&self, targets: &[Target]) -> Vec<Target> {
+        targets
+            .iter()
+            .filter(|target| self.is_open(&target.axis))
+            .cloned()
+            .collect()
+    }
+
+    fn any_open(&self, targets: &[Target]) -> Result<(), Halt> {
+        if self.open_targets(targets).is_empty() {
+            return Err(Halt::Inconclusive(
+                "no axis is left that could be decided".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    async fn logs_if_needed(&self, targets: &[Target]) -> Result<Vec<Served>, Halt> {
+        if targets.iter().any(|target| target.permitted == Permitted::None) {
+            return self.logs().await;
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// Identities of backends on a port.
+pub fn identities<'a>(
+    backends: impl IntoIterator<Item = &'a Backend>,
+    transport: oracle::history::Transport,
+    port: u16,
+) -> BTreeSet<String> {
+    backends
+        .into_iter()
+        .map(|backend| backend.identity(transport, port))
+        .collect()
+}
+
+fn first_line(finding: &Finding) -> String {
+    let weight = match finding.weight {
+        Weight::Violation => "",
+        Weight::Undecided => "(undecided) ",
+    };
+    format!(
+        "{weight}{}",
+        finding.to_string().lines().next().unwrap_or_default()
+    )
+}

@@ -1,0 +1,128 @@
+//! What a case leaves: its verdict, by axis, and what it recorded.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use oracle::finding::Finding;
+use serde::{Deserialize, Serialize};
+
+use crate::verdict::Verdict;
+
+/// One axis of a case: a variant, a family, a vantage group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AxisReport {
+    /// Name.
+    pub name: String,
+    /// What came of it.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// Everything that was found.
+    pub findings: Vec<Finding>,
+}
+
+/// One case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CaseReport {
+    /// Its id.
+    pub id: String,
+    /// Its area.
+    pub area: String,
+    /// The claims that it decides.
+    pub claims: Vec<String>,
+    /// Whom they bind.
+    pub tier: String,
+    /// What came of it.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// Seed of the run: the same seed makes the same order of variants and endpoints.
+    pub seed: u64,
+    /// How to run it again.
+    pub replay: String,
+    /// Microseconds since the Unix epoch.
+    pub started_us: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Its axes.
+    pub axes: Vec<AxisReport>,
+    /// Axes that the cluster could not enable, with the reason.
+    pub axes_not_enabled: Vec<String>,
+    /// What implementations may choose, delays, errnos: never judged.
+    pub recorded: BTreeMap<String, String>,
+    /// Trouble that is not part of the verdict, such as a clean-up that took too long.
+    pub warnings: Vec<String>,
+    /// Where the evidence lies.
+    pub evidence: Option<PathBuf>,
+}
+
+/// The verdict of a case from those of its axes: a failed axis fails it, one that could not be decided leaves
+/// it inconclusive, and a case without axes has judged nothing.
+#[must_use]
+pub fn overall(axes: &[AxisReport]) -> Verdict {
+    let fails: Vec<&AxisReport> = axes
+        .iter()
+        .filter(|axis| matches!(axis.verdict, Verdict::Fail { .. }))
+        .collect();
+    if let Some(first) = fails.first() {
+        let why = format!(
+            "{} of {} axes; {}: {}",
+            fails.len(),
+            axes.len(),
+            first.name,
+            first.verdict.why()
+        );
+        return Verdict::Fail { why };
+    }
+    if let Some(axis) = axes
+        .iter()
+        .find(|axis| matches!(axis.verdict, Verdict::Inconclusive { .. }))
+    {
+        return Verdict::Inconclusive {
+            why: format!("{}: {}", axis.name, axis.verdict.why()),
+        };
+    }
+    if let Some(axis) = axes
+        .iter()
+        .find(|axis| matches!(axis.verdict, Verdict::NotSupported { .. }))
+    {
+        return Verdict::NotSupported {
+            why: format!("{}: {}", axis.name, axis.verdict.why()),
+        };
+    }
+    if axes.is_empty() {
+        return Verdict::Inconclusive {
+            why: "the case has judged nothing".to_owned(),
+        };
+    }
+    Verdict::Pass
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn axis(verdict: Verdict) -> AxisReport {
+        AxisReport {
+            name: "axis".into(),
+            verdict,
+            findings: Vec::new(),
+        }
+    }
+    fn fail() -> Verdict {
+        Verdict::Fail { why: "w".into() }
+    }
+    fn open() -> Verdict {
+        Verdict::Inconclusive { why: "w".into() }
+    }
+
+    #[rstest]
+    #[case::nothing_judged(vec![], "inconclusive")]
+    #[case::all_inside(vec![Verdict::Pass, Verdict::Pass], "pass")]
+    #[case::one_outside(vec![Verdict::Pass, open(), fail()], "fail")]
+    #[case::one_undecided(vec![Verdict::Pass, open()], "inconclusive")]
+    #[case::not_supported(vec![Verdict::NotSupported { why: "w".into() }], "not-supported")]
+    fn the_worst_axis_decides(#[case] axes: Vec<Verdict>, #[case] expected: &str) {
+        let axes: Vec<AxisReport> = axes.into_iter().map(axis).collect();
+        assert_eq!(overall(&axes).name(), expected);
+    }
+}

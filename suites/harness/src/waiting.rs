@@ -1,0 +1,84 @@
+//! Waiting for conditions, bounded, and letting a fault last.
+
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use lab::cluster::AgentState;
+
+use crate::{context::Context, probing::Within, verdict::Halt};
+
+/// From one look at a condition to the next.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Looks at a condition until it holds, and returns what it found.
+///
+/// # Errors
+/// Inconclusive if it does not hold within the limit; what the condition returns as an error, at once.
+pub async fn eventually<T, F>(what: &str, within: Within, mut condition: impl FnMut() -> F) -> Result<T, Halt>
+where
+    F: Future<Output = Result<Option<T>, Halt>>,
+{
+    loop {
+        if let Some(found) = condition().await? {
+            return Ok(found);
+        }
+        if within.since.elapsed() >= within.limit {
+            return Err(Halt::Inconclusive(format!(
+                "{what}: not within {:?}",
+                within.limit
+            )));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Returns when a fault that began then has lasted so long: what lasts is part of the fault, not a wait for an
+/// effect.
+pub async fn has_lasted(since: Instant, duration: Duration) {
+    tokio::time::sleep_until((since + duration).into()).await;
+}
+
+impl Context {
+    /// Returns when the agent of a node, started after `before`, says that it is ready.
+    pub async fn agent_ready(
+        &self,
+        node: &str,
+        before: &AgentState,
+        within: Within,
+    ) -> Result<Instant, Halt> {
+        eventually(&format!("a new agent of {node} is ready"), within, || async {
+            let state = self.cluster().agent(node).await?;
+            let is_new = state.pid.is_some() && state.pid != before.pid;
+            Ok((is_new && state.ready == Some(true)).then(Instant::now))
+        })
+        .await
+    }
+
+    /// Agents that were started again since: it would have healed what is under test. Empty where the cluster does
+    /// not show its agents.
+    pub async fn restarted_since(
+        &self,
+        before: Option<&std::collections::BTreeMap<String, AgentState>>,
+    ) -> Result<Vec<String>, Halt> {
+        let (Some(before), Some(after)) = (before, self.agents().await?) else {
+            return Ok(Vec::new());
+        };
+        let is_same = |node: &str, state: &AgentState| {
+            before
+                .get(node)
+                .is_some_and(|old| old.pid == state.pid && old.starts == state.starts)
+        };
+        let words = |(node, state): (String, AgentState)| {
+            let exit = state.last_exit.unwrap_or_else(|| "unknown".to_owned());
+            (node, format!("{} starts, last exit {exit}", state.starts))
+        };
+        Ok(after
+            .into_iter()
+            .filter(|(node, state)| !is_same(node, state))
+            .map(words)
+            .map(|(node, text)| format!("{node} ({text})"))
+            .collect())
+    }
+}

@@ -1,0 +1,227 @@
+//! The suite's own watch of Services and EndpointSlices: the witness of what versions there were.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::StreamExt as _;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::DynamicObject,
+    runtime::{WatchStreamExt as _, watcher},
+};
+use serde_json::Value;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
+
+use crate::{
+    history::{Event, History},
+    objects::{Key, Kind},
+    verdict::Halt,
+};
+
+/// A version that the watch has shown.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// Which; of a deletion, that of the deletion.
+    pub resource_version: String,
+    /// The object was deleted.
+    pub deleted: bool,
+    /// The object.
+    pub object: Value,
+}
+
+/// The watch. It keeps every version of every object in the namespaces of the case.
+#[derive(Debug)]
+pub struct Watch {
+    seen: Arc<Seen>,
+    // Aborted on drop.
+    _tasks: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    state: Mutex<State>,
+    changes: watch::Sender<u64>,
+    history: Arc<History>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    namespaces: BTreeSet<String>,
+    versions: BTreeMap<Key, Vec<Version>>,
+    synced: BTreeSet<Kind>,
+}
+
+const KINDS: [Kind; 2] = [Kind::Service, Kind::EndpointSlice];
+
+impl Watch {
+    /// Starts it, and returns when both kinds have been listed.
+    pub async fn start(client: &Client, history: Arc<History>, limit: Duration) -> Result<Self, Halt> {
+        let seen = Arc::new(Seen {
+            state: Mutex::default(),
+            changes: watch::Sender::new(0),
+            history,
+        });
+        let mut tasks = JoinSet::new();
+        for kind in KINDS {
+            tasks.spawn(follow(client.clone(), kind, Arc::clone(&seen)));
+        }
+        let watch = Self { seen, _tasks: tasks };
+        watch
+            .until(limit, |state| {
+                KINDS.iter().all(|kind| state.synced.contains(kind))
+            })
+            .await
+            .map_err(|()| {
+                Halt::Inconclusive(format!("the suite's own watch has no first list after {limit:?}"))
+            })?;
+        Ok(watch)
+    }
+
+    /// Keeps versions of a namespace from now on.
+    pub fn follow_namespace(&self, namespace: &str) {
+        self.seen.state().namespaces.insert(namespace.to_owned());
+    }
+
+    /// Returns when it has a version of an object.
+    pub async fn has(&self, key: &Key, resource_version: &str, limit: Duration) -> Result<(), Halt> {
+        self.until(limit, |state| {
+            state
+                .of(key)
+                .iter()
+                .any(|version| version.resource_version == resource_version)
+        })
+        .await
+        .map_err(|()| {
+            Halt::Inconclusive(format!(
+                "the suite's own watch does not show version {resource_version} of {key} within {limit:?}"
+            ))
+        })
+    }
+
+    /// Returns when the last version of an object is its deletion.
+    pub async fn deleted(&self, key: &Key, limit: Duration) -> Result<(), Halt> {
+        self.until(limit, |state| {
+            state.of(key).last().is_some_and(|version| version.deleted)
+        })
+        .await
+        .map_err(|()| {
+            Halt::Inconclusive(format!(
+                "the suite's own watch does not show the deletion of {key} within {limit:?}"
+            ))
+        })
+    }
+
+    /// All versions of an object so far, oldest first.
+    #[must_use]
+    pub fn versions(&self, key: &Key) -> Vec<Version> {
+        self.seen.state().of(key).to_vec()
+    }
+
+    async fn until(&self, limit: Duration, condition: impl Fn(&State) -> bool) -> Result<(), ()> {
+        let deadline = Instant::now() + limit;
+        let mut changes = self.seen.changes.subscribe();
+        loop {
+            if condition(&self.seen.state()) {
+                return Ok(());
+            }
+            timeout_at(deadline, changes.changed())
+                .await
+                .map_err(|_| ())?
+                .map_err(|_| ())?;
+        }
+    }
+}
+
+impl State {
+    fn of(&self, key: &Key) -> &[Version] {
+        self.versions.get(key).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Seen {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn version(&self, kind: Kind, object: &DynamicObject, deleted: bool) {
+        let key = key(kind, object);
+        let resource_version = object.resource_version().unwrap_or_default();
+        let object = serde_json::to_value(object).unwrap_or_default();
+        {
+            let mut state = self.state();
+            if !state.namespaces.contains(&key.namespace) {
+                return;
+            }
+            let versions = state.versions.entry(key.clone()).or_default();
+            let known = |last: &Version| last.deleted == deleted && last.resource_version == resource_version;
+            if versions.last().is_some_and(known) {
+                return;
+            }
+            versions.push(Version {
+                resource_version: resource_version.clone(),
+                deleted,
+                object: object.clone(),
+            });
+        }
+        self.history.add(&Event::Seen {
+            key,
+            resource_version,
+            deleted,
+            object,
+        });
+        self.changed();
+    }
+
+    /// A new list: what it does not name was deleted unseen.
+    fn listed(&self, kind: Kind, listed: &BTreeSet<Key>) {
+        let mut state = self.state();
+        state.synced.insert(kind);
+        for (key, versions) in &mut state.versions {
+            let alive = versions.last().is_some_and(|version| !version.deleted);
+            if key.kind == kind && alive && !listed.contains(key) {
+                let object = Value::Null;
+                versions.push(Version {
+                    resource_version: String::new(),
+                    deleted: true,
+                    object,
+                });
+            }
+        }
+        drop(state);
+        self.changed();
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+async fn follow(client: Client, kind: Kind, seen: Arc<Seen>) {
+    let api: Api<DynamicObject> = Api::all_with(client, &kind.resource());
+    let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
+    let mut listed = BTreeSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(watcher::Event::Apply(object)) => seen.version(kind, &object, false),
+            Ok(watcher::Event::Delete(object)) => seen.version(kind, &object, true),
+            Ok(watcher::Event::Init) => listed.clear(),
+            Ok(watcher::Event::InitApply(object)) => {
+                listed.insert(key(kind, &object));
+                seen.version(kind, &object, false);
+            }
+            Ok(watcher::Event::InitDone) => seen.listed(kind, &listed),
+            Err(error) => tracing::warn!("the suite's own watch of {kind:?}: {error}"),
+        }
+    }
+}
+
+fn key(kind: Kind, object: &DynamicObject) -> Key {
+    Key::new(kind, &object.namespace().unwrap_or_default(), &object.name_any())
+}
