@@ -91,6 +91,7 @@ fn stage(stage: Stage) -> &'static str {
     match stage {
         Stage::Socket => "socket or bind",
         Stage::Connect => "connect",
+        Stage::Handshake => "the handshake",
         Stage::Send => "send",
         Stage::Receive => "receive",
     }

@@ -25,8 +25,10 @@ pub enum Transport {
 pub enum Stage {
     /// `socket`, `bind`: the client's own trouble.
     Socket,
-    /// `connect`.
+    /// `connect` itself: nothing was sent, or nothing needs to be.
     Connect,
+    /// A TCP `connect` that was under way: what ends it is a packet, or none.
+    Handshake,
     /// `send`, `sendto`.
     Send,
     /// `recv`, `recvfrom`.

@@ -103,7 +103,7 @@ async fn a_closed_port_refuses_where_the_socket_can_know() {
     let closed = closed_port().await;
     failed(
         &one(entry(Transport::Tcp, closed)).await,
-        Stage::Connect,
+        Stage::Handshake,
         "ECONNREFUSED",
     );
     failed(
@@ -174,7 +174,7 @@ async fn a_full_backlog_times_out_in_connect() {
     assert_eq!(
         attempt.outcome,
         Outcome::Timeout {
-            stage: Stage::Connect
+            stage: Stage::Handshake
         }
     );
     assert_eq!(attempt.local, None);

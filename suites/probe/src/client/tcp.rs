@@ -1,6 +1,11 @@
 //! One attempt over TCP: a new connection.
 
-use std::net::SocketAddr;
+use std::{
+    future::{Future as _, poll_fn},
+    net::SocketAddr,
+    pin::pin,
+    task::Poll,
+};
 
 use oracle::history::Stage;
 use tokio::{
@@ -19,7 +24,16 @@ pub(super) async fn dial(destination: SocketAddr, nonce: &str, trace: &mut Trace
     };
 
     trace.stage = Stage::Connect;
-    let mut stream = socket.connect(destination).await?;
+    let mut connecting = pin!(socket.connect(destination));
+    // What the first poll does not decide is decided by a packet.
+    let at_once = poll_fn(|context| Poll::Ready(connecting.as_mut().poll(context))).await;
+    let mut stream = match at_once {
+        Poll::Ready(connected) => connected?,
+        Poll::Pending => {
+            trace.stage = Stage::Handshake;
+            connecting.await?
+        }
+    };
     trace.local = Some(stream.local_addr()?);
 
     trace.stage = Stage::Send;
