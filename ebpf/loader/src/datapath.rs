@@ -19,7 +19,10 @@ use crate::{
         pins::{self, Pins},
     },
     object,
-    sys::{self, cgroup as bpf},
+    sys::{
+        self,
+        cgroup::{self as bpf, CgroupLink},
+    },
 };
 
 /// Where the datapath lives.
@@ -142,9 +145,7 @@ impl Datapath {
         let mut attached = Vec::new();
         for (hook, program) in Hook::ALL.into_iter().zip(&self.programs) {
             let (link, updated) = self.attach_one(hook, program)?;
-            let link_id = bpf::link_describe(link.as_fd())
-                .map_err(LoaderError::kernel(format!("look at the link of {hook}")))?
-                .map_or(0, |link| link.id);
+            let link_id = describe(hook, &link)?.id;
             links.push(link);
             attached.push(Attached {
                 hook,
@@ -208,11 +209,12 @@ impl Datapath {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             link => link.map_err(LoaderError::path("open the pinned link", path))?,
         };
-        let described = bpf::link_describe(link.as_fd())
-            .map_err(LoaderError::kernel(format!("look at the link of {hook}")))?;
-        let ours = described
-            .is_some_and(|link| link.cgroup_id == self.cgroup.id() && link.attach_type == hook.attach_type());
-        Ok(ours.then_some(link))
+        let CgroupLink {
+            cgroup_id,
+            attach_type,
+            ..
+        } = describe(hook, &link)?;
+        Ok((cgroup_id == self.cgroup.id() && attach_type == hook.attach_type()).then_some(link))
     }
 
     /// A new link. If it is not let in, what an earlier load of ours has attached the legacy way, without
@@ -249,4 +251,12 @@ impl Datapath {
             Err(occupied(refused))
         }
     }
+}
+
+/// What is pinned or was made as the link of a hook.
+fn describe(hook: Hook, link: &OwnedFd) -> Result<CgroupLink, LoaderError> {
+    let no_link = || io::Error::new(io::ErrorKind::InvalidData, "it is no link of a cgroup");
+    bpf::link_describe(link.as_fd())
+        .and_then(|link| link.ok_or_else(no_link))
+        .map_err(LoaderError::kernel(format!("look at the link of {hook}")))
 }

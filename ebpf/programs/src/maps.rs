@@ -91,17 +91,20 @@ pub fn remember(key: &ReverseKey, frontend: &FrontendKey) -> Result<(), i32> {
 /// The frontend that was noted, if it is not forgotten.
 #[inline(always)]
 pub fn remembered(key: &ReverseKey) -> Option<FrontendKey> {
-    // SAFETY: copied at once. The kernel recycles the least recently used elements of this map; one that was just
-    // looked up is not among them.
+    // SAFETY: copied at once. Only the kernel removes from this map, and only when it is full, the least recently used
+    // elements first, which an element just looked up is not; should 65 536 other sockets be noted during this copy, a
+    // peer is shown wrongly once.
     unsafe { REVERSE.get(key) }.copied()
 }
 
 /// Adds one to a counter of this CPU.
+///
+/// Programs run in tasks: one that is preempted in here by another on its CPU may undo the other's addition. A
+/// counter is then low by one, but never back at zero.
 #[inline(always)]
 pub fn count(counter: Counter) {
     if let Some(value) = COUNTERS.get_ptr_mut(counter as u32) {
-        // SAFETY: the pointer is to this CPU's element; programs of this hook are not preempted by one another on
-        // one CPU except in softirq, where at worst an increment is lost.
+        // SAFETY: the pointer is to this CPU's element of an array, whose elements stay.
         unsafe { *value = (*value).wrapping_add(1) };
     }
 }

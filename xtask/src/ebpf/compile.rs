@@ -52,7 +52,7 @@ pub(super) fn object(root: &Path, toolchain: &Toolchain) -> anyhow::Result<Vec<u
     ensure!(status.success(), "the eBPF build failed (see above)");
     let linked = target.join(TARGET).join("release").join(PROGRAM);
     let linked = fs::read(&linked).with_context(|| format!("failed to read {}", linked.display()))?;
-    strip::debug_sections(&linked).context("failed to strip the eBPF object")
+    strip::debug_sections(&linked).context("the eBPF object was linked, but can't be used")
 }
 
 fn flags(root: &Path, toolchain: &Toolchain) -> anyhow::Result<Vec<String>> {

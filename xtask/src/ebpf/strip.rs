@@ -1,13 +1,28 @@
-//! Removes what only debuggers read; BTF, which the kernel reads, stays.
+//! The linked object, checked and made ready to be committed.
 
+use anyhow::ensure;
 use object::{
     build::elf::{Builder, SectionData},
-    elf::SHT_STRTAB,
+    elf::{SHN_UNDEF, SHT_STRTAB},
 };
 
-/// The object without its DWARF sections, their relocations and their symbols.
-pub(super) fn debug_sections(object: &[u8]) -> Result<Vec<u8>, object::build::Error> {
+/// The object without its DWARF sections, their relocations and their symbols; BTF, which the kernel reads, stays.
+///
+/// # Errors
+/// If it refers to something that it does not hold: the programs' panic handler calls such a function.
+pub(super) fn debug_sections(object: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut builder = Builder::read(object)?;
+    let undefined: Vec<String> = builder
+        .symbols
+        .iter()
+        .filter(|symbol| symbol.section.is_none() && symbol.st_shndx == SHN_UNDEF)
+        .map(|symbol| symbol.name.to_string())
+        .collect();
+    ensure!(
+        undefined.is_empty(),
+        "the programs refer to what is not there: {}",
+        undefined.join(", ")
+    );
     for section in &mut builder.sections {
         section.delete = is_debug(section.name.as_slice());
         // LLVM keeps the names of symbols and sections in one table; the writer wants two.

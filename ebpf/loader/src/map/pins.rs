@@ -178,7 +178,7 @@ impl Pins {
     }
 
     /// Starts a set in `maps-next`. Of a set of this ABI version that is there, REVERSE is taken over if its layout
-    /// is right: sockets keep showing their frontends.
+    /// is right: sockets keep showing their frontends. Otherwise those from before show their backends.
     pub(crate) fn begin_next(&self) -> Result<PathBuf, LoaderError> {
         let next = self.maps_next();
         fs::create_dir(&next).map_err(LoaderError::path("create", &next))?;
@@ -230,9 +230,7 @@ impl Pins {
         sys::pin(link, &next).map_err(LoaderError::path("pin", &next))?;
         rename(&next, &self.link(hook))
     }
-}
 
-impl Pins {
     /// Removes everything, and says what was pinned.
     pub(crate) fn remove_all(&self) -> Result<Vec<PathBuf>, LoaderError> {
         let mut pinned = Vec::new();

@@ -7,16 +7,22 @@
 //! |---|---|
 //! | `traffic` | what sockets see: translated, refused, left alone, reversed |
 //! | `generations` | a service is switched between backends under load, without a hole |
-//! | `restart` | adoption of maps and links, other layouts, what a killed process leaves |
+//! | `restart` | adoption of maps and links, maps of other layouts |
+//! | `crash` | what a killed process leaves is put in order |
 //! | `ownership` | what is found attached, what is evicted, what stays |
+//! | `barrier` | the barrier waits for a program that is running |
+//! | `helper` | kernels without `bpf_set_retval` |
 //! | `environment` | the errors of a wrong set-up |
 #![expect(
     unsafe_code,
-    reason = "an ioctl brings the loopback device up; a foreign program is loaded"
+    reason = "an ioctl brings the loopback device up; programs are loaded from bytecode"
 )]
 
+mod barrier;
+mod crash;
 mod environment;
 mod generations;
+mod helper;
 mod ownership;
 mod restart;
 mod support;

@@ -1,4 +1,4 @@
-//! Adoption of maps and links, other layouts, and what a killed process leaves.
+//! Adoption of maps and links, and maps of other layouts.
 
 use std::{
     collections::BTreeSet,
@@ -12,11 +12,12 @@ use lb_abi::{Counter, Meta};
 use lb_loader::{Datapath, Hook, LoaderError, MapName, programs_attached, read_pinned};
 
 use crate::support::{
-    Node, Protocol, TcpServer, dial, isolated, overwrite_meta, pin_array, switch, udp_client,
+    Node, Protocol, TcpServer, UdpServer, dial, isolated, overwrite_meta, pin_array, receive, switch,
+    udp_client,
 };
 
 /// One service with one backend, attached; returns the ClusterIP and the backend.
-fn one_service(node: &Node, datapath: &Datapath) -> (SocketAddrV4, SocketAddrV4) {
+pub(crate) fn one_service(node: &Node, datapath: &Datapath) -> (SocketAddrV4, SocketAddrV4) {
     let server = TcpServer::start(1);
     (
         node.service(datapath, Protocol::Tcp, 80, &[server.address]),
@@ -26,7 +27,7 @@ fn one_service(node: &Node, datapath: &Datapath) -> (SocketAddrV4, SocketAddrV4)
 
 /// At each hook exactly one program, and it is of this load.
 #[track_caller]
-fn attached_alone(node: &Node, datapath: &Datapath) {
+pub(crate) fn attached_alone(node: &Node, datapath: &Datapath) {
     for (hook, program) in datapath.programs() {
         let attached = programs_attached(&node.options.cgroup, hook, false).expect("the kernel says");
         assert_eq!(attached, [program.id()], "at {hook}");
@@ -43,7 +44,7 @@ fn pinned(node: &Node, folder: &str) -> BTreeSet<String> {
 
 /// The ordinary set of pins, and nothing else.
 #[track_caller]
-fn pins_in_order(node: &Node) {
+pub(crate) fn pins_in_order(node: &Node) {
     assert_eq!(
         pinned(node, ""),
         BTreeSet::from(["maps", "links"].map(str::to_owned))
@@ -197,6 +198,58 @@ fn check_not_adopted(node: &Node, reverse_is_kept: bool, spoil: impl FnOnce(&Nod
 }
 
 #[test]
+fn a_new_set_takes_over_and_fails_no_client() {
+    isolated(|node| {
+        let datapath = node.start();
+        let (cluster_ip, server) = one_service(node, &datapath);
+        let udp_server = UdpServer::start(1).address;
+        let udp = node.service(&datapath, Protocol::Udp, 53, &[udp_server]);
+        drop(datapath);
+        let (done, served) = (AtomicBool::new(false), [AtomicU32::new(0), AtomicU32::new(0)]);
+        thread::scope(|scope| {
+            let [tcp_served, udp_served] = &served;
+            let clients = [
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        assert_eq!(dial(cluster_ip).expect("a connection"), (server, cluster_ip));
+                        tcp_served.fetch_add(1, Ordering::Relaxed);
+                    }
+                }),
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        let client = udp_client();
+                        client.send_to(b"who", udp).expect("sent");
+                        assert_eq!(receive(&client).expect("an answer"), (udp_server, udp));
+                        udp_served.fetch_add(1, Ordering::Relaxed);
+                    }
+                }),
+            ];
+            for _ in 0..10 {
+                let before = served.each_ref().map(|served| served.load(Ordering::Relaxed));
+                pin_array(&node.pins("maps/SLOTS"), 1);
+                let mut datapath = node.open();
+                assert!(!datapath.adopted());
+                node.service(&datapath, Protocol::Tcp, cluster_ip.port(), &[server]);
+                node.service(&datapath, Protocol::Udp, udp.port(), &[udp_server]);
+                datapath.attach().expect("attached");
+                while clients.iter().all(|client| !client.is_finished())
+                    && served
+                        .iter()
+                        .zip(before)
+                        .any(|(now, before)| now.load(Ordering::Relaxed) == before)
+                {
+                    thread::yield_now();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+            for client in clients {
+                client.join().expect("the client was served all along");
+            }
+        });
+    });
+}
+
+#[test]
 fn a_map_of_another_type_under_our_pin_is_not_adopted() {
     isolated(|node| check_not_adopted(node, true, |node| pin_array(&node.pins("maps/FRONTENDS"), 65_536)));
 }
@@ -248,90 +301,6 @@ fn the_old_set_serves_until_the_new_one_is_attached() {
         assert_eq!(dial(cluster_ip).expect("a connection").0, server);
         drop(datapath);
         // Killed before it attached: the next start is as this one was.
-        let datapath = node.start();
-        assert!(!datapath.adopted());
-        attached_alone(node, &datapath);
-        pins_in_order(node);
-    });
-}
-
-/// What a killed process may leave, from a running datapath; the next start adopts the maps and has the service.
-fn check_recovers(node: &Node, leave: impl FnOnce(&Node)) {
-    let datapath = node.start();
-    let (cluster_ip, server) = one_service(node, &datapath);
-    drop(datapath);
-    leave(node);
-    let datapath = node.start();
-    assert!(datapath.adopted());
-    assert_eq!(dial(cluster_ip).expect("a connection").0, server);
-    attached_alone(node, &datapath);
-    pins_in_order(node);
-}
-
-#[test]
-fn killed_while_making_a_second_set() {
-    isolated(|node| {
-        check_recovers(node, |node| {
-            fs::create_dir(node.pins("maps-next")).expect("a folder");
-            pin_array(&node.pins("maps-next/SLOTS"), 1);
-        });
-    });
-}
-
-#[test]
-fn killed_between_the_renames() {
-    isolated(|node| {
-        check_recovers(node, |node| {
-            fs::rename(node.pins("maps"), node.pins("maps-next")).expect("renamed");
-            fs::create_dir(node.pins("maps-old")).expect("a folder");
-            pin_array(&node.pins("maps-old/SLOTS"), 1);
-        });
-    });
-}
-
-#[test]
-fn killed_before_the_replaced_set_was_gone() {
-    isolated(|node| {
-        check_recovers(node, |node| {
-            fs::create_dir(node.pins("maps-old")).expect("a folder");
-            pin_array(&node.pins("maps-old/SLOTS"), 1);
-        });
-    });
-}
-
-#[test]
-fn killed_while_pinning_a_link() {
-    isolated(|node| {
-        check_recovers(node, |node| {
-            fs::rename(node.pins("links/connect4"), node.pins("links/connect4-next")).expect("renamed");
-        });
-    });
-}
-
-#[test]
-fn killed_between_attaching_and_pinning_a_link() {
-    isolated(|node| {
-        let datapath = node.start();
-        let (cluster_ip, server) = one_service(node, &datapath);
-        // The link of the process that was killed is gone with it.
-        fs::remove_file(node.pins("links/connect4")).expect("unpinned");
-        drop(datapath);
-        assert_eq!(
-            programs_attached(&node.options.cgroup, Hook::Connect4, false).expect("the kernel says"),
-            []
-        );
-        let datapath = node.start();
-        assert_eq!(dial(cluster_ip).expect("a connection").0, server);
-        attached_alone(node, &datapath);
-        pins_in_order(node);
-    });
-}
-
-#[test]
-fn killed_while_making_the_first_set() {
-    isolated(|node| {
-        fs::create_dir_all(node.pins("maps-next")).expect("a folder");
-        pin_array(&node.pins("maps-next/SLOTS"), 1);
         let datapath = node.start();
         assert!(!datapath.adopted());
         attached_alone(node, &datapath);

@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd},
     path::Path,
 };
 
@@ -10,7 +10,10 @@ use aya::maps::{Array, Map, MapData};
 use lb_abi::Meta;
 use lb_loader::{HeldProgram, Hook};
 
-use super::Node;
+use super::{
+    Node,
+    bytecode::{self, immediate},
+};
 
 /// A socket program of another project, with the name of ours: it lets everything pass.
 pub(crate) struct ForeignProgram(pub(crate) HeldProgram);
@@ -32,53 +35,14 @@ impl ForeignProgram {
 
 /// `r1 = map; r0 = 1; exit`, or without the first.
 fn load(hook: Hook, map: Option<RawFd>) -> io::Result<OwnedFd> {
-    const PROG_LOAD: i32 = 5;
     const CGROUP_SOCK_ADDR: u32 = 18;
-    #[repr(C)]
-    struct Load {
-        program_type: u32,
-        count: u32,
-        instructions: *const u64,
-        license: *const libc::c_char,
-        log_level: u32,
-        log_size: u32,
-        log: u64,
-        kernel_version: u32,
-        flags: u32,
-        name: [u8; 16],
-        interface: u32,
-        attach_type: u32,
-    }
     let mut instructions = Vec::new();
     if let Some(map) = map {
         // BPF_LD | BPF_IMM | BPF_DW, to r1, from a map's descriptor (BPF_PSEUDO_MAP_FD); two slots.
-        instructions.extend([0x1118 | (u64::from(map.cast_unsigned()) << 32), 0]);
+        instructions.extend([0x1118 | immediate(map), 0]);
     }
-    instructions.extend([0x1_0000_00b7, 0x95]);
-    let mut name = [0; 16];
-    name[..hook.name().len()].copy_from_slice(hook.name().as_bytes());
-    let attributes = Load {
-        program_type: CGROUP_SOCK_ADDR,
-        count: u32::try_from(instructions.len()).map_err(io::Error::other)?,
-        instructions: instructions.as_ptr(),
-        license: c"GPL".as_ptr(),
-        log_level: 0,
-        log_size: 0,
-        log: 0,
-        kernel_version: 0,
-        flags: 0,
-        name,
-        interface: 0,
-        attach_type: hook.attach_type(),
-    };
-    // SAFETY: all addresses are of values that outlive the call.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, &raw const attributes, size_of::<Load>()) };
-    let fd = RawFd::try_from(fd)
-        .ok()
-        .filter(|fd| *fd >= 0)
-        .ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: new, and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    instructions.extend([0xb7 | immediate(1), 0x95]);
+    bytecode::load(hook.name(), CGROUP_SOCK_ADDR, hook.attach_type(), &instructions)
 }
 
 /// Pins an array of this many values, as large as those of META, at a path, in place of what is pinned there.

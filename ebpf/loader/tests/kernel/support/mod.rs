@@ -1,5 +1,6 @@
 //! A node for a test: namespaces, bpffs, cgroup; servers and clients in it.
 
+pub(crate) mod bytecode;
 mod foreign;
 mod isolation;
 mod node;
