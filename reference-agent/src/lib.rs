@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Services, EndpointSlices ─▶ reflect ─▶ decode ─▶ relist ─▶ model ─▶ plan ─▶ reconcile ─▶ LbMaps ─▶ eBPF maps
-//!                                                  └────────── control ──────────┘
+//!                                                            └──────── control ────────┘
+//!                             cgroup ◀─ attached, and alone ◀─ hooks ◀─ datapath ─▶ programs
 //! ```
 //!
 //! | file | what |
@@ -16,20 +17,29 @@
 //! | [`maps`] | where the control plane ends: kernel, in memory, faulty |
 //! | [`control`] | events → maps, without I/O: what tests and mutants drive |
 //! | [`resolve`], [`dump`] | map contents → what clients meet, as text |
+//! | [`reflect`] | kube-rs watches → events |
+//! | [`datapath`], [`hooks`] | programs at the node's cgroup: attached, stale ones evicted |
+//! | [`agent`], [`status`], [`cli`] | the process: loop, `/healthz`, `/readyz`, command line |
 //!
 //! **Law 1**: for every history of events, what has been written equals `plan(model)` from scratch
 //! (`tests/law.rs`).
+pub mod agent;
+pub mod cli;
 pub mod control;
+pub mod datapath;
 pub mod decode;
 pub mod dump;
+pub mod hooks;
 pub mod ids;
 pub mod maps;
 pub mod model;
 pub mod names;
 pub mod plan;
 pub mod reconcile;
+pub mod reflect;
 pub mod relist;
 pub mod resolve;
+pub mod status;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod transport;

@@ -1,0 +1,194 @@
+//! The command line, for the agent and for its mutants.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use clap::{Args, Subcommand};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use crate::{
+    agent,
+    control::Brain,
+    datapath::{Datapath, KernelDatapath},
+    dump,
+    maps::kernel,
+    model::Model,
+};
+
+/// What follows the options in `--help`.
+pub const EXIT_CODES: &str = "Exit codes: 0 done, or ended by SIGTERM or SIGINT with everything left in place; \
+1 failed, with the reason on stderr; 2 wrong arguments.";
+
+/// What the agent does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve Services on this node until SIGTERM or SIGINT.
+    ///
+    /// Watches Services and EndpointSlices and keeps the eBPF maps as they say. Programs and maps are pinned:
+    /// when the agent ends, they go on serving what they last knew, and the next start takes them over without
+    /// a gap. To take the datapath away, end the agent and run `cleanup`.
+    ///
+    /// Needs CAP_SYS_ADMIN, CAP_NET_ADMIN, a mounted bpffs and cgroup v2. One agent per node.
+    Run(Run),
+    /// Print what the pinned maps say: every frontend with its backends, then defects, if any.
+    ///
+    /// Reads beside a running agent or after it. Sorted and without ids, so that two nodes can be compared with
+    /// diff.
+    Dump(Dump),
+    /// Detach every program of this agent, of any start, and remove its pins; programs of others stay.
+    ///
+    /// Connections that were translated stay as they are; new ones to Services are not translated any more. No
+    /// agent may be running. Nothing there is no error.
+    Cleanup(Cleanup),
+}
+
+/// Where things are on this node.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// How to reach the API server; without it: $KUBECONFIG, ~/.kube/config, then the pod's service account
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Name of this node in the API; for the log
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    node: String,
+    #[command(flatten)]
+    cgroup: Cgroup,
+    #[command(flatten)]
+    bpffs: Bpffs,
+    /// Where /healthz and /readyz are served
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9440")]
+    listen: SocketAddr,
+}
+
+/// Which maps to print.
+#[derive(Debug, Args)]
+pub struct Dump {
+    #[command(flatten)]
+    bpffs: Bpffs,
+}
+
+/// What to clean.
+#[derive(Debug, Args)]
+pub struct Cleanup {
+    #[command(flatten)]
+    cgroup: Cgroup,
+    #[command(flatten)]
+    bpffs: Bpffs,
+}
+
+#[derive(Debug, Args)]
+struct Cgroup {
+    /// Root of the cgroup v2 hierarchy: all processes of the node are in it or below it
+    #[arg(long, value_name = "FOLDER", default_value = "/sys/fs/cgroup")]
+    cgroup: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct Bpffs {
+    /// A mounted bpffs; pins go below its folder `plumbline`
+    #[arg(long, value_name = "FOLDER", default_value = "/sys/fs/bpf")]
+    bpffs: PathBuf,
+}
+
+/// Does what the command line says. `compose` gives the agent its parts: the production agent takes the model and
+/// the kernel's datapath as they are, a mutant decorates one of them.
+pub fn execute<B, D>(command: &Command, compose: impl FnOnce(Model, KernelDatapath) -> (B, D)) -> ExitCode
+where
+    B: Brain + 'static,
+    D: Datapath + 'static,
+{
+    let result = match command {
+        Command::Run(run) => start(run, compose),
+        Command::Dump(dump) => print(&dump.bpffs),
+        Command::Cleanup(cleanup) => clean(cleanup),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn start<B, D>(run: &Run, compose: impl FnOnce(Model, KernelDatapath) -> (B, D)) -> anyhow::Result<()>
+where
+    B: Brain + 'static,
+    D: Datapath + 'static,
+{
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    tracing::info!(node = run.node, version = env!("CARGO_PKG_VERSION"), "starting");
+    // All that can be wrong with the configuration is found before the datapath is touched.
+    let client = crate::reflect::client(config(run.kubeconfig.as_deref()).await?)?;
+    let shutdown = CancellationToken::new();
+    end_on_signal(shutdown.clone())?;
+    let options = lb_loader::Options {
+        bpffs: run.bpffs.bpffs.clone(),
+        cgroup: run.cgroup.cgroup.clone(),
+    };
+    let datapath = KernelDatapath::open(&options)?;
+    tracing::info!(adopted = datapath.adopted(), "the datapath is open");
+    let (brain, datapath) = compose(Model::default(), datapath);
+    agent::run(client, brain, datapath, run.listen, shutdown).await?;
+    tracing::info!("ended; programs and maps stay as they are");
+    Ok(())
+}
+
+async fn config(kubeconfig: Option<&std::path::Path>) -> anyhow::Result<kube::Config> {
+    let Some(path) = kubeconfig else {
+        return Ok(kube::Config::infer().await?);
+    };
+    let wrong =
+        |error| anyhow::Error::new(error).context(format!("failed to use the kubeconfig {}", path.display()));
+    let kubeconfig = Kubeconfig::read_from(path).map_err(wrong)?;
+    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(wrong)
+}
+
+fn end_on_signal(shutdown: CancellationToken) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("SIGTERM"),
+            _ = interrupt.recv() => tracing::info!("SIGINT"),
+        }
+        shutdown.cancel();
+    });
+    Ok(())
+}
+
+fn print(Bpffs { bpffs }: &Bpffs) -> anyhow::Result<()> {
+    let contents = kernel::pinned_contents(&lb_loader::read_pinned(bpffs)?)?;
+    print!("{}", dump::dump(&contents));
+    Ok(())
+}
+
+fn clean(
+    Cleanup {
+        cgroup: Cgroup { cgroup },
+        bpffs: Bpffs { bpffs },
+    }: &Cleanup,
+) -> anyhow::Result<()> {
+    let lb_loader::Cleanup { detached, unpinned } = lb_loader::cleanup(bpffs, cgroup)?;
+    for attachment in &detached {
+        println!(
+            "detached program {} from {}",
+            attachment.program_id, attachment.hook
+        );
+    }
+    for path in &unpinned {
+        println!("removed {}", path.display());
+    }
+    if detached.is_empty() && unpinned.is_empty() {
+        println!("nothing to clean");
+    }
+    Ok(())
+}
