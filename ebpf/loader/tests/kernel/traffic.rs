@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
     net::{Ipv4Addr, SocketAddrV4, TcpStream},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -14,8 +16,9 @@ use crate::support::{
     udp_client,
 };
 
-/// Within this a refusal has come from the hook: no packet, no timer.
-const AT_ONCE: Duration = Duration::from_millis(500);
+/// Within this a refusal has come from the hook: the first timer that could be behind it, the retransmission of a
+/// TCP SYN, is of a second.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 #[track_caller]
 fn counted(datapath: &Datapath, counter: Counter, expected: u64) {
@@ -200,5 +203,26 @@ fn programs_leave_every_socket_alone_while_meta_is_of_another_version() {
         };
         overwrite_meta(node, &meta);
         assert_eq!(dial(server.address).expect("a connection").0, server.address);
+    });
+}
+
+#[test]
+fn sockets_of_the_nodes_cgroup_and_below_see_services_and_no_others() {
+    isolated(|node| {
+        let (datapath, server) = (node.start(), TcpServer::start(1));
+        let cluster_ip = node.service(&datapath, Protocol::Tcp, 80, &[server.address]);
+        let cgroup = &node.options.cgroup;
+        let pod = cgroup.join("pod");
+        fs::create_dir(&pod).expect("a cgroup");
+        let outside = cgroup.parent().expect("the cgroup is below the mount");
+        let dial_from = |cgroup: &Path| {
+            fs::write(cgroup.join("cgroup.procs"), "0").expect("to enter the cgroup");
+            dial(cluster_ip).map(|(identity, _)| identity)
+        };
+        assert_eq!(dial_from(&pod).expect("a connection"), server.address);
+        let error = dial_from(outside).expect_err("no route leads to the ClusterIP");
+        assert_eq!(error.raw_os_error(), Some(libc::ENETUNREACH));
+        assert_eq!(dial_from(cgroup).expect("a connection"), server.address);
+        fs::remove_dir(&pod).expect("removed");
     });
 }

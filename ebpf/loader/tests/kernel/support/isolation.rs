@@ -19,14 +19,16 @@ use nix::{
 
 use super::Node;
 
+/// Names of the tests' cgroups: this, the test program's process id, a number.
+const PREFIX: &str = "plumbline-test-";
 /// Tells the inner process its cgroup.
 const CGROUP: &str = "PLUMBLINE_TEST_CGROUP";
 /// Tells it an empty folder of its own.
 const FOLDER: &str = "PLUMBLINE_TEST_FOLDER";
 /// Set by who runs the tests without root on purpose: what needs it is skipped, loudly.
 const UNPRIVILEGED: &str = "PLUMBLINE_UNPRIVILEGED";
-/// After this the inner process is ended by SIGALRM; the longest test takes a tenth of it.
-const LIMIT_SECONDS: u32 = 120;
+/// After this the inner process is ended by SIGALRM; the longest test takes some ten seconds on an idle machine.
+const LIMIT_SECONDS: u32 = 300;
 /// How long an ended test's cgroup may take to be empty.
 const EMPTY_LIMIT: Duration = Duration::from_secs(10);
 
@@ -147,6 +149,20 @@ impl Drop for OwnCgroup {
                 return;
             }
             thread::yield_now();
+        }
+    }
+}
+
+/// Removes the cgroups of test programs that were killed. Their processes have died with them.
+fn sweep(mount: &Path) {
+    let killed = |name: &str| {
+        let id = name.strip_prefix(PREFIX)?.split('-').next()?;
+        Some(!Path::new("/proc").join(id).exists())
+    };
+    for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().and_then(killed).unwrap_or(false) {
+            // Another test may be at it too.
+            let _ = fs::remove_dir(entry.path());
         }
     }
 }
