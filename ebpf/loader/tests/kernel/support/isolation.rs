@@ -127,12 +127,10 @@ struct OwnCgroup(PathBuf);
 impl OwnCgroup {
     fn create() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "plumbline-test-{}-{}",
-            process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = cgroup2_mount().join(name);
+        let mount = cgroup2_mount();
+        sweep(&mount);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = mount.join(format!("{PREFIX}{}-{number}", process::id()));
         fs::create_dir(&path).unwrap_or_else(|error| panic!("failed to create {}: {error}", path.display()));
         Self(path)
     }
