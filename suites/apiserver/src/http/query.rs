@@ -70,12 +70,21 @@ impl Query {
         Selector::parse(kind, self.get("labelSelector"), self.get("fieldSelector"))
     }
 
-    pub(super) fn timeout(&self) -> Option<Duration> {
-        self.get("timeoutSeconds")
-            .parse()
-            .ok()
-            .filter(|seconds| *seconds > 0)
-            .map(Duration::from_secs)
+    /// `timeoutSeconds`; zero is unset.
+    pub(super) fn timeout(&self) -> Result<Option<Duration>, Status> {
+        let seconds = self.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+        Ok(seconds.map(Duration::from_secs))
+    }
+
+    /// A parameter that is a number, if it is there.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Status> {
+        match self.get(name) {
+            "" => Ok(None),
+            text => text
+                .parse()
+                .map(Some)
+                .map_err(|_| Status::bad_request(format!("{name}: expected a number, found {text:?}"))),
+        }
     }
 
     pub(super) fn dry_run(&self) -> Result<bool, Status> {
@@ -149,12 +158,6 @@ impl Query {
                     "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
                 ));
             }
-        }
-        if initial == Some(true) && !self.bookmarks() {
-            return Err(list_options(
-                "allowWatchBookmarks",
-                "sendInitialEvents requires setting allowWatchBookmarks to true",
-            ));
         }
         let at = match version {
             None => At::Newest,

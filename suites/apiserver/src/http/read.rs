@@ -35,6 +35,9 @@ impl Api {
                 "continue key is not valid: this server returns whole lists",
             ));
         }
+        // Both may be ignored, but must be right.
+        asked.query.number("limit")?;
+        asked.query.timeout()?;
         let scope = asked.scope()?;
         let listed = match asked.query.list_at()? {
             At::Newest | At::Any => self.store.list(&scope),

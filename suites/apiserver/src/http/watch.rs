@@ -36,7 +36,7 @@ impl Api {
         let include = accept::include_object(asked.query.get("includeObject"))?;
         let timeout = asked
             .query
-            .timeout()
+            .timeout()?
             .unwrap_or_else(|| SHORTEST.mul_f64(rand::random_range(1.0..2.0)));
         // Unset and "0" mean "the state first", unless sendInitialEvents says otherwise.
         let state_first = initial.unwrap_or(matches!(at, At::Newest | At::Any));
@@ -63,7 +63,7 @@ impl Api {
                 first: true,
             },
             state,
-            end_of_state: initial == Some(true),
+            end_of_state: initial == Some(true) && asked.query.bookmarks(),
             watch: Watch::new(self.store.clone(), scope, position),
             bookmarks: asked
                 .query

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     kinds::{Kind, Part, decode},
     patch::{self, PatchType},
-    status::Status,
-    store::{DeleteOptions, Deleted, Listed, WriteOptions},
+    status::{FieldError, Status},
+    store::{DeleteOptions, Deleted, Listed, WriteOptions, expect_name},
 };
 
 const ACCEPTED: &str = "application/json";
@@ -40,10 +40,21 @@ impl Api {
         let mut warnings = Vec::new();
         let object = asked.decode(body::parse(sent, asked.target.kind.facts().kind)?, &mut warnings)?;
         let options = asked.write_options()?;
-        let updated = self
-            .store
-            .update(&asked.target.key(), asked.part(), options, |_| Ok(object))?;
-        let mut response = shown(asked, 200, &updated)?;
+        let (key, facts) = (asked.target.key(), asked.target.kind.facts());
+        let absent = asked.target.subresource.is_none() && self.store.get(&key).is_err();
+        let fresh = object["metadata"]["resourceVersion"]
+            .as_str()
+            .is_none_or(str::is_empty);
+        let (code, written) = if absent && fresh && facts.create_on_update {
+            expect_name(&key, &object)?;
+            (201, self.store.create(key.kind, &key.namespace, object, options)?)
+        } else {
+            (
+                200,
+                self.store.update(&key, asked.part(), options, |_| Ok(object))?,
+            )
+        };
+        let mut response = shown(asked, code, &written)?;
         respond::warn(&mut response, &warnings);
         Ok(response)
     }
@@ -154,6 +165,11 @@ impl Asked {
         } else {
             self.expect_json()?;
             let body = body::parse(sent, "DeleteOptions")?;
+            if !body.is_object() {
+                return Err(Status::bad_request(
+                    "couldn't get version/kind; json parse error: expected an object",
+                ));
+            }
             serde_json::from_value(body)
                 .map_err(|error| Status::bad_request(format!("failed to read the DeleteOptions: {error}")))?
         };
@@ -174,9 +190,11 @@ impl Asked {
         }
         match options.propagation_policy.as_deref() {
             None | Some("Background" | "Foreground" | "Orphan") => Ok(options),
-            Some(other) => Err(Status::bad_request(format!(
-                "propagationPolicy: expected \"Background\", \"Foreground\" or \"Orphan\", found {other:?}"
-            ))),
+            Some(other) => {
+                let allowed = ["Foreground", "Background", "Orphan", "nil"];
+                let error = FieldError::unsupported("propagationPolicy", &other.into(), &allowed);
+                Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &[error]))
+            }
         }
     }
 }

@@ -52,30 +52,46 @@ pub(super) fn prepare_node(node: &mut Value) {
         map.retain(|_, value| !value.is_null());
         map.entry("daemonEndpoints")
             .or_insert_with(|| json!({"kubeletEndpoint": {"Port": 0}}));
-        map.entry("nodeInfo").or_insert_with(node_info);
+        let info = map.entry("nodeInfo").or_insert_with(|| json!({}));
+        for field in NODE_INFO {
+            if info[field].is_null() {
+                info[field] = "".into();
+            }
+        }
+        let conditions = map.get_mut("conditions").and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+            condition.entry("lastHeartbeatTime").or_insert(Value::Null);
+            condition.entry("lastTransitionTime").or_insert(Value::Null);
+        }
+    }
+}
+
+/// Upstream shows these in every event, set or not.
+pub(super) fn prepare_event(event: &mut Value) {
+    if let Some(map) = event.as_object_mut() {
+        for field in ["eventTime", "firstTimestamp", "lastTimestamp"] {
+            map.entry(field).or_insert(Value::Null);
+        }
+        map.entry("source").or_insert_with(|| json!({}));
+        for field in ["reportingComponent", "reportingInstance"] {
+            map.entry(field).or_insert_with(|| "".into());
+        }
     }
 }
 
 /// Upstream shows all of these, set or not.
-fn node_info() -> Value {
-    let fields = [
-        "architecture",
-        "bootID",
-        "containerRuntimeVersion",
-        "kernelVersion",
-        "kubeProxyVersion",
-        "kubeletVersion",
-        "machineID",
-        "operatingSystem",
-        "osImage",
-        "systemUUID",
-    ];
-    fields
-        .iter()
-        .map(|field| ((*field).to_owned(), Value::from("")))
-        .collect::<serde_json::Map<_, _>>()
-        .into()
-}
+const NODE_INFO: [&str; 10] = [
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+];
 
 pub(super) fn check_node(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let cidrs = new["spec"]["podCIDRs"]

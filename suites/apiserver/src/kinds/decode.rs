@@ -56,7 +56,7 @@ pub(crate) fn decode(kind: Kind, mut object: Value) -> Result<Decoded, Status> {
             )));
         }
     }
-    strip(map);
+    strip(map, Empty::Null);
     let mut ignored = Vec::new();
     let typed = match kind {
         Kind::EndpointSlice => read::<discovery::EndpointSlice>(&object, &mut ignored),
@@ -76,6 +76,9 @@ pub(crate) fn decode(kind: Kind, mut object: Value) -> Result<Decoded, Status> {
     for path in &ignored {
         unknown.push(display(path));
         remove(&mut object, path);
+    }
+    if let Some(map) = object.as_object_mut() {
+        strip(map, Empty::Any);
     }
     Ok(Decoded { object, unknown })
 }
@@ -136,27 +139,38 @@ fn remove(object: &mut Value, path: &[Segment]) {
     }
 }
 
-/// Drops nulls, empty lists and empty maps, as `omitempty` does.
-fn strip(map: &mut Map<String, Value>) {
+/// What counts as nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Empty {
+    /// Nulls.
+    Null,
+    /// Nulls, empty lists and empty maps.
+    Any,
+}
+
+/// Drops what is empty, as `omitempty` does.
+fn strip(map: &mut Map<String, Value>, empty: Empty) {
     map.retain(|name, value| {
         // Field sets are data: `{}` in them means "owned".
         if name == "fieldsV1" {
             return true;
         }
-        walk(value);
+        walk(value, empty);
         match value {
             Value::Null => false,
-            Value::Array(list) => !list.is_empty(),
-            Value::Object(inner) => !(inner.is_empty() && MAPS.contains(&name.as_str())),
+            Value::Array(list) => empty == Empty::Null || !list.is_empty(),
+            Value::Object(inner) => {
+                empty == Empty::Null || !inner.is_empty() || !MAPS.contains(&name.as_str())
+            }
             _ => true,
         }
     });
 }
 
-fn walk(value: &mut Value) {
+fn walk(value: &mut Value, empty: Empty) {
     match value {
-        Value::Object(map) => strip(map),
-        Value::Array(list) => list.iter_mut().for_each(walk),
+        Value::Object(map) => strip(map, empty),
+        Value::Array(list) => list.iter_mut().for_each(|value| walk(value, empty)),
         _ => {}
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Facts {
     pub(crate) status: bool,
     /// `metadata.generation` is kept.
     pub(crate) generation: bool,
+    /// A PUT of an object that is not there creates it.
+    pub(crate) create_on_update: bool,
     /// A DELETE answers with the object, not with a Status.
     pub(crate) delete_returns_object: bool,
 }
@@ -52,6 +54,7 @@ const PLAIN: Facts = Facts {
     namespaced: true,
     status: false,
     generation: false,
+    create_on_update: false,
     delete_returns_object: false,
 };
 
@@ -68,6 +71,7 @@ static EVENT: Facts = Facts {
     plural: "events",
     singular: "event",
     short: &["ev"],
+    create_on_update: true,
     ..PLAIN
 };
 static NAMESPACE: Facts = Facts {
@@ -105,6 +109,7 @@ static SERVICE: Facts = Facts {
     plural: "services",
     singular: "service",
     short: &["svc"],
+    create_on_update: true,
     categories: &["all"],
     status: true,
     delete_returns_object: true,

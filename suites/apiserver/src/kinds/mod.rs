@@ -21,6 +21,7 @@ pub(crate) use meta::reserved_metadata;
 pub(crate) use service::{
     ServiceType, is_headless, ports, service_type, wants_health_port, wants_node_ports,
 };
+pub(crate) use service_check::check_addresses;
 
 use serde_json::Value;
 
@@ -43,7 +44,7 @@ pub(crate) fn prepare_create(kind: Kind, object: &mut Value, config: &Config) {
         Kind::Pod => pod::prepare_create(object),
         Kind::Namespace => cluster::prepare_namespace(object),
         Kind::Node => cluster::prepare_node(object),
-        Kind::Event => {}
+        Kind::Event => cluster::prepare_event(object),
     }
 }
 
@@ -62,15 +63,15 @@ pub(crate) fn prepare_update(kind: Kind, new: &mut Value, old: &Value, part: Par
         Kind::Pod => pod::prepare_update(new),
         Kind::Node => cluster::prepare_node(new),
         Kind::Namespace => cluster::prepare_namespace_update(new, old),
-        Kind::Event => {}
+        Kind::Event => cluster::prepare_event(new),
     }
 }
 
 /// All that upstream would refuse (422); `old` is there for updates.
-pub(crate) fn check(kind: Kind, new: &Value, old: Option<&Value>, config: &Config) -> Vec<FieldError> {
+pub(crate) fn check(kind: Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = meta::check(kind, new, old);
     match kind {
-        Kind::Service => service_check::check(new, old, config, &mut errors),
+        Kind::Service => service_check::check(new, &mut errors),
         Kind::EndpointSlice => endpoint_slice::check(new, old, &mut errors),
         Kind::Pod => pod_check::check(new, old, &mut errors),
         Kind::Node => cluster::check_node(new, old, &mut errors),

@@ -31,8 +31,13 @@ fn too_long(text: &str, most: usize) -> Option<String> {
 
 /// RFC 1123 label: namespaces, services, port names.
 pub(super) fn dns_label(text: &str) -> Vec<String> {
-    let mut wrong = Vec::from_iter(too_long(text, 63));
-    if !is_label(text) {
+    let mut wrong = Vec::new();
+    if text.len() > 63 {
+        wrong.push("must be no more than 63 characters".into());
+    }
+    if text.contains('.') && text.split('.').all(is_label) {
+        wrong.push("must not contain dots".into());
+    } else if !is_label(text) {
         wrong.push(LABEL.into());
     }
     wrong
@@ -60,11 +65,11 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
         None => (None, text),
         Some((prefix, name)) if !name.contains('/') => (Some(prefix), name),
         Some(_) => {
-            return vec![
-                "a qualified name must consist of alphanumeric characters, '-', '_' or '.', with an optional \
-                 DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-                    .into(),
-            ];
+            return vec![format!(
+                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. \
+                     'example.com/MyName')",
+                QUALIFIED.trim_start_matches("name part ")
+            )];
         }
     };
     let mut wrong = Vec::new();
@@ -159,6 +164,6 @@ mod tests {
                 assert!(!judge(text).is_empty(), "{rule}: {text:?} is accepted");
             }
         }
-        assert_eq!(dns_label(&"a".repeat(64)), ["must be no more than 63 bytes"]);
+        assert_eq!(dns_label(&"a".repeat(64)), ["must be no more than 63 characters"]);
     }
 }

@@ -7,6 +7,7 @@ pub(super) const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "
 
 pub(super) fn prepare_create(pod: &mut Value) {
     defaults(pod);
+    tolerate_bad_nodes(&mut pod["spec"]);
     pod["status"] = json!({"phase": "Pending", "qosClass": qos_class(&pod["spec"])});
 }
 
@@ -15,6 +16,7 @@ pub(super) fn prepare_update(pod: &mut Value) {
     if !pod["status"].is_object() {
         pod["status"] = json!({});
     }
+    complete_status(&mut pod["status"]);
 }
 
 fn default(map: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
@@ -37,6 +39,9 @@ fn defaults(pod: &mut Value) {
     default(spec, "terminationGracePeriodSeconds", 30);
     default(spec, "enableServiceLinks", true);
     default(spec, "securityContext", json!({}));
+    // What upstream's admission adds: the one priority there is, and five minutes on a node that went bad.
+    default(spec, "priority", 0);
+    default(spec, "preemptionPolicy", "PreemptLowerPriority");
     for flag in ["hostNetwork", "hostPID", "hostIPC"] {
         if spec.get(flag) == Some(&Value::Bool(false)) {
             spec.remove(flag);
@@ -60,10 +65,81 @@ fn defaults(pod: &mut Value) {
     }
 }
 
+/// Tolerations that let a pod stay for a while on a node that is not ready (DefaultTolerationSeconds).
+fn tolerate_bad_nodes(spec: &mut Value) {
+    let mut all = spec["tolerations"].as_array().cloned().unwrap_or_default();
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = all.iter().any(|toleration| {
+            (toleration["key"] == key || toleration["key"].is_null())
+                && (toleration["effect"] == "NoExecute" || toleration["effect"].is_null())
+        });
+        if !tolerated {
+            all.push(json!({
+                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300,
+            }));
+        }
+    }
+    if !all.is_empty() {
+        spec["tolerations"] = all.into();
+    }
+}
+
+/// Times and states that upstream shows though nobody set them.
+fn complete_status(status: &mut Value) {
+    let Some(status) = status.as_object_mut() else {
+        return;
+    };
+    let mut complete = |field: &str, missing: &[(&str, Value)]| {
+        let list = status.get_mut(field).and_then(Value::as_array_mut);
+        for entry in list.into_iter().flatten().filter_map(Value::as_object_mut) {
+            for (name, value) in missing {
+                entry.entry(*name).or_insert_with(|| value.clone());
+            }
+        }
+    };
+    complete(
+        "conditions",
+        &[
+            ("lastProbeTime", Value::Null),
+            ("lastTransitionTime", Value::Null),
+        ],
+    );
+    complete(
+        "containerStatuses",
+        &[("state", json!({})), ("lastState", json!({}))],
+    );
+    complete(
+        "initContainerStatuses",
+        &[("state", json!({})), ("lastState", json!({}))],
+    );
+}
+
 fn container_defaults(container: &mut Map<String, Value>, host_network: bool) {
     default(container, "terminationMessagePath", "/dev/termination-log");
     default(container, "terminationMessagePolicy", "File");
     default(container, "resources", json!({}));
+    if let Some(resources) = container.get_mut("resources")
+        && let Some(limits) = resources["limits"].as_object().cloned()
+    {
+        // A limit is a request, unless that says otherwise.
+        for (name, limit) in limits {
+            if resources["requests"][&name].is_null() {
+                resources["requests"][&name] = limit;
+            }
+        }
+    }
+    for variable in container
+        .get_mut("env")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        if let Some(variable) = variable.as_object_mut()
+            && variable.get("value").is_some_and(|value| *value == "")
+        {
+            variable.remove("value");
+        }
+    }
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
     let policy = if is_latest(image) {
         "Always"

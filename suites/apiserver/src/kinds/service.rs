@@ -73,8 +73,9 @@ pub(super) fn prepare_create(service: &mut Value, config: &Config) {
 
 pub(super) fn prepare_update(new: &mut Value, old: &Value, config: &Config) {
     defaults(new);
-    carry_over(new, old);
     normalize_cluster_ips(new, Some(old));
+    carry_over(new, old);
+    trim_families(new, old);
     drop_what_the_type_lost(new, old);
     default_families(new, config);
     if !new["status"].is_object() {
@@ -140,7 +141,7 @@ fn defaults(service: &mut Value) {
     if kind.needs_cluster_ip() {
         default(spec, "internalTrafficPolicy", "Cluster");
     }
-    let has_external_ips = spec.get("externalIPs").is_some_and(|ips| ips.is_array());
+    let has_external_ips = spec.get("externalIPs").is_some_and(Value::is_array);
     if kind.is_external() || (kind == ServiceType::ClusterIp && has_external_ips) {
         default(spec, "externalTrafficPolicy", "Cluster");
     }
@@ -184,7 +185,7 @@ fn normalize_cluster_ips(service: &mut Value, old: Option<&Value>) {
     let (old_one, old_all) = (old["spec"].get("clusterIP"), old["spec"].get("clusterIPs"));
     let changed_one = one.as_ref() != old_one;
     let changed_all = all.as_ref() != old_all;
-    if changed_one && !changed_all {
+    if changed_one && (!changed_all || all.is_none()) {
         match one {
             Some(one) => drop(spec.insert("clusterIPs".into(), json!([one]))),
             None => drop(spec.remove("clusterIPs")),
@@ -203,6 +204,13 @@ fn carry_over(new: &mut Value, old: &Value) {
                 if let Some(value) = old["spec"].get(field) {
                     new["spec"][field] = value.clone();
                 }
+            }
+        }
+        for field in ["ipFamilyPolicy", "ipFamilies"] {
+            if let Some(value) = old["spec"].get(field)
+                && blank(field, new)
+            {
+                new["spec"][field] = value.clone();
             }
         }
     }
@@ -242,6 +250,21 @@ fn carry_over(new: &mut Value, old: &Value) {
     }
 }
 
+/// A service that becomes SingleStack gives up its second family and address, unless the client chose anew.
+fn trim_families(new: &mut Value, old: &Value) {
+    let (before, after) = (&old["spec"]["ipFamilyPolicy"], &new["spec"]["ipFamilyPolicy"]);
+    if *after != "SingleStack" || before == after {
+        return;
+    }
+    for field in ["ipFamilies", "clusterIPs"] {
+        if new["spec"][field] == old["spec"][field]
+            && let Some(list) = new["spec"][field].as_array_mut()
+        {
+            list.truncate(1);
+        }
+    }
+}
+
 /// The ports of a service.
 pub(crate) fn ports(service: &Value) -> impl Iterator<Item = &Value> {
     service["spec"]["ports"].as_array().into_iter().flatten()
@@ -269,9 +292,6 @@ fn drop_what_the_type_lost(new: &mut Value, old: &Value) {
     }
     if old_type == ServiceType::LoadBalancer && new_type != ServiceType::LoadBalancer {
         lost.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass"]);
-    }
-    if old_type == ServiceType::ExternalName && new_type != ServiceType::ExternalName {
-        lost.push("externalName");
     }
     let drop_node_ports = wants_node_ports(old) && !wants_node_ports(new) && {
         let of = |service| {
@@ -316,11 +336,7 @@ fn default_families(service: &mut Value, config: &Config) {
         return;
     };
     if !spec.contains_key("ipFamilyPolicy") {
-        let listed = spec
-            .get("ipFamilies")
-            .and_then(Value::as_array)
-            .map_or(0, Vec::len);
-        let policy = if headless_without_selector || addresses.len() == 2 || listed == 2 {
+        let policy = if headless_without_selector {
             "RequireDualStack"
         } else {
             "SingleStack"

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::{
     names,
-    service::{ServiceType, families_of, is_headless, ports, service_type},
+    service::{ServiceType, families_of, is_headless, ports, service_type, wants_health_port},
 };
 use crate::{config::Config, status::FieldError};
 
 const NOT_AN_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
-pub(super) fn check(new: &Value, old: Option<&Value>, config: &Config, errors: &mut Vec<FieldError>) {
+pub(super) fn check(new: &Value, errors: &mut Vec<FieldError>) {
     let spec = &new["spec"];
     let kind = service_type(new);
     let mut one_of = |field: &str, allowed: &[&str]| {
@@ -28,10 +28,6 @@ pub(super) fn check(new: &Value, old: Option<&Value>, config: &Config, errors: &
     one_of(
         "ipFamilyPolicy",
         &["PreferDualStack", "RequireDualStack", "SingleStack"],
-    );
-    one_of(
-        "trafficDistribution",
-        &["PreferClose", "PreferSameZone", "PreferSameNode"],
     );
     if kind == ServiceType::ExternalName {
         check_external_name(spec, errors);
@@ -55,12 +51,32 @@ pub(super) fn check(new: &Value, old: Option<&Value>, config: &Config, errors: &
         );
     }
     check_affinity(spec, errors);
-    check_external(spec, kind, errors);
-    check_families(new, kind, config, errors);
-    check_cluster_ips(new, kind, config, errors);
-    if let Some(old) = old {
-        check_update(new, old, errors);
+    check_external(new, kind, errors);
+    let distribution = &spec["trafficDistribution"];
+    let allowed = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+    if !distribution.is_null() && !allowed.iter().any(|a| distribution == a) {
+        errors.push(FieldError::unsupported(
+            "spec.trafficDistribution",
+            distribution,
+            &allowed,
+        ));
     }
+}
+
+/// What must hold before addresses can be given out: upstream judges it first, and alone.
+pub(crate) fn check_addresses(new: &Value, old: Option<&Value>, config: &Config) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let kind = service_type(new);
+    check_cluster_ips(new, kind, config, &mut errors);
+    if errors.is_empty() {
+        check_families(new, kind, config, &mut errors);
+    }
+    if let Some(old) = old
+        && errors.is_empty()
+    {
+        check_update(new, old, &mut errors);
+    }
+    errors
 }
 
 fn check_external_name(spec: &Value, errors: &mut Vec<FieldError>) {
@@ -136,9 +152,11 @@ fn check_ports(service: &Value, kind: ServiceType, errors: &mut Vec<FieldError>)
                         .map(|why| FieldError::invalid(at("targetPort"), target, why)),
                 );
             }
-            // A default taken from a wrong port is not a second mistake.
-            None if is_port(target) || target == &port["port"] => {}
-            None => errors.push(FieldError::invalid(at("targetPort"), target, PORT_RANGE)),
+            None if is_port(target) => {}
+            None => {
+                let found = if target.is_null() { &Value::from(0) } else { target };
+                errors.push(FieldError::invalid(at("targetPort"), found, PORT_RANGE));
+            }
         }
         if let Some(profile) = port["appProtocol"].as_str() {
             let wrong = names::qualified_name(profile);
@@ -178,7 +196,8 @@ fn check_affinity(spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn check_external(spec: &Value, kind: ServiceType, errors: &mut Vec<FieldError>) {
+fn check_external(service: &Value, kind: ServiceType, errors: &mut Vec<FieldError>) {
+    let spec = &service["spec"];
     for (index, value) in spec["externalIPs"].as_array().into_iter().flatten().enumerate() {
         let at = format!("spec.externalIPs[{index}]");
         let wrong = match value.as_str().unwrap_or_default().parse::<IpAddr>() {
@@ -192,6 +211,15 @@ fn check_external(spec: &Value, kind: ServiceType, errors: &mut Vec<FieldError>)
     if !policy.is_null() && !kind.is_external() && !has_external_ips {
         let why = "may only be set for externally-accessible services";
         errors.push(FieldError::invalid("spec.externalTrafficPolicy", policy, why));
+    }
+    if kind != ServiceType::LoadBalancer && service["status"]["loadBalancer"]["ingress"].is_array() {
+        let why = "may only be used when `spec.type` is 'LoadBalancer'";
+        errors.push(FieldError::forbidden("status.loadBalancer.ingress", why));
+    }
+    let health = &spec["healthCheckNodePort"];
+    if !health.is_null() && !wants_health_port(service) {
+        let why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+        errors.push(FieldError::invalid("spec.healthCheckNodePort", health, why));
     }
     if kind != ServiceType::LoadBalancer {
         if !spec["loadBalancerSourceRanges"].is_null() {
@@ -260,6 +288,28 @@ fn check_families(service: &Value, kind: ServiceType, config: &Config, errors: &
     let spec = &service["spec"];
     let have = families_of(config);
     let unconfigured_is_fine = is_headless(service) && spec["selector"].is_null();
+    let listed = spec["ipFamilies"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    if let [first, second, ..] = listed
+        && first == second
+    {
+        return errors.push(FieldError::duplicate("spec.ipFamilies[1]", second));
+    }
+    if spec["ipFamilyPolicy"] == "SingleStack" {
+        for (field, what) in [
+            ("ipFamilies", "multiple IP families"),
+            ("clusterIPs", "multiple cluster IPs"),
+        ] {
+            if spec[field].as_array().is_some_and(|list| list.len() > 1) {
+                let why =
+                    format!("must be 'RequireDualStack' or 'PreferDualStack' when {what} are specified");
+                let found = &spec["ipFamilyPolicy"];
+                return errors.push(FieldError::invalid("spec.ipFamilyPolicy", found, why));
+            }
+        }
+    }
     for (index, family) in spec["ipFamilies"].as_array().into_iter().flatten().enumerate() {
         let at = format!("spec.ipFamilies[{index}]");
         match family.as_str() {
@@ -297,19 +347,17 @@ fn check_cluster_ips(service: &Value, kind: ServiceType, config: &Config, errors
         return errors.push(FieldError::invalid("spec.clusterIPs", all, why));
     }
     let have = families_of(config);
+    if one == "None" && listed.len() > 1 {
+        let why = "'None' must be the first and only value";
+        errors.push(FieldError::invalid("spec.clusterIPs", all, why));
+    }
     for (index, value) in listed.iter().enumerate() {
         let at = format!("spec.clusterIPs[{index}]");
-        if value == "None" {
+        if index == 0 && value == "None" {
             if kind != ServiceType::ClusterIp {
                 let name = spec["type"].as_str().unwrap_or_default();
                 let why = format!("may not be set to 'None' for {name} services");
                 errors.push(FieldError::invalid(at, value, why));
-            } else if listed.len() > 1 {
-                errors.push(FieldError::invalid(
-                    at,
-                    value,
-                    "'None' must be the first and only value",
-                ));
             }
             continue;
         }
@@ -319,6 +367,11 @@ fn check_cluster_ips(service: &Value, kind: ServiceType, config: &Config, errors
                 if !have.contains(&family) {
                     let why = format!("{family} is not configured on this cluster");
                     errors.push(FieldError::invalid(at, all, why));
+                } else if let Some(wanted) = spec["ipFamilies"][index].as_str()
+                    && wanted != family
+                {
+                    let why = format!("expected an {wanted} value as indicated by `ipFamilies[{index}]`");
+                    errors.push(FieldError::invalid(at, value, why));
                 }
             }
             Err(_) => errors.push(FieldError::invalid(at, value, NOT_AN_IP)),

@@ -51,12 +51,11 @@ impl Merger {
         }
         retain_keys(&mut original, &mut patch, path)?;
         let orders = take_prefixed(&mut patch, ORDER);
+        let mut gone = Vec::new();
         for (field, values) in take_prefixed(&mut patch, DELETE_FROM) {
-            let gone = values
-                .as_array()
-                .ok_or_else(|| format!("{DELETE_FROM}{field} must be a list"))?;
-            if let Some(list) = original.get_mut(&field).and_then(Value::as_array_mut) {
-                list.retain(|value| !gone.contains(value));
+            match values {
+                Value::Array(values) => gone.push((field, values)),
+                _ => return Err(format!("{DELETE_FROM}{field} must be a list")),
             }
         }
         for (field, wanted) in orders {
@@ -78,6 +77,12 @@ impl Merger {
                 (_, value) => plain(value),
             };
             original.insert(field, merged);
+        }
+        // Last, so that what a patch both adds and deletes is gone.
+        for (field, values) in gone {
+            if let Some(list) = original.get_mut(&field).and_then(Value::as_array_mut) {
+                list.retain(|value| !values.contains(value));
+            }
         }
         Ok(original)
     }
@@ -104,16 +109,13 @@ impl Merger {
         let given = match patch.get(field) {
             None => None,
             Some(Value::Array(list)) => Some(list.clone()),
-            // Null or another type: the ordinary rules say what happens.
-            Some(_) => return Ok(()),
-        };
-        for element in given.iter().flatten().filter(|element| !is_deletion(element)) {
-            if !wanted.iter().any(|other| same(merge, other, element)) {
+            Some(other) => {
                 return Err(format!(
-                    "the order in patch list {here:?} doesn't match {ORDER}{field} list"
+                    "{ORDER}{field} is there, so {here:?} must be a list, not {other}"
                 ));
             }
-        }
+        };
+        check_order(merge, given.iter().flatten(), wanted).map_err(|why| format!("{here:?}: {why}"))?;
         patch.remove(field);
         if before.is_none() && given.is_none() {
             return Ok(());
@@ -153,7 +155,12 @@ impl Merger {
                     }
                     original.retain(|other| !same(merge, other, &element));
                 }
-                Some("merge") | None => changes.push(element),
+                None => changes.push(element),
+                Some("merge") => {
+                    return Err(format!(
+                        "merging lists cannot yet be specified in the patch: {path:?}"
+                    ));
+                }
                 Some(other) => return Err(format!("unknown patch directive {other:?} in list {path:?}")),
             }
         }
@@ -175,6 +182,28 @@ impl Merger {
         }
         Ok(original)
     }
+}
+
+/// The elements that a patch keeps must stand in the order that it asks for.
+fn check_order<'a>(
+    merge: ListMerge,
+    given: impl Iterator<Item = &'a Value>,
+    wanted: &[Value],
+) -> Result<(), String> {
+    let mut rest = wanted.iter();
+    for element in given.filter(|element| !is_deletion(element)) {
+        if let ListMerge::Key(key) = merge
+            && element[key].is_null()
+        {
+            return Err(format!("an element does not contain declared merge key: {key}"));
+        }
+        if !rest.any(|other| same(merge, other, element)) {
+            return Err(format!(
+                "the order in the patch's list doesn't match {ORDER} list {wanted:?}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn no_key(path: &str, key: &str) -> String {
@@ -236,7 +265,7 @@ fn plain(value: Value) -> Value {
             Value::Object(map.map(|(name, value)| (name, plain(value))).collect())
         }
         Value::Array(list) => {
-            let list = list.into_iter().filter(|element| element[PATCH] != "delete");
+            let list = list.into_iter().filter(|element| !is_deletion(element));
             Value::Array(list.map(plain).collect())
         }
         other => other,

@@ -38,11 +38,6 @@ impl Addresses {
         }
     }
 
-    /// A copy to try on, if the result is not to be kept.
-    pub(crate) fn clone_if(&self, wanted: bool) -> Option<Self> {
-        wanted.then(|| self.clone())
-    }
-
     /// Gives a service what it lacks and releases what it gave up. All or nothing.
     pub(crate) fn allocate(&mut self, new: &mut Value, old: Option<&Value>) -> Result<(), Vec<FieldError>> {
         if let Some(old) = old {
@@ -59,11 +54,16 @@ impl Addresses {
             }
             Err(errors) => {
                 if let Some(old) = old {
-                    self.hold(held_addresses(old), held_ports(old));
+                    self.hold_again(old);
                 }
                 Err(errors)
             }
         }
+    }
+
+    /// Takes what a service holds for used again, after a change of it was refused.
+    pub(crate) fn hold_again(&mut self, service: &Value) {
+        self.hold(held_addresses(service), held_ports(service));
     }
 
     fn hold(&mut self, addresses: Vec<IpAddr>, ports: Vec<(u16, String)>) {

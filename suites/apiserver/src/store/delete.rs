@@ -5,10 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{
-    Key, Object, Scope, State, Store,
-    write::{check_preconditions, now},
-};
+use super::{Key, Object, Scope, State, Store, write::now};
 use crate::{kinds::Kind, selector::Selector, status::Status};
 
 /// Namespaces that can't be deleted.
@@ -45,7 +42,7 @@ impl Store {
             let why = "this namespace may not be deleted";
             return Err(Status::forbidden(facts.group, facts.plural, &key.name, why));
         }
-        check_preconditions(key, &old, &options.preconditions)?;
+        check_delete_preconditions(key, &old, &options.preconditions)?;
         if !options.dry_run.is_empty() {
             return Ok(Deleted::Gone(old));
         }
@@ -84,7 +81,7 @@ impl State {
     fn delete_with_grace(&mut self, key: &Key, old: &Arc<Object>, grace: i64) -> Deleted {
         let marked = old.meta()["deletionGracePeriodSeconds"].as_i64();
         if grace == 0 && !old.has_finalizers() {
-            return Deleted::Gone(self.remove(key));
+            return Deleted::Gone(self.remove(key, old));
         }
         // A second deletion can only hasten the end.
         if old.is_terminating() && marked.is_none_or(|marked| marked <= grace) {
@@ -92,11 +89,15 @@ impl State {
         }
         let mut value = old.value.clone();
         mark(&mut value, grace);
-        Deleted::Pending(self.commit(key.clone(), Some(value)))
+        Deleted::Pending(self.commit(key.clone(), value))
     }
 
-    fn remove(&mut self, key: &Key) -> Arc<Object> {
-        let gone = self.commit(key.clone(), None);
+    fn remove(&mut self, key: &Key, object: &Arc<Object>) -> Arc<Object> {
+        let mut last = object.value.clone();
+        if key.kind == Kind::Pod {
+            mark(&mut last, 0);
+        }
+        let gone = self.commit_removal(key.clone(), last);
         if key.kind == Kind::Service {
             self.addresses.release(&gone.value);
         }
@@ -117,7 +118,7 @@ impl State {
                 None
             }
             _ if object.meta()["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0 => {
-                Some(self.remove(key))
+                Some(self.remove(key, object))
             }
             _ => None,
         }
@@ -132,7 +133,7 @@ impl State {
                 meta.remove("deletionGracePeriodSeconds");
             }
             value["status"]["phase"] = "Terminating".into();
-            shown = self.commit(key.clone(), Some(value));
+            shown = self.commit(key.clone(), value);
         }
         let content: Vec<(Key, Arc<Object>)> = self
             .objects
@@ -167,13 +168,36 @@ impl State {
         // The namespace controller's last step: it gives up its finalizer, and the namespace is gone.
         let mut value = object.value.clone();
         value["spec"] = json!({});
-        self.commit(key.clone(), Some(value));
-        self.commit(key, None);
+        let last = self.commit(key.clone(), value);
+        self.commit_removal(key, last.value.clone());
     }
+}
+
+fn check_delete_preconditions(key: &Key, old: &Object, asked: &Value) -> Result<(), Status> {
+    let facts = key.kind.facts();
+    let version = old.version.to_string();
+    let uid = old.meta()["uid"].as_str().unwrap_or_default();
+    let checks = [
+        ("uid", "UID", uid, "deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", version.as_str(), "modified"),
+    ];
+    for (field, word, current, happened) in checks {
+        if let Some(asked) = asked[field].as_str()
+            && asked != current
+        {
+            let why = format!(
+                "the {word} in the precondition ({asked}) does not match the {word} in record ({current}). The \
+                 object might have been {happened}"
+            );
+            return Err(Status::conflict(facts.group, facts.kind, &key.name, &why));
+        }
+    }
+    Ok(())
 }
 
 fn mark(value: &mut Value, grace: i64) {
     let meta = &mut value["metadata"];
+    let first = meta["deletionTimestamp"].is_null();
     let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(grace);
     meta["deletionTimestamp"] = if grace == 0 {
         now()
@@ -181,7 +205,9 @@ fn mark(value: &mut Value, grace: i64) {
         end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into()
     };
     meta["deletionGracePeriodSeconds"] = grace.into();
-    if let Some(generation) = meta["generation"].as_i64() {
+    if let Some(generation) = meta["generation"].as_i64()
+        && first
+    {
         meta["generation"] = (generation + 1).into();
     }
 }

@@ -12,6 +12,8 @@ pub(crate) struct Change {
     pub(crate) version: u64,
     pub(crate) old: Option<Arc<Object>>,
     pub(crate) new: Option<Arc<Object>>,
+    /// Of a removal: the last state, at the version of the removal.
+    pub(crate) last: Option<Arc<Object>>,
 }
 
 /// A bounded log. Bound: entries and bytes of JSON, whichever is reached first; the oldest change goes.
@@ -97,6 +99,7 @@ mod tests {
             version,
             old: None,
             new: Some(object),
+            last: None,
         }
     }
 

@@ -20,7 +20,7 @@ use std::{
 pub(crate) use delete::{DeleteOptions, Deleted};
 pub(crate) use object::{Key, Object};
 pub(crate) use watch::{Event, EventType, Watch};
-pub(crate) use write::WriteOptions;
+pub(crate) use write::{WriteOptions, expect_name};
 
 use self::{addresses::Addresses, history::History};
 use crate::{

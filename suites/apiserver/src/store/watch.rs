@@ -111,7 +111,13 @@ fn event(scope: &Scope, change: &Change) -> Option<Event> {
     let (kind, object) = match (old, new) {
         (None, Some(new)) => (EventType::Added, Arc::clone(new)),
         (Some(_), Some(new)) => (EventType::Modified, Arc::clone(new)),
-        (Some(old), None) => (EventType::Deleted, old.restamped(change.version)),
+        (Some(old), None) => {
+            let last = change
+                .last
+                .clone()
+                .unwrap_or_else(|| old.restamped(change.version));
+            (EventType::Deleted, last)
+        }
         (None, None) => return None,
     };
     Some(Event { kind, object })

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Key, Object, State, Store, history::Change};
 use crate::{
+    config::Config,
     kinds::{self, Kind, Part},
-    status::Status,
+    status::{FieldError, Status},
 };
 
 /// Length of what `generateName` appends, and its alphabet (`k8s.io/apimachinery/pkg/util/rand`).
@@ -79,25 +80,26 @@ impl Store {
             object["metadata"]["generation"] = 1.into();
         }
         kinds::prepare_create(kind, &mut object, self.config());
-        let errors = kinds::check(kind, &object, None, self.config());
-        if !errors.is_empty() {
-            return Err(Status::invalid(facts.group, facts.kind, &name, &errors));
-        }
+        let invalid = |errors: Vec<_>| Status::invalid(facts.group, facts.kind, &name, &errors);
+        state
+            .allocate(kind, &mut object, None, self.config())
+            .map_err(invalid)?;
+        let errors = kinds::check(kind, &object, None);
         let key = Key::new(kind, namespace, &name);
-        if state.objects.contains_key(&key) {
-            return Err(Status::already_exists(facts.group, facts.plural, &name));
+        let refused = if !errors.is_empty() {
+            Some(Err(invalid(errors)))
+        } else if state.objects.contains_key(&key) {
+            Some(Err(Status::already_exists(facts.group, facts.plural, &name)))
+        } else if options.dry_run {
+            Some(Ok(()))
+        } else {
+            None
+        };
+        if let Some(refused) = refused {
+            state.release(kind, &object);
+            return refused.map(|()| unstored(object));
         }
-        if kind == Kind::Service {
-            let allocated = state.addresses.allocate(&mut object, None);
-            allocated.map_err(|errors| Status::invalid(facts.group, facts.kind, &name, &errors))?;
-        }
-        if options.dry_run {
-            if kind == Kind::Service {
-                state.addresses.release(&object);
-            }
-            return Ok(unstored(object));
-        }
-        let created = state.commit(key, Some(object));
+        let created = state.commit(key, object);
         if kind == Kind::Event {
             state.bound_events(self.config().event_objects);
         }
@@ -119,16 +121,7 @@ impl Store {
         let old = Arc::clone(state.get(key)?);
         let mut new = change(&old.value)?;
         adopt_namespace(kind, &key.namespace, &mut new)?;
-        match new["metadata"]["name"].as_str() {
-            None | Some("") => new["metadata"]["name"] = key.name.as_str().into(),
-            Some(name) if name == key.name => {}
-            Some(other) => {
-                return Err(Status::bad_request(format!(
-                    "the name of the object ({other}) does not match the name on the URL ({})",
-                    key.name
-                )));
-            }
-        }
+        expect_name(key, &new)?;
         check_preconditions(key, &old, &new["metadata"])?;
         keep_reserved(&mut new, &old.value);
         kinds::prepare_update(kind, &mut new, &old.value, part, self.config());
@@ -136,25 +129,26 @@ impl Store {
             let generation = old.meta()["generation"].as_i64().unwrap_or(0) + 1;
             new["metadata"]["generation"] = generation.into();
         }
-        let errors = kinds::check(kind, &new, Some(&old.value), self.config());
-        if !errors.is_empty() {
-            return Err(Status::invalid(facts.group, facts.kind, &key.name, &errors));
-        }
-        if kind == Kind::Service && part == Part::Main {
-            let mut trial = state.addresses.clone_if(options.dry_run);
-            let addresses = trial.as_mut().unwrap_or(&mut state.addresses);
-            let allocated = addresses.allocate(&mut new, Some(&old.value));
-            allocated.map_err(|errors| Status::invalid(facts.group, facts.kind, &key.name, &errors))?;
-        }
+        let invalid = |errors: Vec<_>| Status::invalid(facts.group, facts.kind, &key.name, &errors);
+        state
+            .allocate(kind, &mut new, Some(&old.value), self.config())
+            .map_err(invalid)?;
+        let errors = kinds::check(kind, &new, Some(&old.value));
         new["metadata"]["resourceVersion"] = old.version.to_string().into();
-        if options.dry_run {
-            return Ok(unstored(new));
+        if !errors.is_empty() || options.dry_run {
+            state.release(kind, &new);
+            state.hold(kind, &old.value);
+            return if errors.is_empty() {
+                Ok(unstored(new))
+            } else {
+                Err(invalid(errors))
+            };
         }
         // A write that changes nothing is no write: same version, no event.
         if new == old.value {
             return Ok(old);
         }
-        let updated = state.commit(key.clone(), Some(new));
+        let updated = state.commit(key.clone(), new);
         let ended = state.finish_if_released(key, &updated);
         self.publish(&state);
         Ok(ended.unwrap_or(updated))
@@ -162,28 +156,67 @@ impl Store {
 }
 
 impl State {
-    /// Writes one change: the next version, the history, the object. `None` removes it; what is returned then
-    /// is the last state at the version of its removal.
-    pub(super) fn commit(&mut self, key: Key, value: Option<Value>) -> Arc<Object> {
+    /// Writes one version of an object.
+    pub(super) fn commit(&mut self, key: Key, value: Value) -> Arc<Object> {
         self.version += 1;
         let version = self.version;
-        let new = value.map(|value| Object::new(value, version));
-        let old = match &new {
-            Some(new) => self.objects.insert(key.clone(), Arc::clone(new)),
-            None => self.objects.remove(&key),
-        };
-        let shown = match (&new, &old) {
-            (Some(new), _) => Arc::clone(new),
-            (None, Some(old)) => old.restamped(version),
-            (None, None) => Object::new(json!({"metadata": {}}), version),
-        };
+        let new = Object::new(value, version);
+        let old = self.objects.insert(key.clone(), Arc::clone(&new));
         self.history.push(Change {
             key,
             version,
             old,
-            new,
+            new: Some(Arc::clone(&new)),
+            last: None,
         });
-        shown
+        new
+    }
+
+    /// Removes an object; its last state, at the version of the removal.
+    pub(super) fn commit_removal(&mut self, key: Key, last: Value) -> Arc<Object> {
+        self.version += 1;
+        let version = self.version;
+        let last = Object::new(last, version);
+        let old = self.objects.remove(&key);
+        self.history.push(Change {
+            key,
+            version,
+            old,
+            new: None,
+            last: Some(Arc::clone(&last)),
+        });
+        last
+    }
+
+    /// Gives a service its addresses and ports; nothing to do for other kinds.
+    fn allocate(
+        &mut self,
+        kind: Kind,
+        new: &mut Value,
+        old: Option<&Value>,
+        config: &Config,
+    ) -> Result<(), Vec<FieldError>> {
+        if kind != Kind::Service {
+            return Ok(());
+        }
+        let errors = kinds::check_addresses(new, old, config);
+        if errors.is_empty() {
+            self.addresses.allocate(new, old)
+        } else {
+            Err(errors)
+        }
+    }
+
+    fn release(&mut self, kind: Kind, object: &Value) {
+        if kind == Kind::Service {
+            self.addresses.release(object);
+        }
+    }
+
+    fn hold(&mut self, kind: Kind, object: &Value) {
+        if kind == Kind::Service {
+            self.addresses.hold_again(object);
+        }
     }
 
     fn check_namespace(&self, kind: Kind, namespace: &str, name: &str) -> Result<(), Status> {
@@ -225,16 +258,12 @@ impl State {
 
     /// Event objects are bounded: the one written longest ago goes.
     fn bound_events(&mut self, most: usize) {
-        let events: Vec<(u64, Key)> = self
-            .objects
-            .iter()
-            .filter(|(key, _)| key.kind == Kind::Event)
-            .map(|(key, object)| (object.version, key.clone()))
-            .collect();
-        if events.len() > most
-            && let Some((_, oldest)) = events.into_iter().min_by_key(|(version, _)| *version)
+        let events = || self.objects.iter().filter(|(key, _)| key.kind == Kind::Event);
+        if events().count() > most
+            && let Some((key, oldest)) = events().min_by_key(|(_, object)| object.version)
         {
-            self.commit(oldest, None);
+            let (key, last) = (key.clone(), oldest.value.clone());
+            self.commit_removal(key, last);
         }
     }
 }
@@ -269,8 +298,23 @@ fn adopt_namespace(kind: Kind, namespace: &str, object: &mut Value) -> Result<()
     Ok(())
 }
 
+/// The name in a body that is written to a path with a name.
+pub(crate) fn expect_name(key: &Key, object: &Value) -> Result<(), Status> {
+    match object["metadata"]["name"].as_str() {
+        Some(name) if name == key.name => Ok(()),
+        None | Some("") => Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            key.name
+        ))),
+        Some(other) => Err(Status::bad_request(format!(
+            "the name of the object ({other}) does not match the name on the URL ({})",
+            key.name
+        ))),
+    }
+}
+
 /// Refuses a write meant for another version or another object of the name.
-pub(super) fn check_preconditions(key: &Key, old: &Object, asked: &Value) -> Result<(), Status> {
+fn check_preconditions(key: &Key, old: &Object, asked: &Value) -> Result<(), Status> {
     let facts = key.kind.facts();
     let conflict = |why: &str| Err(Status::conflict(facts.group, facts.plural, &key.name, why));
     let current = old.meta()["uid"].as_str().unwrap_or_default();
