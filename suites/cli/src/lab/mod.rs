@@ -53,9 +53,6 @@ pub(crate) async fn run(args: LabArgs) -> anyhow::Result<ExitCode> {
         LabArgs::Exec(args) => place::run(args).await,
         LabArgs::Kubeconfig(args) => files::kubeconfig(args).await,
         LabArgs::Logs(args) => files::logs(args).await,
-        LabArgs::Supervise => {
-            embedded::supervise().await?;
-            Ok(ExitCode::SUCCESS)
-        }
+        LabArgs::Supervise => Ok(embedded::supervise().await?),
     }
 }

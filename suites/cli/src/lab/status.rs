@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use comfy_table::{Table, presets};
 use lab::{
     cluster::AgentState,
     embedded::{LabCluster, Status},
@@ -23,7 +24,7 @@ fn render(status: &Status) -> String {
     } = status;
     let mut text =
         format!("lab {name}: API server {api}, target {target}, supervisor process {supervisor}\n\n");
-    let heading = ["NODE", "ADDRESS", "PODS", "AGENT", "STARTS", "LAST EXIT"].map(str::to_owned);
+    let heading = ["NODE", "ADDRESS", "PODS", "AGENT", "STARTS", "LAST EXIT"];
     let rows = nodes.iter().map(|node| {
         [
             node.name.clone(),
@@ -34,7 +35,7 @@ fn render(status: &Status) -> String {
             node.agent.last_exit.clone().unwrap_or_default(),
         ]
     });
-    text += &table(&heading, rows.collect());
+    text += &table(heading, rows);
     let heading = [
         "NAMESPACE",
         "POD",
@@ -43,8 +44,7 @@ fn render(status: &Status) -> String {
         "READY",
         "RESTARTS",
         "REASON",
-    ]
-    .map(str::to_owned);
+    ];
     let pods = nodes
         .iter()
         .flat_map(|node| node.pods.iter().map(move |pod| (node, pod)));
@@ -64,7 +64,7 @@ fn render(status: &Status) -> String {
         .collect();
     if !rows.is_empty() {
         text.push('\n');
-        text += &table(&heading, rows);
+        text += &table(heading, rows.into_iter());
     }
     text
 }
@@ -78,21 +78,13 @@ fn agent(state: &AgentState) -> String {
     }
 }
 
-/// Columns as wide as their widest cell, two spaces between them.
-fn table<const N: usize>(heading: &[String; N], rows: Vec<[String; N]>) -> String {
-    let all: Vec<[String; N]> = std::iter::once(heading.clone()).chain(rows).collect();
-    let widths: [usize; N] =
-        std::array::from_fn(|column| all.iter().map(|row| row[column].len()).max().unwrap_or(0));
-    let mut text = String::new();
-    for row in all {
-        let cells = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}  "));
-        text += cells.collect::<String>().trim_end();
-        text.push('\n');
-    }
-    text
+fn table<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_header(heading)
+        .add_rows(rows);
+    table.trim_fmt() + "\n"
 }
 
 #[cfg(test)]
@@ -133,11 +125,11 @@ mod tests {
         let shown = "\
 lab lab: API server https://127.0.0.1:6443, target reference, supervisor process 6
 
-NODE   ADDRESS       PODS           AGENT             STARTS  LAST EXIT
-node1  172.30.0.101  10.244.1.0/24  ready, process 7  2       SIGKILL
+ NODE   ADDRESS       PODS           AGENT             STARTS  LAST EXIT
+ node1  172.30.0.101  10.244.1.0/24  ready, process 7  2       SIGKILL
 
-NAMESPACE  POD  NODE   ADDRESS     READY  RESTARTS  REASON
-default    b1   node1  10.244.1.2  yes    0
+ NAMESPACE  POD  NODE   ADDRESS     READY  RESTARTS  REASON
+ default    b1   node1  10.244.1.2  yes    0
 ";
         assert_eq!(render(&status), shown);
         status.nodes[0].pods.clear();

@@ -2,8 +2,7 @@
 
 use std::{
     fs::OpenOptions,
-    io::{self, Write},
-    net::{Ipv4Addr, SocketAddr},
+    io::Write,
     os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{Command, ExitStatus, Stdio},
@@ -16,8 +15,6 @@ use nix::{
     unistd::Pid,
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpSocket,
     process::Child,
     sync::{mpsc, oneshot, watch},
     time::{sleep, timeout},
@@ -27,14 +24,13 @@ use super::{
     AgentCommand, LIMITS, LabError,
     backoff::Backoff,
     error::io_error,
+    health,
     mounts::{BPFFS, CGROUPS},
     node::Node,
     spawn,
 };
 use crate::cluster::{AgentState, Stop};
 
-/// Where an agent's health is asked for, on its node.
-const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9440);
 /// Orders that wait; each is answered before the next is taken.
 const ORDERS: usize = 16;
 
@@ -110,7 +106,7 @@ impl Agent {
     pub(super) async fn state(&self) -> AgentState {
         let seen = self.seen.borrow().clone();
         let ready = match seen.pid {
-            Some(_) => timeout(LIMITS.agent_ready, readyz(&self.node))
+            Some(_) => timeout(LIMITS.agent_ready, health::ready(&self.node.net))
                 .await
                 .ok()
                 .and_then(Result::ok),
@@ -298,7 +294,7 @@ impl Keeper {
             "--bpffs",
             BPFFS,
             "--listen",
-            &LISTEN.to_string(),
+            &health::LISTEN.to_string(),
         ]);
         command.stdin(Stdio::null());
         command.stdout(log.try_clone().map_err(failed())?).stderr(log);
@@ -362,38 +358,9 @@ pub(super) fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Whether an agent says that it is ready; an error if it says nothing.
-async fn readyz(node: &Node) -> io::Result<bool> {
-    let socket = node.net.inside(TcpSocket::new_v4)?;
-    let mut stream = socket.connect(LISTEN).await?;
-    let request = format!("GET /readyz HTTP/1.1\r\nHost: {LISTEN}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut head = Vec::new();
-    stream.take(64).read_to_end(&mut head).await?;
-    ready(&head).ok_or_else(|| io::Error::other("this is no HTTP"))
-}
-
-/// Whether an HTTP answer begins with status 200; nothing if it is none.
-fn ready(head: &[u8]) -> Option<bool> {
-    let head = str::from_utf8(head).ok()?;
-    let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?;
-    status
-        .bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then_some(status == "200")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn readiness_is_status_200() {
-        assert_eq!(ready(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain"), Some(true));
-        assert_eq!(ready(b"HTTP/1.1 503 Service Unavailable\r\n"), Some(false));
-        assert_eq!(ready(b"SSH-2.0-OpenSSH_9.2"), None);
-        assert_eq!(ready(b""), None);
-    }
 
     #[test]
     fn exits_are_said_in_words() {

@@ -7,12 +7,18 @@ use std::{
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    process,
+    time::{Duration, Instant},
 };
 
 use super::{LIMITS, LabError, check_name, error::io_error};
 
 /// Where the folders of all labs are.
 const ROOT: &str = "/run/plumbline";
+/// Between two looks at a lock that is held for a moment.
+const LOCK_AGAIN: Duration = Duration::from_millis(10);
+/// How the name of a folder ends that is being removed: no lab's does.
+const GONE: &str = ".gone";
 
 /// The folder of one lab, which need not be there.
 #[derive(Clone, Debug)]
@@ -24,8 +30,7 @@ pub(super) struct LabDir {
 /// The lock of a lab; free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
-    /// Held, never used.
-    _file: File,
+    file: File,
 }
 
 impl LabDir {
@@ -96,27 +101,45 @@ impl LabDir {
         self.logs().join(format!("{namespace}_{pod}.log"))
     }
 
+    /// Takes the lock for a supervisor, and writes down who has it.
+    ///
+    /// Whoever is removing what a dead lab left holds the lock too, unsigned and for a moment: that is waited for.
+    pub(super) async fn claim(&self) -> Result<Lock, LabError> {
+        let deadline = Instant::now() + LIMITS.cgroup_empty;
+        loop {
+            if let Some(mut lock) = self.lock()? {
+                let signed = write!(lock.file, "{}", process::id());
+                signed.map_err(io_error(format!("write {}", self.lock_file().display())))?;
+                return Ok(lock);
+            }
+            let holder = self.holder();
+            if holder.is_some() || Instant::now() >= deadline {
+                let pid = holder.unwrap_or(0);
+                return Err(LabError::AlreadyUp {
+                    name: self.name.clone(),
+                    pid,
+                });
+            }
+            tokio::time::sleep(LOCK_AGAIN).await;
+        }
+    }
+
     /// Takes the lock, making the folder if need be; `None` if somebody holds it.
     pub(super) fn lock(&self) -> Result<Option<Lock>, LabError> {
         let failed = |error| io_error(format!("lock {}", self.path.display()))(error);
-        loop {
+        for _ in 0..LIMITS.lock_attempts {
             let mut builder = DirBuilder::new();
-            builder
-                .recursive(true)
-                .mode(0o700)
-                .create(&self.path)
-                .map_err(failed)?;
-            let path = self.lock_file();
+            let made = builder.recursive(true).mode(0o700).create(&self.path);
             let mut options = OpenOptions::new();
-            let opened = options
+            options
                 .create(true)
                 .truncate(false)
                 .read(true)
                 .write(true)
-                .mode(0o600)
-                .open(&path);
-            let mut file = match opened {
-                // The folder was removed between the two calls.
+                .mode(0o600);
+            let path = self.lock_file();
+            let file = match made.and_then(|()| options.open(&path)) {
+                // The folder was removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 other => other.map_err(failed)?,
             };
@@ -130,27 +153,40 @@ impl LabDir {
                 .is_ok_and(|now| file.metadata().is_ok_and(|ours| ours.ino() == now.ino()));
             if same {
                 file.set_len(0).map_err(failed)?;
-                write!(file, "{}", std::process::id()).map_err(failed)?;
-                return Ok(Some(Lock { _file: file }));
+                return Ok(Some(Lock { file }));
             }
         }
+        Err(failed(io::Error::other(
+            "its folder is being removed again and again",
+        )))
     }
 
-    /// The process that holds the lock, as it wrote itself down.
-    pub(super) fn holder(&self) -> Option<u32> {
-        fs::read_to_string(self.lock_file()).ok()?.trim().parse().ok()
+    /// The living process that has signed the lock.
+    fn holder(&self) -> Option<u32> {
+        let pid: u32 = fs::read_to_string(self.lock_file()).ok()?.trim().parse().ok()?;
+        Path::new("/proc").join(pid.to_string()).exists().then_some(pid)
     }
 
     /// Removes the folder; the caller holds the lock.
     pub(super) fn remove(&self, lock: Lock) -> Result<(), LabError> {
-        let removed = match fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other.map_err(io_error(format!("remove {}", self.path.display()))),
-        };
+        let failed = |error| io_error(format!("remove {}", self.path.display()))(error);
+        // Out of the way at once: a new lab of this name may begin its own.
+        let gone = Path::new(ROOT).join(format!("{}{}{GONE}", self.name, process::id()));
+        fs::rename(&self.path, &gone).map_err(failed)?;
         drop(lock);
+        fs::remove_dir_all(&gone).map_err(failed)?;
         // The last lab takes the root along; another lab's folder in it is no error.
         drop(fs::remove_dir(ROOT));
-        removed
+        Ok(())
+    }
+
+    /// Removes folders whose removal was cut off. One that somebody is removing right now may go either way.
+    pub(super) fn remove_gone() {
+        for entry in fs::read_dir(ROOT).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().ends_with(GONE) {
+                drop(fs::remove_dir_all(entry.path()));
+            }
+        }
     }
 
     /// Removes everything in the folder but the lock, which the caller holds.

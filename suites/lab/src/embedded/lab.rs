@@ -142,6 +142,20 @@ impl Lab {
         })
     }
 
+    /// Returns when a task ends by itself, which none should: the lab is then no lab any more.
+    pub(super) async fn broken(&mut self) -> LabError {
+        let why = match self.tasks.join_next().await {
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(())) => "a server or a kubelet ended".to_owned(),
+            None => "nothing runs".to_owned(),
+        };
+        LabError::Host {
+            what: "go on".to_owned(),
+            why,
+            remedy: "See the supervisor's log",
+        }
+    }
+
     /// Ends all tasks; when this returns, their children are being killed.
     pub(super) async fn end(mut self) {
         self.tasks.shutdown().await;

@@ -21,6 +21,7 @@ pub enum Downed {
 
 /// Removes what dead labs other than one left, and returns their names.
 pub(super) fn remove_others(hierarchy: &Path, but: &str) -> Result<Vec<String>, LabError> {
+    LabDir::remove_gone();
     let names = all(hierarchy)?;
     let mut removed = Vec::new();
     for name in names.into_iter().filter(|name| name != but) {

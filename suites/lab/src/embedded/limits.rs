@@ -36,6 +36,8 @@ pub struct Limits {
     pub cgroup_empty: Duration,
     /// Attempts to remove a cgroup into which somebody moves processes meanwhile.
     pub cgroup_removals: u32,
+    /// Attempts to take the lock of a lab whose folder others are removing meanwhile.
+    pub lock_attempts: u32,
     /// Bytes shown from the end of a log in an error.
     pub tail: u64,
     /// Between two tries of a write that the API server did not take: the first wait, doubled up to
@@ -60,6 +62,7 @@ pub const LIMITS: Limits = Limits {
     agent_cleanup: Duration::from_secs(20),
     cgroup_empty: Duration::from_secs(10),
     cgroup_removals: 5,
+    lock_attempts: 100,
     tail: 4096,
     api_retry: Duration::from_millis(50),
 };

@@ -13,7 +13,7 @@
 //! cgroups, and the next `up` or `down` removes them.
 //!
 //! Files: for users `config`, `client`, `limits`, `error`, `evidence`; the supervisor is `supervisor` (its life),
-//! `lab` (what it holds), `control` (requests), `agent`, `kubelet/`, `node`, `topology`; between the two `protocol`,
+//! `lab` (what it holds), `control` (requests), `agent`, `health`, `kubelet/`, `node`, `topology`; between the two `protocol`,
 //! `request`, `start`, `output`; on the host `dir`, `leftovers`, `cgroup`; kernel objects `netns`, `links`,
 //! `mounts`, `spawn`; `backoff`.
 
@@ -26,6 +26,7 @@ mod control;
 mod dir;
 mod error;
 mod evidence;
+mod health;
 mod kubelet;
 mod lab;
 mod leftovers;

@@ -9,9 +9,17 @@
 //! It is crash-only: however it ends, its children end with it and its namespaces with them. What a SIGKILL
 //! leaves is a folder and empty cgroups, which the next `up` or `down` removes.
 
-use std::{io, os::fd::AsFd, pin::pin, process};
+use std::{
+    io,
+    os::fd::AsFd,
+    pin::pin,
+    process::{self, ExitCode},
+};
 
-use nix::unistd::{Uid, dup2_stderr};
+use nix::{
+    sys::resource::{Resource, getrlimit, setrlimit},
+    unistd::{Uid, dup2_stderr},
+};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
     net::{UnixStream, unix::pipe},
@@ -36,17 +44,20 @@ pub(super) const DETACH: &str = "detach";
 
 /// Is the lab whose configuration comes as a JSON line on stdin; returns when it is down.
 ///
-/// Both stdin and stdout must be pipes. What it has to tell its starter goes to stdout.
+/// Both stdin and stdout must be pipes. What goes wrong is told to the starter on stdout and said in the log; the
+/// exit code says only that it did.
 ///
 /// # Errors
-/// What kept it from coming up (its starter has been told), or what could not be removed.
-pub async fn supervise() -> Result<(), LabError> {
+/// Stdin is no pipe, so that there is no starter.
+pub async fn supervise() -> Result<ExitCode, LabError> {
     let mut starter = Starter::new()?;
-    let result = start_and_run(&mut starter).await;
-    if let Err(error) = &result {
-        starter.tell(&StartEvent::from(error));
+    match start_and_run(&mut starter).await {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            starter.tell(&StartEvent::from(&error));
+            Ok(ExitCode::FAILURE)
+        }
     }
-    result
 }
 
 async fn start_and_run(starter: &mut Starter) -> Result<(), LabError> {
@@ -59,12 +70,7 @@ async fn start_and_run(starter: &mut Starter) -> Result<(), LabError> {
     }
     let hierarchy = cgroup::hierarchy()?;
     let dir = LabDir::new(&config.name);
-    let Some(lock) = dir.lock()? else {
-        return Err(LabError::AlreadyUp {
-            name: config.name,
-            pid: dir.holder().unwrap_or(0),
-        });
-    };
+    let lock = dir.claim().await?;
     for gone in leftovers::remove_others(&hierarchy, &config.name)? {
         starter.tell(&StartEvent::Step(format!(
             "removed what the dead lab {gone:?} left"
@@ -77,7 +83,10 @@ async fn start_and_run(starter: &mut Starter) -> Result<(), LabError> {
         lock,
     };
     let result = held.run(config, starter).await;
-    tracing::info!("taking the lab down");
+    match &result {
+        Ok(_) => tracing::info!("taking the lab down"),
+        Err(error) => tracing::error!(%error, "taking the lab down"),
+    }
     let removed = held.remove();
     let asked = result?;
     if let Some(mut asked) = asked {
@@ -106,6 +115,7 @@ impl Held {
         self.tree.remove()?;
         self.dir.empty()?;
         log_to(&self.dir)?;
+        raise_descriptor_limit()?;
         self.tree.control().create()?;
         self.tree.control().enter()?;
         let (down, mut asked) = mpsc::channel(1);
@@ -122,7 +132,7 @@ impl Held {
                 }
             }
         };
-        let lab = lab.map_err(|_| LabError::Limit {
+        let mut lab = lab.map_err(|_| LabError::Limit {
             what: format!("the start of lab {name:?}"),
             limit: LIMITS.up,
             hint: dir::tail(&self.dir.supervisor_log()),
@@ -130,11 +140,12 @@ impl Held {
         starter.tell(&StartEvent::Up);
         tracing::info!(name, "the lab is up");
         let asked = tokio::select! {
-            () = starter.wants_the_end() => None,
-            asked = asked.recv() => asked,
+            () = starter.wants_the_end() => Ok(None),
+            asked = asked.recv() => Ok(asked),
+            broken = lab.broken() => Err(broken),
         };
         lab.end().await;
-        Ok(asked)
+        asked
     }
 
     /// Ends all processes of the lab, and removes what is left when the namespaces are gone.
@@ -200,6 +211,14 @@ impl Starter {
             }
         }
     }
+}
+
+/// As many descriptors as are allowed: a few for each pod, and the usual soft limit is 1024.
+fn raise_descriptor_limit() -> Result<(), LabError> {
+    let (_, hard) =
+        getrlimit(Resource::RLIMIT_NOFILE).map_err(|errno| io_error("read a limit")(errno.into()))?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+        .map_err(|errno| io_error("raise the limit of open descriptors")(errno.into()))
 }
 
 /// From here on, what this process has to say is in the lab's folder.

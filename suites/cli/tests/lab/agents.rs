@@ -1,0 +1,130 @@
+//! How agents are kept, with a script in the place of one.
+
+use lab::cluster::{Cluster, ClusterError, Stop};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use super::support::{LIMIT, TestLab, cgroup, name};
+
+async fn started(test: &TestLab, starts: u32) -> lab::cluster::AgentState {
+    let deadline = std::time::Instant::now() + LIMIT;
+    loop {
+        let state = test.lab.agent("node1").await.expect("the agent");
+        if state.starts == starts && state.pid.is_some() {
+            return state;
+        }
+        assert!(
+            std::time::Instant::now() < deadline,
+            "no start {starts} within {LIMIT:?}: {state:?}"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_runs_in_its_nodes_namespaces_with_its_documented_arguments() {
+    let Some(test) = TestLab::up("args").await else {
+        return;
+    };
+    let state = started(&test, 1).await;
+    assert_eq!(
+        (state.ready, state.last_exit.as_deref()),
+        (None, None),
+        "a script has no /readyz"
+    );
+    let procs = cgroup(&name("args")).join("node1/agent/cgroup.procs");
+    let procs = std::fs::read_to_string(procs).expect("its cgroup");
+    assert_eq!(procs.trim(), state.pid.expect("it runs").to_string());
+    let expected = format!(
+        "run --kubeconfig /run/plumbline/{}/kubeconfig-underlay --node node1 --cgroup /sys/fs/cgroup \
+         --bpffs /sys/fs/bpf --listen 127.0.0.1:9440",
+        name("args")
+    );
+    assert!(test.said().contains(&expected), "{:?}", test.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_ends_is_started_again_and_one_that_was_stopped_is_not() {
+    let Some(test) = TestLab::up("keep").await else {
+        return;
+    };
+    let pid = started(&test, 1).await.pid.expect("it runs");
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).expect("SIGKILL");
+    let state = started(&test, 2).await;
+    assert_eq!(state.last_exit.as_deref(), Some("SIGKILL"));
+
+    test.lab.stop_agent("node1", Stop::Term).await.expect("stop");
+    let state = test.lab.agent("node1").await.expect("the agent");
+    assert_eq!((state.pid, state.last_exit.as_deref()), (None, Some("SIGTERM")));
+    let other = test.lab.agent("node2").await.expect("the other agent");
+    assert_eq!(
+        (other.starts, other.pid.is_some()),
+        (1, true),
+        "the other node's runs on"
+    );
+    test.lab
+        .stop_agent("node1", Stop::Kill)
+        .await
+        .expect("to stop a stopped one is fine");
+
+    test.lab.start_agent("node1").await.expect("start");
+    assert_eq!(started(&test, 3).await.starts, 3);
+    test.lab
+        .start_agent("node1")
+        .await
+        .expect("to start a running one is fine");
+    assert_eq!(test.lab.agent("node1").await.expect("the agent").starts, 3);
+    test.lab.stop_agent("node1", Stop::Kill).await.expect("stop");
+    assert_eq!(
+        test.lab
+            .agent("node1")
+            .await
+            .expect("the agent")
+            .last_exit
+            .as_deref(),
+        Some("SIGKILL")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_is_wiped_by_the_agents_own_clean_up_and_only_while_it_is_stopped() {
+    let Some(test) = TestLab::up("wipe").await else {
+        return;
+    };
+    match test.lab.wipe_state("node1").await {
+        Err(ClusterError::Failed { why, .. }) => assert!(why.contains("stop it first"), "{why}"),
+        other => panic!("expected a refusal, found {other:?}"),
+    }
+    test.lab.stop_agent("node1", Stop::Term).await.expect("stop");
+    test.lab.wipe_state("node1").await.expect("wipe");
+    let cleanup = "cleanup --bpffs /sys/fs/bpf --cgroup /sys/fs/cgroup";
+    assert!(
+        test.said().iter().any(|line| line == cleanup),
+        "{:?}",
+        test.said()
+    );
+    match test.lab.stop_agent("node7", Stop::Term).await {
+        Err(ClusterError::NotFound { what: "node", name }) => assert_eq!(name, "node7"),
+        other => panic!("expected NotFound, found {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn evidence_holds_logs_objects_and_dumps() {
+    let Some(test) = TestLab::up("evidence").await else {
+        return;
+    };
+    test.server("b1", "node1", false).await;
+    let folder = test.folder.path().join("evidence");
+    test.lab.evidence(&folder).await.expect("evidence");
+    let read =
+        |path: &str| std::fs::read_to_string(folder.join(path)).unwrap_or_else(|_| panic!("no {path}"));
+    assert!(read("logs/supervisor.log").contains("the lab is up"));
+    assert!(read("logs/agent-node1.log").contains("start 1 of the agent on node1"));
+    assert!(read("objects/pods.json").contains("\"b1\""));
+    assert!(read("objects/nodes.json").contains("\"node2\""));
+    read("dump-node1.txt");
+    assert!(test.said().iter().any(|line| line == "dump --bpffs /sys/fs/bpf"));
+}
