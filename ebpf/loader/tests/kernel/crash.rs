@@ -1,12 +1,19 @@
 //! What a process leaves that is killed between any two steps, and that the next start puts it in order.
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::SocketAddrV4,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
 
-use lb_loader::{Hook, programs_attached};
+use lb_loader::{Datapath, Hook, programs_attached};
 
 use crate::{
     restart::{attached_alone, one_service, pins_in_order},
-    support::{Node, dial, isolated, pin_array},
+    support::{Node, Protocol, TcpServer, dial, frontend, isolated, pin_array, switch},
 };
 
 /// What a killed process may leave, from a running datapath; the next start adopts the maps and has the service.
@@ -90,5 +97,88 @@ fn killed_while_making_the_first_set() {
         assert!(!datapath.adopted());
         attached_alone(node, &datapath);
         pins_in_order(node);
+    });
+}
+
+/// Puts the one service into whatever maps there are, in a generation of its own.
+fn serve(datapath: &Datapath, cluster_ip: SocketAddrV4, server: SocketAddrV4) {
+    const SERVICE: u32 = 80;
+    let before = datapath
+        .maps()
+        .services
+        .get(&SERVICE)
+        .expect("the service is read");
+    switch(
+        datapath,
+        Protocol::Tcp,
+        SERVICE,
+        before.map_or(1, |before| before.generation + 1),
+        &[server],
+    );
+    frontend(datapath, Protocol::Tcp, cluster_ip, SERVICE);
+}
+
+/// Restarts without end, with the old maps and, every other time, with new ones; says so once it is at it.
+fn restart_for_ever(node: &Node, cluster_ip: SocketAddrV4) -> ! {
+    // Who answers at the ClusterIP is the one backend.
+    let (server, _) = dial(cluster_ip).expect("the test has set it up");
+    loop {
+        for spoil in [false, true] {
+            if spoil {
+                pin_array(&node.pins("maps/SLOTS"), 1);
+            }
+            let mut datapath = node.open();
+            serve(&datapath, cluster_ip, server);
+            datapath.attach().expect("attached");
+        }
+        println!("restarted");
+        std::io::stdout().flush().expect("said");
+    }
+}
+
+#[test]
+fn killed_at_any_moment_the_next_start_serves_and_no_client_notices() {
+    /// How often the process is killed.
+    const KILLS: u32 = 40;
+    /// Each time, this much later after a restart: over all kills, several restarts long.
+    const STEP: Duration = Duration::from_micros(2_500);
+    isolated(|node| {
+        let cluster_ip = SocketAddrV4::new(Node::CLUSTER_IP, 80);
+        if node.is_victim() {
+            restart_for_ever(node, cluster_ip);
+        }
+        let server = TcpServer::start(1).address;
+        let datapath = node.start();
+        serve(&datapath, cluster_ip, server);
+        drop(datapath);
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    assert_eq!(dial(cluster_ip).expect("a connection").0, server);
+                }
+            });
+            for kill in 0..KILLS {
+                let mut victim = node.start_victim();
+                let said = BufReader::new(victim.stdout.take().expect("a pipe"));
+                assert!(
+                    said.lines()
+                        .any(|line| line.is_ok_and(|line| line.contains("restarted"))),
+                    "kill {kill}"
+                );
+                // Not a wait for anything: this is where in its restart the process is hit.
+                thread::sleep(STEP * kill);
+                victim.kill().expect("killed");
+                victim.wait().expect("reaped");
+                let mut datapath = node.open();
+                serve(&datapath, cluster_ip, server);
+                datapath.attach().expect("attached");
+                attached_alone(node, &datapath);
+                pins_in_order(node);
+                assert!(!client.is_finished(), "kill {kill}: the client was not served");
+            }
+            done.store(true, Ordering::Relaxed);
+            client.join().expect("the client was served all along");
+        });
     });
 }

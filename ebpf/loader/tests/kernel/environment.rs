@@ -34,6 +34,7 @@ fn a_bpffs_that_is_none_is_named_with_what_it_is_and_what_to_do() {
     isolated(
         |Node {
              options: Options { cgroup, .. },
+             ..
          }| {
             let proc = Path::new("/proc");
             check_wrong(
@@ -51,6 +52,7 @@ fn a_cgroup_that_is_none_is_named_with_what_it_is_and_what_to_do() {
     isolated(
         |Node {
              options: Options { bpffs, .. },
+             ..
          }| {
             check_wrong(
                 &options(bpffs, bpffs),
@@ -71,6 +73,7 @@ fn a_path_that_is_not_there_is_named() {
     isolated(
         |Node {
              options: Options { bpffs, .. },
+             ..
          }| {
             let missing = bpffs.join("missing");
             match Datapath::open(&options(bpffs, &missing)) {
@@ -85,7 +88,7 @@ fn a_path_that_is_not_there_is_named() {
 
 #[test]
 fn a_process_without_the_capabilities_is_told_which() {
-    isolated(|Node { options }| {
+    isolated(|Node { options, .. }| {
         drop_capabilities();
         for error in [
             Datapath::open(options).map(drop),

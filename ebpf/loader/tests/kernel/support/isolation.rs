@@ -4,7 +4,7 @@ use std::{
     env, fs, io,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::{self, Command},
+    process::{self, Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
@@ -25,6 +25,8 @@ const PREFIX: &str = "plumbline-test-";
 const CGROUP: &str = "PLUMBLINE_TEST_CGROUP";
 /// Tells it an empty folder of its own.
 const FOLDER: &str = "PLUMBLINE_TEST_FOLDER";
+/// Tells a process that a test starts to kill that it is this one.
+const VICTIM: &str = "PLUMBLINE_TEST_VICTIM";
 /// Set by who runs the tests without root on purpose: what needs it is skipped, loudly.
 const UNPRIVILEGED: &str = "PLUMBLINE_UNPRIVILEGED";
 /// After this the inner process is ended by SIGALRM; the longest test takes some ten seconds on an idle machine.
@@ -46,10 +48,35 @@ pub(crate) fn isolated<F: FnOnce(&Node)>(body: F) {
         eprintln!("SKIPPED: needs root");
         return;
     }
+    let name = test_name::<F>();
     match (env::var_os(CGROUP), env::var_os(FOLDER)) {
-        (Some(cgroup), Some(folder)) => body(&enter(cgroup.into(), folder.into())),
-        _ => outside(test_name::<F>()),
+        (Some(cgroup), Some(folder)) => {
+            let victim = env::var_os(VICTIM).is_some();
+            if !victim {
+                enter(Path::new(&cgroup), Path::new(&folder));
+            }
+            body(&Node::new(folder.into(), cgroup.into(), name, victim));
+        }
+        _ => outside(name),
     }
+}
+
+/// This program again, for one test; it dies with the thread that starts it.
+fn again(name: &str) -> Command {
+    let mut command = Command::new(env::current_exe().expect("this program's path"));
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    // SAFETY: between fork and exec only prctl is called.
+    unsafe { command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)) };
+    command
+}
+
+/// Starts the test's body once more, on the same node, as the process that is to be killed ([`Node::is_victim`]).
+pub(super) fn start_victim(name: &str) -> Child {
+    again(name)
+        .env(VICTIM, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this program runs itself")
 }
 
 /// `kernel::traffic::some_test::{{closure}}` → `traffic::some_test`.
@@ -67,13 +94,8 @@ fn test_name<F>() -> &'static str {
 fn outside(name: &str) {
     let cgroup = OwnCgroup::create();
     let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let mut command = Command::new(env::current_exe().expect("this program's path"));
-    command
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(CGROUP, &cgroup.0)
-        .env(FOLDER, folder.path());
-    // SAFETY: between fork and exec only prctl is called.
-    unsafe { command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)) };
+    let mut command = again(name);
+    command.env(CGROUP, &cgroup.0).env(FOLDER, folder.path());
     let output = command.output().expect("this program runs itself");
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let ran = said(&output.stdout).contains("1 passed");
@@ -87,15 +109,14 @@ fn outside(name: &str) {
 }
 
 /// Moves this process into the cgroup and this thread into new namespaces; threads it starts follow.
-fn enter(cgroup: PathBuf, folder: PathBuf) -> Node {
+fn enter(cgroup: &Path, folder: &Path) {
     alarm::set(LIMIT_SECONDS);
     fs::write(cgroup.join("cgroup.procs"), "0").expect("to enter the test's cgroup");
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).expect("new namespaces");
     let none = None::<&str>;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).expect("private mounts");
-    mount(Some("bpf"), &folder, Some("bpf"), MsFlags::empty(), none).expect("a bpffs");
+    mount(Some("bpf"), folder, Some("bpf"), MsFlags::empty(), none).expect("a bpffs");
     loopback_up().expect("the loopback device up");
-    Node::new(folder, cgroup)
 }
 
 fn loopback_up() -> io::Result<()> {

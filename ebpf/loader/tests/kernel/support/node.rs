@@ -3,12 +3,15 @@
 use std::{
     net::{Ipv4Addr, SocketAddrV4},
     path::PathBuf,
+    process::Child,
 };
 
 use lb_abi::{
     Address, Backend, BackendId, Frontend, FrontendKey, Port, Service, ServiceId, SlotKey, TCP, UDP,
 };
 use lb_loader::{Datapath, Options};
+
+use super::isolation::start_victim;
 
 /// TCP or UDP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,13 +32,27 @@ impl Protocol {
 /// A test's node.
 pub(crate) struct Node {
     pub(crate) options: Options,
+    test: &'static str,
+    victim: bool,
 }
 
 impl Node {
-    pub(crate) const fn new(bpffs: PathBuf, cgroup: PathBuf) -> Self {
+    pub(super) const fn new(bpffs: PathBuf, cgroup: PathBuf, test: &'static str, victim: bool) -> Self {
         Self {
             options: Options { bpffs, cgroup },
+            test,
+            victim,
         }
+    }
+
+    /// Whether this process is the one that the test kills.
+    pub(crate) const fn is_victim(&self) -> bool {
+        self.victim
+    }
+
+    /// Starts the process that the test kills: the test's body again, on this node.
+    pub(crate) fn start_victim(&self) -> Child {
+        start_victim(self.test)
     }
 
     /// Opens the datapath; nothing is attached.

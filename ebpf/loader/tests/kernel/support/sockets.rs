@@ -18,7 +18,10 @@ pub(crate) struct TcpServer {
 impl TcpServer {
     /// On a port of the kernel's choice, at 127.0.0.`last`.
     pub(crate) fn start(last: u8) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, last), 0)).expect("a listener");
+        Self::serve(TcpListener::bind((Ipv4Addr::new(127, 0, 0, last), 0)).expect("a listener"))
+    }
+
+    fn serve(listener: TcpListener) -> Self {
         let address = v4(listener.local_addr().expect("its address"));
         thread::spawn(move || {
             for client in listener.incoming() {
