@@ -1,6 +1,6 @@
 //! The command line, for the agent and for its mutants.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{io::IsTerminal, net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -118,11 +118,7 @@ where
     B: Brain + 'static,
     D: Datapath + 'static,
 {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
+    log();
     tracing::info!(node = run.node, version = env!("CARGO_PKG_VERSION"), "starting");
     // All that can be wrong with the configuration is found before the datapath is touched.
     let client = crate::reflect::client(config(run.kubeconfig.as_deref()).await?)?;
@@ -138,6 +134,19 @@ where
     agent::run(client, brain, datapath, run.listen, shutdown).await?;
     tracing::info!("ended; programs and maps stay as they are");
     Ok(())
+}
+
+/// To stderr; $RUST_LOG says what. By default without kube's own lines on failed requests: the watches name those,
+/// with what follows from them.
+fn log() {
+    let default = "info,kube_client::client::builder=off";
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let stderr = std::io::stderr;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(stderr().is_terminal())
+        .with_writer(stderr)
+        .init();
 }
 
 async fn config(kubeconfig: Option<&std::path::Path>) -> anyhow::Result<kube::Config> {

@@ -79,6 +79,8 @@ impl Reflected for Slice {
 /// # Errors
 /// The configuration can't be used, such as a certificate that is none.
 pub fn client(mut config: kube::Config) -> Result<Client, kube::Error> {
+    // Which TLS provider is used must not depend on what else is compiled in. Chosen already is as good.
+    let _chosen = rustls::crypto::ring::default_provider().install_default();
     config.connect_timeout = Some(CONNECT_LIMIT);
     config.read_timeout = Some(READ_LIMIT);
     config.reset_reader_on_write = true;

@@ -2,6 +2,7 @@
 //! every write.
 
 pub mod incidents;
+pub mod node;
 pub mod objects;
 pub mod witness;
 

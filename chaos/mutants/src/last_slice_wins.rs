@@ -1,0 +1,59 @@
+//! Endpoints kept by Service instead of by slice: each slice that is written replaces what the others gave.
+//!
+//! The early bug of everyone who came to EndpointSlices from Endpoints, which had one object for each Service.
+
+use std::collections::HashMap;
+
+use reference_agent::{
+    control::Brain,
+    model::{Dirty, Event, Model},
+    names::{ObjectId, ObjectName},
+    plan::ServicePlan,
+};
+
+/// A model that is told of one slice of each Service: the last one that was written.
+#[derive(Debug, Default)]
+pub struct LastSliceWins {
+    model: Model,
+    /// By Service.
+    last: HashMap<ObjectName, ObjectName>,
+}
+
+impl LastSliceWins {
+    /// Around a model.
+    pub fn new(model: Model) -> Self {
+        Self {
+            model,
+            ..Self::default()
+        }
+    }
+}
+
+impl Brain for LastSliceWins {
+    fn apply(&mut self, event: Event) -> Dirty {
+        let mut dirty = Dirty::new();
+        match &event {
+            Event::SliceApplied(slice) => {
+                self.last.retain(|_, last| *last != slice.name);
+                let replaced = slice
+                    .owner()
+                    .and_then(|owner| self.last.insert(owner, slice.name.clone()));
+                if let Some(replaced) = replaced {
+                    dirty.extend(self.model.apply(Event::SliceDeleted(replaced)));
+                }
+            }
+            Event::SliceDeleted(name) => self.last.retain(|_, last| last != name),
+            Event::ServiceApplied(_) | Event::ServiceDeleted(_) | Event::Synced(_) => {}
+        }
+        dirty.extend(self.model.apply(event));
+        dirty
+    }
+
+    fn plan_service(&self, service: ObjectId) -> ServicePlan {
+        self.model.plan_service(service)
+    }
+
+    fn model(&self) -> &Model {
+        &self.model
+    }
+}

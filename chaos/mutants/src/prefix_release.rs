@@ -1,0 +1,140 @@
+//! Incident 1, Cilium issue 43619, as its 1.18.5 behaves.
+//!
+//! That agent's table held one instance of a backend for each Service, under the Service's name, and looked
+//! instances up by a prefix of bytes. So a release for `test` found the instance of `test-extended` as well. The
+//! table then was wrong, but the maps were not: they are written for a Service only when it is reconciled. Its
+//! next Service event, any annotation, took the backend away. Whatever writes the victim's slice puts the
+//! instance back.
+
+use std::collections::{BTreeSet, HashMap};
+
+use reference_agent::{
+    control::Brain,
+    model::{Dirty, Event, Model, Slice},
+    names::{ObjectId, ObjectName},
+    plan::ServicePlan,
+    transport::TransportAddress,
+};
+
+/// Backends, each an address, a port and a protocol.
+type Instances = BTreeSet<TransportAddress>;
+
+/// The model, and what the table has lost.
+#[derive(Debug, Default)]
+pub struct PrefixRelease {
+    model: Model,
+    slices: HashMap<ObjectName, Listed>,
+    /// Missing in the table, by Service.
+    lost: HashMap<ObjectName, Instances>,
+    /// Missing in the maps too: what the table lacked when the Service was last reconciled for its own sake.
+    shown: HashMap<ObjectName, Instances>,
+}
+
+#[derive(Debug)]
+struct Listed {
+    owner: ObjectName,
+    instances: Instances,
+}
+
+impl PrefixRelease {
+    /// Around a model.
+    pub fn new(model: Model) -> Self {
+        Self {
+            model,
+            ..Self::default()
+        }
+    }
+
+    fn slice_applied(&mut self, slice: &Slice) {
+        let Some(owner) = slice.owner() else {
+            return self.slice_deleted(&slice.name);
+        };
+        let instances = instances(slice);
+        let listed = Listed {
+            owner: owner.clone(),
+            instances: instances.clone(),
+        };
+        if let Some(before) = self.slices.insert(slice.name.clone(), listed) {
+            let kept = if before.owner == owner {
+                instances.clone()
+            } else {
+                Instances::new()
+            };
+            self.release(&before.owner, &before.instances - &kept);
+        }
+        // A written slice puts its instances into the table, whatever was there.
+        for missing in [&mut self.lost, &mut self.shown] {
+            if let Some(missing) = missing.get_mut(&owner) {
+                missing.retain(|instance| !instances.contains(instance));
+            }
+        }
+    }
+
+    fn slice_deleted(&mut self, name: &ObjectName) {
+        if let Some(Listed { owner, instances }) = self.slices.remove(name) {
+            self.release(&owner, instances);
+        }
+    }
+
+    /// Releases for a Service, and with it for every Service of a longer key that begins with its own.
+    fn release(&mut self, owner: &ObjectName, gone: Instances) {
+        let key = owner.to_string();
+        for instance in gone {
+            let holders = self
+                .slices
+                .values()
+                .filter(|listed| listed.instances.contains(&instance));
+            let victims = holders.map(|listed| &listed.owner).filter(|victim| {
+                let victim = victim.to_string();
+                victim.len() > key.len() && victim.as_bytes().starts_with(key.as_bytes())
+            });
+            for victim in victims {
+                self.lost.entry(victim.clone()).or_default().insert(instance);
+            }
+        }
+    }
+}
+
+/// Every endpoint that takes traffic, with every port.
+fn instances(slice: &Slice) -> Instances {
+    let ready = slice.endpoints.iter().filter(|endpoint| endpoint.ready);
+    ready
+        .flat_map(|endpoint| {
+            slice.ports.iter().map(|port| TransportAddress {
+                protocol: port.protocol,
+                address: endpoint.address,
+                port: port.port,
+            })
+        })
+        .collect()
+}
+
+impl Brain for PrefixRelease {
+    fn apply(&mut self, event: Event) -> Dirty {
+        match &event {
+            Event::SliceApplied(slice) => self.slice_applied(slice),
+            Event::SliceDeleted(name) => self.slice_deleted(name),
+            Event::ServiceApplied(service) => {
+                let lost = self.lost.get(&service.name).cloned().unwrap_or_default();
+                self.shown.insert(service.name.clone(), lost);
+            }
+            Event::ServiceDeleted(name) => _ = self.shown.remove(name),
+            Event::Synced(_) => {}
+        }
+        self.model.apply(event)
+    }
+
+    fn plan_service(&self, service: ObjectId) -> ServicePlan {
+        let mut plan = self.model.plan_service(service);
+        if let Some(shown) = self.model.name(service).and_then(|name| self.shown.get(name)) {
+            for port in plan.values_mut() {
+                port.backends.retain(|backend| !shown.contains(backend));
+            }
+        }
+        plan
+    }
+
+    fn model(&self) -> &Model {
+        &self.model
+    }
+}

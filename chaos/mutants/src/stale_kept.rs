@@ -1,0 +1,39 @@
+//! Incident 2: the agent does not know what an earlier load has left at its cgroup.
+//!
+//! It attaches its own programs beside it and says that all is well. The old program runs first, rewrites the
+//! destination from its own maps, and the new one sees an address that is no Service.
+
+use lb_loader::{Attachment, Hook, LoaderError};
+use reference_agent::datapath::Datapath;
+
+/// A datapath that sees no stale program.
+#[derive(Debug)]
+pub struct StaleKept<D>(pub D);
+
+impl<D: Datapath> Datapath for StaleKept<D> {
+    type Maps = D::Maps;
+
+    fn maps(&self) -> D::Maps {
+        self.0.maps()
+    }
+
+    fn adopted(&self) -> bool {
+        self.0.adopted()
+    }
+
+    fn attach(&mut self) -> Result<(), LoaderError> {
+        self.0.attach()
+    }
+
+    fn unattached(&self) -> Result<Vec<Hook>, LoaderError> {
+        self.0.unattached()
+    }
+
+    fn stale(&self) -> Result<Vec<Attachment>, LoaderError> {
+        Ok(Vec::new())
+    }
+
+    fn evict(&self, _stale: &Attachment) -> Result<(), LoaderError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! A node without a kernel: maps that can be looked at from outside, and a cgroup that is a list.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lb_abi::{Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
+use lb_loader::{Attachment, Hook, LoaderError, Ownership};
+
+use crate::{
+    datapath::Datapath,
+    maps::{Contents, LbMaps, MapError, memory::MemoryMaps},
+};
+
+/// A node that outlives its agents, as maps and programs in a kernel do. Clones are the same node.
+#[derive(Clone, Debug, Default)]
+pub struct Node(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    maps: MemoryMaps,
+    attached: Vec<Attachment>,
+    loads: u32,
+    opened_before: bool,
+    refuse_attach: bool,
+    refuse_evict: bool,
+}
+
+impl Node {
+    /// Nothing attached, maps empty.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is in the maps.
+    pub fn contents(&self) -> Contents {
+        self.lock().maps.contents().unwrap_or_default()
+    }
+
+    /// What broke the law of order so far.
+    pub fn violations(&self) -> Vec<String> {
+        self.lock().maps.violations().to_vec()
+    }
+
+    /// Opens the datapath as an agent does at its start. The maps are adopted from the second time on.
+    pub fn open(&self) -> NodeDatapath {
+        let mut state = self.lock();
+        state.loads += 1;
+        let adopted = std::mem::replace(&mut state.opened_before, true);
+        NodeDatapath {
+            node: self.clone(),
+            load: state.loads,
+            adopted,
+        }
+    }
+
+    /// Attaches a program that no agent of now has loaded.
+    pub fn leave(&self, hook: Hook, program_id: u32, ownership: Ownership) {
+        self.lock()
+            .attached
+            .push(attachment(hook, program_id, None, ownership));
+    }
+
+    /// Somebody detaches everything at a hook.
+    pub fn detach(&self, hook: Hook) {
+        self.lock().attached.retain(|found| found.hook != hook);
+    }
+
+    /// From now on attaching fails, or doesn't.
+    pub fn refuse_attach(&self, refuse: bool) {
+        self.lock().refuse_attach = refuse;
+    }
+
+    /// From now on evicting fails, or doesn't.
+    pub fn refuse_evict(&self, refuse: bool) {
+        self.lock().refuse_evict = refuse;
+    }
+
+    /// Programs at a hook, in the order of running.
+    pub fn programs(&self, hook: Hook) -> Vec<u32> {
+        let state = self.lock();
+        let there = state.attached.iter().filter(|found| found.hook == hook);
+        there.map(|found| found.program_id).collect()
+    }
+}
+
+fn attachment(hook: Hook, program_id: u32, link_id: Option<u32>, ownership: Ownership) -> Attachment {
+    Attachment {
+        hook,
+        program_id,
+        link_id,
+        ownership,
+        name: "connect4".to_owned(),
+        map_ids: Vec::new(),
+    }
+}
+
+fn refused(what: &str) -> LoaderError {
+    let source = std::io::Error::from_raw_os_error(1);
+    LoaderError::Kernel {
+        what: what.to_owned(),
+        source,
+    }
+}
+
+/// One agent's hold on a [`Node`].
+#[derive(Debug)]
+pub struct NodeDatapath {
+    node: Node,
+    load: u32,
+    adopted: bool,
+}
+
+impl NodeDatapath {
+    /// Id of the program of a hook in this load.
+    fn program(&self, hook: Hook) -> u32 {
+        let index = Hook::ALL.iter().position(|one| *one == hook).unwrap_or_default();
+        self.load * 1000 + u32::try_from(index).unwrap_or_default()
+    }
+
+    fn is_current(&self, found: &Attachment) -> bool {
+        found.program_id == self.program(found.hook)
+    }
+}
+
+impl Datapath for NodeDatapath {
+    type Maps = NodeMaps;
+
+    fn maps(&self) -> NodeMaps {
+        NodeMaps(self.node.clone())
+    }
+
+    fn adopted(&self) -> bool {
+        self.adopted
+    }
+
+    fn attach(&mut self) -> Result<(), LoaderError> {
+        let mut state = self.node.lock();
+        if state.refuse_attach {
+            return Err(refused("attach connect4"));
+        }
+        for hook in Hook::ALL {
+            let program_id = self.program(hook);
+            // The link of an earlier start is switched; without one there is a new link.
+            match state
+                .attached
+                .iter_mut()
+                .find(|found| found.hook == hook && found.link_id.is_some())
+            {
+                Some(link) => link.program_id = program_id,
+                None => {
+                    let link_id = Some(program_id + 500);
+                    state
+                        .attached
+                        .push(attachment(hook, program_id, link_id, Ownership::Current));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn unattached(&self) -> Result<Vec<Hook>, LoaderError> {
+        let state = self.node.lock();
+        let there = |hook: &Hook| {
+            state
+                .attached
+                .iter()
+                .any(|found| found.hook == *hook && self.is_current(found))
+        };
+        Ok(Hook::ALL.into_iter().filter(|hook| !there(hook)).collect())
+    }
+
+    fn stale(&self) -> Result<Vec<Attachment>, LoaderError> {
+        let state = self.node.lock();
+        let stale = |found: &&Attachment| found.ownership != Ownership::Foreign && !self.is_current(found);
+        Ok(state.attached.iter().filter(stale).cloned().collect())
+    }
+
+    fn evict(&self, stale: &Attachment) -> Result<(), LoaderError> {
+        let mut state = self.node.lock();
+        if state.refuse_evict {
+            return Err(refused("detach program"));
+        }
+        state.attached.retain(|found| found != stale);
+        Ok(())
+    }
+}
+
+/// The maps of a [`Node`].
+#[derive(Debug)]
+pub struct NodeMaps(Node);
+
+impl LbMaps for NodeMaps {
+    fn contents(&self) -> Result<Contents, MapError> {
+        self.0.lock().maps.contents()
+    }
+
+    fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError> {
+        self.0.lock().maps.put_frontend(key, value)
+    }
+
+    fn delete_frontend(&mut self, key: FrontendKey) -> Result<(), MapError> {
+        self.0.lock().maps.delete_frontend(key)
+    }
+
+    fn put_service(&mut self, id: ServiceId, value: Service) -> Result<(), MapError> {
+        self.0.lock().maps.put_service(id, value)
+    }
+
+    fn delete_service(&mut self, id: ServiceId) -> Result<(), MapError> {
+        self.0.lock().maps.delete_service(id)
+    }
+
+    fn put_slot(&mut self, key: SlotKey, backend: BackendId) -> Result<(), MapError> {
+        self.0.lock().maps.put_slot(key, backend)
+    }
+
+    fn delete_slot(&mut self, key: SlotKey) -> Result<(), MapError> {
+        self.0.lock().maps.delete_slot(key)
+    }
+
+    fn put_backend(&mut self, id: BackendId, value: Backend) -> Result<(), MapError> {
+        self.0.lock().maps.put_backend(id, value)
+    }
+
+    fn delete_backend(&mut self, id: BackendId) -> Result<(), MapError> {
+        self.0.lock().maps.delete_backend(id)
+    }
+
+    fn barrier(&mut self) -> Result<(), MapError> {
+        self.0.lock().maps.barrier()
+    }
+}

@@ -1,0 +1,261 @@
+//! Watches against an API server that says what it is told to, malformed objects and broken lines included.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use futures::StreamExt;
+use reference_agent::{
+    model::{Event, Kind, Slice},
+    reflect,
+    testing::objects::{name, slice},
+};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+/// Nothing here takes longer.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What the server answers, one after the other. A script that is over answers with 503.
+#[derive(Clone, Debug)]
+enum Answer {
+    /// A list.
+    List(Vec<Value>),
+    /// Lines of a watch; `open`: it then stays open in silence, otherwise it ends.
+    Watch { lines: Vec<String>, open: bool },
+    /// An error.
+    Error(StatusCode),
+}
+
+type Script = Arc<Mutex<VecDeque<Answer>>>;
+
+#[derive(serde::Deserialize)]
+struct Parameters {
+    #[serde(default)]
+    watch: bool,
+}
+
+async fn answer(State(script): State<Script>, Query(parameters): Query<Parameters>) -> Response {
+    let mut script = script.lock().expect("no handler panics");
+    let next = match (script.front(), parameters.watch) {
+        (Some(Answer::Watch { .. }), true) | (Some(Answer::List(_)), false) | (Some(Answer::Error(_)), _) => {
+            script.pop_front()
+        }
+        _ => None,
+    };
+    match next {
+        Some(Answer::List(items)) => {
+            let list = json!({
+                "kind": "EndpointSliceList", "apiVersion": "discovery.k8s.io/v1",
+                "metadata": {"resourceVersion": "10"}, "items": items,
+            });
+            list.to_string().into_response()
+        }
+        Some(Answer::Watch { lines, open }) => {
+            let lines = lines
+                .into_iter()
+                .map(|line| Ok::<_, std::io::Error>(Bytes::from(line + "\n")));
+            let lines = futures::stream::iter(lines);
+            let silence = futures::stream::pending().take(usize::from(open));
+            Body::from_stream(lines.chain(silence)).into_response()
+        }
+        Some(Answer::Error(code)) => status(code).into_response(),
+        None => status(StatusCode::SERVICE_UNAVAILABLE).into_response(),
+    }
+}
+
+fn status(code: StatusCode) -> (StatusCode, String) {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code.as_u16()});
+    (code, status.to_string())
+}
+
+fn object(name: &str, endpoints: &Value) -> Value {
+    json!({
+        "metadata": {
+            "namespace": "t", "name": name, "resourceVersion": "11",
+            "labels": {"kubernetes.io/service-name": "x"},
+        },
+        "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": endpoints,
+    })
+}
+
+fn good(name: &str) -> Value {
+    object(name, &json!([{"addresses": ["1.1.1.1"]}]))
+}
+
+fn line(kind: &str, object: &Value) -> String {
+    json!({"type": kind, "object": object}).to_string()
+}
+
+fn expired() -> String {
+    line(
+        "ERROR",
+        &json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}),
+    )
+}
+
+/// Events up to and with the one that is waited for.
+async fn events(script: Vec<Answer>, last: Event) -> Vec<Event> {
+    let script: Script = Arc::new(Mutex::new(script.into()));
+    let path = "/apis/discovery.k8s.io/v1/endpointslices";
+    let router = Router::new().route(path, get(answer)).with_state(script);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let server = tokio::spawn(async move { axum::serve(listener, router).await });
+    let mut config = kube::Config::new(url.parse().expect("a URL"));
+    config.default_retry = false;
+    let client = reflect::client(config).expect("a client");
+    let (sender, mut receiver) = mpsc::channel(64);
+    let reflector = tokio::spawn(reflect::reflect::<Slice>(client, sender));
+    let mut seen = Vec::new();
+    let collected = tokio::time::timeout(LIMIT, async {
+        while let Some(event) = receiver.recv().await {
+            let done = event == last;
+            seen.push(event);
+            if done {
+                break;
+            }
+        }
+    });
+    let in_time = collected.await.is_ok();
+    assert!(in_time, "no {last:?} after {seen:#?}");
+    drop(receiver);
+    reflector.await.expect("it ends when nobody listens");
+    server.abort();
+    seen
+}
+
+fn applied(name: &str) -> Event {
+    Event::SliceApplied(slice(&format!("t/{name}"), "x", &["TCP 80"], &["1.1.1.1"]))
+}
+
+fn deleted(text: &str) -> Event {
+    Event::SliceDeleted(name(text))
+}
+
+const SYNCED: Event = Event::Synced(Kind::EndpointSlice);
+
+#[tokio::test]
+async fn malformed_objects_cost_neither_the_list_nor_the_watch_nor_each_other() {
+    let mut odd_metadata = good("odd");
+    odd_metadata["metadata"]["creationTimestamp"] = json!({"not": "a time"});
+    odd_metadata["metadata"]["annotations"] = json!(["not", "a", "map"]);
+    odd_metadata["metadata"]["ownerReferences"] = json!("nobody");
+    let mut odd_fields = good("fields");
+    odd_fields["endpoints"] = json!([{"addresses": ["1.1.1.1"]}, {"addresses": 7}, null]);
+    odd_fields["ports"] = json!([{"port": 80}, {"port": "http"}]);
+    odd_fields["addressType"] = json!("IPv4");
+    let nameless = json!({"metadata": {"namespace": "t", "resourceVersion": "12"}});
+    let list = vec![
+        json!(null),
+        json!("text"),
+        odd_metadata,
+        nameless.clone(),
+        good("plain"),
+    ];
+    let lines = vec![
+        line("ADDED", &nameless),
+        line("ADDED", &odd_fields),
+        line(
+            "BOOKMARK",
+            &json!({"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": {"resourceVersion": "13"}}),
+        ),
+        line("MODIFIED", &object("plain", &json!(null))),
+        line("DELETED", &good("odd")),
+    ];
+    let seen = events(
+        vec![Answer::List(list), Answer::Watch { lines, open: true }],
+        deleted("t/odd"),
+    )
+    .await;
+    assert_eq!(
+        seen,
+        [
+            applied("odd"),
+            applied("plain"),
+            SYNCED,
+            applied("fields"),
+            Event::SliceApplied(slice("t/plain", "x", &["TCP 80"], &[])),
+            deleted("t/odd"),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_json_leads_to_a_list_so_that_its_event_is_not_lost() {
+    let lines = vec![
+        r#"{"type":"DELETED","object":{{{"#.to_owned(),
+        line("ADDED", &good("b")),
+    ];
+    let script = vec![
+        Answer::List(vec![good("a")]),
+        Answer::Watch { lines, open: true },
+        Answer::List(vec![good("b")]),
+    ];
+    let seen = events(script, deleted("t/a")).await;
+    assert_eq!(seen, [applied("a"), SYNCED, applied("b"), deleted("t/a")]);
+}
+
+#[tokio::test]
+async fn a_watch_that_is_too_old_is_followed_by_a_list_and_its_gap_by_deletions() {
+    let script = vec![
+        Answer::List(vec![good("a"), good("b")]),
+        Answer::Watch {
+            lines: vec![expired()],
+            open: false,
+        },
+        Answer::Error(StatusCode::INTERNAL_SERVER_ERROR),
+        Answer::Error(StatusCode::TOO_MANY_REQUESTS),
+        Answer::List(vec![good("b")]),
+        Answer::Watch {
+            lines: vec![line("ADDED", &good("c"))],
+            open: true,
+        },
+    ];
+    let seen = events(script, applied("c")).await;
+    let expected = [
+        applied("a"),
+        applied("b"),
+        SYNCED,
+        applied("b"),
+        deleted("t/a"),
+        SYNCED,
+        applied("c"),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_goes_on_where_it_was_without_a_list() {
+    let script = vec![
+        Answer::Error(StatusCode::FORBIDDEN),
+        Answer::List(vec![]),
+        Answer::Watch {
+            lines: vec![line("ADDED", &good("a"))],
+            open: false,
+        },
+        Answer::Watch {
+            lines: vec![line("ADDED", &good("b"))],
+            open: false,
+        },
+        Answer::Error(StatusCode::SERVICE_UNAVAILABLE),
+        Answer::Watch {
+            lines: vec![line("DELETED", &good("a"))],
+            open: true,
+        },
+    ];
+    let seen = events(script, deleted("t/a")).await;
+    assert_eq!(seen, [SYNCED, applied("a"), applied("b"), deleted("t/a")]);
+}
