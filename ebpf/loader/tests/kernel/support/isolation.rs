@@ -19,8 +19,9 @@ use nix::{
 
 use super::Node;
 
-/// Names of the tests' cgroups: this, the test program's process id, a number.
-const PREFIX: &str = "plumbline-test-";
+/// Names of the tests' cgroups: this, the test program's process id, a number. Not `plumbline-`, by which the lab knows
+/// its own.
+const PREFIX: &str = "lb-loader-test-";
 /// Tells the inner process its cgroup.
 const CGROUP: &str = "PLUMBLINE_TEST_CGROUP";
 /// Tells it an empty folder of its own.
