@@ -6,6 +6,7 @@ mod dumps;
 mod failures;
 mod hooking;
 mod incident_one;
+mod kernel;
 mod law;
 mod planning;
 mod reflecting;

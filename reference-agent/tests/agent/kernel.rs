@@ -1,0 +1,351 @@
+//! The contract of [`LbMaps`], for the maps in memory and for the kernel's, and the agent's parts over the latter.
+//!
+//! Each test that needs the kernel has a thread of its own in a mount namespace of its own, with a fresh bpffs;
+//! where programs are attached, to a cgroup of its own.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process,
+    time::Instant,
+};
+
+use lb_abi::{Frontend, Service, SlotKey, capacity};
+use lb_loader::{HeldProgram, Hook, Options, attach_legacy_multi, programs_attached};
+use nix::{
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sched::{CloneFlags, unshare},
+};
+use reference_agent::{
+    control::Control,
+    datapath::{Datapath, KernelDatapath},
+    dump::dump,
+    hooks::{Hooks, SCAN},
+    maps::{Contents, LbMaps, MapError, kernel, memory::MemoryMaps},
+    model::{Event, Kind, Model},
+    names::ObjectName,
+    testing::objects::{address, service, slice},
+};
+
+/// Where cgroup v2 is mounted.
+fn cgroups() -> PathBuf {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
+    // proc_pid_mountinfo(5): `id parent major:minor root point options [tags] - type source options`.
+    let mut lines = mounts.lines().filter_map(|line| line.split_once(" - "));
+    let (mount, _) = lines
+        .find(|(_, filesystem)| filesystem.starts_with("cgroup2 "))
+        .expect("cgroup v2");
+    mount.split(' ').nth(4).expect("a mount point").into()
+}
+
+/// A place for one datapath: a bpffs that only this thread sees.
+struct Place {
+    folder: tempfile::TempDir,
+    cgroup: PathBuf,
+}
+
+impl Place {
+    /// `None`: not root, and skipping was asked for.
+    fn new(test: &str) -> Option<Self> {
+        if !testing::root_or_skip(test) {
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace");
+        let none = None::<&str>;
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).expect("private mounts");
+        mount(Some("bpf"), folder.path(), Some("bpf"), MsFlags::empty(), none).expect("a bpffs");
+        Some(Self {
+            folder,
+            cgroup: cgroups(),
+        })
+    }
+
+    fn open(&self) -> KernelDatapath {
+        KernelDatapath::open(&self.options()).expect("the datapath opens")
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            bpffs: self.folder.path().to_owned(),
+            cgroup: self.cgroup.clone(),
+        }
+    }
+
+    fn dump(&self) -> String {
+        let maps = lb_loader::read_pinned(self.folder.path()).expect("pinned maps");
+        dump(&kernel::pinned_contents(&maps).expect("readable maps"))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Otherwise the folder could not be removed.
+        if let Err(error) = umount2(self.folder.path(), MntFlags::MNT_DETACH) {
+            eprintln!("failed to unmount {}: {error}", self.folder.path().display());
+        }
+    }
+}
+
+fn contract(mut maps: impl LbMaps) {
+    let first = address("TCP 10.96.0.1:80").frontend_key();
+    let second = address("UDP 10.96.0.2:53").frontend_key();
+    let backend = address("TCP 10.0.0.1:8080").backend();
+    let slot = SlotKey {
+        service: 1,
+        generation: 1,
+        index: 0,
+    };
+    let everything = Contents {
+        frontends: vec![
+            (first, Frontend { service: 1, flags: 0 }),
+            (second, Frontend { service: 2, flags: 0 }),
+        ],
+        services: vec![
+            (
+                1,
+                Service {
+                    generation: 1,
+                    slots: 1,
+                },
+            ),
+            (
+                capacity::SERVICES - 1,
+                Service {
+                    generation: u32::MAX,
+                    slots: 0,
+                },
+            ),
+        ],
+        slots: vec![(slot, 9)],
+        backends: vec![(9, backend)],
+    };
+    assert_eq!(maps.contents().expect("readable"), Contents::default());
+    // Deleting the absent is no error.
+    let delete_all = |maps: &mut dyn LbMaps| -> Result<(), MapError> {
+        maps.delete_frontend(first)?;
+        maps.delete_frontend(second)?;
+        maps.barrier()?;
+        maps.delete_service(1)?;
+        maps.delete_service(capacity::SERVICES - 1)?;
+        maps.delete_slot(slot)?;
+        maps.delete_backend(9)
+    };
+    delete_all(&mut maps).expect("nothing to delete");
+    // Putting twice is putting once; the last value counts.
+    for _ in 0..2 {
+        maps.put_backend(9, backend).expect("put");
+        maps.put_slot(slot, 9).expect("put");
+        maps.put_service(
+            1,
+            Service {
+                generation: 1,
+                slots: 1,
+            },
+        )
+        .expect("put");
+        maps.put_service(
+            capacity::SERVICES - 1,
+            Service {
+                generation: u32::MAX,
+                slots: 0,
+            },
+        )
+        .expect("put");
+        maps.put_frontend(second, Frontend { service: 1, flags: 0 })
+            .expect("put");
+        maps.put_frontend(second, Frontend { service: 2, flags: 0 })
+            .expect("put");
+        maps.put_frontend(first, Frontend { service: 1, flags: 0 })
+            .expect("put");
+    }
+    assert_eq!(maps.contents().expect("readable"), everything);
+    // A failed put changes nothing.
+    maps.put_service(
+        capacity::SERVICES,
+        Service {
+            generation: 1,
+            slots: 0,
+        },
+    )
+    .expect_err("beyond the array");
+    assert_eq!(maps.contents().expect("readable"), everything);
+    delete_all(&mut maps).expect("deleted");
+    assert_eq!(maps.contents().expect("readable"), Contents::default());
+}
+
+fn full(mut maps: impl LbMaps) {
+    let backend = address("TCP 10.0.0.1:8080").backend();
+    for id in 1..=capacity::BACKENDS {
+        maps.put_backend(id, backend).expect("there is room");
+    }
+    let error = maps
+        .put_backend(capacity::BACKENDS + 1, backend)
+        .expect_err("no room is left");
+    assert_eq!(error.to_string(), "map BACKENDS is full (65536 entries)");
+    maps.put_backend(7, backend).expect("replacing needs no room");
+    maps.delete_backend(7).expect("deleted");
+    maps.put_backend(capacity::BACKENDS + 1, backend)
+        .expect("there is room again");
+    assert_eq!(
+        maps.contents().expect("readable").backends.len(),
+        capacity::BACKENDS as usize
+    );
+}
+
+#[test]
+fn maps_in_memory_keep_the_contract() {
+    contract(MemoryMaps::new());
+    full(MemoryMaps::new());
+}
+
+#[test]
+fn maps_in_the_kernel_keep_the_contract() {
+    let Some(place) = Place::new("maps_in_the_kernel_keep_the_contract") else {
+        return;
+    };
+    contract(place.open().maps());
+    // What the first part has left is nothing: the maps are adopted.
+    full(place.open().maps());
+}
+
+fn served() -> Vec<Event> {
+    vec![
+        Event::ServiceApplied(service("t/x", "10.96.0.1", &["TCP 80"])),
+        Event::ServiceApplied(service("t/y", "10.96.0.2", &["TCP 80"])),
+        Event::SliceApplied(slice("t/1", "x", &["TCP 8080"], &["10.0.0.1", "10.0.0.2"])),
+        Event::SliceApplied(slice("t/2", "y", &["TCP 8080"], &["10.0.0.1"])),
+        Event::Synced(Kind::Service),
+        Event::Synced(Kind::EndpointSlice),
+    ]
+}
+
+fn control(place: &Place, events: impl IntoIterator<Item = Event>) -> Control<Model, kernel::KernelMaps> {
+    let datapath = place.open();
+    let mut control = Control::new(Model::default(), datapath.maps()).expect("readable maps");
+    for event in events {
+        control.apply(event);
+    }
+    control.reconcile(Instant::now());
+    assert_eq!(control.troubles(), [""; 0]);
+    control
+}
+
+#[test]
+fn the_kernels_maps_are_written_dumped_and_adopted() {
+    let Some(place) = Place::new("the_kernels_maps_are_written_dumped_and_adopted") else {
+        return;
+    };
+    let mut first = control(&place, served());
+    let whole =
+        "frontends\nTCP 10.96.0.1:80 -> 10.0.0.1:8080 10.0.0.2:8080\nTCP 10.96.0.2:80 -> 10.0.0.1:8080\n";
+    assert_eq!(place.dump(), whole);
+    first.apply(Event::SliceApplied(slice(
+        "t/1",
+        "x",
+        &["TCP 8080"],
+        &["10.0.0.2"],
+    )));
+    first.apply(Event::SliceDeleted(ObjectName::new("t", "2")));
+    first.reconcile(Instant::now());
+    assert_eq!(
+        place.dump(),
+        "frontends\nTCP 10.96.0.1:80 -> 10.0.0.2:8080\nTCP 10.96.0.2:80 -> refused\n"
+    );
+    drop(first);
+    control(&place, served());
+    assert_eq!(place.dump(), whole);
+    control(&place, served().into_iter().skip(4));
+    assert_eq!(place.dump(), "frontends\n");
+}
+
+/// A cgroup that is removed at the end, whatever is attached to it.
+struct OwnCgroup(PathBuf);
+
+impl OwnCgroup {
+    const PREFIX: &str = "reference-agent-test-";
+
+    fn create() -> Self {
+        let cgroups = cgroups();
+        Self::sweep(&cgroups);
+        let path = cgroups.join(format!("{}{}", Self::PREFIX, process::id()));
+        fs::create_dir(&path).expect("a cgroup");
+        Self(path)
+    }
+
+    /// Removes what killed tests have left.
+    fn sweep(cgroups: &Path) {
+        for entry in fs::read_dir(cgroups).expect("cgroups").flatten() {
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| name.strip_prefix(Self::PREFIX));
+            if id.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
+                // Another test may be at it too.
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
+impl Drop for OwnCgroup {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir(&self.0) {
+            eprintln!("failed to remove {}: {error}", self.0.display());
+        }
+    }
+}
+
+#[test]
+fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
+    let Some(mut place) = Place::new("hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest")
+    else {
+        return;
+    };
+    let own = OwnCgroup::create();
+    place.cgroup.clone_from(&own.0);
+    let running = |hook| programs_attached(&own.0, hook, false).expect("the cgroup can be asked");
+    let connect = Hook::ALL[0];
+
+    // An earlier load, attached by a link and once more the legacy way, whose pins are gone.
+    let now = Instant::now();
+    let mut hooks = Hooks::new(place.open(), now);
+    hooks.look(true, now);
+    let [earlier] = running(connect)[..] else {
+        panic!("one program: {:?}", running(connect))
+    };
+    let held = HeldProgram::by_id(earlier).expect("it runs");
+    drop(hooks);
+    attach_legacy_multi(&own.0, connect, &held).expect("attached");
+    fs::remove_dir_all(place.folder.path().join("plumbline")).expect("the pins are removed");
+    assert_eq!(
+        running(connect),
+        [earlier],
+        "the link is gone with its pin, the legacy attachment stays"
+    );
+
+    let mut hooks = Hooks::new(place.open(), now);
+    hooks.look(false, now);
+    assert_eq!(
+        running(connect),
+        [earlier],
+        "new maps know nothing yet: the old program serves better"
+    );
+    hooks.look(true, now);
+    let [current] = running(connect)[..] else {
+        panic!("one program: {:?}", running(connect))
+    };
+    assert_ne!(current, earlier);
+    assert_eq!(hooks.reasons(), [""; 0]);
+
+    // It comes back while the agent runs.
+    attach_legacy_multi(&own.0, connect, &held).expect("attached");
+    hooks.look(true, now + SCAN);
+    assert_eq!(running(connect), [current]);
+    drop(hooks);
+    assert_eq!(
+        running(connect),
+        [current],
+        "an agent that ends leaves everything attached"
+    );
+    lb_loader::cleanup(place.folder.path(), &own.0).expect("cleaned");
+    assert_eq!(running(connect), [0; 0]);
+}
