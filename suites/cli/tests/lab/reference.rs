@@ -6,7 +6,7 @@ use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Api, api::PostParams};
 use lab::{
     cluster::Cluster,
-    embedded::{AgentCommand, LabCluster, Lifetime, sibling},
+    embedded::{AgentCommand, LabCluster, Lifetime},
 };
 use oracle::history::{Outcome, Transport};
 use serde_json::json;
@@ -20,7 +20,7 @@ async fn a_cluster_ip_answers_from_its_pod() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = config(&name("reference"), folder.path());
-    config.agent = AgentCommand::reference(&sibling("reference-agent").expect("the reference agent"));
+    config.agent = AgentCommand::reference(&config.plumbline.with_file_name("reference-agent"));
     let lab = LabCluster::up(&config, Lifetime::WithCaller, |_| {})
         .await
         .expect("up");

@@ -319,8 +319,11 @@ impl Traces {
     }
 
     /// Processes that are in, or hold, a network namespace of the lab.
+    ///
+    /// The kernel gives the number of a namespace that has ended to the next: those of other labs don't count.
     fn held(&self) -> Vec<u32> {
         processes()
+            .filter(|pid| !in_another_lab(*pid, &self.name))
             .filter(|pid| {
                 let inside = fs::read_link(format!("/proc/{pid}/ns/net")).ok();
                 inside
@@ -330,6 +333,14 @@ impl Traces {
             })
             .collect()
     }
+}
+
+fn in_another_lab(pid: u32, name: &str) -> bool {
+    let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let own = format!("/plumbline-{name}/");
+    cgroups
+        .lines()
+        .any(|line| line.contains("/plumbline-") && !line.contains(&own))
 }
 
 fn below(folder: &Path, pids: &mut BTreeSet<u32>) {

@@ -16,6 +16,7 @@ use std::{
 };
 
 use nix::{
+    errno::Errno,
     libc,
     poll::{PollFd, PollFlags, PollTimeout, poll},
 };
@@ -183,8 +184,11 @@ impl Cgroup {
                 });
             }
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            poll(&mut [PollFd::new(events.as_fd(), PollFlags::POLLPRI)], timeout)
-                .map_err(|errno| failed()(errno.into()))?;
+            match poll(&mut [PollFd::new(events.as_fd(), PollFlags::POLLPRI)], timeout) {
+                // A signal, such as SIGCHLD for one of these processes.
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(failed()(errno.into())),
+            }
         }
     }
 

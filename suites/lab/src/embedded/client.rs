@@ -107,7 +107,7 @@ impl LabCluster {
     /// # Errors
     /// What could not be removed.
     pub async fn down(self) -> Result<(), LabError> {
-        take_down(&self.dir).await?;
+        leftovers::take_down(self.dir.name()).await?;
         match self.leash {
             Some(leash) => leash.ended().await,
             None => Ok(()),
@@ -224,18 +224,7 @@ impl LabCluster {
 pub async fn down(name: &str) -> Result<Downed, LabError> {
     root()?;
     super::check_name(name)?;
-    match take_down(&LabDir::new(name)).await {
-        Ok(()) => Ok(Downed::Up),
-        Err(LabError::NotUp { .. }) => {
-            let removed = leftovers::remove_here(name)?;
-            Ok(if removed {
-                Downed::Leftovers
-            } else {
-                Downed::Nothing
-            })
-        }
-        Err(other) => Err(other),
-    }
+    leftovers::take_down(name).await
 }
 
 /// Names of all labs that are up, or have left something.
@@ -245,13 +234,6 @@ pub async fn down(name: &str) -> Result<Downed, LabError> {
 pub fn labs() -> Result<Vec<String>, LabError> {
     root()?;
     leftovers::names()
-}
-
-async fn take_down(dir: &LabDir) -> Result<(), LabError> {
-    match call(dir, &Request::Down, LIMITS.down).await? {
-        Reply::Done => Ok(()),
-        other => Err(unexpected(dir, &other)),
-    }
 }
 
 /// A client for a kubeconfig.

@@ -4,19 +4,16 @@
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, Read, Seek, SeekFrom},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process,
-    time::{Duration, Instant},
 };
 
 use super::{LIMITS, LabError, check_name, error::io_error};
 
 /// Where the folders of all labs are.
 const ROOT: &str = "/run/plumbline";
-/// Between two looks at a lock that is held for a moment.
-const LOCK_AGAIN: Duration = Duration::from_millis(10);
 /// How the name of a folder ends that is being removed: no lab's does.
 const GONE: &str = ".gone";
 
@@ -30,7 +27,8 @@ pub(super) struct LabDir {
 /// The lock of a lab; free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
-    file: File,
+    /// Held, never used.
+    _file: File,
 }
 
 impl LabDir {
@@ -101,29 +99,6 @@ impl LabDir {
         self.logs().join(format!("{namespace}_{pod}.log"))
     }
 
-    /// Takes the lock for a supervisor, and writes down who has it.
-    ///
-    /// Whoever is removing what a dead lab left holds the lock too, unsigned and for a moment: that is waited for.
-    pub(super) async fn claim(&self) -> Result<Lock, LabError> {
-        let deadline = Instant::now() + LIMITS.cgroup_empty;
-        loop {
-            if let Some(mut lock) = self.lock()? {
-                let signed = write!(lock.file, "{}", process::id());
-                signed.map_err(io_error(format!("write {}", self.lock_file().display())))?;
-                return Ok(lock);
-            }
-            let holder = self.holder();
-            if holder.is_some() || Instant::now() >= deadline {
-                let pid = holder.unwrap_or(0);
-                return Err(LabError::AlreadyUp {
-                    name: self.name.clone(),
-                    pid,
-                });
-            }
-            tokio::time::sleep(LOCK_AGAIN).await;
-        }
-    }
-
     /// Takes the lock, making the folder if need be; `None` if somebody holds it.
     pub(super) fn lock(&self) -> Result<Option<Lock>, LabError> {
         let failed = |error| io_error(format!("lock {}", self.path.display()))(error);
@@ -152,19 +127,12 @@ impl LabDir {
             let same = fs::metadata(&path)
                 .is_ok_and(|now| file.metadata().is_ok_and(|ours| ours.ino() == now.ino()));
             if same {
-                file.set_len(0).map_err(failed)?;
-                return Ok(Some(Lock { file }));
+                return Ok(Some(Lock { _file: file }));
             }
         }
         Err(failed(io::Error::other(
             "its folder is being removed again and again",
         )))
-    }
-
-    /// The living process that has signed the lock.
-    fn holder(&self) -> Option<u32> {
-        let pid: u32 = fs::read_to_string(self.lock_file()).ok()?.trim().parse().ok()?;
-        Path::new("/proc").join(pid.to_string()).exists().then_some(pid)
     }
 
     /// Removes the folder; the caller holds the lock.

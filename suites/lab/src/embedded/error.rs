@@ -68,6 +68,19 @@ pub enum LabError {
         /// Its supervisor.
         pid: u32,
     },
+    /// Something lives where a lab's supervisor should, and does not answer.
+    #[error(
+        "the lab {name:?} has a supervisor that did not answer within {limit:?} (process: see {cgroup}/cgroup.procs). \
+         If another container brought it up, take it down there; otherwise kill that process and try again"
+    )]
+    Held {
+        /// The lab.
+        name: String,
+        /// The supervisor's cgroup.
+        cgroup: PathBuf,
+        /// How long was waited.
+        limit: Duration,
+    },
     /// There is no such lab.
     #[error("there is no lab {name:?}; make one: plumbline lab up --name {name}")]
     NotUp {

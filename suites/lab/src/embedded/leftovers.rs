@@ -1,14 +1,24 @@
 //! What dead labs left: folders whose lock is free, cgroups that nobody supervises.
 
-use std::path::Path;
-
-use super::{
-    LabError,
-    cgroup::{self, Cgroup},
-    dir::LabDir,
+use std::{
+    path::Path,
+    time::{Duration, Instant},
 };
 
-/// What [`down`] found.
+use tokio::time::sleep;
+
+use super::{
+    LIMITS, LabError,
+    cgroup::{self, Cgroup},
+    dir::{LabDir, Lock},
+    protocol::{Reply, Request},
+    request::call,
+};
+
+/// Between two tries while a supervisor is dying.
+const TRY_AGAIN: Duration = Duration::from_millis(10);
+
+/// What [`down`](super::down) found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downed {
     /// It was up.
@@ -25,7 +35,7 @@ pub(super) fn remove_others(hierarchy: &Path, but: &str) -> Result<Vec<String>, 
     let names = all(hierarchy)?;
     let mut removed = Vec::new();
     for name in names.into_iter().filter(|name| name != but) {
-        if remove(hierarchy, &name)? {
+        if let Tried::Removed = try_remove(hierarchy, &name)? {
             removed.push(name);
         }
     }
@@ -45,25 +55,90 @@ fn all(hierarchy: &Path) -> Result<Vec<String>, LabError> {
     Ok(names)
 }
 
-/// Removes what a dead lab left; false if there is nothing, or somebody holds its lock.
-pub(super) fn remove(hierarchy: &Path, name: &str) -> Result<bool, LabError> {
+/// What came of a try to remove what a lab left.
+enum Tried {
+    Removed,
+    Nothing,
+    /// It has a supervisor: one that lives, or one that is dying and has not let go yet.
+    Held,
+}
+
+fn try_remove(hierarchy: &Path, name: &str) -> Result<Tried, LabError> {
     let (dir, tree) = (LabDir::new(name), Cgroup::of_lab(hierarchy, name));
-    let there = dir.exists() || tree.path().exists();
-    if !there {
-        return Ok(false);
+    if !dir.exists() && !tree.path().exists() {
+        return Ok(Tried::Nothing);
     }
-    let Some(lock) = dir.lock()? else { return Ok(false) };
+    let Some(lock) = dir.lock()? else {
+        return Ok(Tried::Held);
+    };
     if tree.control().populated() {
-        // Up, with its folder elsewhere: in another container.
         dir.remove(lock)?;
-        return Ok(false);
+        return Ok(Tried::Held);
     }
     tree.remove()?;
     dir.remove(lock)?;
-    Ok(true)
+    Ok(Tried::Removed)
 }
 
-/// The cgroup v2 hierarchy, and what a dead lab of this name left removed from it.
-pub(super) fn remove_here(name: &str) -> Result<bool, LabError> {
-    remove(&cgroup::hierarchy()?, name)
+/// Takes the lock of a lab for its new supervisor, when the last one has let go of it.
+///
+/// A supervisor that lives answers; one that is dying, and whoever removes what it left, hold the lock for a moment.
+pub(super) async fn claim(hierarchy: &Path, dir: &LabDir) -> Result<Lock, LabError> {
+    let tree = Cgroup::of_lab(hierarchy, dir.name());
+    let deadline = Instant::now() + LIMITS.down;
+    loop {
+        if let Some(lock) = dir.lock()? {
+            if !tree.control().populated() {
+                return Ok(lock);
+            }
+            dir.remove(lock)?;
+        } else if let Ok(Reply::About(about)) = call(dir, &Request::About, LIMITS.control).await {
+            return Err(LabError::AlreadyUp {
+                name: dir.name().to_owned(),
+                pid: about.pid,
+            });
+        }
+        if Instant::now() >= deadline {
+            return Err(held(dir.name(), &tree));
+        }
+        sleep(TRY_AGAIN).await;
+    }
+}
+
+/// Takes a lab down by its name, or removes what a dead one left; nothing to do is no error.
+pub(super) async fn take_down(name: &str) -> Result<Downed, LabError> {
+    let hierarchy = cgroup::hierarchy()?;
+    let dir = LabDir::new(name);
+    let deadline = Instant::now() + LIMITS.down;
+    loop {
+        match call(&dir, &Request::Down, LIMITS.down).await {
+            Ok(Reply::Done) => return Ok(Downed::Up),
+            // No supervisor, or one that died before it answered.
+            Err(LabError::NotUp { .. } | LabError::Control { .. }) => {}
+            Ok(other) => {
+                let why = format!("an answer to another question: {other:?}");
+                return Err(LabError::Control {
+                    name: name.to_owned(),
+                    why,
+                });
+            }
+            Err(other) => return Err(other),
+        }
+        match try_remove(&hierarchy, name)? {
+            Tried::Removed => return Ok(Downed::Leftovers),
+            Tried::Nothing => return Ok(Downed::Nothing),
+            Tried::Held if Instant::now() >= deadline => {
+                return Err(held(name, &Cgroup::of_lab(&hierarchy, name)));
+            }
+            Tried::Held => sleep(TRY_AGAIN).await,
+        }
+    }
+}
+
+fn held(name: &str, tree: &Cgroup) -> LabError {
+    LabError::Held {
+        name: name.to_owned(),
+        cgroup: tree.control().path().to_owned(),
+        limit: LIMITS.down,
+    }
 }

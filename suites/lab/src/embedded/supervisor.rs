@@ -70,7 +70,7 @@ async fn start_and_run(starter: &mut Starter) -> Result<(), LabError> {
     }
     let hierarchy = cgroup::hierarchy()?;
     let dir = LabDir::new(&config.name);
-    let lock = dir.claim().await?;
+    let lock = leftovers::claim(&hierarchy, &dir).await?;
     for gone in leftovers::remove_others(&hierarchy, &config.name)? {
         starter.tell(&StartEvent::Step(format!(
             "removed what the dead lab {gone:?} left"
