@@ -55,8 +55,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, String> {
 
 /// Starts the worker in a process group of its own and waits for it.
 async fn supervise() -> Result<ExitCode, String> {
-    let program = env::current_exe().map_err(|error| format!("failed to find this program: {error}"))?;
-    let mut worker = process::Command::new(program)
+    let mut worker = process::Command::new("/proc/self/exe")
         .args(env::args_os().skip(1))
         .arg("--worker")
         .stdin(Stdio::inherit())

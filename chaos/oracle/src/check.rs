@@ -1,7 +1,7 @@
 //! The checkers. Each takes whole histories and returns what is not as expected; nothing returned is a pass.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     time::Duration,
 };
@@ -29,18 +29,6 @@ pub struct Stream {
     pub target: String,
     /// [`Attempt::transport`].
     pub transport: Transport,
-}
-
-impl Stream {
-    /// Whose attempt it is.
-    #[must_use]
-    pub fn of(attempt: &Attempt) -> Self {
-        Self {
-            client: attempt.client.clone(),
-            target: attempt.target.clone(),
-            transport: attempt.transport,
-        }
-    }
 }
 
 impl fmt::Display for Stream {
@@ -94,34 +82,70 @@ pub struct Expectation {
     pub permitted: Permitted,
 }
 
-/// Judges every expectation by itself.
-///
-/// `logs` are the lines of every backend that could have been reached. `refuse_within` is the limit of REFUSE.
-#[must_use]
-pub fn judge(
-    attempts: &[Attempt],
-    logs: &[Served],
-    expectations: &[Expectation],
-    refuse_within: Duration,
-) -> Vec<Finding> {
-    let mut streams: BTreeMap<Stream, Vec<&Attempt>> = BTreeMap::new();
-    for attempt in attempts {
-        streams.entry(Stream::of(attempt)).or_default().push(attempt);
+/// Limits that decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// A refusal comes within it.
+    pub refuse: Duration,
+    /// What the clients were told as the limit of a probe.
+    pub probe: Duration,
+}
+
+/// A probe that ends so long after its limit was not watched: its client did not run. Timers of an idle machine are
+/// late by milliseconds.
+pub const STALL: Duration = Duration::from_millis(500);
+
+/// Histories, sorted for judging.
+#[derive(Debug)]
+pub struct Observed<'a> {
+    streams: BTreeMap<(&'a str, &'a str, Transport), Vec<&'a Attempt>>,
+    /// By nonce: when a backend logged it.
+    delivered: HashMap<&'a str, &'a Served>,
+    times: Times,
+}
+
+impl<'a> Observed<'a> {
+    /// `logs` are the lines of every backend that could have been reached; NONE needs them, and
+    /// attempts that timed out.
+    #[must_use]
+    pub fn new(attempts: &'a [Attempt], logs: &'a [Served], times: Times) -> Self {
+        let mut streams: BTreeMap<_, Vec<&Attempt>> = BTreeMap::new();
+        for attempt in attempts {
+            let stream = (
+                attempt.client.as_str(),
+                attempt.target.as_str(),
+                attempt.transport,
+            );
+            streams.entry(stream).or_default().push(attempt);
+        }
+        let delivered = logs
+            .iter()
+            .map(|line| (line.answer.nonce.as_str(), line))
+            .collect();
+        Self {
+            streams,
+            delivered,
+            times,
+        }
     }
-    let delivered: HashSet<&str> = logs.iter().map(|line| line.answer.nonce.as_str()).collect();
-    expectations
-        .iter()
-        .flat_map(|expectation| {
-            let seen = streams.get(&expectation.stream).map_or(&[][..], Vec::as_slice);
-            let judged = Judged {
-                expectation,
-                seen,
-                delivered: &delivered,
-                refuse_within,
-            };
-            judged.findings()
-        })
-        .collect()
+
+    /// What is not as expected.
+    #[must_use]
+    pub fn judge(&self, expectation: &Expectation) -> Vec<Finding> {
+        let Stream {
+            client,
+            target,
+            transport,
+        } = &expectation.stream;
+        let seen = self.streams.get(&(client.as_str(), target.as_str(), *transport));
+        let judged = Judged {
+            expectation,
+            seen: seen.map_or(&[], Vec::as_slice),
+            delivered: &self.delivered,
+            times: self.times,
+        };
+        judged.findings()
+    }
 }
 
 /// The trap gets none of these attempts: none of their nonces is in its log, none is answered by it.
@@ -163,8 +187,8 @@ pub fn is_refusal(outcome: &Outcome) -> bool {
 struct Judged<'a> {
     expectation: &'a Expectation,
     seen: &'a [&'a Attempt],
-    delivered: &'a HashSet<&'a str>,
-    refuse_within: Duration,
+    delivered: &'a HashMap<&'a str, &'a Served>,
+    times: Times,
 }
 
 impl Judged<'_> {
@@ -173,7 +197,7 @@ impl Judged<'_> {
             .seen
             .iter()
             .copied()
-            .partition(|attempt| is_clients_own(&attempt.outcome));
+            .partition(|attempt| self.is_not_the_datapaths(attempt));
         let mut findings = Vec::new();
         let outside: Vec<&Attempt> = judged
             .iter()
@@ -198,7 +222,7 @@ impl Judged<'_> {
             findings.push(self.finding(
                 Weight::Undecided,
                 format!(
-                    "{} of {} failed in the client itself: {found}",
+                    "{} of {} failed for lack of the machine (client or backend stood still, or no socket): {found}",
                     own.len(),
                     self.seen.len()
                 ),
@@ -217,6 +241,32 @@ impl Judged<'_> {
         findings
     }
 
+    /// Trouble that says nothing of the datapath: no socket was to be had, the client stood still when it should
+    /// have looked, or the backend took the request up only after the client had given up.
+    fn is_not_the_datapaths(&self, attempt: &Attempt) -> bool {
+        match attempt.outcome {
+            Outcome::Failed {
+                stage: Stage::Socket, ..
+            }
+            | Outcome::Timeout { stage: Stage::Socket } => true,
+            Outcome::Timeout { .. } => {
+                took(attempt) > self.times.probe + STALL || self.was_taken_up_late(attempt)
+            }
+            _ => false,
+        }
+    }
+
+    /// The right backend logged it, and too late for an answer that could have come in time. (Logged in time and
+    /// not answered is another thing: then the answer was lost.)
+    fn was_taken_up_late(&self, attempt: &Attempt) -> bool {
+        let Permitted::Serves(identities) = &self.expectation.permitted else {
+            return false;
+        };
+        self.delivered
+            .get(attempt.nonce.as_str())
+            .is_some_and(|line| identities.contains(&line.answer.identity) && line.time_us >= attempt.end_us)
+    }
+
     fn permits(&self, attempt: &Attempt) -> bool {
         match &self.expectation.permitted {
             Permitted::Serves(identities) => match &attempt.outcome {
@@ -229,14 +279,13 @@ impl Judged<'_> {
             Permitted::Silent => is_silent(&attempt.outcome),
             Permitted::None => {
                 (self.refused(attempt) || is_silent(&attempt.outcome))
-                    && !self.delivered.contains(attempt.nonce.as_str())
+                    && !self.delivered.contains_key(attempt.nonce.as_str())
             }
         }
     }
 
     fn refused(&self, attempt: &Attempt) -> bool {
-        is_refusal(&attempt.outcome)
-            && Duration::from_micros(attempt.end_us.saturating_sub(attempt.start_us)) <= self.refuse_within
+        is_refusal(&attempt.outcome) && took(attempt) <= self.times.refuse
     }
 
     /// Identities that no probe met: they have left, or the probes were too few to tell.
@@ -284,14 +333,14 @@ impl Judged<'_> {
         let late = count(&|attempt| is_refusal(&attempt.outcome) && !self.refused(attempt));
         let delivered = count(&|attempt| {
             !matches!(attempt.outcome, Outcome::Answered { .. })
-                && self.delivered.contains(attempt.nonce.as_str())
+                && self.delivered.contains_key(attempt.nonce.as_str())
         });
         let unfaithful = count(
             &|attempt| matches!(&attempt.outcome, Outcome::Answered { answer, .. } if !faithful(answer, attempt)),
         );
         let mut text = String::new();
         if late > 0 && matches!(self.expectation.permitted, Permitted::Refuse | Permitted::None) {
-            text += &format!("; {late} refused later than {:?}", self.refuse_within);
+            text += &format!("; {late} refused later than {:?}", self.times.refuse);
         }
         if delivered > 0 {
             text += &format!("; {delivered} delivered to a backend all the same");
@@ -329,15 +378,8 @@ fn is_silent(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Timeout { stage } if *stage != Stage::Socket)
 }
 
-/// Trouble that says nothing of the datapath: no socket was to be had.
-fn is_clients_own(outcome: &Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Failed {
-            stage: Stage::Socket,
-            ..
-        } | Outcome::Timeout { stage: Stage::Socket }
-    )
+fn took(attempt: &Attempt) -> Duration {
+    Duration::from_micros(attempt.end_us.saturating_sub(attempt.start_us))
 }
 
 fn shown(attempts: &[&Attempt]) -> Vec<Attempt> {

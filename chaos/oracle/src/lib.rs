@@ -1,7 +1,7 @@
 //! Histories and the checkers that judge them. No I/O: attempts and logs in, findings out.
 //!
 //! ```text
-//! attempts of clients (history) ──┬─▶ judge(expectations) ─▶ findings: what was permitted, what happened,
+//! attempts of clients (history) ──┬─▶ Observed::judge ─────▶ findings: what was permitted, what happened,
 //! logs of backends (history) ─────┘   trap_untouched           the first offending attempts
 //!                                     outcomes, peers      ─▶ what implementations may choose: recorded only
 //! ```

@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use oracle::{
-    check::{Expectation, Permitted, Stream, judge, trap_untouched},
+    check::{Expectation, Observed, Permitted, Stream, Times, trap_untouched},
     finding::{Finding, Weight},
     history::{Answer, Attempt, Outcome, Served, Stage, Transport},
     record::{self, Peer},
@@ -12,7 +12,10 @@ use oracle::{
 use rstest::rstest;
 
 const VIP: &str = "10.96.0.10:80";
-const SECOND: Duration = Duration::from_secs(1);
+const TIMES: Times = Times {
+    refuse: Duration::from_secs(1),
+    probe: Duration::from_secs(3),
+};
 
 fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -96,16 +99,12 @@ fn check(attempts: &[Attempt], logs: &[Served], permitted: Permitted) -> Vec<Fin
         target: "web".into(),
         transport: Transport::Tcp,
     };
-    judge(
-        attempts,
-        logs,
-        &[Expectation {
-            stream,
-            at_least: 28,
-            permitted,
-        }],
-        SECOND,
-    )
+    let expectation = Expectation {
+        stream,
+        at_least: 28,
+        permitted,
+    };
+    Observed::new(attempts, logs, TIMES).judge(&expectation)
 }
 
 const B1: &str = "b1/TCP/8080";
@@ -169,7 +168,10 @@ fn what_is_outside_is_a_violation(
     many(28, |n| answered(n, if n % 2 == 0 { B1 } else { B2 })), "too few to tell")]
 #[case::the_clients_own_trouble(serves(&[B1]),
     many(29, |n| if n == 0 { attempt(n, failed(Stage::Socket, "EMFILE"), 0) } else { answered(n, B1) }),
-    "1 of 29 failed in the client itself: 1 EMFILE")]
+    "1 of 29 failed for lack of the machine (client or backend stood still, or no socket): 1 EMFILE")]
+#[case::the_client_stood_still(serves(&[B1]),
+    many(29, |n| if n == 0 { attempt(n, Outcome::Timeout { stage: Stage::Receive }, 5300) } else { answered(n, B1) }),
+    "1 nothing, waiting in receive")]
 fn what_the_history_cannot_decide_is_no_violation(
     #[case] permitted: Permitted,
     #[case] attempts: Vec<Attempt>,
@@ -199,6 +201,37 @@ fn a_probe_that_a_backend_logged_is_not_none_though_the_client_heard_nothing() {
     assert_eq!(findings[0].first[0].nonce, "nonce-5");
 }
 
+#[rstest]
+#[case::in_time_so_the_answer_was_lost(2_000_000, B1, Weight::Violation)]
+#[case::after_the_client_gave_up(4_000_001, B1, Weight::Undecided)]
+#[case::late_and_by_the_wrong_one(4_000_001, B2, Weight::Violation)]
+fn a_timeout_is_the_backends_when_it_took_the_request_up_too_late(
+    #[case] logged_us: u64,
+    #[case] by: &str,
+    #[case] weight: Weight,
+) {
+    let hear_nothing = |n| match n {
+        5 => attempt(
+            n,
+            Outcome::Timeout {
+                stage: Stage::Receive,
+            },
+            3000,
+        ),
+        _ => answered(n, B1),
+    };
+    let log = Served {
+        time_us: logged_us,
+        answer: answer(5, by, 8080),
+    };
+    let findings = check(&many(29, hear_nothing), &[log], serves(&[B1]));
+    assert_eq!(
+        findings.iter().map(|finding| finding.weight).collect::<Vec<_>>(),
+        [weight],
+        "{findings:?}"
+    );
+}
+
 #[test]
 fn streams_are_judged_apart() {
     let other = Stream {
@@ -211,7 +244,8 @@ fn streams_are_judged_apart() {
         at_least: 1,
         permitted: serves(&[B1]),
     };
-    let findings = judge(&many(28, |n| answered(n, B1)), &[], &[expectation], SECOND);
+    let attempts = many(28, |n| answered(n, B1));
+    let findings = Observed::new(&attempts, &[], TIMES).judge(&expectation);
     assert!(
         findings.iter().all(|finding| finding.weight == Weight::Undecided),
         "{findings:?}"

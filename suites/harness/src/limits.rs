@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use oracle::check::PROBES_PER_BACKEND;
+use oracle::check::{PROBES_PER_BACKEND, Times};
 use serde::{Deserialize, Serialize};
 
 /// All limits. The names in brackets are those of the catalogue of claims, which is the source of the numbers
@@ -26,6 +26,9 @@ pub struct Limits {
     pub refuse: Duration,
     /// Probes for each vantage and node, at least (N).
     pub probes: usize,
+    /// Probes that one client begins in a second at most; own choice: a fraction of what one slow core can take, so
+    /// that probes measure the datapath and not the machine.
+    pub rate: u32,
     /// The suite's own watch has a version that the API has acknowledged; own choice, upstream's watch cache is
     /// behind by milliseconds.
     pub own_watch: Duration,
@@ -46,6 +49,7 @@ impl Default for Limits {
             probe: Duration::from_secs(3),
             refuse: Duration::from_secs(1),
             probes: 200,
+            rate: 400,
             own_watch: Duration::from_secs(10),
             pods: Duration::from_secs(60),
             cleanup: Duration::from_secs(30),
@@ -67,9 +71,19 @@ impl Limits {
             probe: base.probe.mul_f64(scale),
             refuse: base.refuse.mul_f64(scale),
             probes: base.probes,
+            rate: base.rate,
             own_watch: base.own_watch.mul_f64(scale),
             pods: base.pods.mul_f64(scale),
             cleanup: base.cleanup.mul_f64(scale),
+        }
+    }
+
+    /// What the oracle needs of them.
+    #[must_use]
+    pub fn times(&self) -> Times {
+        Times {
+            refuse: self.refuse,
+            probe: self.probe,
         }
     }
 
@@ -91,7 +105,7 @@ impl fmt::Display for Limits {
         write!(
             f,
             "T_ep {:?}, T_svc {:?}, T_heal {:?}, T_hold {:?}, probe {:?}, REFUSE {:?}, N {} and ≥ {}·k, \
-             own watch {:?}, pods {:?}, clean-up {:?}, scale {}",
+             {} probes/s per client, own watch {:?}, pods {:?}, clean-up {:?}, scale {}",
             self.endpoints,
             self.service,
             self.heal,
@@ -100,6 +114,7 @@ impl fmt::Display for Limits {
             self.refuse,
             self.probes,
             PROBES_PER_BACKEND,
+            self.rate,
             self.own_watch,
             self.pods,
             self.cleanup,

@@ -10,17 +10,18 @@ use std::{
 
 use futures::future::try_join_all;
 use oracle::{
-    check::{Permitted, judge, trap_untouched},
+    check::{Observed, Permitted, trap_untouched},
     finding::{Finding, Weight},
-    history::{Attempt, PlanEntry, Served},
+    history::{Attempt, Outcome, PlanEntry, Served},
 };
 
 use crate::{
     client::{Client, Run},
     context::Context,
     pods::Backend,
-    target::{Target, longest, plan},
+    target::{Target, longest, plan, round},
     verdict::Halt,
+    waiting::has_lasted,
 };
 
 /// From when, and for how long at most, a change may take.
@@ -53,13 +54,16 @@ impl Within {
     }
 }
 
-/// What settling has shown.
-#[derive(Debug, Default)]
-struct Settled {
+/// What [`Context::settle`] has shown.
+#[derive(Debug)]
+#[must_use = "what has not settled must become a verdict"]
+pub struct Settled {
     /// Of each axis that has not settled: what its last round showed.
     open: BTreeMap<String, Vec<Finding>>,
-    /// When the last one settled, after the beginning of the limit.
+    /// Axes that have, and when the last one did, after the beginning of the limit.
+    settled: BTreeSet<String>,
     took: Duration,
+    limit: Duration,
 }
 
 impl Context {
@@ -102,15 +106,27 @@ impl Context {
         within: Within,
     ) -> Result<(), Halt> {
         let settled = self.settle(clients, targets, within).await?;
+        self.require(what, settled);
+        self.any_open(targets)
+    }
+
+    /// An axis that has not settled becomes inconclusive.
+    pub fn require(&self, what: &str, settled: Settled) {
         for (axis, findings) in settled.open {
             let first = findings.first().map(first_line).unwrap_or_default();
             self.inconclusive(
                 &axis,
-                format!("{what} within {:?}: {first}", within.limit),
+                format!("{what} within {:?}: {first}", settled.limit),
                 findings,
             );
         }
-        self.any_open(targets)
+    }
+
+    /// Records how long a change took to be seen, for the axes that settled.
+    pub fn record_settled(&self, settled: &Settled) {
+        for axis in &settled.settled {
+            self.record_delay(axis, settled.took);
+        }
     }
 
     /// Verdict: within the limit the targets come to be what is permitted, and then N probes of every client are
@@ -121,9 +137,15 @@ impl Context {
         targets: &[Target],
         within: Within,
     ) -> Result<Vec<Attempt>, Halt> {
-        let limits = self.limits().clone();
-        self.judge_with(clients, targets, within, |target| target.probes(&limits))
-            .await
+        // What has not settled shows in the probes that follow.
+        let settled = self.settle(clients, targets, within).await?;
+        self.record_settled(&settled);
+        let targets = self.open_targets(targets);
+        let limits = self.limits();
+        let attempts = self.probe(clients, &targets).await?;
+        self.judge_attempts(clients, &targets, &attempts, |target| target.probes(limits))
+            .await?;
+        Ok(attempts)
     }
 
     /// As [`Context::judge`], with the fewest probes that show the set instead of N: for changes that come again and
@@ -133,28 +155,16 @@ impl Context {
         clients: &[Client],
         targets: &[Target],
         within: Within,
-    ) -> Result<Vec<Attempt>, Halt> {
-        self.judge_with(clients, targets, within, Target::fewest).await
-    }
-
-    async fn judge_with(
-        &self,
-        clients: &[Client],
-        targets: &[Target],
-        within: Within,
-        probes: impl Fn(&Target) -> usize,
-    ) -> Result<Vec<Attempt>, Halt> {
-        // What has not settled shows in the probes that follow.
-        let settled = self.settle(clients, targets, within).await?;
-        let axes: BTreeSet<&str> = targets.iter().map(|target| target.axis.as_str()).collect();
-        for axis in axes.into_iter().filter(|axis| !settled.open.contains_key(*axis)) {
-            self.record_delay(axis, settled.took);
+    ) -> Result<(), Halt> {
+        let mut settled = self.settle(clients, targets, within).await?;
+        self.record_settled(&settled);
+        for axis in &settled.settled {
+            self.judged(axis, Vec::new());
         }
-        let targets = self.open_targets(targets);
-        let entries = |target: &Target| target.burst(probes(target), self.limits());
-        let attempts = self.probe(clients, &targets, entries).await?;
-        self.judge_attempts(clients, &targets, &attempts, probes).await?;
-        Ok(attempts)
+        for (axis, findings) in std::mem::take(&mut settled.open) {
+            self.judged(&axis, findings);
+        }
+        Ok(())
     }
 
     /// Judges attempts that have been made.
@@ -165,13 +175,19 @@ impl Context {
         attempts: &[Attempt],
         probes: impl Fn(&Target) -> usize,
     ) -> Result<(), Halt> {
-        let logs = self.logs_if_needed(targets).await?;
+        if attempts.iter().any(is_silent) {
+            // A backend that is behind gets as long again to say so.
+            has_lasted(Instant::now(), self.limits().probe).await;
+        }
+        let logs = self.logs_if_needed(targets, attempts).await?;
+        let observed = Observed::new(attempts, &logs, self.limits().times());
         for target in targets {
-            let expectations: Vec<_> = clients
+            let expectations = clients
                 .iter()
-                .map(|client| target.expectation(client, probes(target)))
+                .map(|client| target.expectation(client, probes(target)));
+            let findings = expectations
+                .flat_map(|expectation| observed.judge(&expectation))
                 .collect();
-            let findings = judge(attempts, &logs, &expectations, self.limits().refuse);
             self.judged(&target.axis, findings);
         }
         Ok(())
@@ -186,7 +202,12 @@ impl Context {
     }
 
     /// Probes until every target of every client settles, or the limit has passed. At least one round.
-    async fn settle(&self, clients: &[Client], targets: &[Target], within: Within) -> Result<Settled, Halt> {
+    pub async fn settle(
+        &self,
+        clients: &[Client],
+        targets: &[Target],
+        within: Within,
+    ) -> Result<Settled, Halt> {
         let targets = self.open_targets(targets);
         // Client by client, which targets are still outside.
         let mut outside: Vec<(Client, Vec<Target>)> = clients
@@ -194,21 +215,17 @@ impl Context {
             .map(|client| (client.clone(), targets.clone()))
             .collect();
         loop {
-            let rounds = outside.iter().map(|(client, targets)| {
-                let entries = targets
-                    .iter()
-                    .flat_map(|target| target.round(self.limits()))
-                    .collect();
-                self.run(client, entries)
-            });
+            let rounds = outside
+                .iter()
+                .map(|(client, targets)| self.run(client, round(targets, Target::fewest, self.limits())));
             let attempts = try_join_all(rounds).await?.concat();
             let took = within.since.elapsed();
-            let logs = self.logs_if_needed(&targets).await?;
+            let logs = self.logs_if_needed(&targets, &attempts).await?;
+            let observed = Observed::new(&attempts, &logs, self.limits().times());
             let mut open: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
             for (client, targets) in &mut outside {
                 targets.retain(|target| {
-                    let expectation = target.expectation(client, target.fewest());
-                    let mut findings = judge(&attempts, &logs, &[expectation], self.limits().refuse);
+                    let mut findings = observed.judge(&target.expectation(client, target.fewest()));
                     findings.sort_by_key(|finding| finding.weight);
                     let is_outside = !findings.is_empty();
                     open.entry(target.axis.clone()).or_default().extend(findings);
@@ -218,23 +235,28 @@ impl Context {
             outside.retain(|(_, targets)| !targets.is_empty());
             open.retain(|_, findings| !findings.is_empty());
             if outside.is_empty() || within.is_over() {
-                return Ok(Settled { open, took });
+                let settled = targets
+                    .iter()
+                    .map(|target| target.axis.clone())
+                    .filter(|axis| !open.contains_key(axis))
+                    .collect();
+                return Ok(Settled {
+                    open,
+                    settled,
+                    took,
+                    limit: within.limit,
+                });
             }
         }
     }
 
-    /// Probes all targets from all clients, and waits for the end.
-    async fn probe(
-        &self,
-        clients: &[Client],
-        targets: &[Target],
-        entries: impl Fn(&Target) -> Vec<PlanEntry>,
-    ) -> Result<Vec<Attempt>, Halt> {
-        let plans = clients.iter().map(|client| {
-            let entries = targets.iter().flat_map(&entries).collect();
-            self.run(client, entries)
-        });
-        Ok(try_join_all(plans).await?.concat())
+    /// N probes to all targets from all clients.
+    async fn probe(&self, clients: &[Client], targets: &[Target]) -> Result<Vec<Attempt>, Halt> {
+        let limits = self.limits();
+        let runs = clients
+            .iter()
+            .map(|client| self.run(client, round(targets, |target| target.probes(limits), limits)));
+        Ok(try_join_all(runs).await?.concat())
     }
 
     /// Runs entries on a client, to their end.
@@ -268,12 +290,18 @@ impl Context {
         Ok(())
     }
 
-    async fn logs_if_needed(&self, targets: &[Target]) -> Result<Vec<Served>, Halt> {
-        if targets.iter().any(|target| target.permitted == Permitted::None) {
+    /// NONE is decided by the logs of backends, and so is whose a timeout is.
+    async fn logs_if_needed(&self, targets: &[Target], attempts: &[Attempt]) -> Result<Vec<Served>, Halt> {
+        if targets.iter().any(|target| target.permitted == Permitted::None) || attempts.iter().any(is_silent)
+        {
             return self.logs().await;
         }
         Ok(Vec::new())
     }
+}
+
+fn is_silent(attempt: &Attempt) -> bool {
+    matches!(attempt.outcome, Outcome::Timeout { .. })
 }
 
 /// Identities of backends on a port.

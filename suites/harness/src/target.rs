@@ -4,20 +4,13 @@ use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use oracle::{
     check::{Expectation, Permitted, Stream},
-    finding,
     history::{Plan, PlanEntry, Transport},
 };
 
 use crate::{client::Client, limits::Limits};
 
-/// Attempts of one target that run side by side at most: with silence at 3 s each, 200 take 30 s.
-const LANES: usize = 20;
-
-/// From one attempt to the next in a round that waits for a change.
-const SETTLE_INTERVAL: Duration = Duration::from_millis(50);
-
-/// How many attempts one after the other such a round has.
-const SETTLE_DEPTH: usize = 4;
+/// No round of probes is shorter: rounds that wait for a change follow each other.
+const SHORTEST: Duration = Duration::from_millis(200);
 
 /// One frontend by one transport, and what is permitted of it.
 #[derive(Clone, Debug)]
@@ -109,58 +102,51 @@ impl Target {
         }
     }
 
+    /// Unique for what is dialled: streams are told apart by it.
     fn label(&self) -> String {
-        format!(
-            "[{}] {} {}",
-            self.axis,
-            self.name,
-            finding::transport(self.transport)
-        )
+        format!("[{}] {} ({})", self.axis, self.name, self.address)
     }
 
-    fn may_be_silent(&self) -> bool {
-        matches!(self.permitted, Permitted::Silent | Permitted::None)
-    }
-
-    fn entry(&self, count: usize, interval: Duration, limits: &Limits) -> PlanEntry {
+    fn entry(&self, count: usize, over: Duration, limits: &Limits) -> PlanEntry {
+        let count = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
         PlanEntry {
             target: self.label(),
             transport: self.transport,
             address: self.address.ip(),
             port: self.address.port(),
-            count: u32::try_from(count.max(1)).unwrap_or(u32::MAX),
-            interval_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
-            limit_ms: u64::try_from(limits.probe.as_millis()).unwrap_or(u64::MAX),
+            count,
+            // 0 would be another way to pace: each when the last has ended.
+            interval_ms: milliseconds(over / count).max(1),
+            limit_ms: milliseconds(limits.probe),
             until: None,
         }
     }
 
-    /// `probes` attempts, some side by side.
-    fn lanes(&self, probes: usize, lanes: usize, interval: Duration, limits: &Limits) -> Vec<PlanEntry> {
-        let lanes = lanes.clamp(1, probes.max(1));
-        (0..lanes)
-            .map(|_| self.entry(probes.div_ceil(lanes), interval, limits))
-            .collect()
+    /// Attempts at an even pace that yield N within `window`, and go on for so many windows.
+    pub(crate) fn pace(&self, window: Duration, windows: u32, limits: &Limits) -> PlanEntry {
+        self.entry(self.probes(limits) * windows as usize, window * windows, limits)
     }
+}
 
-    /// Enough attempts to decide, as fast as they go.
-    pub(crate) fn burst(&self, probes: usize, limits: &Limits) -> Vec<PlanEntry> {
-        self.lanes(probes, LANES, Duration::ZERO, limits)
-    }
+/// So many probes to each target, all evenly over one time, as fast as the rate of a client allows. They begin at
+/// their times whatever becomes of those before: silence delays nothing.
+pub(crate) fn round(
+    targets: &[Target],
+    probes: impl Fn(&Target) -> usize,
+    limits: &Limits,
+) -> Vec<PlanEntry> {
+    let total: usize = targets.iter().map(&probes).sum();
+    let over = Duration::from_secs(1)
+        .mul_f64(total as f64 / f64::from(limits.rate))
+        .max(SHORTEST);
+    targets
+        .iter()
+        .map(|target| target.entry(probes(target), over, limits))
+        .collect()
+}
 
-    /// The fewest attempts that show the set, with a pause between them: rounds of it wait for a change.
-    pub(crate) fn round(&self, limits: &Limits) -> Vec<PlanEntry> {
-        let probes = self.fewest();
-        let depth = if self.may_be_silent() { 1 } else { SETTLE_DEPTH };
-        self.lanes(probes, probes.div_ceil(depth), SETTLE_INTERVAL, limits)
-    }
-
-    /// Attempts at an even pace that yield N within `window`, and go on for `rounds` times as long.
-    pub(crate) fn pace(&self, window: Duration, rounds: u32, limits: &Limits) -> PlanEntry {
-        let probes = self.probes(limits);
-        let interval = window / u32::try_from(probes).unwrap_or(u32::MAX);
-        self.entry(probes * rounds as usize, interval, limits)
-    }
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A client's plan.
@@ -174,8 +160,8 @@ pub(crate) fn plan(client: &Client, entries: Vec<PlanEntry>) -> Plan {
 /// Longer than any run of the plan: then its client hangs.
 pub(crate) fn longest(plan: &Plan) -> Duration {
     let entry = |entry: &PlanEntry| {
-        let one = entry.limit_ms.max(entry.interval_ms);
-        Duration::from_millis(one.saturating_mul(u64::from(entry.count)))
+        let begins = entry.interval_ms.saturating_mul(u64::from(entry.count));
+        Duration::from_millis(begins.saturating_add(entry.limit_ms))
     };
     plan.entries.iter().map(entry).max().unwrap_or_default() + Duration::from_secs(30)
 }
@@ -194,28 +180,25 @@ mod tests {
         }
     }
 
-    fn total(entries: &[PlanEntry]) -> u32 {
-        entries.iter().map(|entry| entry.count).sum()
-    }
-
     #[test]
-    fn a_burst_has_at_least_the_probes_asked_for() {
-        let entries = target(Permitted::Refuse).burst(200, &Limits::default());
-        assert_eq!((entries.len(), total(&entries)), (20, 200));
-        assert!(total(&target(Permitted::Refuse).burst(205, &Limits::default())) >= 205);
-    }
-
-    #[test]
-    fn a_round_shows_the_set_and_waits_once_for_silence() {
+    fn a_round_has_the_probes_asked_for_at_no_more_than_the_rate() {
         let limits = Limits::default();
+        let targets = vec![target(Permitted::Refuse); 10];
+        let entries = round(&targets, |_| 200, &limits);
+        assert_eq!(entries.len(), 10);
+        let rate: f64 = entries
+            .iter()
+            .map(|entry| 1000.0 / entry.interval_ms as f64)
+            .sum();
+        assert!(entries.iter().all(|entry| entry.count == 200));
+        assert!(rate <= f64::from(limits.rate) * 1.05, "{rate}");
+    }
+
+    #[test]
+    fn a_small_round_takes_its_time_and_shows_the_set() {
         let two = Permitted::Serves(["a/TCP/1".to_owned(), "b/TCP/1".to_owned()].into());
-        assert!(total(&target(two).round(&limits)) >= 28);
-        assert!(
-            target(Permitted::None)
-                .round(&limits)
-                .iter()
-                .all(|entry| entry.count == 1)
-        );
+        let entries = round(&[target(two)], Target::fewest, &Limits::default());
+        assert_eq!((entries[0].count, entries[0].interval_ms), (28, 7));
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use lab::embedded::{AgentCommand, LabCluster, LabConfig, Lifetime, sibling};
 
+/// What most rows ask for at most.
+const NODES: u8 = 2;
+
 /// What is to be tested, and where.
 #[derive(Debug)]
 pub(super) enum Target {
@@ -46,12 +49,17 @@ impl Target {
             });
         }
         let name = format!("run-{}", std::process::id());
-        let mut config = LabConfig::new(&name)?;
-        match self {
-            Self::Running(_) | Self::Reference => {}
-            Self::Agent(path) => config.agent = agent(path)?,
-            Self::Mutant(name) => config.agent = mutant(name)?,
-        }
+        let agent = match self {
+            Self::Running(_) | Self::Reference => AgentCommand::reference(&sibling("reference-agent")?),
+            Self::Agent(path) => agent(path)?,
+            Self::Mutant(name) => mutant(name)?,
+        };
+        let config = LabConfig {
+            name: name.clone(),
+            nodes: NODES,
+            agent,
+            plumbline: sibling("plumbline")?,
+        };
         let lifetime = if keep {
             Lifetime::Detached
         } else {

@@ -15,8 +15,10 @@ mod select;
 mod summary;
 
 use std::{
+    num::NonZero,
     path::PathBuf,
     process::ExitCode,
+    thread::available_parallelism,
     time::{Duration, Instant},
 };
 
@@ -58,9 +60,9 @@ pub(crate) struct Arguments {
     /// An agent with one known bug, from plumbline-mutant beside this program
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
-    /// How many cases run side by side at most
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    jobs: u16,
+    /// How many cases run side by side at most; the default is the number of processors
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
     /// Multiplies all limits but T_hold, for a slow machine
     #[arg(long, default_value_t = 1.0, value_name = "X", value_parser = scale)]
     timeout_scale: f64,
@@ -117,7 +119,10 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         timeout_scale: arguments.timeout_scale,
         out: out.path().to_owned(),
         keep: arguments.keep,
-        jobs: usize::from(arguments.jobs),
+        jobs: arguments
+            .jobs
+            .or_else(|| available_parallelism().ok())
+            .map_or(1, NonZero::get),
         interrupted: interrupted.clone(),
     };
     let progress = Progress::new(selection.run.len());

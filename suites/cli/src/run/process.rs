@@ -130,7 +130,8 @@ async fn supervise(
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => fs::create_dir_all(folder)?,
     }
-    let mut child = Command::new(std::env::current_exe()?)
+    // This very program, also when its file was replaced meanwhile.
+    let mut child = Command::new("/proc/self/exe")
         .arg("case")
         .arg(case.id)
         .args(["--lab", &settings.lab])

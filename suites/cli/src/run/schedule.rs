@@ -27,8 +27,10 @@ pub(super) async fn all(
         .into_iter()
         .map(|(case, verdict)| without_run(&case, settings.seed, verdict))
         .collect();
-    let (alone, together): (Vec<Case>, Vec<Case>) =
+    let (alone, mut together): (Vec<Case>, Vec<Case>) =
         selection.run.into_iter().partition(|case| case.disruptive);
+    // What takes longest begins first, so that nothing long is left for the end.
+    together.sort_by_key(|case| std::cmp::Reverse(case.longest));
     let running = together
         .into_iter()
         .map(|case| one(settings, cluster, case, progress));
