@@ -26,20 +26,18 @@ impl Auth {
         self
     }
 
-    /// The user behind a request: `None` is anonymous. A token that nobody has is 401, as upstream.
+    /// The user behind a request: `None` is anonymous, and so is an empty token or another scheme. A token that
+    /// nobody has is 401, as upstream.
     pub(crate) fn user(&self, headers: &HeaderMap) -> Result<Option<&str>, Status> {
-        let Some(value) = headers.get(AUTHORIZATION) else {
-            return Ok(None);
-        };
+        let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = value
-            .to_str()
-            .ok()
             .and_then(|text| text.strip_prefix("Bearer "))
-            .map(str::trim);
-        match token.and_then(|token| self.users.get(token)) {
-            Some(user) => Ok(Some(user)),
-            None => Err(Status::unauthorized()),
+            .map_or("", str::trim);
+        if token.is_empty() {
+            return Ok(None);
         }
+        let user = self.users.get(token).map(String::as_str);
+        user.map(Some).ok_or_else(Status::unauthorized)
     }
 }
 

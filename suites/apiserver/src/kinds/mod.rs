@@ -1,7 +1,7 @@
 //! What is particular to each kind: names, defaults, what an update may change, what is refused.
 //!
 //! `facts` names the kinds, `decode` turns a body into an object of a kind, `meta` and `names` check what all
-//! share; `service`, `service_check`, `endpoint_slice`, `pod` and `cluster` (Namespace, Node, Event) hold the
+//! share; `service`, `service_addresses`, `service_check`, `endpoint_slice`, `pod` and `cluster` (Namespace, Node, Event) hold the
 //! rest. Rules and words are those of upstream's `pkg/apis/*/{v1/defaults,validation}`.
 
 mod cluster;
@@ -13,6 +13,7 @@ mod names;
 mod pod;
 mod pod_check;
 mod service;
+mod service_addresses;
 mod service_check;
 
 pub(crate) use decode::{Decoded, decode};
@@ -21,7 +22,7 @@ pub(crate) use meta::reserved_metadata;
 pub(crate) use service::{
     ServiceType, is_headless, ports, service_type, wants_health_port, wants_node_ports,
 };
-pub(crate) use service_check::check_addresses;
+pub(crate) use service_addresses::check_addresses;
 
 use serde_json::Value;
 

@@ -101,7 +101,9 @@ pub(crate) fn apply(kind: Kind, patch: &Patch, current: &Value) -> Result<Value,
                     let source = patched.pointer(copy.from.as_str()).map(ToString::to_string);
                     copied += source.map_or(0, |text| text.len());
                     if copied > MOST_COPIED {
-                        return Err(Status::too_large(MOST_COPIED));
+                        return Err(Status::unprocessable(format!(
+                            "the copies of this patch are larger than {MOST_COPIED} bytes"
+                        )));
                     }
                 }
                 json_patch::patch(&mut patched, std::slice::from_ref(operation)).map_err(|error| {

@@ -15,7 +15,7 @@ async fn apply_creates_changes_and_leaves_alone() {
     };
     let first = service(
         "web",
-        json!([{"port": 80, "name": "a"}, {"port": 81, "name": "b"}]),
+        &json!([{"port": 80, "name": "a"}, {"port": 81, "name": "b"}]),
     );
     let apply = ["apply", "-f", "-"];
     assert_eq!(
@@ -35,7 +35,7 @@ async fn apply_creates_changes_and_leaves_alone() {
         .ok();
     let second = service(
         "web",
-        json!([{"port": 82, "name": "c"}, {"port": 80, "name": "a", "targetPort": 5}]),
+        &json!([{"port": 82, "name": "c"}, {"port": 80, "name": "a", "targetPort": 5}]),
     );
     assert_eq!(
         kubectl.with_input(&apply, &second).await.ok(),
@@ -98,7 +98,7 @@ async fn apply_refuses_fields_that_do_not_exist() {
     let Some(kubectl) = Kubectl::new(&world) else {
         return;
     };
-    let wrong = service("web", json!([{"port": 80, "prot": "TCP"}]));
+    let wrong = service("web", &json!([{"port": 80, "prot": "TCP"}]));
     for verb in ["apply", "create"] {
         let refused = kubectl.with_input(&[verb, "-f", "-"], &wrong).await;
         assert!(
@@ -113,7 +113,7 @@ async fn apply_refuses_fields_that_do_not_exist() {
         warned.success && warned.err.contains("unknown field \"spec.ports[0].prot\""),
         "{warned:?}"
     );
-    let manifest = service("dry", json!([{"port": 1}]));
+    let manifest = service("dry", &json!([{"port": 1}]));
     let dry = kubectl
         .with_input(&["apply", "--dry-run=server", "-f", "-"], &manifest)
         .await;

@@ -4,7 +4,17 @@
 //! run against that cluster (a real kube-apiserver with its controller manager), where they show that both
 //! answer alike; tests of our own bounds are left out there and say so.
 
+mod deletion;
 mod kubectl;
 mod kubectl_apply;
+mod kubectl_get;
+mod kubectl_write;
+mod limits;
 mod objects;
+mod patches;
+mod recorded;
+mod relist;
+mod services;
+mod slices;
+mod watches;
 mod world;

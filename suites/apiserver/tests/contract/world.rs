@@ -93,7 +93,10 @@ async fn client(kubeconfig: &str) -> Client {
     let _already_chosen = rustls::crypto::ring::default_provider().install_default();
     let config = Kubeconfig::from_yaml(kubeconfig).expect("a kubeconfig");
     let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-    Client::try_from(config.expect("a config")).expect("a client")
+    let mut config = config.expect("a config");
+    // A 504 is an answer to look at here.
+    config.default_retry = false;
+    Client::try_from(config).expect("a client")
 }
 
 impl World {
@@ -153,6 +156,42 @@ impl World {
         if let Some(own) = self.own {
             own.stop().await.expect("an orderly end");
         }
+    }
+
+    /// The path of a collection in the test's namespace.
+    pub(crate) fn path(&self, plural: &str) -> String {
+        let base = if plural == "endpointslices" {
+            "/apis/discovery.k8s.io/v1"
+        } else {
+            "/api/v1"
+        };
+        format!("{base}/namespaces/{}/{plural}", self.namespace)
+    }
+
+    /// Creates an object that must be accepted; as it reads afterwards.
+    pub(crate) async fn create(&self, plural: &str, object: &Value) -> Value {
+        let (code, created) = self
+            .raw(
+                "POST",
+                &self.path(plural),
+                "application/json",
+                &object.to_string(),
+            )
+            .await;
+        assert_eq!(code, 201, "{created}");
+        created
+    }
+
+    /// Patches an object; code and answer.
+    pub(crate) async fn patch(&self, plural: &str, name: &str, format: &str, patch: &Value) -> (u16, Value) {
+        let path = format!("{}/{name}", self.path(plural));
+        self.raw(
+            "PATCH",
+            &path,
+            &format!("application/{format}+json"),
+            &patch.to_string(),
+        )
+        .await
     }
 
     /// A request as raw text: method, path and query, content type, body. Status code and parsed answer.

@@ -1,0 +1,147 @@
+//! kubectl's writing verbs, apart from `apply`.
+
+use serde_json::{Value, json};
+
+use crate::{
+    kubectl::{Kubectl, pod, service},
+    world::World,
+};
+
+#[tokio::test]
+async fn patch_label_annotate_and_replace_change_what_they_say() {
+    let world = World::new().await;
+    let Some(kubectl) = Kubectl::new(&world) else {
+        return;
+    };
+    let ports = json!([{"port": 80, "name": "a"}, {"port": 81, "name": "b"}]);
+    kubectl
+        .with_input(&["create", "-f", "-"], &service("web", &ports))
+        .await
+        .ok();
+    let strategic = json!({"spec": {"ports": [{"port": 81, "targetPort": 9}]}}).to_string();
+    kubectl.run(&["patch", "svc", "web", "-p", &strategic]).await.ok();
+    let merge = json!({"spec": {"selector": {"app": null, "tier": "x"}}}).to_string();
+    kubectl
+        .run(&["patch", "svc", "web", "--type", "merge", "-p", &merge])
+        .await
+        .ok();
+    let operations = json!([{"op": "replace", "path": "/spec/ports/0/targetPort", "value": 7}]).to_string();
+    kubectl
+        .run(&["patch", "svc", "web", "--type", "json", "-p", &operations])
+        .await
+        .ok();
+    kubectl
+        .run(&["annotate", "svc", "web", "example.com/touched=1"])
+        .await
+        .ok();
+    kubectl.run(&["label", "svc", "web", "a=b"]).await.ok();
+    let refused = kubectl.run(&["label", "svc", "web", "a=c"]).await;
+    assert!(
+        !refused.success && refused.err.contains("--overwrite is false"),
+        "{refused:?}"
+    );
+    kubectl
+        .run(&["label", "svc", "web", "a=c", "--overwrite"])
+        .await
+        .ok();
+    let mut found = kubectl.json(&["get", "svc", "web"]).await;
+    assert_eq!(found["spec"]["ports"][0]["targetPort"], 7);
+    assert_eq!(found["spec"]["ports"][1]["targetPort"], 9);
+    assert_eq!(found["spec"]["selector"], json!({"tier": "x"}));
+    assert_eq!(found["metadata"]["labels"], json!({"a": "c"}));
+    assert_eq!(
+        found["metadata"]["annotations"],
+        json!({"example.com/touched": "1"})
+    );
+    // What `kubectl edit` does: the whole object, changed, with its resourceVersion.
+    found["spec"]["ports"][0]["targetPort"] = 6.into();
+    kubectl
+        .with_input(&["replace", "-f", "-"], &found.to_string())
+        .await
+        .ok();
+    let stale = kubectl
+        .with_input(&["replace", "-f", "-"], &found.to_string())
+        .await;
+    assert!(stale.err.contains("the object has been modified"), "{stale:?}");
+    kubectl.run(&["label", "svc", "web", "a-"]).await.ok();
+    let found = kubectl.json(&["get", "svc", "web"]).await;
+    assert_eq!(
+        (
+            &found["spec"]["ports"][0]["targetPort"],
+            &found["metadata"]["labels"]
+        ),
+        (&json!(6), &Value::Null)
+    );
+    world.end().await;
+}
+
+#[tokio::test]
+async fn edit_writes_what_the_editor_wrote() {
+    let world = World::new().await;
+    let Some(kubectl) = Kubectl::new(&world) else {
+        return;
+    };
+    kubectl
+        .with_input(&["create", "-f", "-"], &service("web", &json!([{"port": 80}])))
+        .await
+        .ok();
+    let args = ["--namespace", &world.namespace, "edit", "svc", "web"];
+    let edited = kubectl
+        .command(&args)
+        .env("EDITOR", "/bin/sed -i s/port:.80/port:\\ 90/")
+        .output()
+        .await;
+    let edited = edited.expect("kubectl runs");
+    assert!(edited.status.success(), "{edited:?}");
+    assert_eq!(
+        kubectl.json(&["get", "svc", "web"]).await["spec"]["ports"][0]["port"],
+        90
+    );
+    world.end().await;
+}
+
+#[tokio::test]
+async fn delete_waits_until_the_object_is_gone() {
+    let world = World::new().await;
+    let Some(kubectl) = Kubectl::new(&world) else {
+        return;
+    };
+    let file = kubectl.file("web.json", &service("web", &json!([{"port": 80}])));
+    kubectl.run(&["create", "-f", &file]).await.ok();
+    kubectl.run(&["delete", "-f", &file]).await.ok();
+    let again = kubectl.run(&["delete", "-f", &file, "--ignore-not-found"]).await;
+    assert!(again.success, "{again:?}");
+    kubectl
+        .with_input(&["create", "-f", "-"], &pod("free", None))
+        .await
+        .ok();
+    kubectl.run(&["delete", "pod", "free"]).await.ok();
+    // No kubelet runs on this node, so the pod stays until somebody forces it.
+    kubectl
+        .with_input(&["create", "-f", "-"], &pod("held", Some("no-such-node")))
+        .await
+        .ok();
+    kubectl.run(&["delete", "pod", "held", "--wait=false"]).await.ok();
+    let held = kubectl.json(&["get", "pod", "held"]).await;
+    assert_eq!(held["metadata"]["deletionGracePeriodSeconds"], 30);
+    assert!(
+        kubectl
+            .run(&["get", "pod", "held"])
+            .await
+            .ok()
+            .contains("Terminating")
+    );
+    kubectl
+        .run(&["delete", "pod", "held", "--grace-period=0", "--force"])
+        .await
+        .ok();
+    assert!(!kubectl.run(&["get", "pod", "held"]).await.success);
+    kubectl
+        .with_input(&["create", "-f", "-"], &service("late", &json!([{"port": 80}])))
+        .await
+        .ok();
+    kubectl.run(&["delete", "svc", "--all"]).await.ok();
+    kubectl.run(&["delete", "namespace", &world.namespace]).await.ok();
+    let gone = kubectl.run(&["get", "namespace", &world.namespace]).await;
+    assert!(gone.err.contains("NotFound"), "{gone:?}");
+}

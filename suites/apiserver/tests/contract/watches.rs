@@ -1,0 +1,306 @@
+//! What a watcher is told, and in which order.
+
+use bytes::BytesMut;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use crate::world::{LIMIT, World, config};
+
+/// A watch read line by line.
+struct Watching {
+    body: kube::client::Body,
+    unread: BytesMut,
+}
+
+impl Watching {
+    async fn start(world: &World, plural: &str, query: &str) -> Self {
+        let uri = format!("{}?watch=true&{query}", world.path(plural));
+        let request = hyper::Request::get(uri)
+            .body(kube::client::Body::empty())
+            .expect("a request");
+        let response = world.client.send(request).await.expect("an answer");
+        assert_eq!(response.status(), 200);
+        Self {
+            body: response.into_body(),
+            unread: BytesMut::new(),
+        }
+    }
+
+    /// The next event; `None` when the server has ended the watch.
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line = self.unread.split_to(end + 1);
+                return Some(serde_json::from_slice(&line).expect("an event"));
+            }
+            let frame = tokio::time::timeout(LIMIT, self.body.frame())
+                .await
+                .expect("something in time");
+            let data = frame?.expect("a frame").into_data().unwrap_or_default();
+            self.unread.extend_from_slice(&data);
+        }
+    }
+
+    /// The next event's type and the object's name.
+    async fn brief(&mut self) -> (String, String) {
+        let event = self.next().await.expect("an event");
+        brief(&event)
+    }
+}
+
+fn brief(event: &Value) -> (String, String) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (text(&event["type"]), text(&event["object"]["metadata"]["name"]))
+}
+
+fn is((found, who): (String, String), kind: &str, name: &str) {
+    assert_eq!((found.as_str(), who.as_str()), (kind, name));
+}
+
+fn slice(name: &str, labels: &Value) -> Value {
+    json!({"metadata": {"name": name, "labels": labels}, "addressType": "IPv4",
+           "endpoints": [{"addresses": ["10.1.1.1"]}]})
+}
+
+fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .expect("a version")
+        .parse()
+        .expect("a number")
+}
+
+#[tokio::test]
+async fn a_watch_from_a_list_sees_each_change_once_and_in_order() {
+    let world = World::new().await;
+    world.create("endpointslices", &slice("before", &json!({}))).await;
+    let (_, list) = world.raw("GET", &world.path("endpointslices"), "", "").await;
+    let at = list["metadata"]["resourceVersion"].as_str().expect("a version");
+    let mut watching = Watching::start(
+        &world,
+        "endpointslices",
+        &format!("resourceVersion={at}&timeoutSeconds=20"),
+    )
+    .await;
+    let created = world.create("endpointslices", &slice("a", &json!({}))).await;
+    let emptied = json!({"endpoints": []});
+    let (_, patched) = world.patch("endpointslices", "a", "merge-patch", &emptied).await;
+    // Changes nothing, so there is no event for it.
+    let (code, same) = world.patch("endpointslices", "a", "merge-patch", &emptied).await;
+    assert_eq!((code, &same), (200, &patched));
+    world
+        .raw("DELETE", &format!("{}/a", world.path("endpointslices")), "", "")
+        .await;
+    let events = [
+        watching.next().await.expect("an event"),
+        watching.next().await.expect("an event"),
+        watching.next().await.expect("an event"),
+    ];
+    let kinds: Vec<_> = events.iter().map(|event| brief(event).0).collect();
+    assert_eq!(kinds, ["ADDED", "MODIFIED", "DELETED"]);
+    assert_eq!(events[0]["object"], created);
+    assert_eq!(events[1]["object"], patched);
+    assert_eq!(events[1]["object"]["endpoints"], Value::Null);
+    let versions: Vec<u64> = events.iter().map(|event| version(&event["object"])).collect();
+    assert!(
+        versions[0] < versions[1] && versions[1] < versions[2],
+        "{versions:?}"
+    );
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_unset_or_zero_version_begins_with_the_state() {
+    let world = World::new().await;
+    world.create("endpointslices", &slice("a", &json!({}))).await;
+    for query in ["timeoutSeconds=20", "resourceVersion=0&timeoutSeconds=20"] {
+        let mut watching = Watching::start(&world, "endpointslices", query).await;
+        is(watching.brief().await, "ADDED", "a");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn selectors_turn_changes_into_additions_and_deletions() {
+    let world = World::new().await;
+    world
+        .create("endpointslices", &slice("a", &json!({"in": "no"})))
+        .await;
+    let query = "labelSelector=in%3Dyes&resourceVersion=0&timeoutSeconds=20";
+    let mut watching = Watching::start(&world, "endpointslices", query).await;
+    for value in ["yes", "no", "yes"] {
+        let patch = json!({"metadata": {"labels": {"in": value}}});
+        world.patch("endpointslices", "a", "merge-patch", &patch).await;
+    }
+    world
+        .create("endpointslices", &slice("b", &json!({"in": "yes"})))
+        .await;
+    is(watching.brief().await, "ADDED", "a");
+    let left = watching.next().await.expect("an event");
+    is(brief(&left), "DELETED", "a");
+    assert_eq!(
+        left["object"]["metadata"]["labels"]["in"], "yes",
+        "the last state that was selected"
+    );
+    is(watching.brief().await, "ADDED", "a");
+    is(watching.brief().await, "ADDED", "b");
+    let mut one = Watching::start(
+        &world,
+        "endpointslices",
+        "fieldSelector=metadata.name%3Db&timeoutSeconds=20",
+    )
+    .await;
+    is(one.brief().await, "ADDED", "b");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn initial_events_end_with_an_annotated_bookmark() {
+    let world = World::new().await;
+    world.create("endpointslices", &slice("a", &json!({}))).await;
+    let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
+                 &timeoutSeconds=20";
+    let mut watching = Watching::start(&world, "endpointslices", query).await;
+    is(watching.brief().await, "ADDED", "a");
+    let bookmark = watching.next().await.expect("an event");
+    assert_eq!(bookmark["type"], "BOOKMARK");
+    assert_eq!(bookmark["object"]["kind"], "EndpointSlice");
+    assert_eq!(
+        bookmark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"],
+        "true"
+    );
+    let at = version(&bookmark["object"]);
+    let created = world.create("endpointslices", &slice("b", &json!({}))).await;
+    assert!(version(&created) > at);
+    is(watching.brief().await, "ADDED", "b");
+    let (code, refused) = world
+        .raw(
+            "GET",
+            &format!("{}?watch=1&sendInitialEvents=true", world.path("pods")),
+            "",
+            "",
+        )
+        .await;
+    assert_eq!((code, &refused["reason"]), (422, &json!("Invalid")));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_watch_ends_after_its_timeout() {
+    let world = World::new().await;
+    let mut watching = Watching::start(&world, "endpointslices", "resourceVersion=0&timeoutSeconds=1").await;
+    assert_eq!(watching.next().await, None);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn quiet_watches_get_bookmarks_that_follow_the_writes_of_others() {
+    let mut quick = config();
+    quick.bookmark_interval = std::time::Duration::from_millis(50);
+    let Some(world) = World::own_only(quick).await else {
+        return;
+    };
+    let query = "resourceVersion=0&allowWatchBookmarks=true&timeoutSeconds=20";
+    let mut watching = Watching::start(&world, "endpointslices", query).await;
+    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
+    let written = version(&world.create("services", &service).await);
+    loop {
+        let event = watching.next().await.expect("an event");
+        assert_eq!(event["type"], "BOOKMARK", "{event}");
+        if version(&event["object"]) >= written {
+            break;
+        }
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_version_that_history_has_lost_is_gone() {
+    let Some(world) = World::own_only(config()).await else {
+        return;
+    };
+    let old = version(&world.create("endpointslices", &slice("a", &json!({}))).await);
+    world.create("endpointslices", &slice("b", &json!({}))).await;
+    world.own.as_ref().expect("our server").store.compact();
+    let mut watching = Watching::start(&world, "endpointslices", &format!("resourceVersion={old}")).await;
+    let event = watching.next().await.expect("an event");
+    assert_eq!(
+        (&event["type"], &event["object"]["code"]),
+        (&json!("ERROR"), &json!(410))
+    );
+    assert_eq!(event["object"]["reason"], "Expired");
+    assert_eq!(watching.next().await, None, "it ends after that");
+    let query = format!("?resourceVersion={old}&resourceVersionMatch=Exact");
+    let (code, _) = world
+        .raw("GET", &(world.path("endpointslices") + &query), "", "")
+        .await;
+    assert_eq!(code, 410);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_watcher_that_does_not_read_is_told_gone_and_holds_nothing() {
+    let mut small = config();
+    small.history_events = 50;
+    let Some(world) = World::own_only(small).await else {
+        return;
+    };
+    let mut watching = Watching::start(&world, "endpointslices", "resourceVersion=0").await;
+    // More than sockets buffer, so that the server must have stopped writing.
+    let ballast = "x".repeat(200_000);
+    world.create("endpointslices", &slice("a", &json!({}))).await;
+    for round in 0..200 {
+        let patch = json!({"metadata": {"annotations": {"ballast": format!("{round}{ballast}")}}});
+        let (code, answer) = world.patch("endpointslices", "a", "merge-patch", &patch).await;
+        assert_eq!(code, 200, "{answer}");
+    }
+    let mut seen = 0;
+    loop {
+        let event = watching.next().await.expect("an event");
+        if event["type"] == "ERROR" {
+            assert_eq!(event["object"]["code"], 410);
+            break;
+        }
+        seen += 1;
+    }
+    assert!(
+        seen < 200,
+        "all {seen} changes were kept for a client that did not read"
+    );
+    assert_eq!(watching.next().await, None);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn lists_at_a_version_show_that_version() {
+    let world = World::new().await;
+    let first = version(&world.create("endpointslices", &slice("a", &json!({}))).await);
+    world.create("endpointslices", &slice("b", &json!({}))).await;
+    world
+        .patch("endpointslices", "a", "merge-patch", &json!({"endpoints": []}))
+        .await;
+    let exact = format!("?resourceVersion={first}&resourceVersionMatch=Exact");
+    let (code, list) = world
+        .raw("GET", &(world.path("endpointslices") + &exact), "", "")
+        .await;
+    assert_eq!(code, 200, "{list}");
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(list["items"][0]["endpoints"][0]["addresses"], json!(["10.1.1.1"]));
+    assert_eq!(list["metadata"]["resourceVersion"], first.to_string());
+    for query in ["", "?resourceVersion=0", &format!("?resourceVersion={first}")] {
+        let (_, list) = world
+            .raw("GET", &(world.path("endpointslices") + query), "", "")
+            .await;
+        assert_eq!(list["items"].as_array().map(Vec::len), Some(2), "{query}");
+    }
+    let (code, late) = world
+        .raw(
+            "GET",
+            &(world.path("endpointslices") + "?resourceVersion=99999999"),
+            "",
+            "",
+        )
+        .await;
+    assert_eq!((code, &late["reason"]), (504, &json!("Timeout")));
+    world.end().await;
+}
