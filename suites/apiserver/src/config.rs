@@ -27,6 +27,8 @@ pub struct Config {
     pub bookmark_interval: Duration,
     /// Largest request body; a larger one is answered with 413. Upstream: 3 MiB.
     pub body_bytes: usize,
+    /// Writes under way at once; more are answered with 429. Upstream: `--max-mutating-requests-inflight`.
+    pub writes: usize,
     /// Connections served at once by one [`serve`](crate::serve); more wait in the listener's backlog.
     pub connections: usize,
 }
@@ -45,6 +47,7 @@ impl Config {
             event_objects: 1000,
             bookmark_interval: Duration::from_secs(60),
             body_bytes: 3 << 20,
+            writes: 200,
             connections: 1024,
         }
     }

@@ -7,6 +7,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{net::TcpStream, sync::Semaphore, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +18,12 @@ use crate::{auth::Auth, http::Api, store::Store};
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// Requests under way at a shutdown have this long; watches end at once.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+/// Requests at once on one HTTP/2 connection (Go's and upstream's default).
+const MOST_STREAMS: u32 = 100;
+/// A quiet connection is asked so often whether its client still lives …
+const ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+/// … and one that does not answer, or acknowledge what was sent, for this long is closed.
+const ALIVE_LIMIT: Duration = Duration::from_secs(30);
 /// After a failed accept (descriptors used up) the next try waits this long.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -89,8 +96,8 @@ async fn connection(
     shutdown: CancellationToken,
 ) {
     // Watch events are small and must not wait for more.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "failed to set TCP_NODELAY");
+    if let Err(error) = stream.set_nodelay(true).and_then(|()| notice_death(&stream)) {
+        tracing::debug!(%peer, %error, "failed to set options of a connection");
     }
     let stream = match tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
@@ -109,7 +116,9 @@ async fn connection(
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(250);
+        .max_concurrent_streams(MOST_STREAMS)
+        .keep_alive_interval(ALIVE_INTERVAL)
+        .keep_alive_timeout(ALIVE_LIMIT);
     let serving = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
     let ended = tokio::select! {
@@ -122,4 +131,15 @@ async fn connection(
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "connection ended");
     }
+}
+
+/// A client whose network namespace is gone says nothing any more: TCP itself has to notice.
+fn notice_death(stream: &TcpStream) -> std::io::Result<()> {
+    let socket = SockRef::from(stream);
+    let keepalive = TcpKeepalive::new()
+        .with_time(ALIVE_INTERVAL)
+        .with_interval(ALIVE_LIMIT / 3)
+        .with_retries(3);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(ALIVE_LIMIT))
 }

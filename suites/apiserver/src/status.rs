@@ -290,6 +290,18 @@ impl Status {
         status
     }
 
+    pub(crate) fn too_many_requests() -> Self {
+        let message = "too many requests, please try again later";
+        let mut status = Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+        status.details = Some(json!({"retryAfterSeconds": 1}));
+        status
+    }
+
+    pub(crate) fn slow_body(limit: std::time::Duration) -> Self {
+        let message = format!("the request's body did not arrive within {limit:?}");
+        Self::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message)
+    }
+
     pub(crate) fn internal(why: impl fmt::Display) -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,

@@ -1,5 +1,7 @@
 //! What a client sends, and no more of it than is allowed.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
@@ -7,15 +9,19 @@ use serde_json::Value;
 
 use crate::status::Status;
 
+/// A body must be there by then: whoever sends one is in the same lab.
+const SLOWEST: Duration = Duration::from_secs(30);
+
 /// Reads a whole body.
 ///
 /// # Errors
-/// 413 beyond the limit (at once, where its length is declared), 400 if it breaks off.
+/// 413 beyond the limit (at once, where its length is declared), 408 if it is slow, 400 if it breaks off.
 pub(super) async fn read(incoming: Incoming, limit: usize) -> Result<Bytes, Status> {
     if incoming.size_hint().lower() > u64::try_from(limit).unwrap_or(u64::MAX) {
         return Err(Status::too_large(limit));
     }
-    match Limited::new(incoming, limit).collect().await {
+    let collecting = tokio::time::timeout(SLOWEST, Limited::new(incoming, limit).collect());
+    match collecting.await.map_err(|_| Status::slow_body(SLOWEST))? {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(limit)),
         Err(error) => Err(Status::bad_request(format!(

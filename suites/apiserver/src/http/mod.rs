@@ -20,6 +20,7 @@ use hyper::{
     header::{ACCEPT, CONTENT_TYPE},
     http::HeaderMap,
 };
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::respond::{Body, json as json_response};
@@ -37,6 +38,8 @@ pub(crate) struct Api {
     auth: Arc<Auth>,
     /// Watches end with their replica.
     shutdown: CancellationToken,
+    /// One for each write under way, so that the bodies held in memory are bounded.
+    writes: Arc<Semaphore>,
 }
 
 /// One request about objects.
@@ -49,10 +52,12 @@ struct Asked {
 
 impl Api {
     pub(crate) fn new(store: Store, auth: Arc<Auth>, shutdown: CancellationToken) -> Self {
+        let writes = Arc::new(Semaphore::new(store.config().writes));
         Self {
             store,
             auth,
             shutdown,
+            writes,
         }
     }
 
@@ -96,34 +101,28 @@ impl Api {
             form,
             headers: head.headers,
         };
-        let limit = self.store.config().body_bytes;
-        match (head.method, asked.target.name.is_some()) {
-            (Method::GET, _) if asked.query.watch() && asked.target.subresource.is_none() => {
-                self.watch(&asked)
+        let named = asked.target.name.is_some();
+        match (&head.method, named) {
+            (&Method::GET, _) if asked.query.watch() && asked.target.subresource.is_none() => {
+                return self.watch(&asked);
             }
-            (Method::GET, true) => self.get(&asked),
-            (Method::GET, false) => self.list(&asked).await,
-            (Method::POST, false) => {
-                let sent = body::read(incoming, limit).await?;
-                self.create(&asked, &sent)
-            }
-            (Method::PUT, true) => {
-                let sent = body::read(incoming, limit).await?;
-                self.replace(&asked, &sent)
-            }
-            (Method::PATCH, true) => {
-                let sent = body::read(incoming, limit).await?;
-                self.patch(&asked, &sent)
-            }
-            (Method::DELETE, named) if asked.target.subresource.is_none() => {
-                let sent = body::read(incoming, limit).await?;
-                if named {
-                    self.delete(&asked, &sent)
-                } else {
-                    self.delete_collection(&asked, &sent)
-                }
-            }
-            _ => Err(Status::method_not_allowed()),
+            (&Method::GET, true) => return self.get(&asked),
+            (&Method::GET, false) => return self.list(&asked).await,
+            (&Method::POST, false) | (&Method::PUT | &Method::PATCH, true) => {}
+            (&Method::DELETE, _) if asked.target.subresource.is_none() => {}
+            _ => return Err(Status::method_not_allowed()),
+        }
+        let _permit = self
+            .writes
+            .try_acquire()
+            .map_err(|_| Status::too_many_requests())?;
+        let sent = body::read(incoming, self.store.config().body_bytes).await?;
+        match head.method {
+            Method::POST => self.create(&asked, &sent),
+            Method::PUT => self.replace(&asked, &sent),
+            Method::PATCH => self.patch(&asked, &sent),
+            _ if named => self.delete(&asked, &sent),
+            _ => self.delete_collection(&asked, &sent),
         }
     }
 }

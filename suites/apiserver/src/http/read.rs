@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hyper::Response;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{
@@ -126,26 +127,33 @@ pub(super) fn listing(asked: &Asked, listed: &Listed) -> Result<Response<Body>, 
     })
 }
 
-/// A list of a kind; as upstream's typed lists, items don't repeat their kind.
+/// A list of a kind.
 fn list_json(kind: Kind, listed: &Listed) -> Bytes {
     let facts = kind.facts();
-    let items: Vec<Value> = listed
-        .objects
-        .iter()
-        .map(|object| {
-            let mut item = object.value.clone();
-            if let Some(map) = item.as_object_mut() {
-                map.remove("kind");
-                map.remove("apiVersion");
-            }
-            item
-        })
-        .collect();
-    let list = json!({
-        "kind": format!("{}List", facts.kind), "apiVersion": facts.api_version(),
-        "metadata": {"resourceVersion": listed.version.to_string()}, "items": items,
-    });
-    Bytes::from(list.to_string())
+    let (kind, api) = (format!("{}List", facts.kind), facts.api_version());
+    let mut text = format!(
+        r#"{{"kind":"{kind}","apiVersion":"{api}","metadata":{{"resourceVersion":"{}"}},"items":["#,
+        listed.version
+    );
+    for (index, object) in listed.objects.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        // Writing JSON into memory can't fail.
+        text.push_str(&serde_json::to_string(&Item(&object.value)).unwrap_or_default());
+    }
+    text.push_str("]}");
+    Bytes::from(text)
+}
+
+/// An object in a list: as in upstream's typed lists, it does not repeat its kind.
+struct Item<'a>(&'a Value);
+
+impl Serialize for Item<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let fields = self.0.as_object().into_iter().flatten();
+        serializer.collect_map(fields.filter(|(name, _)| !matches!(name.as_str(), "kind" | "apiVersion")))
+    }
 }
 
 /// `PartialObjectMetadata` of an object.

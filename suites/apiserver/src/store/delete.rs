@@ -135,12 +135,19 @@ impl State {
             value["status"]["phase"] = "Terminating".into();
             shown = self.commit(key.clone(), value);
         }
-        let content: Vec<(Key, Arc<Object>)> = self
-            .objects
-            .iter()
-            .filter(|(content, _)| content.namespace == key.name)
-            .map(|(content, object)| (content.clone(), Arc::clone(object)))
-            .collect();
+        let mut content: Vec<(Key, Arc<Object>)> = Vec::new();
+        for kind in Kind::ALL {
+            let namespace = Some(key.name.clone());
+            let scope = Scope {
+                kind,
+                namespace,
+                selector: Selector::default(),
+            };
+            content.extend(
+                self.range(&scope)
+                    .map(|(key, object)| (key.clone(), Arc::clone(object))),
+            );
+        }
         for (content, object) in content {
             self.delete(&content, &object, None);
         }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Key, Object, State, Store, history::Change};
+use super::{Key, Object, Scope, State, Store, history::Change};
 use crate::{
     config::Config,
     kinds::{self, Kind, Part},
+    selector::Selector,
     status::{FieldError, Status},
 };
 
@@ -258,11 +259,16 @@ impl State {
 
     /// Event objects are bounded: the one written longest ago goes.
     fn bound_events(&mut self, most: usize) {
-        let events = || self.objects.iter().filter(|(key, _)| key.kind == Kind::Event);
-        if events().count() > most
-            && let Some((key, oldest)) = events().min_by_key(|(_, object)| object.version)
+        let all = Scope {
+            kind: Kind::Event,
+            namespace: None,
+            selector: Selector::default(),
+        };
+        let oldest = self.range(&all).min_by_key(|(_, object)| object.version);
+        if let Some((key, object)) = oldest
+            && self.range(&all).count() > most
         {
-            let (key, last) = (key.clone(), oldest.value.clone());
+            let (key, last) = (key.clone(), object.value.clone());
             self.commit_removal(key, last);
         }
     }
