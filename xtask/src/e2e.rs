@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::steps;
 
 /// Programs that a run needs, built as the user.
-pub(crate) const PROGRAMS: [&str; 3] = ["plumbline", "reference-agent", "probe"];
+pub(crate) const PROGRAMS: [&str; 2] = ["plumbline", "reference-agent"];
 
 /// Builds as the user, then runs the suite as root (through sudo where needed) in a cluster made for it.
 #[derive(clap::Args)]
@@ -20,11 +20,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     build(&PROGRAMS)?;
     let program = steps::programs()?.join("plumbline");
     let mut command = steps::as_root(&program, "making the cluster")?;
-    command
-        .arg("run")
-        .args(["--out", "target/plumbline"])
-        .args(&arguments.run)
-        .current_dir(steps::root());
+    // Reports go to `target/plumbline` below the workspace, unless `--out` says otherwise.
+    command.arg("run").args(&arguments.run).current_dir(steps::root());
     steps::become_("suite", &mut command)
 }
 

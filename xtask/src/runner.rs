@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use crate::steps;
 
 /// Packages whose tests need root.
-const PRIVILEGED: [&str; 3] = ["lb-loader", "lab", "reference-agent"];
+const PRIVILEGED: [&str; 3] = ["lb-loader", "plumbline", "reference-agent"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -21,6 +21,9 @@ pub(crate) struct Arguments {
     /// Seed of the run
     #[arg(long)]
     pub(crate) seed: u64,
+    /// The command that runs it again
+    #[arg(long)]
+    pub(crate) replay: String,
     /// Multiplies limits
     #[arg(long)]
     pub(crate) timeout_scale: f64,
@@ -42,6 +45,7 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let options = Options {
         run: arguments.run,
         seed: arguments.seed,
+        replay: arguments.replay,
         limits: Limits::scaled(arguments.timeout_scale),
         folder: arguments.folder,
         keep: arguments.keep,

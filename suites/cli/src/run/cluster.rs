@@ -38,6 +38,16 @@ impl Target {
         }
     }
 
+    /// As options of the command line.
+    pub(super) fn options(&self) -> String {
+        match self {
+            Self::Running(name) => format!(" --lab {name}"),
+            Self::Reference => String::new(),
+            Self::Agent(path) => format!(" --agent {}", path.display()),
+            Self::Mutant(name) => format!(" --mutant {name}"),
+        }
+    }
+
     /// Attaches to the lab, or makes one. With `keep` it outlives this process.
     pub(super) async fn cluster(&self, keep: bool) -> anyhow::Result<RunCluster> {
         if let Self::Running(name) = self {

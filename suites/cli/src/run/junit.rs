@@ -101,7 +101,10 @@ mod tests {
     use harness::{limits::Limits, report::AxisReport};
     use lab::cluster::{Description, Node};
 
-    use super::{super::process::without_run, *};
+    use super::{
+        super::process::{Settings, without_run},
+        *,
+    };
 
     #[test]
     fn only_a_pass_is_a_success() {
@@ -118,10 +121,21 @@ mod tests {
                 why: "no hook".into(),
             },
         ];
+        let settings = Settings {
+            lab: "lab".into(),
+            run: "run".into(),
+            seed: 7,
+            target: " --mutant x".into(),
+            timeout_scale: 1.0,
+            out: "out".into(),
+            keep: false,
+            jobs: 1,
+            interrupted: Default::default(),
+        };
         let mut cases: Vec<CaseReport> = cases::ALL
             .iter()
             .zip(verdicts)
-            .map(|(case, verdict)| without_run(case, 7, verdict))
+            .map(|(case, verdict)| without_run(case, &settings, verdict))
             .collect();
         cases[1].axes = vec![AxisReport {
             name: "IPv4, 1 shared".into(),
@@ -150,6 +164,7 @@ mod tests {
             "<skipped message=\"no hook\" type=\"not-supported\"",
             "<property name=\"claim\" value=\"release-prefix-empty-list\"",
             "<property name=\"seed\" value=\"7\"",
+            "--seed 7 --mutant x\"",
         ] {
             assert!(xml.contains(expected), "{expected}\nis not in\n{xml}");
         }

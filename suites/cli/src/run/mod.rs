@@ -116,6 +116,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             rand::random::<u32>() & 0x00ff_ffff
         ),
         seed,
+        target: target.options(),
         timeout_scale: arguments.timeout_scale,
         out: out.path().to_owned(),
         keep: arguments.keep,

@@ -9,7 +9,7 @@ use std::{
 
 use harness::{
     case::Case,
-    execute::{CLOSING, REPORT, replay},
+    execute::{CLOSING, REPORT},
     report::CaseReport,
     verdict::Verdict,
 };
@@ -37,6 +37,8 @@ pub(super) struct Settings {
     pub(super) lab: String,
     pub(super) run: String,
     pub(super) seed: u64,
+    /// Options of the command line that name the target.
+    pub(super) target: String,
     pub(super) timeout_scale: f64,
     pub(super) out: PathBuf,
     pub(super) keep: bool,
@@ -51,6 +53,14 @@ pub(super) struct End {
 }
 
 impl Settings {
+    /// The command that runs a case again with the same seed.
+    pub(super) fn replay(&self, case: &Case) -> String {
+        format!(
+            "plumbline run --filter '^{}$' --seed {}{}",
+            case.id, self.seed, self.target
+        )
+    }
+
     pub(super) fn folder(&self, case: &Case) -> PathBuf {
         self.out.join("evidence").join(case.id)
     }
@@ -73,7 +83,7 @@ pub(super) async fn run(settings: &Settings, case: Case, line: &Line<'_>) -> End
         Ok(ended) => format!("the case's process {}{}", ended.words(), stderr(&folder)),
         Err(error) => format!("the case's process could not be run: {error}"),
     };
-    let mut report = without_run(&case, settings.seed, Verdict::Inconclusive { why });
+    let mut report = without_run(&case, settings, Verdict::Inconclusive { why });
     report.seconds = began.elapsed().as_secs_f64();
     report.evidence = Some(folder);
     End {
@@ -83,15 +93,15 @@ pub(super) async fn run(settings: &Settings, case: Case, line: &Line<'_>) -> End
 }
 
 /// The report of a case that has none of its own.
-pub(super) fn without_run(case: &Case, seed: u64, verdict: Verdict) -> CaseReport {
+pub(super) fn without_run(case: &Case, settings: &Settings, verdict: Verdict) -> CaseReport {
     CaseReport {
         id: case.id.to_owned(),
         area: case.area.to_owned(),
         claims: case.claims.iter().map(|claim| (*claim).to_owned()).collect(),
         tier: case.tier.to_string(),
         verdict,
-        seed,
-        replay: replay(case.id, seed),
+        seed: settings.seed,
+        replay: settings.replay(case),
         started_us: harness::history::now_us(),
         seconds: 0.0,
         axes: Vec::new(),
@@ -132,11 +142,13 @@ async fn supervise(
     }
     // This very program, also when its file was replaced meanwhile.
     let mut child = Command::new("/proc/self/exe")
+        .arg0("plumbline")
         .arg("case")
         .arg(case.id)
         .args(["--lab", &settings.lab])
         .args(["--run", &settings.run])
         .args(["--seed", &settings.seed.to_string()])
+        .args(["--replay", &settings.replay(case)])
         .args(["--timeout-scale", &settings.timeout_scale.to_string()])
         .arg("--folder")
         .arg(folder)

@@ -25,7 +25,7 @@ pub(super) async fn all(
     let mut reports: Vec<CaseReport> = selection
         .excluded
         .into_iter()
-        .map(|(case, verdict)| without_run(&case, settings.seed, verdict))
+        .map(|(case, verdict)| without_run(&case, settings, verdict))
         .collect();
     let (alone, mut together): (Vec<Case>, Vec<Case>) =
         selection.run.into_iter().partition(|case| case.disruptive);
@@ -51,7 +51,7 @@ pub(super) async fn all(
 async fn one(settings: &Settings, cluster: &dyn Cluster, case: Case, progress: &Progress) -> CaseReport {
     if settings.interrupted.is_cancelled() {
         let why = "the run was interrupted before it began".to_owned();
-        return without_run(&case, settings.seed, Verdict::Inconclusive { why });
+        return without_run(&case, settings, Verdict::Inconclusive { why });
     }
     let line = Arc::new(progress.begin(&case));
     let End {

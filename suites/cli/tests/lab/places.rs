@@ -50,7 +50,7 @@ async fn a_process_in_a_pod_is_in_the_pods_cgroup_and_network() {
         .metadata
         .uid
         .expect("a uid");
-    let own = format!("0::/plumbline-{}/node1/pods/{uid}", name("inpod"));
+    let own = format!("0::/plumbline-lab-{}/node1/pods/{uid}", name("inpod"));
     assert!(
         cgroup.lines().any(|line| line.ends_with(&own[3..])),
         "{cgroup} has no {own}"

@@ -28,17 +28,10 @@ pub(crate) struct TestLab {
     pub(crate) folder: TempDir,
 }
 
-/// Whether this test can run: as root. Without, it fails, or says loudly that it did not run.
+/// Whether this test can run: as root. Without, it fails, or is put on record as skipped.
 pub(crate) fn privileged() -> bool {
-    if nix::unistd::Uid::effective().is_root() {
-        return true;
-    }
-    assert!(
-        std::env::var_os("PLUMBLINE_UNPRIVILEGED").is_some_and(|value| value == "1"),
-        "this test needs root: run it with sudo, or set PLUMBLINE_UNPRIVILEGED=1 to do without it"
-    );
-    eprintln!("SKIPPED: needs root");
-    false
+    let test = std::thread::current();
+    testing::root_or_skip(&format!("lab::{}", test.name().unwrap_or("a test of the lab")))
 }
 
 /// A name that no other test, and no other run of this one, has.
@@ -239,7 +232,7 @@ pub(crate) fn cgroup(name: &str) -> PathBuf {
         .lines()
         .find(|line| line.contains(" - cgroup2 "))
         .expect("a cgroup2 mount");
-    Path::new(cgroup2.split(' ').nth(4).expect("a mount point")).join(format!("plumbline-{name}"))
+    Path::new(cgroup2.split(' ').nth(4).expect("a mount point")).join(format!("plumbline-lab-{name}"))
 }
 
 /// What a lab has on this host while it is up: enough to see that it is gone.
@@ -313,7 +306,7 @@ impl Traces {
         assert_eq!(links(), self.links, "links of this host changed");
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
         assert!(
-            !mounts.contains(&format!("plumbline-{}", self.name)),
+            !mounts.contains(&format!("plumbline-lab-{}", self.name)),
             "a mount is left: {mounts}"
         );
     }
@@ -337,7 +330,7 @@ impl Traces {
 
 fn in_another_lab(pid: u32, name: &str) -> bool {
     let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    let own = format!("/plumbline-{name}/");
+    let own = format!("/plumbline-lab-{name}/");
     cgroups
         .lines()
         .any(|line| line.contains("/plumbline-") && !line.contains(&own))

@@ -1,10 +1,11 @@
 //! The lab's cgroup v2 subtree.
 //!
 //! ```text
-//!  <cgroup2 mount>/plumbline-<lab>/control              the supervisor
-//!                                 /<node>/system        the agent, and processes on the node
-//!                                 /<node>/pods/<uid>    a pod
-//!                                 /outside              processes of the outside client
+//!  <cgroup2 mount>/plumbline-lab-<name>/control              the supervisor
+//!                                      /<node>/agent         the agent
+//!                                      /<node>/system        processes on the node
+//!                                      /<node>/pods/<uid>    a pod
+//!                                      /outside              processes of the outside client
 //! ```
 
 use std::{
@@ -24,7 +25,7 @@ use nix::{
 use super::{LIMITS, LabError, config::check_name, error::io_error};
 
 /// How the folder of a lab begins.
-const PREFIX: &str = "plumbline-";
+const PREFIX: &str = "plumbline-lab-";
 /// The supervisor's own cgroup.
 const CONTROL: &str = "control";
 
@@ -215,6 +216,8 @@ impl Cgroup {
         names
             .filter_map(|name| Some(name.strip_prefix(PREFIX)?.to_owned()))
             .filter(|lab| check_name(lab).is_ok())
+            // A cgroup of somebody else's making, whatever its name, has no such child.
+            .filter(|lab| Self::of_lab(hierarchy, lab).control().path().is_dir())
             .filter(|lab| !Self::of_lab(hierarchy, lab).control().populated())
             .collect()
     }

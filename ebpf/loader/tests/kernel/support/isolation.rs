@@ -14,13 +14,13 @@ use nix::{
     mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
     sys::{prctl, signal::Signal},
-    unistd::{alarm, geteuid},
+    unistd::alarm,
 };
 
 use super::Node;
 
-/// Names of the tests' cgroups: this, the test program's process id, a number. Not `plumbline-`, by which the lab knows
-/// its own.
+/// Names of the tests' cgroups: this, the test program's process id, a number. Not `plumbline-lab-`, by which the lab
+/// knows its own.
 const PREFIX: &str = "lb-loader-test-";
 /// Tells the inner process its cgroup.
 const CGROUP: &str = "PLUMBLINE_TEST_CGROUP";
@@ -28,8 +28,6 @@ const CGROUP: &str = "PLUMBLINE_TEST_CGROUP";
 const FOLDER: &str = "PLUMBLINE_TEST_FOLDER";
 /// Tells a process that a test starts to kill that it is this one.
 const VICTIM: &str = "PLUMBLINE_TEST_VICTIM";
-/// Set by who runs the tests without root on purpose: what needs it is skipped, loudly.
-const UNPRIVILEGED: &str = "PLUMBLINE_UNPRIVILEGED";
 /// After this the inner process is ended by SIGALRM; the longest test takes some ten seconds on an idle machine.
 const LIMIT_SECONDS: u32 = 300;
 /// How long an ended test's cgroup may take to be empty.
@@ -41,15 +39,10 @@ const EMPTY_LIMIT: Duration = Duration::from_secs(10);
 /// inner process is this same program, asked for that test alone.
 #[track_caller]
 pub(crate) fn isolated<F: FnOnce(&Node)>(body: F) {
-    if !geteuid().is_root() {
-        assert!(
-            env::var_os(UNPRIVILEGED).is_some_and(|value| value == "1"),
-            "this test attaches eBPF programs and needs root; to skip what needs root, set {UNPRIVILEGED}=1"
-        );
-        eprintln!("SKIPPED: needs root");
+    let name = test_name::<F>();
+    if !testing::root_or_skip(name) {
         return;
     }
-    let name = test_name::<F>();
     match (env::var_os(CGROUP), env::var_os(FOLDER)) {
         (Some(cgroup), Some(folder)) => {
             let victim = env::var_os(VICTIM).is_some();
