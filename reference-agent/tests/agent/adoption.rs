@@ -212,7 +212,8 @@ fn anything() -> impl Strategy<Value = Contents> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    // PROPTEST_CASES may ask for more.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(512)))]
 
     #[test]
     fn whatever_the_maps_held_they_end_as_a_fresh_agent_would_write_them(

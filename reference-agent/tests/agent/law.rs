@@ -347,7 +347,8 @@ impl History {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    // PROPTEST_CASES may ask for more.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(512)))]
 
     #[test]
     fn what_is_written_is_the_plan_from_scratch(steps in prop::collection::vec(step(), 1..60)) {
