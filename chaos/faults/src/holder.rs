@@ -56,6 +56,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, String> {
 /// Starts the worker in a process group of its own and waits for it.
 async fn supervise() -> Result<ExitCode, String> {
     let mut worker = process::Command::new("/proc/self/exe")
+        .arg0("plumbline")
         .args(env::args_os().skip(1))
         .arg("--worker")
         .stdin(Stdio::inherit())

@@ -98,6 +98,10 @@ fn run(case: Case, lab: &str) -> Result<(), Failed> {
         let options = Options {
             run: format!("test-{}", std::process::id()),
             seed: u64::from(std::process::id()),
+            replay: format!(
+                "{LAB}={lab} cargo test -p cases --test cluster -- --exact {}",
+                case.id
+            ),
             limits: Limits::default(),
             folder,
             keep: false,

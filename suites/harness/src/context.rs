@@ -37,6 +37,8 @@ pub struct Options {
     pub run: String,
     /// Seed of the run.
     pub seed: u64,
+    /// The command that runs this case again with the same seed.
+    pub replay: String,
     /// Limits of the run.
     pub limits: Limits,
     /// Folder for the evidence of this case; made if absent.

@@ -47,7 +47,7 @@ pub async fn execute(
         tier: case.tier.to_string(),
         verdict: Verdict::Pass,
         seed: options.seed,
-        replay: replay(case.id, options.seed),
+        replay: options.replay.clone(),
         started_us,
         seconds: 0.0,
         axes: Vec::new(),
@@ -110,12 +110,6 @@ pub async fn execute(
             .push(format!("failed to write the case's report: {error}"));
     }
     report
-}
-
-/// The command that runs a case again with the same seed.
-#[must_use]
-pub fn replay(id: &str, seed: u64) -> String {
-    format!("plumbline run --filter '^{id}$' --seed {seed}")
 }
 
 /// Name of a case's report in its folder.
@@ -270,7 +264,7 @@ mod tests {
             tier: "core".into(),
             verdict: Verdict::Pass,
             seed: 1,
-            replay: replay("c", 1),
+            replay: String::new(),
             started_us: 0,
             seconds: 0.0,
             axes,
