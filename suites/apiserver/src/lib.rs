@@ -15,7 +15,7 @@
 //!
 //! Files: `config` (bounds), `pki` and `auth` (trust), `serve` (connections), `http/` (requests), `store/`
 //! (objects, history, deletion, addresses), `kinds/` (what each kind defaults and refuses), `patch/`,
-//! `selector`, `table/`, `discovery`, `openapi`, `status` (how it says no).
+//! `protobuf/` (what Go clients send), `selector`, `table/`, `discovery`, `openapi`, `status` (how it says no).
 
 mod auth;
 mod config;
@@ -25,6 +25,7 @@ mod kinds;
 mod openapi;
 mod patch;
 mod pki;
+mod protobuf;
 mod selector;
 mod serve;
 mod status;

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use serde_json::Value;
 
-use crate::status::Status;
+use crate::{protobuf, status::Status};
 
 /// A body must be there by then: whoever sends one is in the same lab.
 const SLOWEST: Duration = Duration::from_secs(30);
@@ -30,12 +30,23 @@ pub(super) async fn read(incoming: Incoming, limit: usize) -> Result<Bytes, Stat
     }
 }
 
+/// The media types of objects that are sent.
+const ACCEPTED: &str = "application/json, application/vnd.kubernetes.protobuf";
+
 /// Parses a body.
-pub(super) fn parse(sent: &[u8], what: &str) -> Result<Value, Status> {
-    serde_json::from_slice(sent).map_err(|error| {
+///
+/// # Errors
+/// 400 if it is not what it claims to be, 415 if it claims to be something else.
+pub(super) fn parse(media_type: &str, sent: &[u8], what: &str) -> Result<Value, Status> {
+    let unrecognized = |why: String| {
         Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {what}): couldn't get version/kind; json \
-             parse error: {error}"
+            "the object provided is unrecognized (must be of type {what}): {why}"
         ))
-    })
+    };
+    match media_type {
+        "" | "application/json" | "*/*" => serde_json::from_slice(sent)
+            .map_err(|error| unrecognized(format!("couldn't get version/kind; json parse error: {error}"))),
+        "application/vnd.kubernetes.protobuf" => protobuf::decode(sent).map_err(unrecognized),
+        other => Err(Status::unsupported_media_type(other, ACCEPTED)),
+    }
 }

@@ -16,17 +16,14 @@ use crate::{
     store::{DeleteOptions, Deleted, Listed, WriteOptions, expect_name},
 };
 
-const ACCEPTED: &str = "application/json";
-
 impl Api {
     pub(super) fn create(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
         let target = &asked.target;
         if target.kind.facts().namespaced && target.namespace.is_empty() {
             return Err(Status::method_not_allowed());
         }
-        asked.expect_json()?;
         let mut warnings = Vec::new();
-        let object = asked.decode(body::parse(sent, target.kind.facts().kind)?, &mut warnings)?;
+        let object = asked.decode(asked.parse(sent)?, &mut warnings)?;
         let created = self
             .store
             .create(target.kind, &target.namespace, object, asked.write_options()?)?;
@@ -36,9 +33,8 @@ impl Api {
     }
 
     pub(super) fn replace(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
-        asked.expect_json()?;
         let mut warnings = Vec::new();
-        let object = asked.decode(body::parse(sent, asked.target.kind.facts().kind)?, &mut warnings)?;
+        let object = asked.decode(asked.parse(sent)?, &mut warnings)?;
         let options = asked.write_options()?;
         let (key, facts) = (asked.target.key(), asked.target.kind.facts());
         let absent = asked.target.subresource.is_none() && self.store.get(&key).is_err();
@@ -126,11 +122,8 @@ impl Asked {
         })
     }
 
-    fn expect_json(&self) -> Result<(), Status> {
-        match self.content_type() {
-            "" | "application/json" | "*/*" => Ok(()),
-            other => Err(Status::unsupported_media_type(other, ACCEPTED)),
-        }
+    fn parse(&self, sent: &[u8]) -> Result<Value, Status> {
+        body::parse(self.content_type(), sent, self.target.kind.facts().kind)
     }
 
     /// Checks types and deals with unknown fields as the request wants.
@@ -163,8 +156,7 @@ impl Asked {
         let mut options = if sent.is_empty() {
             DeleteOptions::default()
         } else {
-            self.expect_json()?;
-            let body = body::parse(sent, "DeleteOptions")?;
+            let body = body::parse(self.content_type(), sent, "DeleteOptions")?;
             if !body.is_object() {
                 return Err(Status::bad_request(
                     "couldn't get version/kind; json parse error: expected an object",

@@ -145,3 +145,67 @@ async fn delete_waits_until_the_object_is_gone() {
     let gone = kubectl.run(&["get", "namespace", &world.namespace]).await;
     assert!(gone.err.contains("NotFound"), "{gone:?}");
 }
+
+#[tokio::test]
+async fn create_makes_objects_from_flags() {
+    let world = World::new().await;
+    let Some(kubectl) = Kubectl::new(&world) else {
+        return;
+    };
+    // Newer kubectls send these in protobuf.
+    kubectl
+        .run(&["create", "service", "clusterip", "web", "--tcp=80:8080"])
+        .await
+        .ok();
+    kubectl
+        .run(&["create", "service", "clusterip", "none", "--clusterip=None"])
+        .await
+        .ok();
+    kubectl
+        .run(&[
+            "create",
+            "service",
+            "externalname",
+            "far",
+            "--external-name=example.com",
+        ])
+        .await
+        .ok();
+    kubectl
+        .run(&["create", "service", "nodeport", "open", "--tcp=80:http"])
+        .await
+        .ok();
+    let name = format!("{}-more", world.namespace);
+    kubectl.run(&["create", "namespace", &name]).await.ok();
+    kubectl.run(&["delete", "namespace", &name]).await.ok();
+    let found = kubectl.json(&["get", "services"]).await;
+    let brief: Vec<Value> = found["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .map(|service| {
+            json!([
+                service["metadata"]["name"],
+                service["spec"]["type"],
+                service["spec"]["ports"][0]["targetPort"]
+            ])
+        })
+        .collect();
+    let expected = json!([
+        ["far", "ExternalName", null],
+        ["none", "ClusterIP", null],
+        ["open", "NodePort", "http"],
+        ["web", "ClusterIP", 8080]
+    ]);
+    assert_eq!(Value::from(brief), expected);
+    kubectl
+        .run(&["run", "free", "--image=probe:1", "--port=80"])
+        .await
+        .ok();
+    kubectl.run(&["expose", "pod", "free", "--port=80"]).await.ok();
+    let exposed = kubectl.json(&["get", "service", "free"]).await;
+    assert_eq!(exposed["spec"]["selector"], json!({"run": "free"}));
+    kubectl.run(&["describe", "pod", "free"]).await.ok();
+    kubectl.run(&["describe", "service", "web"]).await.ok();
+    world.end().await;
+}

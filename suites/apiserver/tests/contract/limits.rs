@@ -220,3 +220,59 @@ async fn health_version_and_discovery_answer() {
     assert_eq!(group["preferredVersion"]["groupVersion"], "discovery.k8s.io/v1");
     world.end().await;
 }
+
+#[tokio::test]
+async fn too_many_writes_at_once_are_put_off() {
+    let mut none = config();
+    none.writes = 0;
+    let own = Own::start(none);
+    let client = own.client(&own.token).await;
+    let request = |method: &str| {
+        let builder = hyper::Request::builder().method(method).uri("/api/v1/namespaces");
+        builder
+            .body(kube::client::Body::from(b"{}".to_vec()))
+            .expect("a request")
+    };
+    let refused = client.send(request("POST")).await.expect("an answer");
+    assert_eq!(refused.status(), 429);
+    assert_eq!(
+        refused
+            .headers()
+            .get("retry-after")
+            .map(hyper::http::HeaderValue::as_bytes),
+        Some(&b"1"[..])
+    );
+    assert_eq!(
+        client.send(request("GET")).await.expect("an answer").status(),
+        200,
+        "reads go on"
+    );
+    own.stop().await.expect("an orderly end");
+}
+
+#[tokio::test]
+async fn events_give_way_to_newer_ones() {
+    let mut few = config();
+    few.event_objects = 3;
+    let Some(world) = World::own_only(few).await else {
+        return;
+    };
+    for name in ["a", "b", "c", "d", "e"] {
+        let about = json!({"kind": "Pod", "name": "p", "namespace": world.namespace});
+        world
+            .create(
+                "events",
+                &json!({"metadata": {"name": name}, "involvedObject": about}),
+            )
+            .await;
+    }
+    let (_, list) = world.raw("GET", &world.path("events"), "", "").await;
+    let names: Vec<_> = list["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .map(|e| &e["metadata"]["name"])
+        .collect();
+    assert_eq!(names, ["c", "d", "e"]);
+    world.end().await;
+}
