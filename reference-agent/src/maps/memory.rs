@@ -135,6 +135,7 @@ impl LbMaps for MemoryMaps {
     }
 
     fn delete_frontend(&mut self, key: FrontendKey) -> Result<(), MapError> {
+        self.order.delete_frontend(&self.entries, key);
         self.entries.frontends.remove(&key);
         self.written();
         Ok(())

@@ -3,7 +3,8 @@
 //! A program reads a frontend, then its service, then a slot, then a backend, and anything may be written in
 //! between. A barrier waits for every program that was running. So whatever a program could have read since the
 //! last barrier still counts: a slot may go only when no value of its service since then led to it, a number may
-//! come back only when nothing carries it and nothing led to it since then.
+//! come back only when nothing carries it and nothing led to it since then. The memory of a frontend that was
+//! replaced or deleted goes to the next put, so none may follow before a barrier.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,8 @@ pub(super) struct Order {
     named: BTreeSet<ServiceId>,
     /// Values that services had.
     values: BTreeMap<ServiceId, BTreeSet<Service>>,
+    /// Whether a frontend was replaced or deleted.
+    frontend_freed: bool,
     violations: Vec<String>,
 }
 
@@ -40,6 +43,7 @@ impl Order {
                 .iter()
                 .map(|(&id, &value)| (id, BTreeSet::from([value])))
                 .collect(),
+            frontend_freed: false,
             violations: before.violations,
         }
     }
@@ -72,7 +76,15 @@ impl Order {
         self.check(there, || {
             format!("frontend {key:?} put before its service {}", value.service)
         });
+        self.check(!self.frontend_freed, || {
+            format!("frontend {key:?} put where a program may still read one that is gone")
+        });
+        self.frontend_freed |= entries.frontends.contains_key(&key);
         self.named.insert(value.service);
+    }
+
+    pub(super) fn delete_frontend(&mut self, entries: &Entries, key: FrontendKey) {
+        self.frontend_freed |= entries.frontends.contains_key(&key);
     }
 
     pub(super) fn put_service(&mut self, entries: &Entries, id: ServiceId, value: Service) {

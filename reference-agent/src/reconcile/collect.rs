@@ -51,6 +51,7 @@ impl<M: LbMaps> Reconciler<M> {
         if let Err(error) = self.maps.barrier() {
             return vec![error];
         }
+        self.written.frontend_freed = false;
         let mut errors = Vec::new();
         for id in &unnamed {
             let Some(record) = self.written.records.get_mut(id) else {

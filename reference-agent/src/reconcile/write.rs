@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lb_abi::{BackendId, Frontend, Service, ServiceId, SlotKey, capacity};
+use lb_abi::{BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, capacity};
 
 use super::{
     Reconciler,
@@ -55,19 +55,27 @@ impl<M: LbMaps> Reconciler<M> {
         placed
     }
 
-    fn place(&mut self, service: ServiceId, wanted: &BTreeSet<lb_abi::FrontendKey>) -> Result<(), MapError> {
+    fn place(&mut self, service: ServiceId, wanted: &BTreeSet<FrontendKey>) -> Result<(), MapError> {
         let value = Frontend { service, flags: 0 };
         let mut result = Ok(());
         for &key in wanted {
             if self.written.frontends.get(&key) == Some(&value) {
                 continue;
             }
-            match self.maps.put_frontend(key, value) {
+            match self.put_frontend(key, value) {
                 Ok(()) => self.written.placed(key, value),
                 Err(error) => result = result.and(Err(error)),
             }
         }
         result
+    }
+
+    fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError> {
+        if self.written.frontend_freed {
+            self.maps.barrier()?;
+            self.written.frontend_freed = false;
+        }
+        self.maps.put_frontend(key, value)
     }
 
     /// Writes backends under a new number.

@@ -26,6 +26,9 @@ pub(super) struct Written {
     pub(super) records: HashMap<ServiceId, Record>,
     /// FRONTENDS, as it is.
     pub(super) frontends: HashMap<FrontendKey, Frontend>,
+    /// Whether an entry of FRONTENDS was replaced or deleted since the last barrier. A hash map gives its memory to
+    /// the next put at once, where a program that found the old entry would read the new one.
+    pub(super) frontend_freed: bool,
     /// FRONTENDS, as it should be.
     pub(super) wanted: HashMap<FrontendKey, PortRef>,
     /// Frontends that are somewhere where they should not be.
@@ -67,6 +70,7 @@ impl Written {
             backends: Backends::new(),
             records: HashMap::new(),
             frontends: HashMap::new(),
+            frontend_freed: false,
             wanted: HashMap::new(),
             misplaced: BTreeSet::new(),
             leaving_slots: BTreeMap::new(),
@@ -233,10 +237,11 @@ impl Written {
 
     /// A frontend has been put.
     pub(super) fn placed(&mut self, key: FrontendKey, value: Frontend) {
-        if let Some(before) = self.frontends.insert(key, value)
-            && let Some(record) = self.records.get_mut(&before.service)
-        {
-            record.frontends.remove(&key);
+        if let Some(before) = self.frontends.insert(key, value) {
+            self.frontend_freed = true;
+            if let Some(record) = self.records.get_mut(&before.service) {
+                record.frontends.remove(&key);
+            }
         }
         if let Some(record) = self.records.get_mut(&value.service) {
             record.frontends.insert(key);
@@ -245,10 +250,11 @@ impl Written {
 
     /// A frontend has been deleted.
     pub(super) fn removed(&mut self, key: FrontendKey) {
-        if let Some(before) = self.frontends.remove(&key)
-            && let Some(record) = self.records.get_mut(&before.service)
-        {
-            record.frontends.remove(&key);
+        if let Some(before) = self.frontends.remove(&key) {
+            self.frontend_freed = true;
+            if let Some(record) = self.records.get_mut(&before.service) {
+                record.frontends.remove(&key);
+            }
         }
     }
 }
