@@ -1,12 +1,20 @@
 //! `cargo xtask mutants`: the suite against agents with one known bug each.
 //!
-//! The unmutated agent runs first: a case that fails it can kill nothing.
+//! The unmutated agent is one of them: a case that fails it can kill nothing.
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, File},
+    io::{BufRead as _, BufReader, Write as _},
+    iter,
     path::Path,
-    process::{Command, ExitCode},
+    process::{Command, ExitCode, Stdio},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Instant,
 };
 
 use anyhow::{Context as _, bail};
@@ -21,10 +29,16 @@ pub(crate) struct Arguments {
     /// Only mutants whose name contains this
     #[arg(long, default_value = "")]
     only: String,
+    /// How many agents are tried at once, each in a cluster of its own
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
     /// Passed on to `plumbline run`
     #[arg(last = true, value_name = "ARGS")]
     run: Vec<String>,
 }
+
+/// What the agent without a bug is called.
+const UNMUTATED: &str = "none";
 
 /// Verdict of each case, by id.
 type Verdicts = BTreeMap<String, String>;
@@ -36,17 +50,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if mutants.is_empty() {
         bail!("no mutant's name contains {:?}", arguments.only);
     }
-    let baseline = suite(None, &arguments.run)?;
+    steps::ask_for_root("making the clusters")?;
+    let agents: Vec<Option<&str>> = iter::once(None)
+        .chain(mutants.iter().map(|name| Some(name.as_str())))
+        .collect();
+    let mut results = side_by_side(&agents, arguments)?.into_iter();
+    let baseline = results.next().context("the unmutated agent was not run")?;
     if let Some((case, verdict)) = baseline.iter().find(|(_, verdict)| failing(verdict)) {
         bail!(
             "{case} ends with {verdict} on the unmutated agent, so the suite can kill nothing: mend that first"
         );
     }
-    let mut results = Vec::new();
-    for mutant in mutants {
-        let verdicts = suite(Some(&mutant), &arguments.run)?;
-        results.push((mutant, verdicts));
-    }
+    let results: Vec<_> = mutants.into_iter().zip(results).collect();
     print!("{}", matrix(&baseline, &results));
     let killed = results
         .iter()
@@ -58,6 +73,32 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::from(1)
     })
+}
+
+/// Runs the suite against each agent, so many at once; the results are in the order of the agents.
+fn side_by_side(agents: &[Option<&str>], arguments: &Arguments) -> anyhow::Result<Vec<Verdicts>> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<anyhow::Result<Verdicts>>>> =
+        agents.iter().map(|_| Mutex::new(None)).collect();
+    thread::scope(|scope| {
+        for _ in 0..arguments.jobs.max(1) {
+            scope.spawn(|| {
+                while let Some((agent, result)) = {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    agents.get(at).zip(results.get(at))
+                } {
+                    let verdicts = suite(*agent, &arguments.run);
+                    *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdicts);
+                }
+            });
+        }
+    });
+    let results = results
+        .into_iter()
+        .map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner));
+    results
+        .map(|result| result.context("a run was not started")?)
+        .collect()
 }
 
 /// A mutant is killed by a case that fails on it and passes on the unmutated agent.
@@ -90,10 +131,15 @@ fn list() -> anyhow::Result<Vec<String>> {
         .collect()
 }
 
-/// Runs the suite once; its exit code says only whether it could run at all.
+/// Runs the suite once and shows its verdicts as they come; all that it says is in `output.log` beside the report.
+/// Its exit code says only whether it could run at all.
 fn suite(mutant: Option<&str>, rest: &[String]) -> anyhow::Result<Verdicts> {
-    let name = mutant.unwrap_or("none");
+    let name = mutant.unwrap_or(UNMUTATED);
     let out = format!("target/plumbline/mutants/{name}");
+    let folder = steps::root().join(&out);
+    fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
+    let report = folder.join("report.json");
+    let _ = fs::remove_file(&report);
     let program = steps::programs()?.join("plumbline");
     let mut command = steps::as_root(&program, "making the cluster")?;
     command
@@ -104,15 +150,44 @@ fn suite(mutant: Option<&str>, rest: &[String]) -> anyhow::Result<Verdicts> {
     if let Some(mutant) = mutant {
         command.args(["--mutant", mutant]);
     }
-    let report = steps::root().join(&out).join("report.json");
-    let _ = fs::remove_file(&report);
-    steps::run(&format!("mutant {name}"), &mut command)?;
-    verdicts(&report)
+    let log = folder.join("output.log");
+    let mut file = File::create(&log).with_context(|| format!("failed to write {}", log.display()))?;
+    let errors = file.try_clone()?;
+    eprintln!("  ==> {name}: starts; all it says goes to {out}/output.log");
+    let begin = Instant::now();
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        .spawn()
+        .context("failed to start plumbline")?;
+    for line in child
+        .stdout
+        .take()
+        .map(BufReader::new)
+        .into_iter()
+        .flat_map(BufReader::lines)
+    {
+        let line = line?;
+        writeln!(file, "{line}")?;
+        if let Some((_, verdict)) = line.split_once("s  [") {
+            eprintln!("      {name}: [{verdict}");
+        }
+    }
+    let status = child.wait()?;
+    eprintln!(
+        "  <== {name}: {status} after {:.1} s",
+        begin.elapsed().as_secs_f64()
+    );
+    verdicts(&report).with_context(|| {
+        format!(
+            "the suite could not run against {name}; {} says why",
+            log.display()
+        )
+    })
 }
 
 fn verdicts(report: &Path) -> anyhow::Result<Verdicts> {
-    let text = fs::read(report)
-        .with_context(|| format!("the suite could not run: there is no {}", report.display()))?;
+    let text = fs::read(report).with_context(|| format!("there is no {}", report.display()))?;
     let report: Value = serde_json::from_slice(&text).context("report.json is no JSON")?;
     let cases = report["cases"].as_array().context("report.json names no cases")?;
     cases
@@ -132,7 +207,7 @@ fn verdicts(report: &Path) -> anyhow::Result<Verdicts> {
 /// Rows are cases, columns agents.
 fn matrix(baseline: &Verdicts, mutants: &[(String, Verdicts)]) -> String {
     let first = baseline.keys().map(String::len).max().unwrap_or(0);
-    let mut text = format!("\n{:first$}  {:>12}", "", "none");
+    let mut text = format!("\n{:first$}  {:>12}", "", UNMUTATED);
     for (name, _) in mutants {
         text.push_str(&format!("  {name:>16}"));
     }

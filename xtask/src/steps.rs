@@ -6,7 +6,7 @@ use std::{
     fmt::Write as _,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::{Command, ExitCode, Stdio},
     time::Instant,
 };
 
@@ -56,13 +56,36 @@ pub(crate) fn as_root(program: &Path, why: &str) -> anyhow::Result<Command> {
     if is_root() {
         return Ok(Command::new(program));
     }
-    if !on_path("sudo") {
-        bail!("{why} needs root, and there is no sudo here: run this as root");
-    }
-    eprintln!("      {why} needs root: asking sudo");
+    ask_for_root(why)?;
     let mut command = Command::new("sudo");
     command.arg("env").args(kept_environment()).arg(program);
     Ok(command)
+}
+
+/// Lets sudo ask for the password now, if it wants one: once, before anything runs side by side.
+pub(crate) fn ask_for_root(why: &str) -> anyhow::Result<()> {
+    if is_root() {
+        return Ok(());
+    }
+    if !on_path("sudo") {
+        bail!("{why} needs root, and there is no sudo here: run this as root");
+    }
+    let known = Command::new("sudo")
+        .args(["-n", "true"])
+        .stderr(Stdio::null())
+        .status();
+    if known.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    eprintln!("      {why} needs root: asking sudo");
+    let status = Command::new("sudo")
+        .arg("-v")
+        .status()
+        .context("failed to start sudo")?;
+    if !status.success() {
+        bail!("{why} needs root, and sudo refused");
+    }
+    Ok(())
 }
 
 fn kept_environment() -> Vec<OsString> {
@@ -88,8 +111,8 @@ pub(crate) fn has_subcommand(name: &str) -> bool {
     let mut command = cargo();
     command
         .args([name, "--version"])
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null());
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
