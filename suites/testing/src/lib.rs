@@ -7,6 +7,7 @@ use std::{
     env,
     fs::OpenOptions,
     io::{self, Write as _},
+    thread,
 };
 
 /// Whether the test may go on as root.
@@ -27,6 +28,15 @@ pub fn root_or_skip(test: &str) -> bool {
     );
     skip(test, "needs root");
     false
+}
+
+/// The name of the test that this thread runs, as the test runner names its threads.
+#[must_use]
+pub fn current() -> String {
+    thread::current()
+        .name()
+        .unwrap_or("a test without a name")
+        .to_owned()
 }
 
 /// Puts a skipped test on record.

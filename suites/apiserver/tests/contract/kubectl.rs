@@ -47,7 +47,8 @@ impl Kubectl {
     /// `None`, loudly, where there is no kubectl.
     pub(crate) fn new(world: &World) -> Option<Self> {
         let Some(program) = find() else {
-            println!("SKIPPED: kubectl not found (set PLUMBLINE_KUBECTL, or put kubectl into PATH)");
+            let why = "kubectl not found; set PLUMBLINE_KUBECTL, or put kubectl into PATH";
+            testing::skip(&testing::current(), why);
             return None;
         };
         let home = tempfile::tempdir().expect("a folder");

@@ -30,8 +30,7 @@ pub(crate) struct TestLab {
 
 /// Whether this test can run: as root. Without, it fails, or is put on record as skipped.
 pub(crate) fn privileged() -> bool {
-    let test = std::thread::current();
-    testing::root_or_skip(&format!("lab::{}", test.name().unwrap_or("a test of the lab")))
+    testing::root_or_skip(&testing::current())
 }
 
 /// A name that no other test, and no other run of this one, has.
