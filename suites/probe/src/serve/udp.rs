@@ -21,6 +21,10 @@ use tokio::{io::Interest, net::UdpSocket};
 use super::Shared;
 use crate::wire;
 
+/// Receive buffer asked for, in bytes: datagrams that wait while this process does not run. The kernel's default holds
+/// about 200, which a busy machine misses within a second; a lost one would look like the datapath's.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
 #[derive(Debug)]
 pub(super) struct Port {
     socket: UdpSocket,
@@ -42,6 +46,9 @@ impl Port {
         } else {
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
         }
+        // Beyond `net.core.rmem_max` takes CAP_NET_ADMIN; without it, as much as there is.
+        setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER)
+            .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER))?;
         socket.set_nonblocking(true)?;
         let number = socket.local_addr()?.port();
         Ok(Self {
