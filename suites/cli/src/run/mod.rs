@@ -39,11 +39,16 @@ const INTERRUPTED: u8 = 130;
 /// it, and takes it down.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit codes: 0 nothing failed; 1 a case failed or was inconclusive (its fault, control or fence was not seen, so it
-has shown nothing); 2 could not run; 130 interrupted. Cases that are skipped or not supported are listed with the
-reason, and are no pass.
+Exit codes:
+  0    nothing failed
+  1    a case failed, or was inconclusive: its fault, control or fence was not seen, so it has shown nothing
+  2    could not run
+  130  interrupted
+Cases that are skipped or not supported are listed with the reason, and are no pass.
 
-Writes into --out: junit.xml, report.json, and evidence/CASE/ with the history of every write and probe.")]
+Files in --out:
+  junit.xml, report.json
+  evidence/CASE/   every write, version and probe (history.jsonl), objects, logs, dumps")]
 pub(crate) struct Arguments {
     /// Only cases whose id or one of whose claims matches
     #[arg(long, value_name = "REGEX")]
