@@ -120,6 +120,9 @@ pub fn axes_not_enabled(cluster: &Description) -> Vec<String> {
         .filter(|family| !enabled.contains(family))
         .map(|family| format!("{family}: the cluster does not declare it"))
         .collect();
+    if cluster.nodes.len() == 1 {
+        axes.push("vantage pr: the cluster has one node".to_owned());
+    }
     if !cluster.capabilities.contains(&Capability::HostNetwork) {
         axes.push("vantage h: the cluster does not allow processes on its hosts".to_owned());
     }

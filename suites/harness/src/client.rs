@@ -32,26 +32,6 @@ pub struct Client {
     pub place: Place,
 }
 
-impl Client {
-    /// Vantage for a service whose backends are on these nodes: `ps`, `pr` (or both), `h`.
-    #[must_use]
-    pub fn vantage(&self, backend_nodes: &[&str]) -> &'static str {
-        match self.place {
-            Place::Pod { .. } => {
-                let same = backend_nodes.contains(&self.node.as_str());
-                let other = backend_nodes.iter().any(|node| *node != self.node);
-                match (same, other) {
-                    (true, true) => "ps, pr",
-                    (true, false) => "ps",
-                    (false, _) => "pr",
-                }
-            }
-            Place::Host { .. } => "h",
-            Place::Outside => "x",
-        }
-    }
-}
-
 /// A plan that runs.
 pub(crate) struct Run {
     client: String,

@@ -29,6 +29,7 @@ pub(crate) const CASE: Case = Case {
     sentence: "a ClusterIP without endpoints refuses within 1 s from pods and hosts",
     tier: Tier::Core,
     features: &[],
+    // Slices are written by hand: the shapes are about them.
     needs: Needs {
         nodes: 1,
         families: Families::Any,

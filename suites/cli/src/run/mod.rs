@@ -139,7 +139,6 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     report.write(out.path())?;
     junit::write(&report, &out.path().join("junit.xml"))?;
     let down = cluster.end().await;
-    out.hand_over();
     summary::after(&report, out.path());
     down.context("the verdicts stand, but the lab was not taken down cleanly")?;
     Ok(if interrupted.is_cancelled() {

@@ -27,8 +27,9 @@ impl Folder {
         &self.path
     }
 
-    /// Gives everything in it to who called sudo, if anybody did.
-    pub(super) fn hand_over(&self) {
+    /// Gives everything in it to who called sudo, if anybody did: on drop, so that files of a run that ended early are
+    /// its caller's too.
+    fn hand_over(&self) {
         let Some((user, group)) = caller() else {
             return;
         };
@@ -38,6 +39,12 @@ impl Folder {
                 self.made.display()
             );
         }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        self.hand_over();
     }
 }
 
