@@ -28,6 +28,16 @@ const KEPT: [&str; 8] = [
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    // `cargo run` tells a program its package. Told on, build scripts that watch these variables (ring's) would build
+    // again with every change between `cargo xtask` and `cargo`, and subcommands would take themselves for us.
+    for (name, _) in env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            command.env_remove(&name);
+        }
+    }
     command
 }
 

@@ -136,7 +136,7 @@ pub trait Cluster: Send + Sync {
     /// `argv[0]` may be the word `probe` or `plumbline`, which stand for those programs wherever they are there.
     async fn exec(&self, place: &Place, argv: &[String]) -> Result<Child, ClusterError>;
 
-    /// What a pod's server wrote so far, line by line as it stands: [`oracle::history::Served`].
+    /// What a pod's server wrote so far, line by line as it stands: each line is a `Served` of the crate oracle.
     async fn log(&self, namespace: &str, pod: &str) -> Result<String, ClusterError>;
 
     /// The agent of a node.
