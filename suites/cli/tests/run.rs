@@ -13,6 +13,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -170,4 +171,31 @@ fn what_can_not_be_run_is_neither_passed_nor_failed() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(wrong[1]), "{wrong:?}: {said}");
     }
+}
+
+#[test]
+fn a_case_whose_run_is_killed_cleans_up_by_itself() {
+    if !testing::root_or_skip("a_case_whose_run_is_killed_cleans_up_by_itself") {
+        return;
+    }
+    let mut run = Run::start();
+    let case = run.case();
+    run.signal(run.child.id(), Signal::SIGKILL);
+    let report = run
+        .folder
+        .path()
+        .join("out/evidence")
+        .join(CASE)
+        .join("case.json");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Path::new(&format!("/proc/{case}")).exists() {
+        assert!(Instant::now() < deadline, "the case goes on without its run");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    assert!(
+        report["why"].as_str().unwrap().contains("interrupted"),
+        "{report}"
+    );
+    run.child.wait().unwrap();
 }

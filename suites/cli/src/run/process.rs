@@ -153,13 +153,16 @@ async fn supervise(
         .arg("--folder")
         .arg(folder)
         .args(settings.keep.then_some("--keep"))
-        .stdin(Stdio::null())
+        // Held open as long as this process lives: a case cleans up when its run is gone.
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(File::create(folder.join("stderr.log"))?)
         // Ctrl-C is this process's business.
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
+    // Taken, because waiting would close it.
+    let _alive = child.stdin.take();
     let phases = child.stdout.take();
     let follow = async {
         let Some(phases) = phases else { return };
