@@ -60,7 +60,7 @@ impl Within {
 pub struct Settled {
     /// Of each axis that has not settled: what its last round showed.
     open: BTreeMap<String, Vec<Finding>>,
-    /// Axes that have, and when the last one did, after the beginning of the limit.
+    /// Axes that have, and when the last round began, after the beginning of the limit: all was inside from then on.
     settled: BTreeSet<String>,
     took: Duration,
     limit: Duration,
@@ -78,7 +78,7 @@ impl Context {
         targets: &[Target],
         within: Within,
     ) -> Result<(), Halt> {
-        self.must_settle(&format!("control failed ({what})"), clients, targets, within)
+        self.must_settle("control failed", what, clients, targets, within)
             .await
     }
 
@@ -94,19 +94,23 @@ impl Context {
         targets: &[Target],
         within: Within,
     ) -> Result<(), Halt> {
-        self.must_settle(&format!("not witnessed ({what})"), clients, targets, within)
+        self.must_settle("not witnessed", what, clients, targets, within)
             .await
     }
 
     async fn must_settle(
         &self,
+        otherwise: &str,
         what: &str,
         clients: &[Client],
         targets: &[Target],
         within: Within,
     ) -> Result<(), Halt> {
         let settled = self.settle(clients, targets, within).await?;
-        self.require(what, settled);
+        if settled.open.is_empty() {
+            self.record_delay(what, settled.took);
+        }
+        self.require(&format!("{otherwise} ({what})"), settled);
         self.any_open(targets)
     }
 
@@ -215,11 +219,11 @@ impl Context {
             .map(|client| (client.clone(), targets.clone()))
             .collect();
         loop {
+            let took = within.since.elapsed();
             let rounds = outside
                 .iter()
                 .map(|(client, targets)| self.run(client, round(targets, Target::fewest, self.limits())));
             let attempts = try_join_all(rounds).await?.concat();
-            let took = within.since.elapsed();
             let logs = self.logs_if_needed(&targets, &attempts).await?;
             let observed = Observed::new(&attempts, &logs, self.limits().times());
             let mut open: BTreeMap<String, Vec<Finding>> = BTreeMap::new();

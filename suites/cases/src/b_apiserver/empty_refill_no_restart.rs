@@ -146,7 +146,7 @@ async fn rounds(cx: &Context, group: &Group, backends: &[Backend]) -> Result<(),
         .map(|(node, count)| format!("{count} on {node}"))
         .collect();
     cx.record(
-        &format!("{}: emptyings that were seen as REFUSE", group.axis),
+        &format!("{}: refusals seen while empty", group.axis),
         seen.join(", "),
     );
     if group.delay >= SEEN_FROM && refused.is_empty() {
