@@ -82,3 +82,33 @@ impl Context {
             .collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_condition_that_never_holds_is_inconclusive_and_was_looked_at_once_at_least() {
+        let mut looks = 0;
+        let within = Within::from_now(Duration::ZERO);
+        let never = eventually("the sun rises", within, || {
+            looks += 1;
+            async { Ok(None::<()>) }
+        });
+        let halt = never.await.unwrap_err();
+        assert!(matches!(halt, Halt::Inconclusive(_)), "{halt}");
+        assert_eq!(
+            (halt.to_string(), looks),
+            ("the sun rises: not within 0ns".to_owned(), 1)
+        );
+    }
+
+    #[tokio::test]
+    async fn what_was_found_is_returned() {
+        let found = eventually("found", Within::from_now(Duration::ZERO), || async {
+            Ok(Some(7))
+        })
+        .await;
+        assert_eq!(found.unwrap(), 7);
+    }
+}

@@ -225,3 +225,67 @@ async fn follow(client: Client, kind: Kind, seen: Arc<Seen>) {
 fn key(kind: Kind, object: &DynamicObject) -> Key {
     Key::new(kind, &object.namespace().unwrap_or_default(), &object.name_any())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn seen() -> Seen {
+        let history = Arc::new(History::create(std::path::Path::new("/dev/null")).unwrap());
+        let seen = Seen {
+            state: Mutex::default(),
+            changes: watch::Sender::new(0),
+            history,
+        };
+        seen.state().namespaces.insert("ns".to_owned());
+        seen
+    }
+
+    fn slice(namespace: &str, resource_version: &str) -> DynamicObject {
+        serde_json::from_value(json!({
+            "metadata": { "name": "t", "namespace": namespace, "resourceVersion": resource_version },
+            "endpoints": null,
+        }))
+        .unwrap()
+    }
+
+    fn versions(seen: &Seen) -> Vec<(String, bool)> {
+        let state = seen.state();
+        let all = state.of(&Key::slice("ns", "t"));
+        all.iter()
+            .map(|version| (version.resource_version.clone(), version.deleted))
+            .collect()
+    }
+
+    #[test]
+    fn every_version_is_kept_once_and_nulls_stay() {
+        let seen = seen();
+        for resource_version in ["1", "2", "2", "3"] {
+            seen.version(Kind::EndpointSlice, &slice("ns", resource_version), false);
+        }
+        seen.version(Kind::EndpointSlice, &slice("other", "4"), false);
+        let expected = ["1", "2", "3"].map(|version| (version.to_owned(), false));
+        assert_eq!(versions(&seen), expected);
+        let state = seen.state();
+        let object = &state.of(&Key::slice("ns", "t"))[0].object;
+        assert_eq!(object.get("endpoints"), Some(&Value::Null));
+    }
+
+    #[test]
+    fn what_a_new_list_lacks_was_deleted() {
+        let seen = seen();
+        seen.version(Kind::EndpointSlice, &slice("ns", "1"), false);
+        seen.listed(Kind::EndpointSlice, &[Key::slice("ns", "t")].into());
+        assert_eq!(versions(&seen), [("1".to_owned(), false)]);
+        seen.listed(Kind::Service, &BTreeSet::new());
+        assert_eq!(
+            versions(&seen),
+            [("1".to_owned(), false)],
+            "a list of another kind says nothing"
+        );
+        seen.listed(Kind::EndpointSlice, &BTreeSet::new());
+        assert_eq!(versions(&seen).last(), Some(&(String::new(), true)));
+    }
+}

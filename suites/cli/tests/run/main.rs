@@ -1,0 +1,161 @@
+//! `plumbline run` as a program: what it says of runs that go wrong, and that nothing is left.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that can't go on has failed"
+)]
+
+mod support;
+
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use faults::LeftoverPrograms;
+use lab::{
+    cluster::Cluster as _,
+    embedded::{LabCluster, LabConfig, Lifetime},
+};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use support::{Run, signal};
+
+const CASE: &str = "clusterip-from-pod";
+/// The part of it that lasts until its limit with an agent that does nothing.
+const PART: &str = ": the Service";
+/// How long anything may take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn none() -> Value {
+    Value::Array(Vec::new())
+}
+
+fn privileged() -> bool {
+    testing::root_or_skip(&testing::current())
+}
+
+#[test]
+fn a_case_that_is_killed_is_inconclusive_and_says_so() {
+    if !privileged() {
+        return;
+    }
+    let mut run = Run::with_an_idle_agent(CASE);
+    run.until(PART);
+    signal(run.case(), Signal::SIGKILL);
+    let (status, case) = run.end();
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(
+        (case["id"].as_str(), case["verdict"].as_str()),
+        (Some(CASE), Some("inconclusive"))
+    );
+    assert!(case["why"].as_str().unwrap().contains("SIGKILL"), "{case}");
+    assert_eq!(case["warnings"], none(), "its namespaces are removed for it");
+}
+
+#[test]
+fn an_interrupted_run_reports_cleans_up_and_is_no_pass() {
+    if !privileged() {
+        return;
+    }
+    let mut run = Run::with_an_idle_agent(CASE);
+    run.until(PART);
+    signal(run.child.id(), Signal::SIGINT);
+    let (status, case) = run.end();
+    assert_eq!(status.code(), Some(130));
+    assert_eq!(case["verdict"], "inconclusive");
+    assert!(case["why"].as_str().unwrap().contains("interrupted"), "{case}");
+    assert_eq!(case["warnings"], none());
+}
+
+#[test]
+fn a_case_whose_run_is_killed_cleans_up_by_itself() {
+    if !privileged() {
+        return;
+    }
+    let mut run = Run::with_an_idle_agent(CASE);
+    run.until(PART);
+    let case = run.case();
+    signal(run.child.id(), Signal::SIGKILL);
+    let report = run
+        .folder
+        .path()
+        .join("out/evidence")
+        .join(CASE)
+        .join("case.json");
+    let deadline = Instant::now() + LIMIT;
+    while Path::new(&format!("/proc/{case}")).exists() {
+        assert!(Instant::now() < deadline, "the case goes on without its run");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    assert!(
+        report["why"].as_str().unwrap().contains("interrupted"),
+        "{report}"
+    );
+    run.child.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_case_killed_between_two_generations_leaves_no_program_and_no_agent_down() {
+    if !privileged() {
+        return;
+    }
+    let name = format!("killed-{}", std::process::id());
+    let lab = LabCluster::up(&LabConfig::new(&name).unwrap(), Lifetime::WithCaller, |_| {})
+        .await
+        .unwrap();
+    let mut run = Run::in_lab("stale-sock-legacy-multi", &name);
+    run.until(": witness");
+    signal(run.case(), Signal::SIGKILL);
+    let (status, case) = tokio::task::spawn_blocking(move || run.end()).await.unwrap();
+    assert_eq!(
+        (status.code(), case["verdict"].as_str()),
+        (Some(1), Some("inconclusive"))
+    );
+    assert_eq!(case["warnings"], none());
+
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let ready = lab.agent("node1").await.unwrap().ready == Some(true);
+        let mut looked = LeftoverPrograms::hold(&lab, "node1", &["connect4"], LIMIT)
+            .await
+            .unwrap();
+        let attached = looked.list().await.unwrap().remove(0);
+        if ready && attached.direct.len() == 1 && attached.effective == attached.direct {
+            break;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "ready: {ready}, attached: {attached:?}"
+        );
+    }
+    lab.down().await.unwrap();
+}
+
+#[test]
+fn what_can_not_be_run_is_neither_passed_nor_failed() {
+    if !privileged() {
+        return;
+    }
+    for wrong in [
+        ["--filter", "no-such-case"],
+        ["--agent", "/no/such/agent"],
+        ["--lab", "no-such-lab"],
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
+            .arg("run")
+            .args(wrong)
+            .arg("--out")
+            .arg(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(wrong[1]), "{wrong:?}: {said}");
+    }
+}
