@@ -3,6 +3,8 @@
 use std::{
     os::fd::AsFd as _,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -37,6 +39,11 @@ pub struct Attachment {
     /// Ids of the maps it uses.
     pub map_ids: Vec<u32>,
 }
+
+/// How long [`cleanup`] waits for attachments that end by themselves. They take milliseconds, on a busy machine more.
+pub const GONE_LIMIT: Duration = Duration::from_secs(10);
+/// Between two looks meanwhile.
+const GONE_POLL: Duration = Duration::from_millis(5);
 
 /// What [`cleanup`] has removed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -78,10 +85,12 @@ pub fn detach_legacy(cgroup: &Path, hook: Hook, program: &HeldProgram) -> Result
 
 /// Removes everything of ours, of any load: attachments at the cgroup itself, then all pins under the bpffs.
 ///
-/// Idempotent. Programs of others stay.
+/// Idempotent. Programs of others stay. Returns when the kernel shows nothing of ours any more: a link whose last
+/// holder has just gone stays attached until a worker of the kernel comes to it.
 ///
 /// # Errors
-/// [`LoaderError::Busy`] while an agent has the datapath open.
+/// [`LoaderError::Busy`] while an agent has the datapath open; [`LoaderError::StillAttached`] if something is after
+/// [`GONE_LIMIT`].
 pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
     environment::expect_privileges()?;
     environment::expect_filesystem(bpffs, Filesystem::Bpf)?;
@@ -89,9 +98,28 @@ pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
     let pins = Pins::new(bpffs);
     let _lock = environment::lock(pins.root())?;
     let mut done = Cleanup::default();
-    for attachment in attachments(&cgroup, &[])? {
-        if attachment.ownership == Ownership::Earlier && end(&cgroup, &attachment)? {
-            done.detached.push(attachment);
+    let deadline = Instant::now() + GONE_LIMIT;
+    loop {
+        let mut ours = attachments(&cgroup, &[])?;
+        ours.retain(|attachment| attachment.ownership == Ownership::Earlier);
+        if ours.is_empty() {
+            break;
+        }
+        if Instant::now() > deadline {
+            return Err(LoaderError::StillAttached {
+                cgroup: cgroup.path().to_owned(),
+                programs: ours.iter().map(|attachment| attachment.program_id).collect(),
+            });
+        }
+        let mut ended = false;
+        for attachment in ours {
+            if end(&cgroup, &attachment)? {
+                done.detached.push(attachment);
+                ended = true;
+            }
+        }
+        if !ended {
+            thread::sleep(GONE_POLL);
         }
     }
     done.unpinned = pins.remove_all()?;

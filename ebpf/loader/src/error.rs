@@ -172,6 +172,17 @@ pub enum LoaderError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// What was detached, or should have ended by itself, has not.
+    #[error(
+        "programs {programs:?} of ours are still attached to {}, and the kernel detaches none of them; is another process attaching them?",
+        cgroup.display()
+    )]
+    StillAttached {
+        /// The cgroup.
+        cgroup: PathBuf,
+        /// Ids of the programs.
+        programs: Vec<u32>,
+    },
     /// Asked to evict what is not a leftover.
     #[error(
         "program {program_id} at {hook} is {ownership:?} and stays: only programs of an earlier load are evicted"

@@ -38,7 +38,8 @@ mod sys;
 
 pub use self::{
     attachment::{
-        Attachment, Cleanup, Ownership, attach_legacy_multi, cleanup, detach_legacy, programs_attached,
+        Attachment, Cleanup, GONE_LIMIT, Ownership, attach_legacy_multi, cleanup, detach_legacy,
+        programs_attached,
     },
     datapath::{Attached, Datapath, Options},
     error::{Filesystem, LoaderError, MapError, Operation},

@@ -1,11 +1,16 @@
 //! What is found attached, what is evicted, what stays.
 
-use std::{fs, net::SocketAddrV4};
+use std::{
+    fs,
+    net::SocketAddrV4,
+    thread,
+    time::{Duration, Instant},
+};
 
 use aya::maps::MapData;
 use lb_loader::{
-    Attachment, Cleanup, Datapath, HeldProgram, Hook, LoaderError, Ownership, attach_legacy_multi, cleanup,
-    detach_legacy, programs_attached,
+    Attachment, Cleanup, Datapath, GONE_LIMIT, HeldProgram, Hook, LoaderError, Ownership,
+    attach_legacy_multi, cleanup, detach_legacy, programs_attached,
 };
 
 use crate::support::{ForeignProgram, Node, Protocol, TcpServer, dial, isolated, pin_array, switch};
@@ -52,6 +57,18 @@ fn leave_behind(node: &Node) -> (Vec<(Hook, HeldProgram)>, SocketAddrV4, SocketA
     }
     drop(datapath);
     fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
+    // The links end when a worker of the kernel comes to them.
+    let deadline = Instant::now() + GONE_LIMIT;
+    while held
+        .iter()
+        .any(|(hook, program)| attached(node, *hook) != [program.id()])
+    {
+        assert!(
+            Instant::now() < deadline,
+            "links without pin or holder stay attached"
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
     (held, cluster_ip, server)
 }
 
