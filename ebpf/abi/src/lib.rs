@@ -14,7 +14,10 @@
 //! Identity is a number. No key here holds a name.
 #![no_std]
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 /// Changes with every change of layout or meaning below; stored in [`Meta`], which is pinned, so that a
 /// restarted agent adopts only maps that it can read.
@@ -43,23 +46,57 @@ pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 
 /// An address of either family in 16 bytes, network order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(C, align(4))]
-pub struct Address(pub [u8; 16]);
+///
+/// Held as four words, as the kernel holds `user_ip6`, and not as bytes: these are compared, copied and zeroed a byte
+/// at a time in a program, in a call that a verifier without CAP_PERFMON refuses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(C)]
+pub struct Address([u32; 4]);
 
 impl Address {
     /// From an IPv4 address as the kernel keeps it: four bytes in network order.
     #[inline(always)]
     pub const fn v4(octets: [u8; 4]) -> Self {
-        let [a, b, c, d] = octets;
-        Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d])
+        Self([
+            0,
+            0,
+            u32::from_ne_bytes([0, 0, 0xff, 0xff]),
+            u32::from_ne_bytes(octets),
+        ])
+    }
+
+    /// From an IPv6 address.
+    pub const fn v6(octets: [u8; 16]) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = octets;
+        Self([
+            u32::from_ne_bytes([a, b, c, d]),
+            u32::from_ne_bytes([e, f, g, h]),
+            u32::from_ne_bytes([i, j, k, l]),
+            u32::from_ne_bytes([m, n, o, p]),
+        ])
+    }
+
+    /// All 16 bytes.
+    pub const fn octets(self) -> [u8; 16] {
+        let [first, second, third, fourth] = self.0;
+        let [a, b, c, d] = first.to_ne_bytes();
+        let [e, f, g, h] = second.to_ne_bytes();
+        let [i, j, k, l] = third.to_ne_bytes();
+        let [m, n, o, p] = fourth.to_ne_bytes();
+        [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
     }
 
     /// The last four bytes: the IPv4 address, if it is one.
     #[inline(always)]
     pub const fn last4(self) -> [u8; 4] {
-        let [.., a, b, c, d] = self.0;
-        [a, b, c, d]
+        let [.., last] = self.0;
+        last.to_ne_bytes()
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&IpAddr::from(*self), f)
     }
 }
 
@@ -67,14 +104,14 @@ impl From<IpAddr> for Address {
     fn from(ip: IpAddr) -> Self {
         match ip {
             IpAddr::V4(v4) => Self::v4(v4.octets()),
-            IpAddr::V6(v6) => Self(v6.octets()),
+            IpAddr::V6(v6) => Self::v6(v6.octets()),
         }
     }
 }
 
 impl From<Address> for IpAddr {
     fn from(address: Address) -> Self {
-        let v6 = Ipv6Addr::from(address.0);
+        let v6 = Ipv6Addr::from(address.octets());
         v6.to_ipv4_mapped()
             .map_or(Self::V6(v6), |v4: Ipv4Addr| Self::V4(v4))
     }

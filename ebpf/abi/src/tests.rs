@@ -22,7 +22,7 @@ macro_rules! layout {
 
 #[test]
 fn every_size_and_offset_is_as_pinned() {
-    layout!(Address: 16, align 4, { 0: [u8; 16] = 0 });
+    layout!(Address: 16, align 4, { 0: [u32; 4] = 0 });
     layout!(Port: 2, align 1, { 0: [u8; 2] = 0 });
     layout!(FrontendKey: 20, align 4, { address: Address = 0, port: Port = 16, protocol: u8 = 18, pad: u8 = 19 });
     layout!(Frontend: 8, align 4, { service: ServiceId = 0, flags: u32 = 4 });
@@ -60,7 +60,7 @@ fn counters_are_numbered_without_gaps() {
 fn addresses_and_ports_are_in_network_order() {
     let address = Address::v4([10, 96, 0, 1]);
     assert_eq!(
-        address.0,
+        address.octets(),
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 96, 0, 1]
     );
     assert_eq!(address.last4(), [10, 96, 0, 1]);

@@ -61,43 +61,60 @@ enum Hook {
 }
 
 /// Sends a socket operation to a backend, refuses it, or leaves it alone.
+///
+/// What a verdict carries is read in its own arm only: before Linux 6.3 the verifier refuses any read of stack that
+/// was not written, and a copy of a verdict without a backend would be one.
 #[inline(always)]
 fn translate(operation: Operation, hook: Hook) -> Return {
-    let Some(destination) = operation.destination() else {
-        return PROCEED;
-    };
+    let Some(destination) = operation.destination() else { return PROCEED };
     let Some(maps) = Maps::live() else { return PROCEED };
-    let verdict = decide(&maps, &destination);
-    count(counter(hook, verdict));
-    match verdict {
-        Verdict::Pass => PROCEED,
+    match decide(&maps, &destination) {
+        Verdict::Pass => {
+            count(hook.passed());
+            PROCEED
+        }
         Verdict::Translate(backend) => {
-            let key = ReverseKey {
-                cookie: operation.cookie(),
-                backend,
-                pad: 0,
-            };
+            count(hook.translated());
+            let key = ReverseKey { cookie: operation.cookie(), backend, pad: 0 };
             if remember(&key, &destination).is_err() {
                 count(Counter::ReverseFull);
             }
             operation.rewrite(backend.address, backend.port);
             PROCEED
         }
-        Verdict::Refuse(Refusal::NoBackend | Refusal::Hole) => operation.refuse(),
+        Verdict::Refuse(refusal) => {
+            count(match refusal {
+                Refusal::NoBackend => hook.refused(),
+                Refusal::Hole => Counter::Hole,
+            });
+            operation.refuse()
+        }
     }
 }
 
-/// What a verdict is counted as.
-#[inline(always)]
-const fn counter(hook: Hook, verdict: Verdict) -> Counter {
-    match (hook, verdict) {
-        (Hook::Connect, Verdict::Pass) => Counter::ConnectPassed,
-        (Hook::Connect, Verdict::Translate(_)) => Counter::ConnectTranslated,
-        (Hook::Connect, Verdict::Refuse(Refusal::NoBackend)) => Counter::ConnectRefused,
-        (Hook::Sendmsg, Verdict::Pass) => Counter::SendmsgPassed,
-        (Hook::Sendmsg, Verdict::Translate(_)) => Counter::SendmsgTranslated,
-        (Hook::Sendmsg, Verdict::Refuse(Refusal::NoBackend)) => Counter::SendmsgRefused,
-        (Hook::Connect | Hook::Sendmsg, Verdict::Refuse(Refusal::Hole)) => Counter::Hole,
+impl Hook {
+    #[inline(always)]
+    const fn passed(self) -> Counter {
+        match self {
+            Self::Connect => Counter::ConnectPassed,
+            Self::Sendmsg => Counter::SendmsgPassed,
+        }
+    }
+
+    #[inline(always)]
+    const fn translated(self) -> Counter {
+        match self {
+            Self::Connect => Counter::ConnectTranslated,
+            Self::Sendmsg => Counter::SendmsgTranslated,
+        }
+    }
+
+    #[inline(always)]
+    const fn refused(self) -> Counter {
+        match self {
+            Self::Connect => Counter::ConnectRefused,
+            Self::Sendmsg => Counter::SendmsgRefused,
+        }
     }
 }
 

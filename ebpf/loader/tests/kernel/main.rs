@@ -25,5 +25,6 @@ mod generations;
 mod helper;
 mod ownership;
 mod restart;
+mod strict;
 mod support;
 mod traffic;

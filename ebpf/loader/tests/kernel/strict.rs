@@ -1,0 +1,35 @@
+//! What older kernels refuse, asked of this one.
+//!
+//! Before Linux 6.3 the verifier refused every read of stack that had not been written. Later ones still do for a
+//! process without CAP_PERFMON, so that loading without it shows here what would fail there.
+
+use std::thread;
+
+use aya::{EbpfLoader, include_bytes_aligned, programs::CgroupSockAddr};
+use caps::{CapSet, Capability};
+use lb_loader::Hook;
+
+use crate::support::isolated;
+
+#[test]
+fn programs_load_where_unwritten_stack_may_not_be_read() {
+    isolated(|_| {
+        // Capabilities are a thread's own.
+        let loading = thread::spawn(|| {
+            for capability in [Capability::CAP_PERFMON, Capability::CAP_SYS_ADMIN] {
+                caps::drop(None, CapSet::Effective, capability).expect("capabilities can be dropped");
+            }
+            let object = include_bytes_aligned!("../../../prebuilt/plumbline.bpf.o");
+            let mut object = EbpfLoader::new().load(object).expect("the object is loaded");
+            for hook in Hook::ALL {
+                let program = object
+                    .program_mut(&hook.to_string())
+                    .expect("every hook has its program");
+                let program: &mut CgroupSockAddr =
+                    program.try_into().expect("a program of a socket address hook");
+                program.load().unwrap_or_else(|error| panic!("{hook}: {error}"));
+            }
+        });
+        assert!(loading.join().is_ok(), "a program was refused");
+    });
+}
