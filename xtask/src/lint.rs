@@ -18,6 +18,11 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
             "warnings",
         ]),
     )?;
+    let mut documentation = steps::cargo();
+    documentation
+        .args(["doc", "--workspace", "--no-deps", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    clean &= steps::run("documentation", &mut documentation)?;
     // The advisory database is fetched over the network, so it is CI's business on a schedule, not this command's.
     clean &= optional(
         "deny",

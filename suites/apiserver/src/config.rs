@@ -29,7 +29,7 @@ pub struct Config {
     pub body_bytes: usize,
     /// Writes under way at once; more are answered with 429. Upstream: `--max-mutating-requests-inflight`.
     pub writes: usize,
-    /// Connections served at once by one [`serve`](crate::serve); more wait in the listener's backlog.
+    /// Connections served at once by one [`serve()`](crate::serve()); more wait in the listener's backlog.
     pub connections: usize,
 }
 

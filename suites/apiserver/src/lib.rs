@@ -7,7 +7,7 @@
 //!                          └─ table                     └─ patch: JSON, merge, strategic merge
 //! ```
 //!
-//! One [`Store`] is the cluster; any number of [`serve`] calls are its API server replicas. Nothing is written
+//! One [`Store`] is the cluster; any number of [`serve()`] calls are its API server replicas. Nothing is written
 //! to disk. kubectl, client-go informers and kube-rs work against it unmodified.
 //!
 //! Promised: one global resourceVersion; every watcher sees every change of its kind in the order of these
