@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::steps;
+use crate::{ebpf, steps};
 
 /// Programs that a run needs, built as the user.
 pub(crate) const PROGRAMS: [&str; 2] = ["plumbline", "reference-agent"];
@@ -27,6 +27,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// Builds programs of the workspace, each a package of its own name.
 pub(crate) fn build(packages: &[&str]) -> anyhow::Result<()> {
+    ebpf::refresh()?;
     let mut command = steps::cargo();
     command.arg("build");
     for package in packages {

@@ -47,6 +47,34 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Before programs are built that embed the object: makes it anew if it is not that of its sources and the toolchain
+/// is there. Without the toolchain the committed one is used, and the build says that it is another.
+pub(crate) fn refresh() -> anyhow::Result<()> {
+    let root = steps::root();
+    let committed = fs::read(root.join(sources::OBJECT)).unwrap_or_default();
+    let recorded = fs::read_to_string(root.join(sources::HASHES)).unwrap_or_default();
+    let hashes = sources::hashes(&root, &committed).context("failed to hash the sources")?;
+    let different = sources::differences(&recorded, &hashes);
+    if different.is_empty() {
+        return Ok(());
+    }
+    eprintln!(
+        "  the committed eBPF object is not that of its sources; these differ: {}",
+        different.join(", ")
+    );
+    match toolchain::find() {
+        Ok(toolchain) => {
+            let object = compile::object(&root, &toolchain)?;
+            let hashes = sources::hashes(&root, &object).context("failed to hash the sources")?;
+            write(&root, &object, &hashes).map(drop)
+        }
+        Err(why) => {
+            eprintln!("  it can't be built here, so what runs is the committed one: {why:#}");
+            Ok(())
+        }
+    }
+}
+
 fn write(root: &Path, object: &[u8], hashes: &str) -> anyhow::Result<ExitCode> {
     for (path, contents) in [(sources::OBJECT, object), (sources::HASHES, hashes.as_bytes())] {
         let path = root.join(path);
