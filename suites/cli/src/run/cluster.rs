@@ -1,12 +1,26 @@
 //! The cluster of a run: a lab that is there, or one made for it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use anyhow::Context as _;
-use lab::embedded::{AgentCommand, LabCluster, LabConfig, Lifetime, sibling};
+use anyhow::{Context as _, bail};
+use lab::{
+    cluster::Cluster as _,
+    embedded::{AgentCommand, LabCluster, LabConfig, Lifetime, sibling},
+};
 
 /// What most rows ask for at most.
 const NODES: u8 = 2;
+
+/// How long an agent that does not say that it is ready has to last before the first case begins.
+const LASTS: Duration = Duration::from_secs(3);
+/// Between two looks at it.
+const LOOK: Duration = Duration::from_millis(50);
+/// Lines shown of the log of one that has ended.
+const SAID: usize = 10;
 
 /// What is to be tested, and where.
 #[derive(Debug)]
@@ -76,6 +90,10 @@ impl Target {
             Lifetime::WithCaller
         };
         let lab = LabCluster::up(&config, lifetime, |step| eprintln!("  {step}")).await?;
+        if let Err(why) = agents_run(&lab).await {
+            lab.down().await?;
+            return Err(why);
+        }
         Ok(RunCluster {
             name,
             lab,
@@ -96,6 +114,41 @@ impl RunCluster {
         }
         Ok(())
     }
+}
+
+/// Waits until every agent of a new lab is ready, or has at least lasted: verdicts on one that ends by itself at once,
+/// for a wrong option say, would be about nothing.
+async fn agents_run(lab: &LabCluster) -> anyhow::Result<()> {
+    let nodes = &lab.describe().nodes;
+    let all_ready = async {
+        loop {
+            let mut ready = 0;
+            for node in nodes {
+                let agent = lab.agent(&node.name).await?;
+                if let Some(exit) = agent.last_exit {
+                    bail!(
+                        "the agent of {} does not run, it ended with {exit}; the last that it said:\n{}",
+                        node.name,
+                        said_last(lab, &node.name)
+                    );
+                }
+                ready += usize::from(agent.ready == Some(true));
+            }
+            if ready == nodes.len() {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    // An agent without /readyz only has to last.
+    tokio::time::timeout(LASTS, all_ready).await.unwrap_or(Ok(()))
+}
+
+fn said_last(lab: &LabCluster, node: &str) -> String {
+    let path = lab.logs().join(format!("agent-{node}.log"));
+    let log = fs::read_to_string(&path).unwrap_or_else(|error| format!("{}: {error}", path.display()));
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(SAID)..].join("\n")
 }
 
 fn agent(path: &Path) -> anyhow::Result<AgentCommand> {

@@ -10,6 +10,8 @@ use super::{report::Report, seconds, select::Selection};
 
 /// Most axes and findings that are shown of one case; all are in its evidence.
 const SHOWN: usize = 3;
+/// Attempts shown of one finding; the evidence has all.
+const ATTEMPTS: usize = 2;
 
 /// What runs where.
 pub(super) fn before(
@@ -87,7 +89,7 @@ pub(super) fn after(report: &Report, out: &Path) {
         for axis in told.clone().take(SHOWN) {
             println!("  [{}] {}", axis.name, axis.verdict.name());
             for finding in axis.findings.iter().take(SHOWN) {
-                for line in finding.to_string().lines() {
+                for line in finding.to_string().lines().take(1 + ATTEMPTS) {
                     println!("    {line}");
                 }
             }

@@ -9,6 +9,7 @@ mod support;
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::Command,
     time::{Duration, Instant},
@@ -134,6 +135,28 @@ async fn a_case_killed_between_two_generations_leaves_no_program_and_no_agent_do
         );
     }
     lab.down().await.unwrap();
+}
+
+#[test]
+fn an_agent_that_ends_by_itself_is_not_judged_but_named_with_what_it_said() {
+    if !privileged() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let agent = folder.path().join("agent");
+    fs::write(&agent, "#!/bin/sh\necho no such option >&2\nexit 3\n").unwrap();
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
+        .args(["run", "--filter", CASE, "--agent"])
+        .arg(&agent)
+        .arg("--out")
+        .arg(folder.path().join("out"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("does not run"), "{said}");
+    assert!(said.contains("no such option"), "{said}");
 }
 
 #[test]
