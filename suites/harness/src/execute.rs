@@ -14,7 +14,7 @@ use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams},
 };
-use lab::cluster::Cluster;
+use lab::cluster::{Cluster, ClusterError};
 use serde_json::Value;
 
 use crate::{
@@ -82,6 +82,12 @@ pub async fn execute(
         report.recorded = cx.all_recorded();
     }
     report.verdict = verdict(&report, ended);
+    // What is inconclusive already has its own reason.
+    if matches!(report.verdict, Verdict::Pass | Verdict::Fail { .. })
+        && let Err(why) = cluster.intact().await
+    {
+        without_cluster(&mut report, &why);
+    }
     (options.progress)("evidence and clean-up");
     let closing = async {
         if let Some(cx) = &cx {
@@ -161,6 +167,15 @@ fn verdict(report: &CaseReport, ended: Option<Verdict>) -> Verdict {
         }
         _ => by_axes,
     }
+}
+
+/// Whatever the clients saw, the end of the cluster may be why.
+fn without_cluster(report: &mut CaseReport, why: &ClusterError) {
+    let verdict = inconclusive(format!("the cluster ended while the case ran: {why}"));
+    for axis in &mut report.axes {
+        axis.verdict = verdict.clone();
+    }
+    report.verdict = verdict;
 }
 
 fn inconclusive(why: String) -> Verdict {

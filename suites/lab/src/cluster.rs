@@ -139,6 +139,10 @@ pub trait Cluster: Send + Sync {
     /// What a pod's server wrote so far, line by line as it stands: each line is a `Served` of the crate oracle.
     async fn log(&self, namespace: &str, pod: &str) -> Result<String, ClusterError>;
 
+    /// Whether the cluster itself is still there, asked after a case: what was seen in one that ended meanwhile is no
+    /// verdict on the target.
+    async fn intact(&self) -> Result<(), ClusterError>;
+
     /// The agent of a node.
     async fn agent(&self, node: &str) -> Result<AgentState, ClusterError>;
 

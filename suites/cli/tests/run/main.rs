@@ -58,6 +58,23 @@ fn a_case_that_is_killed_is_inconclusive_and_says_so() {
 }
 
 #[test]
+fn a_lab_that_ends_under_a_case_is_no_verdict_on_the_target() {
+    if !privileged() {
+        return;
+    }
+    let mut run = Run::with_an_idle_agent(CASE);
+    run.until(PART);
+    signal(run.supervisor(), Signal::SIGKILL);
+    let (status, case) = run.end();
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(case["verdict"], "inconclusive", "{case}");
+    assert!(
+        case["why"].as_str().unwrap().contains("the cluster ended"),
+        "{case}"
+    );
+}
+
+#[test]
 fn an_interrupted_run_reports_cleans_up_and_is_no_pass() {
     if !privileged() {
         return;

@@ -77,16 +77,24 @@ impl Run {
 
     /// The process of the case.
     pub(crate) fn case(&self) -> u32 {
-        let is_the_case = |pid: &u32| {
+        self.started(["case", self.case])
+    }
+
+    /// The process that is the lab.
+    pub(crate) fn supervisor(&self) -> u32 {
+        self.started(["lab", "supervise"])
+    }
+
+    /// The process that the run started with these arguments first.
+    fn started(&self, arguments: [&str; 2]) -> u32 {
+        let is_it = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let words: Vec<_> = line.split(|byte| *byte == 0).collect();
-            words.get(1..3) == Some(&[b"case".as_slice(), self.case.as_bytes()])
-                && parent(*pid) == Some(self.child.id())
+            words.get(1..3) == Some(&arguments.map(str::as_bytes)) && parent(*pid) == Some(self.child.id())
         };
         let all = fs::read_dir("/proc").unwrap();
         let mut pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-        pids.find(is_the_case)
-            .expect("the case runs in a process of its own")
+        pids.find(is_it).expect("it has a process of its own")
     }
 
     /// Waits for its end: its status, and the only case of its report.

@@ -320,6 +320,11 @@ impl Cluster for LabCluster {
         }
     }
 
+    async fn intact(&self) -> Result<(), ClusterError> {
+        let what = "find the lab's supervisor";
+        self.status().await.map(drop).map_err(cluster_error(what))
+    }
+
     async fn agent(&self, node: &str) -> Result<AgentState, ClusterError> {
         let what = format!("ask for the agent of {node}");
         let request = Request::Agent {
