@@ -66,13 +66,17 @@ pub async fn execute(
         cx.agents().await?;
         Ok(())
     };
+    let mut was_interrupted = false;
     let ended = tokio::select! {
         ended = AssertUnwindSafe(body).catch_unwind() => match ended {
             Ok(Ok(())) => None,
             Ok(Err(halt)) => Some(Halt::verdict(&halt)),
             Err(panic) => Some(inconclusive(format!("the case panicked: {}", words(&*panic)))),
         },
-        () = interrupted => Some(inconclusive("the run was interrupted".to_owned())),
+        () = interrupted => {
+            was_interrupted = true;
+            Some(inconclusive("the run was interrupted".to_owned()))
+        }
         () = tokio::time::sleep(longest) => {
             Some(inconclusive(format!("the case hung: it has not ended within {longest:?}")))
         }
@@ -82,10 +86,8 @@ pub async fn execute(
         report.recorded = cx.all_recorded();
     }
     report.verdict = verdict(&report, ended);
-    // What is inconclusive already has its own reason.
-    if matches!(report.verdict, Verdict::Pass | Verdict::Fail { .. })
-        && let Err(why) = cluster.intact().await
-    {
+    // A run that was interrupted may take its cluster with it.
+    if !was_interrupted && let Err(why) = cluster.intact().await {
         without_cluster(&mut report, &why);
     }
     (options.progress)("evidence and clean-up");
