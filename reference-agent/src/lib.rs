@@ -22,7 +22,7 @@
 //! | [`agent`], [`status`], [`cli`] | the process: loop, `/healthz`, `/readyz`, command line |
 //!
 //! **Law 1**: for every history of events, what has been written equals `plan(model)` from scratch
-//! (`tests/law.rs`).
+//! (`tests/agent/law.rs`).
 pub mod agent;
 pub mod cli;
 pub mod control;
