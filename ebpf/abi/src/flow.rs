@@ -1,0 +1,141 @@
+//! What the packet programs write: connections, fragments, clients with affinity.
+
+use crate::{Address, BackendId, Port, ServiceId};
+
+/// Key of FLOWS: what tells packets of one direction of a connection from others.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(C)]
+pub struct Tuple {
+    /// Who sends.
+    pub source: Address,
+    /// To whom.
+    pub destination: Address,
+    /// From which port.
+    pub source_port: Port,
+    /// To which port.
+    pub destination_port: Port,
+    /// [`TCP`](crate::TCP), [`UDP`](crate::UDP) or [`SCTP`](crate::SCTP).
+    pub protocol: u8,
+    /// Zero.
+    pub pad: [u8; 3],
+}
+
+impl Tuple {
+    /// Of the packets in the other direction.
+    #[inline(always)]
+    pub const fn inverse(self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+            protocol: self.protocol,
+            pad: [0; 3],
+        }
+    }
+}
+
+/// Value of FLOWS.
+///
+/// A connection has two entries, each of which names the other: the key of an entry is the inverse of what the other
+/// one's packets become. `seen` and `last_seen` of the client's entry count for both; the other one's stay as they
+/// were made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Flow {
+    /// What the tuple becomes.
+    pub to: Tuple,
+    /// What has been [`seen`] of the connection; bits are only ever set.
+    pub seen: u32,
+    /// When a packet was seen last, in seconds since the machine started (CLOCK_MONOTONIC).
+    pub last_seen: u32,
+    /// By which service port the backend was chosen.
+    pub service: ServiceId,
+    /// The backend.
+    pub backend: BackendId,
+    /// [`flow_flags`].
+    pub flags: u32,
+    /// Zero.
+    pub pad: u32,
+    /// A number of this entry's own: who takes the place of a connection that is over changes it first, by
+    /// compare-and-exchange, so that only one does.
+    pub claim: u64,
+}
+
+/// Flags of a [`Flow`].
+pub mod flow_flags {
+    /// Of the answers: from the backend to the client.
+    pub const REPLY: u32 = 1;
+    /// The client's source address or port is not what the backend sees; the program that translates also routes.
+    pub const SNAT: u32 = 1 << 1;
+    /// All of them.
+    pub const ALL: u32 = REPLY | SNAT;
+}
+
+/// What has been seen of a connection: TCP flags, or the chunks of SCTP that mean the same. Bits are set, never
+/// cleared, so that two processors can set them at once.
+pub mod seen {
+    /// The client has opened (SYN, INIT).
+    pub const OPEN: u32 = 1;
+    /// The backend has answered with anything.
+    pub const ANSWER: u32 = 1 << 1;
+    /// The client has finished (FIN, SHUTDOWN).
+    pub const CLIENT_FIN: u32 = 1 << 2;
+    /// The backend has finished.
+    pub const BACKEND_FIN: u32 = 1 << 3;
+    /// One of them has reset it (RST, ABORT; SHUTDOWN COMPLETE).
+    pub const RESET: u32 = 1 << 4;
+    /// All of them.
+    pub const ALL: u32 = OPEN | ANSWER | CLIENT_FIN | BACKEND_FIN | RESET;
+}
+
+/// Key of FRAGMENTS: a datagram that was sent in pieces, of which only the first has ports.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(C)]
+pub struct FragmentKey {
+    /// Who sends.
+    pub source: Address,
+    /// To whom.
+    pub destination: Address,
+    /// Identification of the datagram, as in the packet: 16 bits of it for IPv4, in the first two bytes.
+    pub id: [u8; 4],
+    /// Its protocol.
+    pub protocol: u8,
+    /// Zero.
+    pub pad: [u8; 3],
+}
+
+/// Value of FRAGMENTS.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(C)]
+pub struct Ports {
+    /// From which port.
+    pub source: Port,
+    /// To which port.
+    pub destination: Port,
+    /// When the first fragment came, in seconds since the machine started.
+    pub seconds: u32,
+}
+
+/// Key of AFFINITY: a client of a service port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(C)]
+pub struct AffinityKey {
+    /// The service port.
+    pub service: ServiceId,
+    /// 0: `client` is an address. 1: its first eight bytes are the cookie of a network namespace, and the others
+    /// zero; what a socket sends from is not known yet when it connects.
+    pub kind: u32,
+    /// The client.
+    pub client: Address,
+}
+
+/// Value of AFFINITY.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(C)]
+pub struct Affinity {
+    /// Where it was sent.
+    pub backend: BackendId,
+    /// When it last opened a connection, in seconds since the machine started.
+    pub seconds: u32,
+}

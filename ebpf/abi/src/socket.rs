@@ -1,0 +1,26 @@
+//! What the socket programs write.
+
+use crate::{Backend, FrontendKey};
+
+/// Key of REVERSE: a socket and the backend it talks to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(C)]
+pub struct ReverseKey {
+    /// `bpf_get_socket_cookie`: unique for as long as the machine runs.
+    pub cookie: u64,
+    /// The backend, with flags of zero.
+    pub backend: Backend,
+    /// Zero.
+    pub pad: u32,
+}
+
+/// Value of REVERSE; with its `previous` entries, beginning at the one that SOCKETS has for the cookie, all that there
+/// are of a socket. SOCKETS: cookie → [`Backend`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(C)]
+pub struct Remembered {
+    /// What the client asked for.
+    pub frontend: FrontendKey,
+    /// The backend that this socket was sent to before, with flags of zero; all zero: none.
+    pub previous: Backend,
+}
