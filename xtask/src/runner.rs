@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use crate::steps;
 
 /// Packages whose tests need root.
-const PRIVILEGED: [&str; 3] = ["lb-loader", "plumbline", "reference-agent"];
+const PRIVILEGED: [&str; 4] = ["lb-loader", "lb-packets", "plumbline", "reference-agent"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
