@@ -1,19 +1,36 @@
-//! Pure datapath decisions: what becomes of a socket operation, and which slot is chosen.
+//! Pure datapath decisions: what becomes of a socket operation or a packet.
 //!
 //! ```text
-//! destination ─▶ decide ─▶ Verdict ─┬─▶ Pass                  no frontend: left alone
-//!                  │                ├─▶ Translate(Backend)    sent there
-//!                  ▼                └─▶ Refuse(Refusal)       ECONNREFUSED
-//!                Tables: the maps in the kernel, a model in tests
+//! destination ─▶ find ─▶ Frontend ─▶ Scope::service_port ─▶ SERVICES ─▶ choose ─▶ (BackendId, Backend)
+//!                 │                                                        │
+//!                 └────────────────── Tables ──────────────────────────────┘  the maps in the kernel, a model in tests
+//! socket::decide  all of it, for a socket operation ─▶ socket::Verdict
 //! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `tables` | [`Tables`]: what decisions read |
+//! | `find` | [`find`]: from a destination to its frontend; [`Scope`] |
+//! | `choose` | [`choose`], [`pick`]: from a service port to one of its backends; affinity |
+//! | `slot` | [`slot`]: from a number to a slot |
+//! | `maglev` | [`maglev_hash`]: the number that every node has for a connection |
+//! | `socket` | verdicts on socket operations and binds |
 //!
 //! Runs in the kernel: no panic, no division, no floating point, no allocation; everything is inlined.
 #![no_std]
 
-mod decide;
+mod choose;
+mod find;
+mod maglev;
 mod slot;
+pub mod socket;
+mod tables;
+
 
 pub use self::{
-    decide::{Refusal, Tables, Verdict, decide},
+    choose::{affinity_of_address, affinity_of_netns, choose, elapsed, pick},
+    find::{Scope, find},
+    maglev::maglev_hash,
     slot::slot,
+    tables::Tables,
 };

@@ -1,153 +1,119 @@
 //! The eBPF programs: one thin entry for each hook.
 //!
-//! ```text
-//! connect4, sendmsg4        sock::Operation::destination ─▶ lb_flow::decide ─▶ sock::Operation::send_to | refuse
-//!                                     │                                            │
-//!                                     └───────────────── REVERSE ◀─────────────────┘ cookie, backend → frontend
-//! recvmsg4, getpeername4    sock::Operation::destination ─▶ REVERSE ─▶ sock::Operation::show
-//! ```
-//!
-//! | file | holds |
+//! | module | holds |
 //! |---|---|
-//! | `main.rs` | the entries, and what each verdict does and counts |
-//! | `sock.rs` | the only access to the socket operation's context |
-//! | `maps.rs` | the maps, and their face for decisions |
+//! | `main` | the entries |
+//! | `sock` | what happens at sockets |
+//! | `net` | what happens to packets |
+//! | `maps` | the maps, and their face for decisions |
+//! | `atomic` | atomic operations on map values |
 //!
 //! No code here may panic: a panic has no way out of a program, and the verifier refuses one that could.
 #![no_std]
 #![no_main]
+#![feature(core_intrinsics)]
+#![expect(internal_features, reason = "atomic operations that this target has, but `core::sync` does not offer for it")]
 
+mod atomic;
 mod maps;
+mod net;
 mod sock;
 
-use aya_ebpf::{macros::cgroup_sock_addr, programs::SockAddrContext};
-use lb_abi::{Counter, FrontendKey, ReverseKey};
-use lb_flow::{Refusal, Verdict, decide};
-
-use crate::{
-    maps::{Maps, count, remember, remembered},
-    sock::{Operation, PROCEED, Return},
+use aya_ebpf::{
+    macros::{cgroup_sock, cgroup_sock_addr, classifier},
+    programs::{SockAddrContext, SockContext, TcContext},
 };
 
-/// A client connects: TCP, or UDP that will send without naming a destination.
+use crate::sock::{V4, V6};
+
+/// `connect`, IPv4.
 #[cgroup_sock_addr(connect4)]
-pub fn connect4(context: SockAddrContext) -> Return {
-    translate(Operation::new(&context), Hook::Connect)
+pub fn connect4(context: SockAddrContext) -> sock::Return {
+    sock::connect(V4, &context)
 }
 
-/// A client sends a datagram and names the destination.
+/// `connect`, IPv6.
+#[cgroup_sock_addr(connect6)]
+pub fn connect6(context: SockAddrContext) -> sock::Return {
+    sock::connect(V6, &context)
+}
+
+/// `sendto`, `sendmsg` and `sendmmsg` with a destination, IPv4.
 #[cgroup_sock_addr(sendmsg4)]
-pub fn sendmsg4(context: SockAddrContext) -> Return {
-    translate(Operation::new(&context), Hook::Sendmsg)
+pub fn sendmsg4(context: SockAddrContext) -> sock::Return {
+    sock::sendmsg(V4, &context)
 }
 
-/// A client receives a datagram and asks for its source.
+/// `sendto`, `sendmsg` and `sendmmsg` with a destination, IPv6.
+#[cgroup_sock_addr(sendmsg6)]
+pub fn sendmsg6(context: SockAddrContext) -> sock::Return {
+    sock::sendmsg(V6, &context)
+}
+
+/// `recvfrom`, `recvmsg` and `recvmmsg`, which show a source, IPv4.
 #[cgroup_sock_addr(recvmsg4)]
-pub fn recvmsg4(context: SockAddrContext) -> Return {
-    reverse(Operation::new(&context), Counter::RecvmsgReversed)
+pub fn recvmsg4(context: SockAddrContext) -> sock::Return {
+    sock::recvmsg(V4, &context)
 }
 
-/// A client asks for its peer.
+/// `recvfrom`, `recvmsg` and `recvmmsg`, which show a source, IPv6.
+#[cgroup_sock_addr(recvmsg6)]
+pub fn recvmsg6(context: SockAddrContext) -> sock::Return {
+    sock::recvmsg(V6, &context)
+}
+
+/// `getpeername`, IPv4.
 #[cgroup_sock_addr(getpeername4)]
-pub fn getpeername4(context: SockAddrContext) -> Return {
-    reverse(Operation::new(&context), Counter::GetpeernameReversed)
+pub fn getpeername4(context: SockAddrContext) -> sock::Return {
+    sock::getpeername(V4, &context)
 }
 
-/// The hooks at which a destination is chosen.
-#[derive(Clone, Copy)]
-enum Hook {
-    Connect,
-    Sendmsg,
+/// `getpeername`, IPv6.
+#[cgroup_sock_addr(getpeername6)]
+pub fn getpeername6(context: SockAddrContext) -> sock::Return {
+    sock::getpeername(V6, &context)
 }
 
-/// Sends a socket operation to a backend, refuses it, or leaves it alone.
-///
-/// What a verdict carries is read in its own arm only: before Linux 6.3 the verifier refuses any read of stack that
-/// was not written, and a copy of a verdict without a backend would be one.
-#[inline(always)]
-fn translate(operation: Operation, hook: Hook) -> Return {
-    let Some(destination) = operation.destination() else { return PROCEED };
-    let Some(maps) = Maps::live() else { return PROCEED };
-    match decide(&maps, &destination) {
-        Verdict::Pass => {
-            count(hook.passed());
-            PROCEED
-        }
-        Verdict::Translate(backend) => {
-            count(hook.translated());
-            let key = ReverseKey { cookie: operation.cookie(), backend, pad: 0 };
-            if remember(&key, &destination).is_err() {
-                count(Counter::ReverseFull);
-            }
-            operation.rewrite(backend.address, backend.port);
-            PROCEED
-        }
-        Verdict::Refuse(refusal) => {
-            count(match refusal {
-                Refusal::NoBackend => hook.refused(),
-                Refusal::Hole => Counter::Hole,
-            });
-            operation.refuse()
-        }
-    }
+/// After `bind`, IPv4.
+#[cgroup_sock(post_bind4)]
+pub fn post_bind4(context: SockContext) -> sock::Return {
+    sock::bind(V4, &context)
 }
 
-impl Hook {
-    #[inline(always)]
-    const fn passed(self) -> Counter {
-        match self {
-            Self::Connect => Counter::ConnectPassed,
-            Self::Sendmsg => Counter::SendmsgPassed,
-        }
-    }
-
-    #[inline(always)]
-    const fn translated(self) -> Counter {
-        match self {
-            Self::Connect => Counter::ConnectTranslated,
-            Self::Sendmsg => Counter::SendmsgTranslated,
-        }
-    }
-
-    #[inline(always)]
-    const fn refused(self) -> Counter {
-        match self {
-            Self::Connect => Counter::ConnectRefused,
-            Self::Sendmsg => Counter::SendmsgRefused,
-        }
-    }
+/// After `bind`, IPv6.
+#[cgroup_sock(post_bind6)]
+pub fn post_bind6(context: SockContext) -> sock::Return {
+    sock::bind(V6, &context)
 }
 
-/// Shows the frontend that a client asked for in place of the backend that it talks to.
-#[inline(always)]
-fn reverse(operation: Operation, counter: Counter) -> Return {
-    let Some(FrontendKey {
-        address,
-        port,
-        protocol,
-        pad,
-    }) = operation.destination()
-    else {
-        return PROCEED;
-    };
-    if Maps::live().is_none() {
-        return PROCEED;
-    }
-    let backend = lb_abi::Backend {
-        address,
-        port,
-        protocol,
-        pad,
-    };
-    if let Some(frontend) = remembered(&ReverseKey {
-        cookie: operation.cookie(),
-        backend,
-        pad: 0,
-    }) {
-        operation.rewrite(frontend.address, frontend.port);
-        count(counter);
-    }
-    PROCEED
+/// A socket is closed.
+#[cgroup_sock(sock_release)]
+pub fn sock_release(context: SockContext) -> sock::Return {
+    sock::release(&context)
+}
+
+/// What enters the node from the network.
+#[classifier]
+pub fn node_ingress(context: TcContext) -> net::Action {
+    net::node_ingress(&context)
+}
+
+/// What leaves the node for the network.
+#[classifier]
+pub fn node_egress(context: TcContext) -> net::Action {
+    net::node_egress(&context)
+}
+
+/// What enters the node from a pod.
+#[classifier]
+pub fn pod_ingress(context: TcContext) -> net::Action {
+    net::pod_ingress(&context)
+}
+
+/// What leaves the node for a pod.
+#[classifier]
+pub fn pod_egress(context: TcContext) -> net::Action {
+    net::pod_egress(&context)
 }
 
 #[panic_handler]

@@ -1,0 +1,66 @@
+//! From a destination to its frontend.
+
+use lb_abi::{Address, Frontend, FrontendKey, ServiceId, address_flags};
+
+use crate::Tables;
+
+/// Where a client is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// On this node: a socket, a pod, the node itself.
+    Internal,
+    /// Outside.
+    External,
+}
+
+impl Scope {
+    /// The service port that a frontend has for clients here; `None`: for them it is no frontend.
+    #[inline(always)]
+    pub const fn service_port(self, frontend: &Frontend) -> Option<ServiceId> {
+        let id = match self {
+            Self::Internal => frontend.internal,
+            Self::External => frontend.external,
+        };
+        if id == 0 { None } else { Some(id) }
+    }
+}
+
+/// The frontend of a destination: that of this very address, or a node port. `loopback`: whether node ports answer
+/// at loopback here.
+///
+/// The unspecified address means loopback, as it does to `connect`: the entries of FRONTENDS that have it as their
+/// address are node ports, and are found at the node's addresses only.
+#[inline(always)]
+pub fn find(tables: &impl Tables, destination: &FrontendKey, loopback: bool) -> Option<Frontend> {
+    let address = destination.address;
+    let v4 = address.is_v4();
+    let unspecified = is_unspecified(address);
+    if !unspecified && let Some(frontend) = tables.frontend(destination) {
+        return Some(frontend);
+    }
+    let at = if !unspecified && !address.is_loopback() {
+        address
+    } else if !loopback {
+        return None;
+    } else if v4 {
+        Address::LOOPBACK_V4
+    } else {
+        Address::LOOPBACK_V6
+    };
+    if tables.address(&at)? & address_flags::NODE == 0 {
+        return None;
+    }
+    tables.frontend(&FrontendKey {
+        address: if v4 { Address::UNSPECIFIED_V4 } else { Address::UNSPECIFIED_V6 },
+        ..*destination
+    })
+}
+
+/// Whether it is `0.0.0.0` or `::`.
+#[inline(always)]
+pub(crate) fn is_unspecified(address: Address) -> bool {
+    address == Address::UNSPECIFIED_V4 || address == Address::UNSPECIFIED_V6
+}
+
+#[cfg(test)]
+mod tests;

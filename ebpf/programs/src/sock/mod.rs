@@ -1,0 +1,64 @@
+//! The socket programs.
+//!
+//! ```text
+//! connect, sendmsg       context ─▶ lb_flow::socket::decide ─▶ the backend's address | ECONNREFUSED
+//!                                       │
+//!                        REVERSE ◀──────┤ cookie, backend → frontend; previous backend
+//!                        SOCKETS ◀──────┘ cookie → newest backend
+//! recvmsg, getpeername   context ─▶ REVERSE ─▶ the frontend's address
+//! sock_release           SOCKETS ─▶ REVERSE ─▶ … ─▶ REVERSE, each removed
+//! post_bind              context ─▶ lb_flow::socket::is_reserved ─▶ EADDRINUSE
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `context` | the only access to the context of an operation with an address; [`V4`], [`V6`] |
+//! | `translate` | connect, sendmsg |
+//! | `reverse` | recvmsg, getpeername, sock_release: REVERSE and SOCKETS |
+//! | `bind` | post_bind, and the access to its context |
+//!
+//! One source serves both families: an IPv4 address and its IPv4-mapped form are the same [`lb_abi::Address`], and
+//! what differs is where the context holds it.
+
+mod bind;
+mod context;
+mod reverse;
+mod translate;
+
+use aya_ebpf::{Global, helpers::generated::bpf_set_retval};
+
+pub use self::{
+    bind::bind,
+    context::{V4, V6},
+    reverse::{getpeername, recvmsg, release},
+    translate::{connect, sendmsg},
+};
+
+/// What a program of these hooks returns.
+pub type Return = i32;
+
+/// The operation goes on.
+const PROCEED: Return = 1;
+/// The operation fails; with EPERM, unless `bpf_set_retval` has said otherwise. Not allowed in `recvmsg` and
+/// `getpeername`.
+const FAIL: Return = 0;
+
+/// Whether the kernel offers `bpf_set_retval` to connect and sendmsg; set by the loader, which has tried. Where it is
+/// 0, the verifier removes the call, and a refused client sees EPERM.
+#[unsafe(no_mangle)]
+static HAVE_SET_RETVAL: Global<u32> = Global::new(1);
+
+/// The same for post_bind (`BPF_PROG_TYPE_CGROUP_SOCK` with `BPF_CGROUP_INET4_POST_BIND`), which is a type of program
+/// of its own: set by the loader, which has tried. Where it is 0, a refused bind fails with EPERM.
+#[unsafe(no_mangle)]
+static HAVE_SET_RETVAL_POST_BIND: Global<u32> = Global::new(1);
+
+/// Lets the operation fail with an error of `errno.h`, where the kernel offers that; otherwise with EPERM.
+#[inline(always)]
+fn fail(offered: &Global<u32>, errno: i32) -> Return {
+    if offered.load() != 0 {
+        // SAFETY: a negative errno, as the helper wants it.
+        unsafe { bpf_set_retval(-errno) };
+    }
+    FAIL
+}

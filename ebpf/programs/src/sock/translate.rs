@@ -1,0 +1,139 @@
+//! connect and sendmsg.
+
+use aya_ebpf::{helpers::generated::bpf_get_current_cgroup_id, programs::SockAddrContext};
+use lb_abi::{Counter, FrontendKey, Service, ServiceId};
+use lb_flow::socket::{Caller, Refusal, Target, Verdict, decide};
+
+use super::{
+    HAVE_SET_RETVAL, PROCEED, Return,
+    context::{Family, Operation},
+    fail,
+    reverse::remember,
+};
+use crate::maps::{Maps, count, count_connection};
+
+const ECONNREFUSED: i32 = 111;
+
+/// A client connects: TCP, or UDP that will send without naming a destination.
+#[inline(always)]
+pub fn connect<F: Family>(_family: F, context: &SockAddrContext) -> Return {
+    translate(Operation::<F>::new(context), Hook::Connect)
+}
+
+/// A client sends a datagram and names the destination.
+#[inline(always)]
+pub fn sendmsg<F: Family>(_family: F, context: &SockAddrContext) -> Return {
+    translate(Operation::<F>::new(context), Hook::Sendmsg)
+}
+
+/// The hooks at which a destination is chosen.
+#[derive(Clone, Copy)]
+enum Hook {
+    Connect,
+    Sendmsg,
+}
+
+/// Sends a socket operation to a backend, refuses it, or leaves it alone.
+///
+/// What a verdict carries is read in its own arm only: before Linux 6.3 the verifier refuses any read of stack that
+/// was not written, and a copy of a verdict without a backend would be one.
+#[inline(always)]
+fn translate<F: Family>(operation: Operation<F>, hook: Hook) -> Return {
+    let Some(destination) = operation.address() else { return PROCEED };
+    let Some(maps) = Maps::live() else { return PROCEED };
+    match decide(&maps, &Socket { operation, maps }, &destination) {
+        Verdict::Pass => pass(hook.passed()),
+        Verdict::Defer => pass(Counter::SocketDeferred),
+        Verdict::Translate(target) => send(operation, &destination, &target, hook.translated()),
+        Verdict::Kept(target) => send(operation, &destination, &target, Counter::OwnKept),
+        Verdict::OwnPass => pass(Counter::OwnPassed),
+        Verdict::Refuse(Refusal::NoBackend) => refuse(hook.refused()),
+        Verdict::Refuse(Refusal::Hole) => refuse(Counter::SocketHole),
+    }
+}
+
+#[inline(always)]
+fn pass(counter: Counter) -> Return {
+    count(counter);
+    PROCEED
+}
+
+#[inline(always)]
+fn refuse(counter: Counter) -> Return {
+    count(counter);
+    fail(&HAVE_SET_RETVAL, ECONNREFUSED)
+}
+
+/// Puts the backend in place of the destination, and notes what that was.
+#[inline(always)]
+fn send<F: Family>(
+    operation: Operation<F>,
+    destination: &FrontendKey,
+    target: &Target,
+    counter: Counter,
+) -> Return {
+    count(counter);
+    count_connection(target.service, target.id);
+    if remember(operation.cookie(), &target.backend, destination).is_err() {
+        count(Counter::ReverseFull);
+    }
+    operation.rewrite(target.backend.address, target.backend.port);
+    PROCEED
+}
+
+impl Hook {
+    #[inline(always)]
+    const fn passed(self) -> Counter {
+        match self {
+            Self::Connect => Counter::ConnectPassed,
+            Self::Sendmsg => Counter::SendmsgPassed,
+        }
+    }
+
+    #[inline(always)]
+    const fn translated(self) -> Counter {
+        match self {
+            Self::Connect => Counter::ConnectTranslated,
+            Self::Sendmsg => Counter::SendmsgTranslated,
+        }
+    }
+
+    #[inline(always)]
+    const fn refused(self) -> Counter {
+        match self {
+            Self::Connect => Counter::ConnectRefused,
+            Self::Sendmsg => Counter::SendmsgRefused,
+        }
+    }
+}
+
+/// The socket of an operation, and who calls.
+struct Socket<F> {
+    operation: Operation<F>,
+    maps: Maps,
+}
+
+impl<F: Family> Caller for Socket<F> {
+    #[inline(always)]
+    fn in_node_netns(&self) -> bool {
+        // 0 is nobody's cookie.
+        self.maps.config().is_some_and(|config| config.node_netns == self.operation.netns())
+    }
+
+    #[inline(always)]
+    fn netns(&self) -> u64 {
+        self.operation.netns()
+    }
+
+    #[inline(always)]
+    fn is_own(&self) -> bool {
+        // SAFETY: no arguments, no conditions. 0 is nobody's id.
+        let current = unsafe { bpf_get_current_cgroup_id() };
+        self.maps.config().is_some_and(|config| config.own_cgroup == current)
+    }
+
+    #[inline(always)]
+    fn kept(&self, id: ServiceId) -> Option<Service> {
+        self.maps.kept(id)
+    }
+}
