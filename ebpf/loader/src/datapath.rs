@@ -4,13 +4,12 @@ use std::{
     fs::File,
     io,
     os::fd::{AsFd as _, OwnedFd},
-    path::PathBuf,
 };
 
 use nix::fcntl::Flock;
 
 use crate::{
-    Attachment, Filesystem, HeldProgram, Hook, LoaderError, MapError, Maps, Ownership,
+    Attachment, DeviceHook, Filesystem, HeldProgram, Hook, LoaderError, MapError, Maps, Options, Ownership,
     attachment::{attachments, end},
     cgroup::Cgroup,
     environment,
@@ -18,21 +17,13 @@ use crate::{
         Barrier,
         pins::{self, Pins},
     },
-    object,
+    node,
+    object::{self, Programs},
     sys::{
         self,
         cgroup::{self as bpf, CgroupLink},
     },
 };
-
-/// Where the datapath lives.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Options {
-    /// A mounted bpffs; pins go below its folder `plumbline`.
-    pub bpffs: PathBuf,
-    /// The node's cgroup (v2): sockets of processes in it and below it see services.
-    pub cgroup: PathBuf,
-}
 
 /// What [`Datapath::attach`] has done at one hook.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,8 +50,7 @@ pub struct Datapath {
     maps: Maps,
     adopted: bool,
     barrier: Barrier,
-    /// In the order of [`Hook::ALL`].
-    programs: [HeldProgram; Hook::ALL.len()],
+    programs: Programs,
     /// Held beside their pins, so that removing those does not detach.
     links: Vec<OwnedFd>,
     _lock: Flock<File>,
@@ -69,7 +59,9 @@ pub struct Datapath {
 impl Datapath {
     /// Adopts the pinned maps, or creates a set, and loads the programs against it. Attaches nothing.
     ///
-    /// Maps are adopted if type, key size, value size, capacity, flags and ABI version are right. Otherwise a
+    /// Maps are adopted if type, key size, value size, capacity, flags and ABI version are right; FLOWS with any
+    /// capacity within its bounds, so that [`Options::flows`] decides for new sets only. CONFIG is written as the
+    /// options say, in either case. Otherwise a
     /// new set is made beside the old one, which the attached programs keep using until [`attach`](Self::attach).
     ///
     /// # Errors
@@ -79,17 +71,18 @@ impl Datapath {
         environment::expect_privileges()?;
         environment::expect_filesystem(&options.bpffs, Filesystem::Bpf)?;
         let cgroup = Cgroup::open(&options.cgroup)?;
+        let (config, flows) = (node::config(&options.node)?, node::flows(options.flows)?);
         let pins = Pins::new(&options.bpffs);
         let lock = environment::lock(pins.root())?;
         pins.create()?;
         pins.recover()?;
         let unusable = pins::inspect(&pins.maps()).err();
         let (folder, programs) = match &unusable {
-            None => (pins.maps(), object::load(&pins.maps())?),
+            None => (pins.maps(), object::load(&pins.maps(), flows)?),
             Some(why) => {
                 tracing::info!(folder = %pins.maps().display(), %why, "the pinned maps are not adopted");
                 let next = pins.begin_next()?;
-                let programs = object::load(&next)?;
+                let programs = object::load(&next, flows)?;
                 pins.finish_next()?;
                 pins::inspect(&next).map_err(|why| LoaderError::Incomplete {
                     what: format!("fitting maps: {why}"),
@@ -103,8 +96,10 @@ impl Datapath {
                 }
             }
         };
+        let maps = Maps::open(&folder)?;
+        maps.config.put(&config)?;
         Ok(Self {
-            maps: Maps::open(&folder)?,
+            maps,
             adopted: unusable.is_none(),
             barrier: Barrier::new()?,
             programs,
@@ -125,9 +120,14 @@ impl Datapath {
         &self.maps
     }
 
-    /// The programs that were loaded, attached or not.
+    /// The socket programs that were loaded, attached or not.
     pub fn programs(&self) -> impl Iterator<Item = (Hook, &HeldProgram)> {
-        Hook::ALL.into_iter().zip(&self.programs)
+        Hook::ALL.into_iter().zip(&self.programs.sockets)
+    }
+
+    /// The packet programs that were loaded, attached or not.
+    pub fn device_programs(&self) -> impl Iterator<Item = (DeviceHook, &HeldProgram)> {
+        DeviceHook::ALL.into_iter().zip(&self.programs.devices)
     }
 
     /// Returns when no program still runs that began before the call: an RCU grace period, tens of milliseconds.
@@ -143,7 +143,7 @@ impl Datapath {
     pub fn attach(&mut self) -> Result<Vec<Attached>, LoaderError> {
         let mut links = Vec::new();
         let mut attached = Vec::new();
-        for (hook, program) in Hook::ALL.into_iter().zip(&self.programs) {
+        for (hook, program) in Hook::ALL.into_iter().zip(&self.programs.sockets) {
             let (link, updated) = self.attach_one(hook, program)?;
             let link_id = describe(hook, &link)?.id;
             links.push(link);
@@ -162,8 +162,7 @@ impl Datapath {
     /// What is attached to our hooks at the cgroup itself, and whose it is; in the order of [`Hook::ALL`], then
     /// of running.
     pub fn scan(&self) -> Result<Vec<Attachment>, LoaderError> {
-        let current: Vec<u32> = self.programs.iter().map(HeldProgram::id).collect();
-        attachments(&self.cgroup, &current)
+        attachments(&self.cgroup, &self.programs.ids())
     }
 
     /// Ends an attachment of an earlier load; gone already is no error.

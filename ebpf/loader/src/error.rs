@@ -1,6 +1,6 @@
 //! What can go wrong, and what to do about it.
 
-use std::{fmt, io, path::PathBuf};
+use std::{fmt, io, ops::RangeInclusive, path::PathBuf};
 
 use crate::{Hook, MapName, Ownership};
 
@@ -144,10 +144,10 @@ pub enum LoaderError {
     #[error("failed to load the embedded eBPF object: {0}")]
     Object(#[from] aya::EbpfError),
     /// The verifier or the kernel refused a program.
-    #[error("failed to load program {hook}: {source}")]
+    #[error("failed to load program {program}: {source}")]
     Program {
-        /// Which.
-        hook: Hook,
+        /// Its name in the object.
+        program: &'static str,
         /// Why, with the verifier's log.
         source: Box<aya::programs::ProgramError>,
     },
@@ -182,6 +182,27 @@ pub enum LoaderError {
         cgroup: PathBuf,
         /// Ids of the programs.
         programs: Vec<u32>,
+    },
+    /// No port is left for packets to remote backends.
+    #[error(
+        "no ports for packets to remote backends: expected some of {}–{} outside net.ipv4.ip_local_port_range, which is {}–{}; narrow that, reserve some in net.ipv4.ip_local_reserved_ports, or name a range",
+        wanted.start(), wanted.end(), local.start(), local.end()
+    )]
+    Ports {
+        /// Where ports are taken from.
+        wanted: RangeInclusive<u16>,
+        /// Where the kernel takes them for local sockets.
+        local: RangeInclusive<u16>,
+    },
+    /// An option is out of its bounds.
+    #[error("{option}: expected {expected}, found {found}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// What it may be.
+        expected: String,
+        /// What it is.
+        found: String,
     },
     /// Asked to evict what is not a leftover.
     #[error(

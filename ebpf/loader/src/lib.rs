@@ -14,7 +14,10 @@
 //! | `map` | [`Maps`] and their tables; the pinned set, adopted or replaced |
 //! | `attachment` | what is attached to a cgroup and whose it is; [`cleanup`] |
 //! | `program` | [`HeldProgram`]: anybody's program, by id |
+//! | `detached` | [`Detached`]: programs and maps for tests and measurements, run on packets given to them |
 //! | `object` | the embedded object: programs loaded against a set of maps |
+//! | `options` | [`Options`]: what whoever runs the datapath decides |
+//! | `node` | what follows from the options and the machine: CONFIG, the size of FLOWS |
 //! | `environment` | file systems, privileges, the lock |
 //! | `sys` | bpf(2) |
 //!
@@ -28,11 +31,14 @@
 mod attachment;
 mod cgroup;
 mod datapath;
+mod detached;
 mod environment;
 mod error;
 mod hook;
 mod map;
+mod node;
 mod object;
+mod options;
 mod program;
 mod sys;
 
@@ -41,9 +47,14 @@ pub use self::{
         Attachment, Cleanup, GONE_LIMIT, Ownership, attach_legacy_multi, cleanup, detach_legacy,
         programs_attached,
     },
-    datapath::{Attached, Datapath, Options},
+    datapath::{Attached, Datapath},
+    detached::{Detached, Input, Run},
     error::{Filesystem, LoaderError, MapError, Operation},
-    hook::Hook,
-    map::{Counts, MapName, Maps, PinnedMaps, Plain, ServiceTable, ServiceView, Table, View, read_pinned},
+    hook::{DeviceHook, Hook},
+    map::{
+        ConfigTable, Counts, MapName, Maps, PinnedMaps, Plain, ServiceTable, ServiceView, Table,
+        TrafficTable, TrafficView, View, read_pinned,
+    },
+    options::{NodeOptions, Options},
     program::HeldProgram,
 };

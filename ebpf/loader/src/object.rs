@@ -1,53 +1,162 @@
-//! The embedded object: programs, loaded against a set of pinned maps.
+//! The embedded object: programs, loaded against a set of maps.
 
-use std::{os::fd::AsFd as _, path::Path};
+use std::{
+    os::fd::{AsFd as _, OwnedFd},
+    path::Path,
+};
 
-use aya::{EbpfLoader, include_bytes_aligned, programs::CgroupSockAddr};
+use aya::{
+    Ebpf, EbpfLoader, include_bytes_aligned,
+    maps::Map,
+    programs::{Program, ProgramError, ProgramFd},
+};
 
-use crate::{HeldProgram, Hook, LoaderError, MapName, sys::program::set_retval_is_offered};
+use crate::{
+    DeviceHook, HeldProgram, Hook, LoaderError, MapName,
+    sys::{self, program::set_retval_is_offered},
+};
 
 /// Made by `cargo xtask ebpf build`; this crate's build script warns when it is not that of the sources.
 static OBJECT: &[u8] = include_bytes_aligned!("../../prebuilt/plumbline.bpf.o");
 
-/// Loads all programs, in the order of [`Hook::ALL`]. Maps that are pinned in the folder are used, the others are
-/// made and pinned there.
+/// Every program of the object, loaded.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    /// In the order of [`Hook::ALL`].
+    pub(crate) sockets: Vec<HeldProgram>,
+    /// In the order of [`DeviceHook::ALL`].
+    pub(crate) devices: Vec<HeldProgram>,
+}
+
+impl Programs {
+    /// The program of a packet hook.
+    pub(crate) fn device(&self, hook: DeviceHook) -> Result<&HeldProgram, LoaderError> {
+        self.devices
+            .get(hook.index())
+            .ok_or_else(|| incomplete(hook.name()))
+    }
+
+    /// Ids of all.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.sockets
+            .iter()
+            .chain(&self.devices)
+            .map(HeldProgram::id)
+            .collect()
+    }
+}
+
+/// Loads all programs. Maps that are pinned in the folder are used, the others are made and pinned there; FLOWS with
+/// this many entries.
 ///
 /// The caller has checked the layout of those that are there, and checks that of those that are made.
-pub(crate) fn load(folder: &Path) -> Result<[HeldProgram; Hook::ALL.len()], LoaderError> {
+pub(crate) fn load(folder: &Path, flows: u32) -> Result<Programs, LoaderError> {
+    let mut object = open(Some(folder), flows)?;
+    programs(&mut object)
+}
+
+/// Loads all programs against maps of their own.
+pub(crate) fn load_detached(flows: u32) -> Result<(Programs, Object), LoaderError> {
+    let mut object = open(None, flows)?;
+    let programs = programs(&mut object)?;
+    Ok((programs, Object(object)))
+}
+
+/// The maps of a load that pins nothing.
+pub(crate) struct Object(Ebpf);
+
+impl Object {
+    /// One of them, if its layout is right.
+    pub(crate) fn map(&self, name: MapName) -> Result<OwnedFd, LoaderError> {
+        let missing = || LoaderError::Incomplete {
+            what: format!("fitting map {name}"),
+        };
+        let (Map::Array(data)
+        | Map::PerCpuArray(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::LpmTrie(data)) = self.0.map(name.name()).ok_or_else(missing)?
+        else {
+            return Err(missing());
+        };
+        let fd = data.fd().as_fd();
+        let failed = || LoaderError::kernel(format!("look at map {name} of the object"));
+        let (layout, _) = sys::map::describe(fd).map_err(failed())?;
+        if !name.fits(layout) {
+            return Err(missing());
+        }
+        fd.try_clone_to_owned().map_err(failed())
+    }
+}
+
+fn open(folder: Option<&Path>, flows: u32) -> Result<Ebpf, LoaderError> {
     let offered = set_retval_is_offered(Hook::Connect4.attach_type()).map_err(LoaderError::kernel(
         "find out whether the kernel offers bpf_set_retval",
     ))?;
     if !offered {
         tracing::warn!(
             "this kernel does not offer bpf_set_retval to socket hooks: where a service has no backends, clients see \
-             EPERM instead of ECONNREFUSED"
+             EPERM instead of ECONNREFUSED, and a bind to a node port EPERM instead of EADDRINUSE"
         );
     }
     let mut loader = EbpfLoader::new();
     let have_set_retval = u32::from(offered);
-    loader.override_global("HAVE_SET_RETVAL", &have_set_retval, true);
-    for map in MapName::PINNED {
-        loader.map_pin_path(map.name(), folder.join(map.name()));
+    loader
+        .override_global("HAVE_SET_RETVAL", &have_set_retval, true)
+        .map_max_entries(MapName::Flows.name(), flows);
+    if let Some(folder) = folder {
+        for map in MapName::PINNED {
+            loader.map_pin_path(map.name(), folder.join(map.name()));
+        }
     }
-    let mut object = loader.load(OBJECT)?;
-    let [first, second, third, fourth] = Hook::ALL;
-    let mut load = |hook| program(&mut object, hook);
-    Ok([load(first)?, load(second)?, load(third)?, load(fourth)?])
+    Ok(loader.load(OBJECT)?)
 }
 
-fn program(object: &mut aya::Ebpf, hook: Hook) -> Result<HeldProgram, LoaderError> {
-    let refused = |source| LoaderError::Program {
-        hook,
-        source: Box::new(source),
-    };
-    let program: &mut CgroupSockAddr = object
-        .program_mut(hook.name())
-        .ok_or_else(|| LoaderError::Incomplete {
-            what: format!("program {hook}"),
-        })?
-        .try_into()
-        .map_err(refused)?;
-    program.load().map_err(refused)?;
-    let fd = program.fd().map_err(refused)?.as_fd().try_clone_to_owned();
-    HeldProgram::new(fd.map_err(LoaderError::kernel("keep a program's descriptor"))?)
+fn programs(object: &mut Ebpf) -> Result<Programs, LoaderError> {
+    let mut load = |name| program(object, name);
+    Ok(Programs {
+        sockets: Hook::ALL
+            .into_iter()
+            .map(|hook| load(hook.name()))
+            .collect::<Result<_, _>>()?,
+        devices: DeviceHook::ALL
+            .into_iter()
+            .map(|hook| load(hook.name()))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn program(object: &mut Ebpf, name: &'static str) -> Result<HeldProgram, LoaderError> {
+    let program = object.program_mut(name).ok_or_else(|| incomplete(name))?;
+    let fd = into_kernel(program)
+        .and_then(|fd| Ok(fd.as_fd().try_clone_to_owned()?))
+        .map_err(|source| LoaderError::Program {
+            program: name,
+            source: Box::new(source),
+        })?;
+    HeldProgram::new(fd)
+}
+
+fn into_kernel(program: &mut Program) -> Result<&ProgramFd, ProgramError> {
+    match program {
+        Program::CgroupSockAddr(program) => {
+            program.load()?;
+            program.fd()
+        }
+        Program::CgroupSock(program) => {
+            program.load()?;
+            program.fd()
+        }
+        Program::SchedClassifier(program) => {
+            program.load()?;
+            program.fd()
+        }
+        _ => Err(ProgramError::UnexpectedProgramType),
+    }
+}
+
+fn incomplete(name: &str) -> LoaderError {
+    LoaderError::Incomplete {
+        what: format!("program {name}"),
+    }
 }

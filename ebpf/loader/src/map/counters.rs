@@ -10,7 +10,7 @@ use lb_abi::Counter;
 use crate::{MapError, MapName, Operation, sys::map as bpf};
 
 /// The counters at one moment, each summed over all CPUs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counts([u64; Counter::ALL.len()]);
 
 impl Counts {
@@ -38,7 +38,7 @@ impl Counters {
             operation: Operation::List,
             source,
         };
-        let mut counts = Counts::default();
+        let mut counts = Counts([0; Counter::ALL.len()]);
         let cpus = aya::util::nr_cpus().map_err(|(_, source)| failed(source))?;
         let mut values = vec![0_u64; cpus];
         for (counter, sum) in Counter::ALL.into_iter().zip(&mut counts.0) {

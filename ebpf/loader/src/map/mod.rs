@@ -1,60 +1,107 @@
-//! The maps: which there are ([`MapName`]), typed access ([`Table`], [`ServiceTable`]), and the pinned set.
+//! The maps: which there are ([`MapName`]), typed access ([`Table`], [`ServiceTable`] …), and the pinned set.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `name` | names, capacities, layouts |
-//! | `table` | hash maps, typed |
-//! | `services` | SERVICES, as memory |
+//! | `table` | hash maps and the trie, typed |
+//! | `memory` | arrays as memory |
+//! | `services` | SERVICES |
+//! | `traffic` | SERVICE_TRAFFIC, BACKEND_TRAFFIC |
+//! | `config` | CONFIG |
 //! | `counters` | the per-CPU counters, summed |
+//! | `barrier` | waits for running programs |
 //! | `pins` | where a set of maps is pinned; which set is adopted, and how one takes another's place |
 
 mod barrier;
+mod config;
 mod counters;
+mod memory;
 mod name;
 pub(crate) mod pins;
 mod services;
 mod table;
+mod traffic;
 
-use std::path::Path;
+use std::{os::fd::OwnedFd, path::Path};
 
-use lb_abi::{Backend, BackendId, Frontend, FrontendKey, ReverseKey, SlotKey};
+use lb_abi::{
+    Address, Affinity, AffinityKey, Backend, BackendId, Flow, FragmentKey, Frontend, FrontendKey, Ports,
+    Remembered, ReverseKey, Service, ServiceId, SlotKey, SourceKey, Tuple,
+};
 
 pub(crate) use self::barrier::Barrier;
-use self::{counters::Counters, pins::Pins};
 pub use self::{
+    config::ConfigTable,
     counters::Counts,
     name::MapName,
     services::{ServiceTable, ServiceView},
     table::{Plain, Table, View},
+    traffic::{TrafficTable, TrafficView},
 };
+use self::{counters::Counters, pins::Pins};
 use crate::{LoaderError, MapError, sys};
 
-/// The maps of an open [`Datapath`](crate::Datapath).
+/// The maps of an open [`Datapath`](crate::Datapath), or of a [`Detached`](crate::Detached) one.
 #[derive(Debug)]
 pub struct Maps {
     /// FRONTENDS.
     pub frontends: Table<FrontendKey, Frontend>,
+    /// ADDRESSES: [`address_flags`](lb_abi::address_flags).
+    pub addresses: Table<Address, u32>,
     /// SERVICES.
     pub services: ServiceTable,
     /// SLOTS.
     pub slots: Table<SlotKey, BackendId>,
     /// BACKENDS.
     pub backends: Table<BackendId, Backend>,
-    /// REVERSE: written by the programs.
-    pub reverse: View<ReverseKey, FrontendKey>,
+    /// SOURCES. `get` finds the longest range that a key is in; `delete` takes the range itself.
+    pub sources: Table<SourceKey, u32>,
+    /// KEPT.
+    pub kept: Table<ServiceId, Service>,
+    /// REVERSE: written by the programs, as are the next four.
+    pub reverse: Table<ReverseKey, Remembered>,
+    /// SOCKETS.
+    pub sockets: Table<u64, Backend>,
+    /// AFFINITY.
+    pub affinity: Table<AffinityKey, Affinity>,
+    /// FRAGMENTS.
+    pub fragments: Table<FragmentKey, Ports>,
+    /// FLOWS.
+    pub flows: Table<Tuple, Flow>,
+    /// CONFIG.
+    pub config: ConfigTable,
+    /// SERVICE_TRAFFIC.
+    pub service_traffic: TrafficTable,
+    /// BACKEND_TRAFFIC.
+    pub backend_traffic: TrafficTable,
     counters: Counters,
 }
 
 impl Maps {
     /// Of a set that is pinned in a folder and known to be complete.
     pub(crate) fn open(folder: &Path) -> Result<Self, LoaderError> {
-        let open = |name| pins::open(folder, name, 0);
+        Self::new(|name| pins::open(folder, name, 0))
+    }
+
+    /// Of descriptors, each of a map that has the layout of its name.
+    pub(crate) fn new(open: impl Fn(MapName) -> Result<OwnedFd, LoaderError>) -> Result<Self, LoaderError> {
+        let traffic = |name| TrafficTable::new(name, &open(name)?);
         Ok(Self {
             frontends: Table::new(MapName::Frontends, open(MapName::Frontends)?),
+            addresses: Table::new(MapName::Addresses, open(MapName::Addresses)?),
             services: ServiceTable::new(&open(MapName::Services)?)?,
             slots: Table::new(MapName::Slots, open(MapName::Slots)?),
             backends: Table::new(MapName::Backends, open(MapName::Backends)?),
-            reverse: View::new(MapName::Reverse, open(MapName::Reverse)?),
+            sources: Table::new(MapName::Sources, open(MapName::Sources)?),
+            kept: Table::new(MapName::Kept, open(MapName::Kept)?),
+            reverse: Table::new(MapName::Reverse, open(MapName::Reverse)?),
+            sockets: Table::new(MapName::Sockets, open(MapName::Sockets)?),
+            affinity: Table::new(MapName::Affinity, open(MapName::Affinity)?),
+            fragments: Table::new(MapName::Fragments, open(MapName::Fragments)?),
+            flows: Table::new(MapName::Flows, open(MapName::Flows)?),
+            config: ConfigTable::new(open(MapName::Config)?),
+            service_traffic: traffic(MapName::ServiceTraffic)?,
+            backend_traffic: traffic(MapName::BackendTraffic)?,
             counters: Counters::new(open(MapName::Counters)?),
         })
     }
@@ -65,19 +112,38 @@ impl Maps {
     }
 }
 
-/// The maps that an agent has pinned, to be read.
+/// The maps that an agent has pinned, to be read; as in [`Maps`].
 #[derive(Debug)]
 pub struct PinnedMaps {
     /// FRONTENDS.
     pub frontends: View<FrontendKey, Frontend>,
+    /// ADDRESSES.
+    pub addresses: View<Address, u32>,
     /// SERVICES.
     pub services: ServiceView,
     /// SLOTS.
     pub slots: View<SlotKey, BackendId>,
     /// BACKENDS.
     pub backends: View<BackendId, Backend>,
+    /// SOURCES.
+    pub sources: View<SourceKey, u32>,
+    /// KEPT.
+    pub kept: View<ServiceId, Service>,
     /// REVERSE.
-    pub reverse: View<ReverseKey, FrontendKey>,
+    pub reverse: View<ReverseKey, Remembered>,
+    /// SOCKETS.
+    pub sockets: View<u64, Backend>,
+    /// AFFINITY.
+    pub affinity: View<AffinityKey, Affinity>,
+    /// FRAGMENTS.
+    pub fragments: View<FragmentKey, Ports>,
+    /// FLOWS.
+    pub flows: View<Tuple, Flow>,
+    /// SERVICE_TRAFFIC.
+    pub service_traffic: TrafficView,
+    /// BACKEND_TRAFFIC.
+    pub backend_traffic: TrafficView,
+    config: View<u32, lb_abi::Config>,
     counters: Counters,
 }
 
@@ -85,6 +151,11 @@ impl PinnedMaps {
     /// The counters: what the programs have done since the maps were made.
     pub fn counters(&self) -> Result<Counts, MapError> {
         self.counters.read()
+    }
+
+    /// CONFIG; `None` can't be: it is an array.
+    pub fn config(&self) -> Result<Option<lb_abi::Config>, MapError> {
+        self.config.get(&0)
     }
 }
 
@@ -100,13 +171,25 @@ pub fn read_pinned(bpffs: &Path) -> Result<PinnedMaps, LoaderError> {
         why: why.to_string(),
     })?;
     let open = |name| pins::open(&folder, name, sys::READ_ONLY);
+    // Linux shares a mapping only with a descriptor that may write; the mapping itself is for reading.
+    let to_map = |name| pins::open(&folder, name, 0);
+    let traffic = |name| TrafficView::new(name, &to_map(name)?);
     Ok(PinnedMaps {
         frontends: View::new(MapName::Frontends, open(MapName::Frontends)?),
-        // Linux shares a mapping only with a descriptor that may write; the mapping itself is for reading.
-        services: ServiceView::new(&pins::open(&folder, MapName::Services, 0)?)?,
+        addresses: View::new(MapName::Addresses, open(MapName::Addresses)?),
+        services: ServiceView::new(&to_map(MapName::Services)?)?,
         slots: View::new(MapName::Slots, open(MapName::Slots)?),
         backends: View::new(MapName::Backends, open(MapName::Backends)?),
+        sources: View::new(MapName::Sources, open(MapName::Sources)?),
+        kept: View::new(MapName::Kept, open(MapName::Kept)?),
         reverse: View::new(MapName::Reverse, open(MapName::Reverse)?),
+        sockets: View::new(MapName::Sockets, open(MapName::Sockets)?),
+        affinity: View::new(MapName::Affinity, open(MapName::Affinity)?),
+        fragments: View::new(MapName::Fragments, open(MapName::Fragments)?),
+        flows: View::new(MapName::Flows, open(MapName::Flows)?),
+        service_traffic: traffic(MapName::ServiceTraffic)?,
+        backend_traffic: traffic(MapName::BackendTraffic)?,
+        config: View::new(MapName::Config, open(MapName::Config)?),
         counters: Counters::new(open(MapName::Counters)?),
     })
 }

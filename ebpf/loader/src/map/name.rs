@@ -3,67 +3,117 @@
 use std::fmt;
 
 use lb_abi::{
-    Backend, BackendId, Frontend, FrontendKey, Meta, ReverseKey, Service, ServiceId, SlotKey, capacity,
+    Address, Affinity, AffinityKey, Backend, BackendId, Config, Flow, FragmentKey, Frontend, FrontendKey,
+    Meta, Ports, Remembered, ReverseKey, Service, ServiceId, SlotKey, SourceKey, Traffic, Tuple, capacity,
 };
 
-use crate::sys::map::{ARRAY, ARRAY_OF_MAPS, HASH, LRU_HASH, Layout, MMAPABLE, PERCPU_ARRAY};
+use crate::sys::map::{
+    ARRAY, ARRAY_OF_MAPS, HASH, LPM_TRIE, LRU_HASH, Layout, MMAPABLE, NO_PREALLOC, PERCPU_ARRAY,
+};
 
 /// A map of the datapath.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum MapName {
-    /// Destination → service port.
+    /// Destination → service ports.
     Frontends,
+    /// Addresses of frontends and of the node.
+    Addresses,
     /// Service port → generation and number of slots.
     Services,
     /// Service port, generation, index → backend id.
     Slots,
     /// Backend id → address.
     Backends,
+    /// Service port and range of clients → 1.
+    Sources,
+    /// Service port → the generation that the agent's own sockets go on using.
+    Kept,
     /// Socket and backend → frontend.
     Reverse,
+    /// Socket → the backend it was sent to last.
+    Sockets,
+    /// Client of a service port → backend.
+    Affinity,
+    /// Fragmented datagram → ports.
+    Fragments,
+    /// Tuple → what it becomes.
+    Flows,
+    /// How the node is set up.
+    Config,
     /// Magic and ABI version.
     Meta,
     /// [`Counter`](lb_abi::Counter) → count.
     Counters,
+    /// Service port → connections, packets, bytes.
+    ServiceTraffic,
+    /// Backend id → connections, packets, bytes.
+    BackendTraffic,
     /// The map of a map whose updates wait for running programs; of this process only, never pinned.
     Barrier,
 }
 
 impl MapName {
     /// Those that programs use and that are pinned.
-    pub const PINNED: [Self; 7] = [
+    pub const PINNED: [Self; 17] = [
         Self::Frontends,
+        Self::Addresses,
         Self::Services,
         Self::Slots,
         Self::Backends,
+        Self::Sources,
+        Self::Kept,
         Self::Reverse,
+        Self::Sockets,
+        Self::Affinity,
+        Self::Fragments,
+        Self::Flows,
+        Self::Config,
         Self::Meta,
         Self::Counters,
+        Self::ServiceTraffic,
+        Self::BackendTraffic,
     ];
 
     /// Name in the object and of the pin.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Frontends => "FRONTENDS",
+            Self::Addresses => "ADDRESSES",
             Self::Services => "SERVICES",
             Self::Slots => "SLOTS",
             Self::Backends => "BACKENDS",
+            Self::Sources => "SOURCES",
+            Self::Kept => "KEPT",
             Self::Reverse => "REVERSE",
+            Self::Sockets => "SOCKETS",
+            Self::Affinity => "AFFINITY",
+            Self::Fragments => "FRAGMENTS",
+            Self::Flows => "FLOWS",
+            Self::Config => "CONFIG",
             Self::Meta => "META",
             Self::Counters => "COUNTERS",
+            Self::ServiceTraffic => "SERVICE_TRAFFIC",
+            Self::BackendTraffic => "BACKEND_TRAFFIC",
             Self::Barrier => "BARRIER",
         }
     }
 
-    /// Most entries.
+    /// Most entries; of FLOWS, whose size is the loader's choice, most that there can be.
     pub const fn capacity(self) -> u32 {
         match self {
             Self::Frontends => capacity::FRONTENDS,
-            Self::Services => capacity::SERVICES,
+            Self::Addresses => capacity::ADDRESSES,
+            Self::Services | Self::ServiceTraffic => capacity::SERVICES,
             Self::Slots => capacity::SLOTS,
-            Self::Backends => capacity::BACKENDS,
+            Self::Backends | Self::BackendTraffic => capacity::BACKENDS,
+            Self::Sources => capacity::SOURCES,
+            Self::Kept => capacity::KEPT,
             Self::Reverse => capacity::REVERSE,
-            Self::Meta | Self::Barrier => 1,
+            Self::Sockets => capacity::SOCKETS,
+            Self::Affinity => capacity::AFFINITY,
+            Self::Fragments => capacity::FRAGMENTS,
+            Self::Flows => capacity::FLOWS_MOST,
+            Self::Config | Self::Meta | Self::Barrier => 1,
             Self::Counters => lb_abi::COUNTERS,
         }
     }
@@ -72,18 +122,45 @@ impl MapName {
     pub(crate) const fn layout(self) -> Layout {
         match self {
             Self::Frontends => layout::<FrontendKey, Frontend>(HASH, self),
-            Self::Services => Layout {
-                flags: MMAPABLE,
-                ..layout::<ServiceId, Service>(ARRAY, self)
-            },
+            Self::Addresses => layout::<Address, u32>(HASH, self),
+            Self::Services => mapped(layout::<ServiceId, Service>(ARRAY, self)),
             Self::Slots => layout::<SlotKey, BackendId>(HASH, self),
             Self::Backends => layout::<BackendId, Backend>(HASH, self),
-            Self::Reverse => layout::<ReverseKey, FrontendKey>(LRU_HASH, self),
+            Self::Sources => Layout {
+                flags: NO_PREALLOC,
+                ..layout::<SourceKey, u32>(LPM_TRIE, self)
+            },
+            Self::Kept => layout::<ServiceId, Service>(HASH, self),
+            Self::Reverse => layout::<ReverseKey, Remembered>(LRU_HASH, self),
+            Self::Sockets => layout::<u64, Backend>(LRU_HASH, self),
+            Self::Affinity => layout::<AffinityKey, Affinity>(LRU_HASH, self),
+            Self::Fragments => layout::<FragmentKey, Ports>(LRU_HASH, self),
+            Self::Flows => layout::<Tuple, Flow>(LRU_HASH, self),
+            Self::Config => layout::<u32, Config>(ARRAY, self),
             Self::Meta => layout::<u32, Meta>(ARRAY, self),
             Self::Counters => layout::<u32, u64>(PERCPU_ARRAY, self),
+            Self::ServiceTraffic => mapped(layout::<ServiceId, Traffic>(ARRAY, self)),
+            Self::BackendTraffic => mapped(layout::<BackendId, Traffic>(ARRAY, self)),
             // The value is another map's descriptor.
             Self::Barrier => layout::<u32, u32>(ARRAY_OF_MAPS, self),
         }
+    }
+
+    /// Whether a map with this layout can be this one.
+    pub(crate) fn fits(self, found: Layout) -> bool {
+        let entries = match self {
+            Self::Flows => (capacity::FLOWS_LEAST..=capacity::FLOWS_MOST)
+                .contains(&found.max_entries)
+                .then_some(found.max_entries),
+            _ => Some(self.capacity()),
+        };
+        entries.is_some_and(|max_entries| {
+            found
+                == Layout {
+                    max_entries,
+                    ..self.layout()
+                }
+        })
     }
 }
 
@@ -96,6 +173,14 @@ const fn layout<K, V>(map_type: u32, name: MapName) -> Layout {
         value_size,
         max_entries: name.capacity(),
         flags: 0,
+    }
+}
+
+/// Of an array that is mapped into memory.
+const fn mapped(layout: Layout) -> Layout {
+    Layout {
+        flags: MMAPABLE,
+        ..layout
     }
 }
 

@@ -33,6 +33,14 @@ use crate::{
     sys::{self, map::Layout},
 };
 
+/// What a new set takes over from one of the same ABI version: the very maps, so that nothing that the old programs
+/// write while the new ones are put in their place is lost.
+///
+/// REVERSE and SOCKETS: sockets keep showing their frontends; otherwise those from before show their backends.
+/// FRAGMENTS: datagrams of which a part has passed. Of AFFINITY, whose entries are nothing but ids, which the new set
+/// gives anew, none is taken over: clients choose once more.
+const CARRIED: [MapName; 3] = [MapName::Reverse, MapName::Sockets, MapName::Fragments];
+
 /// The folders below a bpffs.
 #[derive(Clone, Debug)]
 pub(crate) struct Pins {
@@ -110,10 +118,10 @@ fn open_checked(folder: &Path, map: MapName) -> Result<OwnedFd, Mismatch> {
     };
     let fd = sys::open_pinned(&folder.join(map.name()), sys::READ_ONLY).map_err(unreadable)?;
     let (found, _) = sys::map::describe(fd.as_fd()).map_err(unreadable)?;
-    let expected = map.layout();
-    if found == expected {
+    if map.fits(found) {
         Ok(fd)
     } else {
+        let expected = map.layout();
         Err(Mismatch::Layout { map, expected, found })
     }
 }
@@ -177,18 +185,19 @@ impl Pins {
         remove_set(&self.maps_old())
     }
 
-    /// Starts a set in `maps-next`. Of a set of this ABI version that is there, REVERSE is taken over if its layout
-    /// is right: sockets keep showing their frontends. Otherwise those from before show their backends.
+    /// Starts a set in `maps-next`. Of a set of this ABI version that is there, those of [`CARRIED`] are taken over
+    /// whose layout is right.
     pub(crate) fn begin_next(&self) -> Result<PathBuf, LoaderError> {
         let next = self.maps_next();
         fs::create_dir(&next).map_err(LoaderError::path("create", &next))?;
-        if meta(&self.maps()).is_ok_and(|meta| meta == Meta::CURRENT)
-            && let Ok(reverse) = open_checked(&self.maps(), MapName::Reverse)
-        {
-            drop(reverse);
-            let reverse = open(&self.maps(), MapName::Reverse, 0)?;
-            let path = next.join(MapName::Reverse.name());
-            sys::pin(reverse.as_fd(), &path).map_err(LoaderError::path("pin", path))?;
+        if meta(&self.maps()).is_ok_and(|meta| meta == Meta::CURRENT) {
+            for name in CARRIED {
+                if open_checked(&self.maps(), name).is_ok() {
+                    let map = open(&self.maps(), name, 0)?;
+                    let path = next.join(name.name());
+                    sys::pin(map.as_fd(), &path).map_err(LoaderError::path("pin", path))?;
+                }
+            }
         }
         Ok(next)
     }

@@ -1,4 +1,4 @@
-//! Hash maps, typed.
+//! Hash maps and the trie, typed.
 
 use std::{
     io,
@@ -8,7 +8,10 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
 };
 
-use lb_abi::{Backend, Frontend, FrontendKey, Meta, ReverseKey, SlotKey};
+use lb_abi::{
+    Address, Affinity, AffinityKey, Backend, Config, Flow, FragmentKey, Frontend, FrontendKey, Meta, Ports,
+    Remembered, ReverseKey, Service, SlotKey, SourceKey, Tuple,
+};
 
 use crate::{MapError, MapName, Operation, sys::map as bpf};
 
@@ -27,15 +30,26 @@ macro_rules! plain {
 plain!(
     u32,
     u64,
+    Address,
+    Affinity,
+    AffinityKey,
+    Backend,
+    Config,
+    Flow,
+    FragmentKey,
     Frontend,
     FrontendKey,
-    SlotKey,
-    Backend,
+    Meta,
+    Ports,
+    Remembered,
     ReverseKey,
-    Meta
+    Service,
+    SlotKey,
+    SourceKey,
+    Tuple
 );
 
-/// A hash map to be read.
+/// A map to be read.
 #[derive(Debug)]
 pub struct View<K, V> {
     name: MapName,
@@ -80,20 +94,29 @@ impl<K: Plain, V: Plain> View<K, V> {
     }
 
     /// Every entry, in the order of the keys. Entries that are there all the while are read once each, whatever
-    /// is written meanwhile.
+    /// is written meanwhile; of SOURCES, only if nothing is removed meanwhile.
     pub fn entries(&self) -> Result<Vec<(K, V)>, MapError>
     where
         K: Ord,
     {
         let mut entries = Vec::new();
-        // SAFETY: the types have the map's sizes, and every bit pattern is a value.
-        unsafe { bpf::entries(self.fd.as_fd(), &mut entries) }.map_err(self.failed(Operation::List))?;
+        let listed = match self.name.layout().map_type {
+            // SAFETY: the types have the map's sizes, and every bit pattern is a value.
+            bpf::LPM_TRIE => unsafe {
+                bpf::entries_one_by_one(self.fd.as_fd(), self.name.capacity(), &mut entries)
+            },
+            // SAFETY: as above.
+            _ => unsafe { bpf::entries(self.fd.as_fd(), &mut entries) },
+        };
+        listed.map_err(self.failed(Operation::List))?;
         entries.sort_unstable_by_key(|(key, _)| *key);
+        // A trie that lost the key at which the reading was is read from its beginning.
+        entries.dedup_by_key(|(key, _)| *key);
         Ok(entries)
     }
 }
 
-/// A hash map to be read and written.
+/// A map to be read and written.
 #[derive(Debug)]
 pub struct Table<K, V>(View<K, V>);
 

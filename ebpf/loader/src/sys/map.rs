@@ -2,7 +2,9 @@
 
 use std::{
     io,
+    mem::MaybeUninit,
     os::fd::{BorrowedFd, OwnedFd},
+    ptr,
 };
 
 use super::{address, bpf, bpf_fd, by_id, info, raw};
@@ -15,8 +17,12 @@ pub(crate) const ARRAY: u32 = 2;
 pub(crate) const PERCPU_ARRAY: u32 = 6;
 /// `BPF_MAP_TYPE_LRU_HASH`.
 pub(crate) const LRU_HASH: u32 = 9;
+/// `BPF_MAP_TYPE_LPM_TRIE`.
+pub(crate) const LPM_TRIE: u32 = 11;
 /// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
 pub(crate) const ARRAY_OF_MAPS: u32 = 12;
+/// `BPF_F_NO_PREALLOC`, without which the kernel makes no trie.
+pub(crate) const NO_PREALLOC: u32 = 1;
 /// `BPF_F_MMAPABLE`.
 pub(crate) const MMAPABLE: u32 = 1 << 10;
 
@@ -24,6 +30,7 @@ const CREATE: i32 = 0;
 const LOOKUP: i32 = 1;
 const UPDATE: i32 = 2;
 const DELETE: i32 = 3;
+const NEXT_KEY: i32 = 4;
 const GET_FD_BY_ID: i32 = 14;
 const LOOKUP_BATCH: i32 = 24;
 
@@ -230,4 +237,41 @@ pub(crate) unsafe fn entries<K: Copy, V: Copy>(
         }
         (from, first) = (next, false);
     }
+}
+
+/// Reads a map key by key, at most twice as many entries as it can have: where the key that was read last is removed,
+/// the kernel begins anew.
+///
+/// # Safety
+/// `K` and `V` are of the map's sizes and valid for any bytes.
+pub(crate) unsafe fn entries_one_by_one<K: Copy, V: Copy>(
+    map: BorrowedFd<'_>,
+    capacity: u32,
+    entries: &mut Vec<(K, V)>,
+) -> io::Result<()> {
+    let mut last: Option<K> = None;
+    for _ in 0..u64::from(capacity) * 2 {
+        let mut next = MaybeUninit::<K>::uninit();
+        let mut element = Element {
+            map: raw(map),
+            pad: 0,
+            key: last.as_ref().map_or(0, |key| address(ptr::from_ref(key))),
+            value: address(next.as_mut_ptr()),
+            flags: 0,
+        };
+        // SAFETY: a key or none, and room for one.
+        if !absent_is_false(unsafe { bpf(NEXT_KEY, &mut element) })? {
+            return Ok(());
+        }
+        // SAFETY: the kernel has written it; any bytes are a key.
+        let key = unsafe { next.assume_init() };
+        let mut value = MaybeUninit::<V>::uninit();
+        // SAFETY: the caller's promise.
+        if unsafe { lookup(map, &raw const key, value.as_mut_ptr()) }? {
+            // SAFETY: found, and so written; any bytes are a value.
+            entries.push((key, unsafe { value.assume_init() }));
+        }
+        last = Some(key);
+    }
+    Ok(())
 }

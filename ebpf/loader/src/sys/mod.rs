@@ -6,6 +6,7 @@
 pub(crate) mod cgroup;
 pub(crate) mod map;
 pub(crate) mod program;
+pub(crate) mod test_run;
 
 use std::{
     ffi::CString,
@@ -167,4 +168,28 @@ fn by_id(command: i32, id: u32, flags: u32) -> io::Result<OwnedFd> {
     }
     // SAFETY: no addresses; these commands return a new descriptor.
     unsafe { bpf_fd(command, &mut Id { id, next: 0, flags }) }
+}
+
+/// `SO_NETNS_COOKIE` of a new socket: of the calling thread's network namespace.
+pub(crate) fn namespace_cookie() -> io::Result<u64> {
+    /// Of `asm-generic/socket.h`; libc does not have it for every target.
+    const SO_NETNS_COOKIE: libc::c_int = 71;
+    let socket = std::os::unix::net::UnixDatagram::unbound()?;
+    let mut cookie = 0_u64;
+    let mut length = libc::socklen_t::try_from(size_of_val(&cookie)).map_err(io::Error::other)?;
+    // SAFETY: a descriptor, and room for `length` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 {
+        Ok(cookie)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

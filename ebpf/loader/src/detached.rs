@@ -1,0 +1,91 @@
+//! Programs and maps of one's own, unpinned and unattached: for packet tables, fuzzing, measurements.
+
+use std::os::fd::AsFd as _;
+
+use lb_abi::{Config, Meta};
+
+use crate::{
+    DeviceHook, LoaderError, MapError, MapName, Maps,
+    map::Barrier,
+    node,
+    object::{self, Programs},
+    sys,
+};
+
+/// A datapath that sees only the packets that it is given. Gone with the value.
+#[derive(Debug)]
+pub struct Detached {
+    programs: Programs,
+    maps: Maps,
+    barrier: Barrier,
+}
+
+/// A packet for a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Input<'a> {
+    /// From the Ethernet header on: more than its 14 bytes, and as much as fits into a page.
+    pub packet: &'a [u8],
+    /// Index of the device, in the calling thread's network namespace, that the packet is at: where it came in, for
+    /// ingress, or goes out.
+    pub ifindex: u32,
+    /// Length of the segments that the packet was merged from or is to be cut into; 0: it is one.
+    pub gso_size: u32,
+    /// How often the program runs, each time on what the time before has left of the packet; at least once.
+    pub repeat: u32,
+}
+
+/// What a program has made of a packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// What it returned (`TC_ACT_…`), the last time.
+    pub verdict: i32,
+    /// The packet as the program left it.
+    pub packet: Vec<u8>,
+    /// How long a run took, on average.
+    pub nanoseconds: u32,
+}
+
+impl Detached {
+    /// Loads all programs, with this many entries of FLOWS. META says that the maps are live, and CONFIG is
+    /// [`Config::NONE`].
+    pub fn load(flows: u32) -> Result<Self, LoaderError> {
+        let (programs, object) = object::load_detached(node::flows(Some(flows))?)?;
+        let maps = Maps::new(|name| object.map(name))?;
+        maps.config.put(&Config::NONE)?;
+        let meta = object.map(MapName::Meta)?;
+        let (key, value) = (0_u32, Meta::CURRENT);
+        // SAFETY: the sizes of META's key and value, which `map` has checked.
+        unsafe { sys::map::update(meta.as_fd(), &raw const key, &raw const value) }
+            .map_err(LoaderError::kernel("write META"))?;
+        Ok(Self {
+            programs,
+            maps,
+            barrier: Barrier::new()?,
+        })
+    }
+
+    /// Its maps.
+    pub const fn maps(&self) -> &Maps {
+        &self.maps
+    }
+
+    /// As [`Datapath::barrier`](crate::Datapath::barrier).
+    pub fn barrier(&self) -> Result<(), MapError> {
+        self.barrier.wait()
+    }
+
+    /// Runs a program on a packet, which then goes nowhere (`BPF_PROG_TEST_RUN`), on the calling thread and in its
+    /// network namespace.
+    ///
+    /// # Errors
+    /// [`LoaderError::Kernel`]: EINVAL for a packet that is too short or too long, ENODEV for a device that is not
+    /// there.
+    pub fn run(&self, hook: DeviceHook, input: &Input<'_>) -> Result<Run, LoaderError> {
+        let program = self.programs.device(hook)?;
+        sys::test_run::run(program.as_fd(), input).map_err(LoaderError::kernel(format!(
+            "run {hook} on a packet of {} bytes at device {}",
+            input.packet.len(),
+            input.ifindex
+        )))
+    }
+}

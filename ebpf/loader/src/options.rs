@@ -1,0 +1,71 @@
+//! What whoever runs the datapath decides.
+
+use std::{
+    net::{Ipv4Addr, Ipv6Addr},
+    ops::RangeInclusive,
+    path::PathBuf,
+};
+
+/// Where the datapath lives, and for which node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// A mounted bpffs; pins go below its folder `plumbline`.
+    pub bpffs: PathBuf,
+    /// The node's cgroup (v2): sockets of processes in it and below it see services.
+    pub cgroup: PathBuf,
+    /// What the programs are told of the node.
+    pub node: NodeOptions,
+    /// Entries of FLOWS, two for each connection, if the maps are made anew. `None`: by the machine's memory,
+    /// 1/256 of it at 192 bytes for each, within [`FLOWS_LEAST`](lb_abi::capacity::FLOWS_LEAST) and
+    /// [`FLOWS_MOST`](lb_abi::capacity::FLOWS_MOST). The kernel takes the memory at once, and counts it against the
+    /// memory limit of the cgroup of whoever opens the datapath.
+    pub flows: Option<u32>,
+}
+
+impl Options {
+    /// With everything else as it is by itself.
+    pub fn new(bpffs: impl Into<PathBuf>, cgroup: impl Into<PathBuf>) -> Self {
+        Self {
+            bpffs: bpffs.into(),
+            cgroup: cgroup.into(),
+            node: NodeOptions::default(),
+            flows: None,
+        }
+    }
+}
+
+/// What the programs are told of the node: [`Config`](lb_abi::Config). The network namespace that is the node's is
+/// that of the thread that opens the datapath.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeOptions {
+    /// The agent's own cgroup, whose sockets go on using the last good backends of a service that has lost all.
+    pub own_cgroup: Option<PathBuf>,
+    /// The address that packets to remote backends are sent from. `None`: none are sent over IPv4.
+    pub v4: Option<Ipv4Addr>,
+    /// The same, IPv6.
+    pub v6: Option<Ipv6Addr>,
+    /// The ports that packets to remote backends are sent from. `None`: the longest part of
+    /// [`SNAT_PORTS`](Self::SNAT_PORTS) that the kernel gives to no local socket by itself.
+    pub snat_ports: Option<RangeInclusive<u16>>,
+    /// Most rejections (RST, ICMP errors) that a processor sends in a second. 0: no limit.
+    pub rejects_per_second: u32,
+}
+
+impl NodeOptions {
+    /// Above the range that Linux gives to local sockets by itself (32768–60999), and above node ports.
+    pub const SNAT_PORTS: RangeInclusive<u16> = 61_000..=65_535;
+    /// As many as Linux sends ICMP errors in a second (`net.ipv4.icmp_msgs_per_sec`).
+    pub const REJECTS_PER_SECOND: u32 = 1000;
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            own_cgroup: None,
+            v4: None,
+            v6: None,
+            snat_ports: None,
+            rejects_per_second: Self::REJECTS_PER_SECOND,
+        }
+    }
+}
