@@ -22,13 +22,6 @@ fn check_wrong(options: &Options, at: &Path, filesystem: Filesystem, said: &[&st
     );
 }
 
-fn options(bpffs: &Path, cgroup: &Path) -> Options {
-    Options {
-        bpffs: bpffs.to_owned(),
-        cgroup: cgroup.to_owned(),
-    }
-}
-
 #[test]
 fn a_bpffs_that_is_none_is_named_with_what_it_is_and_what_to_do() {
     isolated(
@@ -38,7 +31,7 @@ fn a_bpffs_that_is_none_is_named_with_what_it_is_and_what_to_do() {
          }| {
             let proc = Path::new("/proc");
             check_wrong(
-                &options(proc, cgroup),
+                &Options::new(proc, cgroup),
                 proc,
                 Filesystem::Bpf,
                 &["--bpffs /proc", "bpf", "mount -t bpf"],
@@ -55,7 +48,7 @@ fn a_cgroup_that_is_none_is_named_with_what_it_is_and_what_to_do() {
              ..
          }| {
             check_wrong(
-                &options(bpffs, bpffs),
+                &Options::new(bpffs, bpffs),
                 bpffs,
                 Filesystem::Cgroup2,
                 &["--cgroup", "found bpf", "mountinfo"],
@@ -76,7 +69,7 @@ fn a_path_that_is_not_there_is_named() {
              ..
          }| {
             let missing = bpffs.join("missing");
-            match Datapath::open(&options(bpffs, &missing)) {
+            match Datapath::open(&Options::new(bpffs, &missing)) {
                 Err(error @ LoaderError::Path { .. }) => {
                     assert!(error.to_string().contains("missing"), "{error}");
                 }

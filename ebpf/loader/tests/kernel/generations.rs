@@ -80,7 +80,7 @@ fn hammer(
     );
     let counts = datapath.maps().counters().expect("the counters are read");
     for never in [
-        Counter::Hole,
+        Counter::SocketHole,
         Counter::ConnectRefused,
         Counter::SendmsgRefused,
         Counter::ReverseFull,

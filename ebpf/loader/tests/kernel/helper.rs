@@ -31,9 +31,10 @@ fn connect(node: &Node, have_set_retval: u32) -> (Option<i32>, u32) {
     key[10..12].fill(0xff);
     key[12..16].copy_from_slice(&Node::CLUSTER_IP.octets());
     key[16..19].copy_from_slice(&[0, 80, 6]);
-    let mut map = HashMap::<_, [u8; 20], [u8; 8]>::try_from(object.map_mut("FRONTENDS").expect("FRONTENDS"))
+    let mut map = HashMap::<_, [u8; 20], [u8; 16]>::try_from(object.map_mut("FRONTENDS").expect("FRONTENDS"))
         .expect("a map");
-    map.insert(key, [1, 0, 0, 0, 0, 0, 0, 0], 0)
+    // Both of its service ports are 1.
+    map.insert(key, [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0)
         .expect("the frontend is put");
     let program: &mut CgroupSockAddr = object
         .program_mut("connect4")

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
-    net::SocketAddrV4,
+    net::{SocketAddrV4, TcpStream},
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
 };
@@ -131,7 +131,7 @@ fn ten_restarts_keep_maps_and_links_and_fail_no_client() {
                 .maps()
                 .counters()
                 .expect("the counters")
-                .get(Counter::Hole),
+                .get(Counter::SocketHole),
             0
         );
     });
@@ -342,7 +342,8 @@ fn the_pinned_maps_are_read_beside_a_running_agent() {
         let datapath = node.start();
         let (cluster_ip, server) = one_service(node, &datapath);
         switch(&datapath, Protocol::Tcp, 80, 2, &[server]);
-        dial(cluster_ip).expect("a connection");
+        // What is remembered of a socket goes with it.
+        let _connected = TcpStream::connect(cluster_ip).expect("a connection");
         let (maps, read) = (
             datapath.maps(),
             read_pinned(&node.options.bpffs).expect("the pinned maps"),
@@ -371,7 +372,16 @@ fn the_pinned_maps_are_read_beside_a_running_agent() {
             read.counters().expect("counters").get(Counter::ConnectTranslated),
             1
         );
+        assert_eq!(
+            read.sockets.entries().expect("sockets"),
+            maps.sockets.entries().expect("sockets")
+        );
+        assert_eq!(
+            read.config().expect("config"),
+            Some(maps.config.get().expect("config"))
+        );
         assert_eq!(read.services.entries().expect("services").len(), 1);
+        assert_eq!(read.sockets.entries().expect("sockets").len(), 1);
         assert_eq!(read.reverse.entries().expect("reverse").len(), 1);
     });
 }

@@ -5,9 +5,12 @@
 
 use std::thread;
 
-use aya::{EbpfLoader, include_bytes_aligned, programs::CgroupSockAddr};
+use aya::{
+    EbpfLoader, include_bytes_aligned,
+    programs::{Program, ProgramError},
+};
 use caps::{CapSet, Capability};
-use lb_loader::Hook;
+use lb_loader::{DeviceHook, Hook};
 use nix::sys::utsname::uname;
 
 use crate::support::isolated;
@@ -26,17 +29,27 @@ fn programs_load_where_unwritten_stack_may_not_be_read() {
             }
             let object = include_bytes_aligned!("../../../prebuilt/plumbline.bpf.o");
             let mut object = EbpfLoader::new().load(object).expect("the object is loaded");
-            for hook in Hook::ALL {
-                let program = object
-                    .program_mut(&hook.to_string())
-                    .expect("every hook has its program");
-                let program: &mut CgroupSockAddr =
-                    program.try_into().expect("a program of a socket address hook");
-                program.load().unwrap_or_else(|error| panic!("{hook}: {error}"));
-            }
+            let sockets = Hook::ALL.map(Hook::name).into_iter();
+            let refused: Vec<String> = sockets
+                .chain(DeviceHook::ALL.map(DeviceHook::name))
+                .filter_map(|name| {
+                    let program = object.program_mut(name).expect("every hook has its program");
+                    load(program).err().map(|error| format!("{name}: {error}"))
+                })
+                .collect();
+            assert!(refused.is_empty(), "{}", refused.join("\n\n"));
         });
         assert!(loading.join().is_ok(), "a program was refused");
     });
+}
+
+fn load(program: &mut Program) -> Result<(), ProgramError> {
+    match program {
+        Program::CgroupSockAddr(program) => program.load(),
+        Program::CgroupSock(program) => program.load(),
+        Program::SchedClassifier(program) => program.load(),
+        other => panic!("no hook is of the kind of {other:?}"),
+    }
 }
 
 /// Version and patch level of the running kernel.

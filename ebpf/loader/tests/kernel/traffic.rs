@@ -36,7 +36,7 @@ fn tcp_to_a_cluster_ip_reaches_the_backend_and_the_peer_is_the_frontend() {
         assert_eq!(peer, cluster_ip, "getpeername shows the frontend");
         counted(&datapath, Counter::ConnectTranslated, 1);
         counted(&datapath, Counter::GetpeernameReversed, 1);
-        counted(&datapath, Counter::Hole, 0);
+        counted(&datapath, Counter::SocketHole, 0);
         counted(&datapath, Counter::ReverseFull, 0);
     });
 }
@@ -121,7 +121,7 @@ fn a_service_without_backends_refuses_tcp_and_udp_at_once() {
         assert!(begun.elapsed() < AT_ONCE, "refused after {:?}", begun.elapsed());
         counted(&datapath, Counter::ConnectRefused, 2);
         counted(&datapath, Counter::SendmsgRefused, 1);
-        counted(&datapath, Counter::Hole, 0);
+        counted(&datapath, Counter::SocketHole, 0);
     });
 }
 
@@ -132,7 +132,7 @@ fn a_frontend_whose_service_is_missing_refuses_and_is_counted_as_a_hole() {
         let cluster_ip = SocketAddrV4::new(Node::CLUSTER_IP, 80);
         frontend(&datapath, Protocol::Tcp, cluster_ip, 9);
         refused(TcpStream::connect(cluster_ip));
-        counted(&datapath, Counter::Hole, 1);
+        counted(&datapath, Counter::SocketHole, 1);
         counted(&datapath, Counter::ConnectRefused, 0);
     });
 }

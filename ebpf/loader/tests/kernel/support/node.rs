@@ -4,6 +4,7 @@ use std::{
     net::{Ipv4Addr, SocketAddrV4},
     path::PathBuf,
     process::Child,
+    sync::Mutex,
 };
 
 use lb_abi::{
@@ -37,9 +38,9 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(super) const fn new(bpffs: PathBuf, cgroup: PathBuf, test: &'static str, victim: bool) -> Self {
+    pub(super) fn new(bpffs: PathBuf, cgroup: PathBuf, test: &'static str, victim: bool) -> Self {
         Self {
-            options: Options { bpffs, cgroup },
+            options: Options::new(bpffs, cgroup),
             test,
             victim,
         }
@@ -78,14 +79,22 @@ fn backend(protocol: Protocol, address: SocketAddrV4) -> Backend {
         address: Address::v4(address.ip().octets()),
         port: Port::new(address.port()),
         protocol: protocol.number(),
-        pad: 0,
+        flags: 0,
     }
 }
 
-/// A backend's id: made of its address, so that equal backends have equal ids.
+/// A backend's id: of equal addresses equal, in the order in which this process has asked.
 fn backend_id(address: SocketAddrV4) -> BackendId {
-    let [.., third, fourth] = address.ip().octets();
-    (u32::from(third) << 24) | (u32::from(fourth) << 16) | u32::from(address.port())
+    static KNOWN: Mutex<Vec<SocketAddrV4>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock().expect("nobody panics with it");
+    let index = known
+        .iter()
+        .position(|other| *other == address)
+        .unwrap_or_else(|| {
+            known.push(address);
+            known.len() - 1
+        });
+    BackendId::try_from(index + 1).expect("a few backends")
 }
 
 /// Makes an address a frontend of a service port.
@@ -94,18 +103,23 @@ pub(crate) fn frontend(datapath: &Datapath, protocol: Protocol, address: SocketA
         address,
         port,
         protocol,
-        pad,
+        ..
     } = backend(protocol, address);
     let key = FrontendKey {
         address,
         port,
         protocol,
-        pad,
+        pad: 0,
+    };
+    let frontend = Frontend {
+        internal: service,
+        external: service,
+        ..Frontend::default()
     };
     datapath
         .maps()
         .frontends
-        .put(&key, &Frontend { service, flags: 0 })
+        .put(&key, &frontend)
         .expect("the frontend is put");
 }
 
@@ -164,7 +178,7 @@ impl Node {
     /// ClusterIP of the tests; no interface has it and no route leads to it.
     pub(crate) const CLUSTER_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
-    /// One service port, 7, at this port of the ClusterIP.
+    /// One service port, whose id is the port, at this port of the ClusterIP.
     pub(crate) fn service(
         &self,
         datapath: &Datapath,
