@@ -61,11 +61,12 @@ fn kept(
     Some((backend, tables.backend(backend)?))
 }
 
-/// Seconds from one time to another; 0 if that is the later one, written by a processor whose clock was read after
-/// ours.
+/// Seconds from one time to another, modulo 2³² and signed; 0 if that is the later one, written by a processor whose
+/// clock was read after ours.
 #[inline(always)]
 pub const fn elapsed(now: u32, then: u32) -> u32 {
-    if now < then { 0 } else { now - then }
+    let seconds = now.wrapping_sub(then);
+    if seconds > i32::MAX as u32 { 0 } else { seconds }
 }
 
 /// The client of affinity by the address that it sends from.
