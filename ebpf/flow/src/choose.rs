@@ -1,8 +1,6 @@
 //! From a service port to one of its backends.
 
-use lb_abi::{
-    Address, Affinity, AffinityKey, Backend, BackendId, Frontend, Service, ServiceId, SlotKey,
-};
+use lb_abi::{Address, Affinity, AffinityKey, Backend, BackendId, Frontend, Service, ServiceId, SlotKey};
 
 use crate::{Tables, slot};
 
@@ -28,13 +26,24 @@ pub fn choose(
         Some(chosen) => chosen,
         None => pick(tables, id, service, number)?,
     };
-    tables.keep_affinity(client, &Affinity { backend: backend_id, seconds: now });
+    tables.keep_affinity(
+        client,
+        &Affinity {
+            backend: backend_id,
+            seconds: now,
+        },
+    );
     Some((backend_id, backend))
 }
 
 /// The backend in the slot of a number, without affinity.
 #[inline(always)]
-pub fn pick(tables: &impl Tables, id: ServiceId, service: Service, number: u32) -> Option<(BackendId, Backend)> {
+pub fn pick(
+    tables: &impl Tables,
+    id: ServiceId,
+    service: Service,
+    number: u32,
+) -> Option<(BackendId, Backend)> {
     let backend = tables.slot(&SlotKey {
         service: id,
         generation: service.generation,
@@ -72,7 +81,11 @@ pub const fn elapsed(now: u32, then: u32) -> u32 {
 /// The client of affinity by the address that it sends from.
 #[inline(always)]
 pub const fn affinity_of_address(service: ServiceId, client: Address) -> AffinityKey {
-    AffinityKey { service, kind: 0, client }
+    AffinityKey {
+        service,
+        kind: 0,
+        client,
+    }
 }
 
 /// The client of affinity by the network namespace that it is in, whose cookie that is.

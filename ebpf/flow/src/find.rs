@@ -51,7 +51,11 @@ pub fn find(tables: &impl Tables, destination: &FrontendKey, loopback: bool) -> 
         return None;
     }
     tables.frontend(&FrontendKey {
-        address: if v4 { Address::UNSPECIFIED_V4 } else { Address::UNSPECIFIED_V6 },
+        address: if v4 {
+            Address::UNSPECIFIED_V4
+        } else {
+            Address::UNSPECIFIED_V6
+        },
         ..*destination
     })
 }

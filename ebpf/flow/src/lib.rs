@@ -26,6 +26,8 @@ mod slot;
 pub mod socket;
 mod tables;
 
+#[cfg(test)]
+mod model;
 
 pub use self::{
     choose::{affinity_of_address, affinity_of_netns, choose, elapsed, pick},

@@ -3,8 +3,8 @@
 use lb_abi::Tuple;
 
 /// Hash of the tuple that a client sends from: the same on every node and in every version, as connections move from
-/// one node to another. MurmurHash3 (32 bits, Austin Appleby, public domain) of eleven words, with the rotation of
-/// its first step moved behind the multiplication; the last word is zero.
+/// one node to another. In the manner of MurmurHash3 (Austin Appleby), whose constants and last step it has, of eleven
+/// words; the last is zero.
 #[inline(always)]
 pub fn maglev_hash(tuple: &Tuple) -> u32 {
     let ports = (u32::from(tuple.source_port.get()) << 16) | u32::from(tuple.destination_port.get());

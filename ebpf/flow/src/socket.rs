@@ -74,11 +74,19 @@ pub fn decide(tables: &impl Tables, caller: &impl Caller, destination: &Frontend
         None | Some(Service { generation: 0, .. }) => Refusal::Hole,
         Some(Service { slots: 0, .. }) => Refusal::NoBackend,
         Some(service) => {
-            let netns = if frontend.affinity_seconds == 0 { 0 } else { caller.netns() };
+            let netns = if frontend.affinity_seconds == 0 {
+                0
+            } else {
+                caller.netns()
+            };
             let client = affinity_of_netns(id, netns);
             match choose(tables, &frontend, id, service, &client, tables.random()) {
                 Some((chosen, backend)) if same_family(backend.address, address) => {
-                    return Verdict::Translate(Target { service: id, id: chosen, backend });
+                    return Verdict::Translate(Target {
+                        service: id,
+                        id: chosen,
+                        backend,
+                    });
                 }
                 _ => Refusal::Hole,
             }
@@ -97,19 +105,33 @@ pub fn decide(tables: &impl Tables, caller: &impl Caller, destination: &Frontend
 pub fn is_reserved(tables: &impl Tables, bound: &FrontendKey, dual: impl FnOnce() -> bool) -> bool {
     let address = bound.address;
     let node_port = |unspecified| {
-        let key = FrontendKey { address: unspecified, ..*bound };
+        let key = FrontendKey {
+            address: unspecified,
+            ..*bound
+        };
         tables.frontend(&key).is_some()
     };
     if address == Address::UNSPECIFIED_V6 {
         return node_port(Address::UNSPECIFIED_V6) || (node_port(Address::UNSPECIFIED_V4) && dual());
     }
     let v4 = address.is_v4();
-    let unspecified = if v4 { Address::UNSPECIFIED_V4 } else { Address::UNSPECIFIED_V6 };
+    let unspecified = if v4 {
+        Address::UNSPECIFIED_V4
+    } else {
+        Address::UNSPECIFIED_V6
+    };
     if !node_port(unspecified) {
         return false;
     }
-    let at = if v4 && address.is_loopback() { Address::LOOPBACK_V4 } else { address };
-    address == unspecified || tables.address(&at).is_some_and(|flags| flags & address_flags::NODE != 0)
+    let at = if v4 && address.is_loopback() {
+        Address::LOOPBACK_V4
+    } else {
+        address
+    };
+    address == unspecified
+        || tables
+            .address(&at)
+            .is_some_and(|flags| flags & address_flags::NODE != 0)
 }
 
 /// A destination that is no frontend.
@@ -131,9 +153,11 @@ fn own(tables: &impl Tables, caller: &impl Caller, id: ServiceId, address: Addre
         return Verdict::OwnPass;
     }
     match pick(tables, id, service, tables.random()) {
-        Some((chosen, backend)) if same_family(backend.address, address) => {
-            Verdict::Kept(Target { service: id, id: chosen, backend })
-        }
+        Some((chosen, backend)) if same_family(backend.address, address) => Verdict::Kept(Target {
+            service: id,
+            id: chosen,
+            backend,
+        }),
         _ => Verdict::OwnPass,
     }
 }

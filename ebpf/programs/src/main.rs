@@ -12,7 +12,10 @@
 #![no_std]
 #![no_main]
 #![feature(core_intrinsics)]
-#![expect(internal_features, reason = "atomic operations that this target has, but `core::sync` does not offer for it")]
+#![expect(
+    internal_features,
+    reason = "atomic operations that this target has, but `core::sync` does not offer for it"
+)]
 
 mod atomic;
 mod maps;

@@ -9,11 +9,7 @@ use aya_ebpf::{
 use lb_abi::{Address, Counter, FrontendKey, Port};
 use lb_flow::socket::is_reserved;
 
-use super::{
-    HAVE_SET_RETVAL_POST_BIND, PROCEED, Return, V4, V6,
-    context::protocol,
-    fail,
-};
+use super::{HAVE_SET_RETVAL_POST_BIND, PROCEED, Return, V4, V6, context::protocol, fail};
 use crate::maps::{Maps, count};
 
 const EADDRINUSE: i32 = 98;

@@ -49,9 +49,15 @@ pub fn release(context: &SockContext) -> Return {
     }
     // SAFETY: the kernel's pointer.
     let cookie = unsafe { bpf_get_socket_cookie(context.sock.cast()) };
-    let Some(mut backend) = newest(cookie) else { return PROCEED };
+    let Some(mut backend) = newest(cookie) else {
+        return PROCEED;
+    };
     for _ in 0..MOST_RELEASED {
-        let key = ReverseKey { cookie, backend, pad: 0 };
+        let key = ReverseKey {
+            cookie,
+            backend,
+            pad: 0,
+        };
         let Some(previous) = previous(&key) else { break };
         // Gone already: the kernel has forgotten it meanwhile.
         let _ = REVERSE.remove(&key);
@@ -66,7 +72,11 @@ pub fn release(context: &SockContext) -> Return {
 #[inline(always)]
 pub fn remember(cookie: u64, backend: &Backend, frontend: &FrontendKey) -> Result<(), i32> {
     let backend = Backend { flags: 0, ..*backend };
-    let key = ReverseKey { cookie, backend, pad: 0 };
+    let key = ReverseKey {
+        cookie,
+        backend,
+        pad: 0,
+    };
     // A client that sends many datagrams would take a lock of the map for each.
     match frontend_of(&key) {
         Some(noted) if noted == *frontend => return Ok(()),
@@ -74,10 +84,24 @@ pub fn remember(cookie: u64, backend: &Backend, frontend: &FrontendKey) -> Resul
     }
     if let Some(previous) = previous(&key) {
         // The same backend by another frontend: it keeps its place in the list.
-        return REVERSE.insert(&key, &Remembered { frontend: *frontend, previous }, 0);
+        return REVERSE.insert(
+            &key,
+            &Remembered {
+                frontend: *frontend,
+                previous,
+            },
+            0,
+        );
     }
     let previous = newest(cookie).unwrap_or(NONE);
-    REVERSE.insert(&key, &Remembered { frontend: *frontend, previous }, 0)?;
+    REVERSE.insert(
+        &key,
+        &Remembered {
+            frontend: *frontend,
+            previous,
+        },
+        0,
+    )?;
     // Without it the entry is forgotten in its turn, and not when the socket is closed.
     let _ = SOCKETS.insert(&cookie, &backend, 0);
     Ok(())
@@ -86,14 +110,29 @@ pub fn remember(cookie: u64, backend: &Backend, frontend: &FrontendKey) -> Resul
 /// Shows the frontend that a client asked for in place of the backend that it talks to.
 #[inline(always)]
 fn show<F: Family>(operation: Operation<F>, counter: Counter) -> Return {
-    let Some(FrontendKey { address, port, protocol, pad: _ }) = operation.address() else {
+    let Some(FrontendKey {
+        address,
+        port,
+        protocol,
+        pad: _,
+    }) = operation.address()
+    else {
         return PROCEED;
     };
     if Maps::live().is_none() {
         return PROCEED;
     }
-    let backend = Backend { address, port, protocol, flags: 0 };
-    let key = ReverseKey { cookie: operation.cookie(), backend, pad: 0 };
+    let backend = Backend {
+        address,
+        port,
+        protocol,
+        flags: 0,
+    };
+    let key = ReverseKey {
+        cookie: operation.cookie(),
+        backend,
+        pad: 0,
+    };
     if let Some(frontend) = frontend_of(&key) {
         operation.rewrite(frontend.address, frontend.port);
         count(counter);

@@ -39,7 +39,9 @@ enum Hook {
 /// was not written, and a copy of a verdict without a backend would be one.
 #[inline(always)]
 fn translate<F: Family>(operation: Operation<F>, hook: Hook) -> Return {
-    let Some(destination) = operation.address() else { return PROCEED };
+    let Some(destination) = operation.address() else {
+        return PROCEED;
+    };
     let Some(maps) = Maps::live() else { return PROCEED };
     match decide(&maps, &Socket { operation, maps }, &destination) {
         Verdict::Pass => pass(hook.passed()),
@@ -117,7 +119,9 @@ impl<F: Family> Caller for Socket<F> {
     #[inline(always)]
     fn in_node_netns(&self) -> bool {
         // 0 is nobody's cookie.
-        self.maps.config().is_some_and(|config| config.node_netns == self.operation.netns())
+        self.maps
+            .config()
+            .is_some_and(|config| config.node_netns == self.operation.netns())
     }
 
     #[inline(always)]
@@ -129,7 +133,9 @@ impl<F: Family> Caller for Socket<F> {
     fn is_own(&self) -> bool {
         // SAFETY: no arguments, no conditions. 0 is nobody's id.
         let current = unsafe { bpf_get_current_cgroup_id() };
-        self.maps.config().is_some_and(|config| config.own_cgroup == current)
+        self.maps
+            .config()
+            .is_some_and(|config| config.own_cgroup == current)
     }
 
     #[inline(always)]
