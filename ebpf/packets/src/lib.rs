@@ -3,4 +3,8 @@
 //! | module | holds |
 //! |---|---|
 //! | `world` | [`World`](world::World): a node in a network namespace, where devices and routes are what they are |
+
+pub mod build;
+pub mod check;
+pub mod model;
 pub mod world;
