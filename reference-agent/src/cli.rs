@@ -9,11 +9,11 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     agent,
-    control::Brain,
+    control::{Brain, Planner},
     datapath::{Datapath, KernelDatapath},
     dump,
     maps::kernel,
-    model::Model,
+    plan::{Perspective, Selection},
 };
 
 /// What follows the options in `--help`.
@@ -31,7 +31,10 @@ pub enum Command {
     ///
     /// Needs CAP_SYS_ADMIN, CAP_NET_ADMIN, a mounted bpffs and cgroup v2. One agent per node.
     Run(Run),
-    /// Print what the pinned maps say: every frontend with its backends, then defects, if any.
+    /// Print what the pinned maps say: every frontend with its backends, then addresses, then defects, if any.
+    ///
+    /// What is no frontend at one of the addresses is refused. A frontend by Maglev shows the size of its table and
+    /// a digest of it, which is the same on every node.
     ///
     /// Reads beside a running agent or after it. Sorted and without ids, so that two nodes can be compared with
     /// diff.
@@ -49,9 +52,20 @@ pub struct Run {
     /// How to reach the API server; without it: $KUBECONFIG, ~/.kube/config, then the pod's service account
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Name of this node in the API; for the log
+    /// Name of this node in the API: endpoints that name it are local
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     node: String,
+    /// How a backend is chosen for a new connection
+    ///
+    /// random costs one slot of a map for each backend of each service port, and is right wherever a connection
+    /// stays with one node. maglev lets every node choose the same backend for the same connection, by a hash of
+    /// it, so that one that comes in by another node than before (ECMP, a load balancer in front) is not broken,
+    /// and few connections change backends when others come or go. It costs 251 slots for a service port of 2
+    /// backends, 1021 for up to 10, 4093 for up to 40, 16381 for up to 163 and so on, of 262144 in all, twice
+    /// while a set of backends is switched to the next, and as many writes for each change; service ports that
+    /// don't fit are named by /readyz. The same on every node; connections go on when it is changed.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Selection::Random)]
+    backend_selection: Selection,
     #[command(flatten)]
     cgroup: Cgroup,
     #[command(flatten)]
@@ -91,9 +105,9 @@ struct Bpffs {
     bpffs: PathBuf,
 }
 
-/// Does what the command line says. `compose` gives the agent its parts: the production agent takes the model and
+/// Does what the command line says. `compose` gives the agent its parts: the production agent takes the planner and
 /// the kernel's datapath as they are, a mutant decorates one of them.
-pub fn execute<B, D>(command: &Command, compose: impl FnOnce(Model, KernelDatapath) -> (B, D)) -> ExitCode
+pub fn execute<B, D>(command: &Command, compose: impl FnOnce(Planner, KernelDatapath) -> (B, D)) -> ExitCode
 where
     B: Brain + 'static,
     D: Datapath + 'static,
@@ -113,7 +127,7 @@ where
 }
 
 #[tokio::main]
-async fn start<B, D>(run: &Run, compose: impl FnOnce(Model, KernelDatapath) -> (B, D)) -> anyhow::Result<()>
+async fn start<B, D>(run: &Run, compose: impl FnOnce(Planner, KernelDatapath) -> (B, D)) -> anyhow::Result<()>
 where
     B: Brain + 'static,
     D: Datapath + 'static,
@@ -124,13 +138,14 @@ where
     let client = crate::reflect::client(config(run.kubeconfig.as_deref()).await?)?;
     let shutdown = CancellationToken::new();
     end_on_signal(shutdown.clone())?;
-    let options = lb_loader::Options {
-        bpffs: run.bpffs.bpffs.clone(),
-        cgroup: run.cgroup.cgroup.clone(),
-    };
+    let options = lb_loader::Options::new(&run.bpffs.bpffs, &run.cgroup.cgroup);
+    let planner = Planner::new(Perspective {
+        node: run.node.clone(),
+        selection: run.backend_selection,
+    });
     let datapath = KernelDatapath::open(&options)?;
     tracing::info!(adopted = datapath.adopted(), "the datapath is open");
-    let (brain, datapath) = compose(Model::default(), datapath);
+    let (brain, datapath) = compose(planner, datapath);
     agent::run(client, brain, datapath, run.listen, shutdown).await?;
     tracing::info!("ended; programs and maps stay as they are");
     Ok(())

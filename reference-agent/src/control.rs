@@ -4,7 +4,7 @@
 //! Event ─▶ Brain::apply ─▶ dirty services ─▶ Brain::plan_service ─▶ Reconciler ─▶ LbMaps
 //! ```
 //!
-//! [`Brain`] is a seam: `chaos/mutants` puts its bugs around [`Model`] there. The agent itself has no other.
+//! [`Brain`] is a seam: `chaos/mutants` puts its bugs around [`Planner`] there. The agent itself has no other.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::{
     maps::{LbMaps, MapError},
     model::{Dirty, Event, Model},
     names::ObjectId,
-    plan::{self, ServicePlan},
+    plan::{self, Perspective, Plan, ServicePlan},
     reconcile::{Reconciler, Trouble},
 };
 
@@ -26,17 +26,39 @@ pub trait Brain: Send {
     fn model(&self) -> &Model;
 }
 
-impl Brain for Model {
+/// The production agent's: what the API says, planned for one node.
+#[derive(Debug, Default)]
+pub struct Planner {
+    model: Model,
+    perspective: Perspective,
+}
+
+impl Planner {
+    /// Knows nothing yet.
+    pub fn new(perspective: Perspective) -> Self {
+        Self {
+            model: Model::default(),
+            perspective,
+        }
+    }
+
+    /// The plan of everything, from scratch.
+    pub fn plan(&self) -> Plan {
+        plan::plan(&self.model, &self.perspective)
+    }
+}
+
+impl Brain for Planner {
     fn apply(&mut self, event: Event) -> Dirty {
-        Self::apply(self, event)
+        self.model.apply(event)
     }
 
     fn plan_service(&self, service: ObjectId) -> ServicePlan {
-        plan::plan_service(self, service)
+        plan::plan_service(&self.model, &self.perspective, service)
     }
 
     fn model(&self) -> &Model {
-        self
+        &self.model
     }
 }
 
@@ -142,9 +164,7 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
             .model()
             .name(*service)
             .map_or_else(|| "(deleted)".to_owned(), ToString::to_string);
-        let port = port.map_or_else(String::new, |port| {
-            format!(" port {} {}", port.protocol, port.port)
-        });
+        let port = port.map_or_else(String::new, |port| format!(" port {port}"));
         format!("service {name}{port} is not written after {attempts} attempts: {error}")
     }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     model::{Endpoint, Service, ServicePort, Slice, SlicePort},
     names::ObjectName,
-    transport::Protocol,
+    transport::{Family, Protocol},
 };
 
 /// Label of an EndpointSlice: the Service it belongs to.
@@ -113,9 +113,15 @@ pub fn slice(object: &Value) -> Result<Decoded<Slice>, Defect> {
         ports: Vec::new(),
         endpoints: Vec::new(),
     };
-    if object["addressType"] == "IPv4" {
+    let family = match object["addressType"].as_str() {
+        Some("IPv4") => Some(Family::V4),
+        Some("IPv6") => Some(Family::V6),
+        // FQDN, and what may come: nothing that could be a backend.
+        _ => None,
+    };
+    if let Some(family) = family {
         slice.ports = slice_ports(&object["ports"], &mut defects);
-        slice.endpoints = endpoints(&object["endpoints"], &mut defects);
+        slice.endpoints = endpoints(family, &object["endpoints"], &mut defects);
     }
     Ok(Decoded {
         object: slice,
@@ -145,8 +151,7 @@ fn cluster_ips(spec: &Value, defects: &mut Vec<Defect>) -> Vec<IpAddr> {
             // Headless, or not allocated yet.
             Some("None" | "") => {}
             None if value.is_null() => {}
-            Some(text) if text.parse::<IpAddr>().is_ok_and(|address| address.is_ipv6()) => {}
-            _ => addresses.extend(ipv4(&field, value, defects)),
+            _ => addresses.extend(address(&field, None, value, defects)),
         }
     }
     addresses.into_iter().collect()
@@ -184,8 +189,7 @@ fn port(field: &str, value: &Value, defects: &mut Vec<Defect>) -> Option<(String
         found => match found.as_str() {
             Some("TCP") => Protocol::Tcp,
             Some("UDP") => Protocol::Udp,
-            // Known, and not balanced by this datapath: no defect of the object.
-            Some("SCTP") => return None,
+            Some("SCTP") => Protocol::Sctp,
             _ => {
                 defects.push(expected(&format!("{field}.protocol"), "TCP, UDP or SCTP", found));
                 return None;
@@ -217,7 +221,7 @@ fn port(field: &str, value: &Value, defects: &mut Vec<Defect>) -> Option<(String
     Some((name.to_owned(), number, protocol))
 }
 
-fn endpoints(endpoints: &Value, defects: &mut Vec<Defect>) -> Vec<Endpoint> {
+fn endpoints(family: Family, endpoints: &Value, defects: &mut Vec<Defect>) -> Vec<Endpoint> {
     let mut read = Vec::new();
     for (field, value) in items("endpoints", endpoints, defects) {
         let ready = match &value["conditions"]["ready"] {
@@ -233,21 +237,38 @@ fn endpoints(endpoints: &Value, defects: &mut Vec<Defect>) -> Vec<Endpoint> {
                 continue;
             }
         };
+        let node = match &value["nodeName"] {
+            Value::Null => None,
+            Value::String(node) => Some(node.clone()).filter(|node| !node.is_empty()),
+            found => {
+                // Its address is as good as ever; traffic to it only looks as if it came from this node.
+                defects.push(expected(&format!("{field}.nodeName"), "a name", found));
+                None
+            }
+        };
         // "No semantics are defined for additional addresses beyond the first."
-        let address = ipv4(&format!("{field}.addresses[0]"), &value["addresses"][0], defects);
-        read.extend(address.map(|address| Endpoint { address, ready }));
+        let field = format!("{field}.addresses[0]");
+        let address = address(&field, Some(family), &value["addresses"][0], defects);
+        read.extend(address.map(|address| Endpoint { address, ready, node }));
     }
     read
 }
 
-fn ipv4(field: &str, value: &Value, defects: &mut Vec<Defect>) -> Option<IpAddr> {
-    let address = value
-        .as_str()
-        .and_then(|text| text.parse::<std::net::Ipv4Addr>().ok());
+/// An address of a family, or of any. An IPv4-mapped IPv6 address is neither: it would be another one in the maps.
+fn address(field: &str, family: Option<Family>, value: &Value, defects: &mut Vec<Defect>) -> Option<IpAddr> {
+    let address = value.as_str().and_then(|text| text.parse::<IpAddr>().ok());
+    let address = address.filter(|address| {
+        let mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+        !mapped && family.is_none_or(|family| Family::of(*address) == family)
+    });
     if address.is_none() {
-        defects.push(expected(field, "an IPv4 address", value));
+        let what = match family {
+            Some(family) => format!("an {family} address"),
+            None => "an IP address".to_owned(),
+        };
+        defects.push(expected(field, &what, value));
     }
-    address.map(IpAddr::V4)
+    address
 }
 
 /// The items of a list that may be absent or `null`, each with the path of its field.

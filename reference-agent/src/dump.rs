@@ -3,36 +3,67 @@
 //! ```text
 //! frontends
 //! TCP 10.96.0.1:443 -> 10.0.0.7:6443 10.0.0.8:6443
+//! TCP 10.96.0.2:80 -> 10.0.0.7:8080 10.0.0.8:8080 (maglev, 251 slots, table 0123456789abcdef)
 //! UDP 10.96.0.10:53 -> refused
+//! addresses
+//! 10.96.0.1 -> other ports refused
 //! defects
 //! slot 0 of service 7 generation 3: not current
 //! ```
 
-use std::fmt::Write;
+use std::{
+    fmt::Write,
+    net::{IpAddr, SocketAddr},
+};
 
-use crate::{maps::Contents, resolve};
+use lb_abi::address_flags::{SILENT, VIP};
 
-/// The canonical text of map contents: one line for each frontend, then one for each defect. The line `defects`
-/// is there only if there are any.
+use crate::{
+    maglev,
+    maps::Contents,
+    plan::{Selection, Serving},
+    resolve,
+};
+
+/// The canonical text of map contents: one line for each frontend, then one for each address, then one for each
+/// defect. The line `defects` is there only if there are any. Which backends are local is not shown: nodes differ.
 pub fn dump(contents: &Contents) -> String {
     let (frontends, defects) = resolve::resolve(contents);
     let mut text = String::from("frontends\n");
-    for (frontend, backends) in &frontends {
-        let _ = write!(text, "{frontend} ->");
-        for backend in backends {
-            let _ = write!(
-                text,
-                " {}",
-                std::net::SocketAddr::new(backend.address, backend.port)
-            );
-        }
-        text.push_str(if backends.is_empty() { " refused\n" } else { "\n" });
+    for (frontend, serving) in &frontends {
+        let _ = writeln!(text, "{frontend} ->{}", served(serving));
+    }
+    text.push_str("addresses\n");
+    for &(address, flags) in &contents.addresses {
+        let address = IpAddr::from(address);
+        let _ = match flags & (VIP | SILENT) {
+            VIP => writeln!(text, "{address} -> other ports refused"),
+            0 | SILENT => writeln!(text, "{address} -> other ports passed"),
+            _ => writeln!(text, "{address} -> other ports dropped"),
+        };
     }
     if !defects.is_empty() {
         text.push_str("defects\n");
     }
     for defect in &defects {
         let _ = writeln!(text, "{defect}");
+    }
+    text
+}
+
+fn served(serving: &Serving) -> String {
+    if serving.slots.is_empty() {
+        return " refused".to_owned();
+    }
+    let mut text = String::new();
+    for backend in serving.backends() {
+        let address = backend.address;
+        let _ = write!(text, " {}", SocketAddr::new(address.address, address.port));
+    }
+    if serving.selection == Selection::Maglev {
+        let table = serving.slots.iter().map(|backend| backend.address);
+        let (slots, digest) = (table.len(), maglev::digest(table));
+        let _ = write!(text, " (maglev, {slots} slots, table {digest:016x})");
     }
     text
 }

@@ -12,7 +12,7 @@
 //! | [`decode`] | JSON of the API → the model's types, part by part |
 //! | [`relist`] | a watch's lists and events → events without gaps |
 //! | [`model`] | what the API says; which Services an event touches |
-//! | [`plan`] | model → what the maps should say: pure |
+//! | [`plan`], [`maglev`] | model → what the maps should say: pure |
 //! | [`reconcile`], [`ids`] | plan → writes, in an order that no packet can tell |
 //! | [`maps`] | where the control plane ends: kernel, in memory, faulty |
 //! | [`control`] | events → maps, without I/O: what tests and mutants drive |
@@ -31,6 +31,7 @@ pub mod decode;
 pub mod dump;
 pub mod hooks;
 pub mod ids;
+pub mod maglev;
 pub mod maps;
 pub mod model;
 pub mod names;

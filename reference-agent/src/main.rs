@@ -18,5 +18,5 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
-    cli::execute(&command, |model, datapath| (model, datapath))
+    cli::execute(&command, |planner, datapath| (planner, datapath))
 }

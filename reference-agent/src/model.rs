@@ -87,6 +87,8 @@ pub struct Endpoint {
     pub address: IpAddr,
     /// Whether it takes traffic.
     pub ready: bool,
+    /// The node it runs on, if it says.
+    pub node: Option<String>,
 }
 
 /// What kind of object a list is of.

@@ -5,25 +5,25 @@
 use std::collections::HashMap;
 
 use reference_agent::{
-    control::Brain,
+    control::{Brain, Planner},
     model::{Dirty, Event, Model},
     names::{ObjectId, ObjectName},
     plan::ServicePlan,
 };
 
-/// A model that is told of one slice of each Service: the last one that was written.
+/// A planner that is told of one slice of each Service: the last one that was written.
 #[derive(Debug, Default)]
 pub struct LastSliceWins {
-    model: Model,
+    planner: Planner,
     /// By Service.
     last: HashMap<ObjectName, ObjectName>,
 }
 
 impl LastSliceWins {
-    /// Around a model.
-    pub fn new(model: Model) -> Self {
+    /// Around the production agent's.
+    pub fn new(planner: Planner) -> Self {
         Self {
-            model,
+            planner,
             ..Self::default()
         }
     }
@@ -39,21 +39,21 @@ impl Brain for LastSliceWins {
                     .owner()
                     .and_then(|owner| self.last.insert(owner, slice.name.clone()));
                 if let Some(replaced) = replaced {
-                    dirty.extend(self.model.apply(Event::SliceDeleted(replaced)));
+                    dirty.extend(self.planner.apply(Event::SliceDeleted(replaced)));
                 }
             }
             Event::SliceDeleted(name) => self.last.retain(|_, last| last != name),
             Event::ServiceApplied(_) | Event::ServiceDeleted(_) | Event::Synced(_) => {}
         }
-        dirty.extend(self.model.apply(event));
+        dirty.extend(self.planner.apply(event));
         dirty
     }
 
     fn plan_service(&self, service: ObjectId) -> ServicePlan {
-        self.model.plan_service(service)
+        self.planner.plan_service(service)
     }
 
     fn model(&self) -> &Model {
-        &self.model
+        self.planner.model()
     }
 }

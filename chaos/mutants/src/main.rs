@@ -43,9 +43,13 @@ fn main() -> ExitCode {
         Command::Agent(command) => command,
     };
     match mutant {
-        Some(Mutant::PrefixRelease) => execute(&command, |model, kernel| (PrefixRelease::new(model), kernel)),
-        Some(Mutant::StaleKept) => execute(&command, |model, kernel| (model, StaleKept(kernel))),
-        Some(Mutant::LastSliceWins) => execute(&command, |model, kernel| (LastSliceWins::new(model), kernel)),
+        Some(Mutant::PrefixRelease) => {
+            execute(&command, |planner, kernel| (PrefixRelease::new(planner), kernel))
+        }
+        Some(Mutant::StaleKept) => execute(&command, |planner, kernel| (planner, StaleKept(kernel))),
+        Some(Mutant::LastSliceWins) => {
+            execute(&command, |planner, kernel| (LastSliceWins::new(planner), kernel))
+        }
         None => Arguments::command()
             .error(
                 ErrorKind::MissingRequiredArgument,

@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use reference_agent::{
-    control::Brain,
+    control::{Brain, Planner},
     model::{Dirty, Event, Model, Slice},
     names::{ObjectId, ObjectName},
     plan::ServicePlan,
@@ -19,10 +19,10 @@ use reference_agent::{
 /// Backends, each an address, a port and a protocol.
 type Instances = BTreeSet<TransportAddress>;
 
-/// The model, and what the table has lost.
+/// The planner, and what the table has lost.
 #[derive(Debug, Default)]
 pub struct PrefixRelease {
-    model: Model,
+    planner: Planner,
     slices: HashMap<ObjectName, Listed>,
     /// Missing in the table, by Service.
     lost: HashMap<ObjectName, Instances>,
@@ -37,10 +37,10 @@ struct Listed {
 }
 
 impl PrefixRelease {
-    /// Around a model.
-    pub fn new(model: Model) -> Self {
+    /// Around the production agent's.
+    pub fn new(planner: Planner) -> Self {
         Self {
-            model,
+            planner,
             ..Self::default()
         }
     }
@@ -121,20 +121,25 @@ impl Brain for PrefixRelease {
             Event::ServiceDeleted(name) => _ = self.shown.remove(name),
             Event::Synced(_) => {}
         }
-        self.model.apply(event)
+        self.planner.apply(event)
     }
 
     fn plan_service(&self, service: ObjectId) -> ServicePlan {
-        let mut plan = self.model.plan_service(service);
-        if let Some(shown) = self.model.name(service).and_then(|name| self.shown.get(name)) {
-            for port in plan.values_mut() {
-                port.backends.retain(|backend| !shown.contains(backend));
+        let mut plan = self.planner.plan_service(service);
+        if let Some(shown) = self
+            .planner
+            .model()
+            .name(service)
+            .and_then(|name| self.shown.get(name))
+        {
+            for port in plan.ports.values_mut() {
+                port.backends.retain(|backend| !shown.contains(&backend.address));
             }
         }
         plan
     }
 
     fn model(&self) -> &Model {
-        &self.model
+        self.planner.model()
     }
 }

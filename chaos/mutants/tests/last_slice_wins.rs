@@ -2,8 +2,8 @@
 
 use mutants::last_slice_wins::LastSliceWins;
 use reference_agent::{
+    control::Planner,
     maps::Contents,
-    model::Model,
     testing::{
         World,
         objects::{addresses, service, slice},
@@ -11,7 +11,7 @@ use reference_agent::{
 };
 
 fn mutant() -> World<LastSliceWins> {
-    let mut world = World::with(LastSliceWins::new(Model::default()), &Contents::default());
+    let mut world = World::with(LastSliceWins::new(Planner::default()), &Contents::default());
     world.sync();
     world.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
     world.put_service(service("t/y", "10.96.0.2", &["TCP 80"]));

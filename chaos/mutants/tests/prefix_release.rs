@@ -3,9 +3,10 @@
 
 use mutants::prefix_release::PrefixRelease;
 use reference_agent::{
+    control::Planner,
     incident_one_table,
     maps::Contents,
-    model::{Event, Kind, Model},
+    model::{Event, Kind},
     testing::{
         World,
         incidents::Row,
@@ -14,7 +15,7 @@ use reference_agent::{
 };
 
 fn mutant() -> World<PrefixRelease> {
-    World::with(PrefixRelease::new(Model::default()), &Contents::default())
+    World::with(PrefixRelease::new(Planner::default()), &Contents::default())
 }
 
 fn as_in_the_affected_release(row: Row) {
@@ -22,7 +23,7 @@ fn as_in_the_affected_release(row: Row) {
     for event in row.history {
         world.event(event);
     }
-    let served = world.resolved();
+    let served = world.served();
     for end in row.ends {
         assert_eq!(served.get(&end.frontend), Some(&end.affected), "{}", end.frontend);
     }
@@ -130,7 +131,7 @@ fn a_restart_forgets_the_table_and_a_list_heals() {
         world.serves("TCP 10.96.0.2:80"),
         Some(addresses(&["TCP 1.1.1.3:80"]))
     );
-    let mut world = World::with(PrefixRelease::new(Model::default()), &world.contents());
+    let mut world = World::with(PrefixRelease::new(Planner::default()), &world.contents());
     for event in begin() {
         world.event(event);
     }

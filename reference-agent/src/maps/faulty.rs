@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, io};
 
-use lb_abi::{Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
+use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
 
 use super::{Contents, LbMaps, MapError};
 
@@ -61,6 +61,16 @@ impl<M> FaultyMaps<M> {
 impl<M: LbMaps> LbMaps for FaultyMaps<M> {
     fn contents(&self) -> Result<Contents, MapError> {
         self.inner.contents()
+    }
+
+    fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {
+        self.next("ADDRESSES", "put")?;
+        self.inner.put_address(address, flags)
+    }
+
+    fn delete_address(&mut self, address: Address) -> Result<(), MapError> {
+        self.next("ADDRESSES", "delete")?;
+        self.inner.delete_address(address)
     }
 
     fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError> {

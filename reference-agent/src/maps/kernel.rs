@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lb_abi::{Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
+use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
 use lb_loader::{Datapath, PinnedMaps};
 
 use super::{Contents, LbMaps, MapError};
@@ -57,6 +57,7 @@ impl From<lb_loader::MapError> for MapError {
 /// A map can't be read.
 pub fn pinned_contents(maps: &PinnedMaps) -> Result<Contents, MapError> {
     Ok(Contents {
+        addresses: maps.addresses.entries()?,
         frontends: maps.frontends.entries()?,
         services: maps.services.entries()?,
         slots: maps.slots.entries()?,
@@ -69,11 +70,21 @@ impl LbMaps for KernelMaps {
         let datapath = self.0.lock();
         let maps = datapath.maps();
         Ok(Contents {
+            addresses: maps.addresses.entries()?,
             frontends: maps.frontends.entries()?,
             services: maps.services.entries()?,
             slots: maps.slots.entries()?,
             backends: maps.backends.entries()?,
         })
+    }
+
+    fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {
+        Ok(self.0.lock().maps().addresses.put(&address, &flags)?)
+    }
+
+    fn delete_address(&mut self, address: Address) -> Result<(), MapError> {
+        self.0.lock().maps().addresses.delete(&address)?;
+        Ok(())
     }
 
     fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError> {

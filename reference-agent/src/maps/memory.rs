@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use lb_abi::{Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, capacity};
+use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, capacity};
 
 use super::{Contents, LbMaps, MapError, order::Order};
 
 /// How many entries each map holds; SERVICES, an array, has room for every number below its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacities {
+    /// ADDRESSES.
+    pub addresses: u32,
     /// FRONTENDS.
     pub frontends: u32,
     /// SLOTS.
@@ -23,6 +25,7 @@ pub struct Capacities {
 impl Default for Capacities {
     fn default() -> Self {
         Self {
+            addresses: capacity::ADDRESSES,
             frontends: capacity::FRONTENDS,
             slots: capacity::SLOTS,
             backends: capacity::BACKENDS,
@@ -33,6 +36,7 @@ impl Default for Capacities {
 /// The entries.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
+    pub(super) addresses: BTreeMap<Address, u32>,
     pub(super) frontends: BTreeMap<FrontendKey, Frontend>,
     pub(super) services: BTreeMap<ServiceId, Service>,
     pub(super) slots: BTreeMap<SlotKey, BackendId>,
@@ -58,6 +62,7 @@ impl MemoryMaps {
     /// Maps with contents: what an earlier agent has left.
     pub fn with_contents(contents: &Contents) -> Self {
         let entries = Entries {
+            addresses: contents.addresses.iter().copied().collect(),
             frontends: contents.frontends.iter().copied().collect(),
             services: contents.services.iter().copied().collect(),
             slots: contents.slots.iter().copied().collect(),
@@ -114,11 +119,32 @@ fn room<K: Ord, V>(
 impl LbMaps for MemoryMaps {
     fn contents(&self) -> Result<Contents, MapError> {
         Ok(Contents {
+            addresses: self.entries.addresses.iter().map(|(k, v)| (*k, *v)).collect(),
             frontends: self.entries.frontends.iter().map(|(k, v)| (*k, *v)).collect(),
             services: self.entries.services.iter().map(|(k, v)| (*k, *v)).collect(),
             slots: self.entries.slots.iter().map(|(k, v)| (*k, *v)).collect(),
             backends: self.entries.backends.iter().map(|(k, v)| (*k, *v)).collect(),
         })
+    }
+
+    fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {
+        room(
+            &self.entries.addresses,
+            &address,
+            "ADDRESSES",
+            self.capacities.addresses,
+        )?;
+        self.order.put_address(&self.entries, address, flags);
+        self.entries.addresses.insert(address, flags);
+        self.written();
+        Ok(())
+    }
+
+    fn delete_address(&mut self, address: Address) -> Result<(), MapError> {
+        self.order.delete_address(&self.entries, address);
+        self.entries.addresses.remove(&address);
+        self.written();
+        Ok(())
     }
 
     fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError> {

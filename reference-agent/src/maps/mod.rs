@@ -16,7 +16,7 @@ pub mod memory;
 #[cfg(feature = "testing")]
 mod order;
 
-use lb_abi::{Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
+use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
 
 /// What can go wrong with a map.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +44,8 @@ pub enum MapError {
 /// Everything that is in the maps, in the order of the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
+    /// ADDRESSES, with their flags.
+    pub addresses: Vec<(Address, u32)>,
     /// FRONTENDS.
     pub frontends: Vec<(FrontendKey, Frontend)>,
     /// SERVICES: entries that are not zero.
@@ -58,6 +60,10 @@ pub struct Contents {
 pub trait LbMaps: Send {
     /// Reads everything: what a restarted agent adopts.
     fn contents(&self) -> Result<Contents, MapError>;
+    /// Inserts or replaces.
+    fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError>;
+    /// Removes.
+    fn delete_address(&mut self, address: Address) -> Result<(), MapError>;
     /// Inserts or replaces.
     fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError>;
     /// Removes.

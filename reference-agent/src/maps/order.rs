@@ -1,14 +1,15 @@
 //! The law of order: what a program that is running can see while the maps are written.
 //!
-//! A program reads a frontend, then its service, then a slot, then a backend, and anything may be written in
+//! A program reads an address, then a frontend, then its service, then a slot, then a backend, and anything may be written in
 //! between. A barrier waits for every program that was running. So whatever a program could have read since the
 //! last barrier still counts: a slot may go only when no value of its service since then led to it, a number may
 //! come back only when nothing carries it and nothing led to it since then. The memory of a frontend that was
-//! replaced or deleted goes to the next put, so none may follow before a barrier.
+//! replaced or deleted goes to the next put, so none may follow before a barrier; addresses likewise. An address is
+//! there for as long as it has frontends: without it a packet to one of them would be routed on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lb_abi::{Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
+use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Port, Service, ServiceId, SlotKey};
 
 use super::memory::Entries;
 
@@ -21,6 +22,8 @@ pub(super) struct Order {
     values: BTreeMap<ServiceId, BTreeSet<Service>>,
     /// Whether a frontend was replaced or deleted.
     frontend_freed: bool,
+    /// Whether an address was replaced or deleted.
+    address_freed: bool,
     violations: Vec<String>,
 }
 
@@ -36,7 +39,7 @@ impl Order {
             named: entries
                 .frontends
                 .values()
-                .map(|frontend| frontend.service)
+                .flat_map(|frontend| [frontend.internal, frontend.external])
                 .collect(),
             values: entries
                 .services
@@ -44,6 +47,7 @@ impl Order {
                 .map(|(&id, &value)| (id, BTreeSet::from([value])))
                 .collect(),
             frontend_freed: false,
+            address_freed: false,
             violations: before.violations,
         }
     }
@@ -68,19 +72,49 @@ impl Order {
         }
     }
 
+    pub(super) fn put_address(&mut self, entries: &Entries, address: Address, flags: u32) {
+        self.check(flags != 0, || format!("address {address:?} put without flags"));
+        self.check(!self.address_freed, || {
+            format!("address {address:?} put where a program may still read one that is gone")
+        });
+        self.address_freed |= entries.addresses.contains_key(&address);
+    }
+
+    pub(super) fn delete_address(&mut self, entries: &Entries, address: Address) {
+        let first = FrontendKey {
+            address,
+            port: Port([0; 2]),
+            protocol: 0,
+            pad: 0,
+        };
+        let next = entries.frontends.range(first..).next();
+        let used = next.is_some_and(|(key, _)| key.address == address);
+        self.check(!used, || {
+            format!("address {address:?} deleted before its frontends")
+        });
+        self.address_freed |= entries.addresses.contains_key(&address);
+    }
+
     pub(super) fn put_frontend(&mut self, entries: &Entries, key: FrontendKey, value: Frontend) {
-        let there = entries
-            .services
-            .get(&value.service)
-            .is_some_and(|service| service.generation != 0);
-        self.check(there, || {
-            format!("frontend {key:?} put before its service {}", value.service)
+        let services = [value.internal, value.external];
+        for id in services.into_iter().filter(|&id| id != 0) {
+            let there = entries
+                .services
+                .get(&id)
+                .is_some_and(|service| service.generation != 0);
+            self.check(there, || format!("frontend {key:?} put before its service {id}"));
+        }
+        self.check(services != [0; 2], || {
+            format!("frontend {key:?} put without a service")
+        });
+        self.check(entries.addresses.contains_key(&key.address), || {
+            format!("frontend {key:?} put before its address")
         });
         self.check(!self.frontend_freed, || {
             format!("frontend {key:?} put where a program may still read one that is gone")
         });
         self.frontend_freed |= entries.frontends.contains_key(&key);
-        self.named.insert(value.service);
+        self.named.extend(services);
     }
 
     pub(super) fn delete_frontend(&mut self, entries: &Entries, key: FrontendKey) {

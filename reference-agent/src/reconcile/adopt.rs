@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lb_abi::{Service, ServiceId, SlotKey};
 
-use super::written::{Record, Written};
-use crate::{maps::Contents, transport::TransportAddress};
+use super::written::{Record, Written, services_of};
+use crate::{maps::Contents, transport::Backend};
 
 /// What the maps hold.
 pub(super) fn adopt(contents: &Contents) -> Written {
     let mut written = Written::new();
     for &(id, value) in &contents.backends {
-        written.backends.adopt(id, TransportAddress::from_backend(value));
+        written.backends.adopt(id, Backend::from_value(value));
     }
     // A slot of a backend that is not there still carries its number.
     for &(_, backend) in &contents.slots {
@@ -23,7 +23,12 @@ pub(super) fn adopt(contents: &Contents) -> Written {
     let services: BTreeMap<ServiceId, Service> = contents.services.iter().copied().collect();
     let mut ids: BTreeSet<ServiceId> = services.keys().copied().collect();
     ids.extend(contents.slots.iter().map(|(key, _)| key.service));
-    ids.extend(contents.frontends.iter().map(|(_, value)| value.service));
+    ids.extend(
+        contents
+            .frontends
+            .iter()
+            .flat_map(|(_, value)| services_of(value)),
+    );
     for &id in &ids {
         if written.ids.contains(id) {
             written.ids.reserve(id);
@@ -51,16 +56,17 @@ pub(super) fn adopt(contents: &Contents) -> Written {
         let Some(record) = written.records.get_mut(&id) else {
             continue;
         };
-        let distinct: BTreeSet<_> = record.slots.iter().map(|(_, backend)| backend).collect();
         record.intact = service.generation != 0
-            && distinct.len() == service.slots as usize
-            && record.slots.len() == distinct.len()
+            && record.slots.len() == service.slots as usize
             && record
                 .slots
                 .iter()
                 .all(|(_, backend)| written.backends.usable(*backend));
     }
 
+    for &(address, flags) in &contents.addresses {
+        written.addresses.adopt(address, flags);
+    }
     for &(key, value) in &contents.frontends {
         written.placed(key, value);
         // Right only if a plan says so.

@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, HashMap};
 
 use lb_abi::{BackendId, capacity};
 
-use crate::{ids::IdAllocator, transport::TransportAddress};
+use crate::{ids::IdAllocator, transport::Backend};
 
 /// Backends by number. A backend is shared by every service port that has it, and counted by the slots that
 /// carry it, current or on their way out: never by names.
 #[derive(Debug)]
 pub(super) struct Backends {
     ids: IdAllocator,
-    by_address: HashMap<TransportAddress, BackendId>,
+    known: HashMap<Backend, BackendId>,
     entries: HashMap<BackendId, Entry>,
     idle: BTreeSet<BackendId>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Backends {
 #[derive(Debug)]
 struct Entry {
     /// `None`: not written by us, never to be given to a new slot.
-    address: Option<TransportAddress>,
+    backend: Option<Backend>,
     carriers: usize,
 }
 
@@ -27,15 +27,15 @@ impl Backends {
     pub(super) fn new() -> Self {
         Self {
             ids: IdAllocator::new(capacity::BACKENDS),
-            by_address: HashMap::new(),
+            known: HashMap::new(),
             entries: HashMap::new(),
             idle: BTreeSet::new(),
         }
     }
 
     /// Takes over an entry of an adopted map, or a number that only a slot knows. The first of two entries for
-    /// one address is the one to be used.
-    pub(super) fn adopt(&mut self, id: BackendId, address: Option<TransportAddress>) {
+    /// one backend is the one to be used.
+    pub(super) fn adopt(&mut self, id: BackendId, backend: Option<Backend>) {
         if self.entries.contains_key(&id) {
             return;
         }
@@ -43,22 +43,22 @@ impl Backends {
         if usable {
             self.ids.reserve(id);
         }
-        let address = address.filter(|address| usable && !self.by_address.contains_key(address));
-        if let Some(address) = address {
-            self.by_address.insert(address, id);
+        let backend = backend.filter(|backend| usable && !self.known.contains_key(backend));
+        if let Some(backend) = backend {
+            self.known.insert(backend, id);
         }
-        self.entries.insert(id, Entry { address, carriers: 0 });
+        self.entries.insert(id, Entry { backend, carriers: 0 });
         self.idle.insert(id);
     }
 
     /// The number of a backend in the map.
-    pub(super) fn id(&self, address: &TransportAddress) -> Option<BackendId> {
-        self.by_address.get(address).copied()
+    pub(super) fn id(&self, backend: &Backend) -> Option<BackendId> {
+        self.known.get(backend).copied()
     }
 
     /// Whether new slots may carry it.
     pub(super) fn usable(&self, id: BackendId) -> bool {
-        self.entries.get(&id).is_some_and(|entry| entry.address.is_some())
+        self.entries.get(&id).is_some_and(|entry| entry.backend.is_some())
     }
 
     /// A number for a backend that is about to be put; `None` if all are in use.
@@ -72,12 +72,12 @@ impl Backends {
     }
 
     /// The put succeeded.
-    pub(super) fn put(&mut self, id: BackendId, address: TransportAddress) {
-        self.by_address.insert(address, id);
+    pub(super) fn put(&mut self, id: BackendId, backend: Backend) {
+        self.known.insert(backend, id);
         self.entries.insert(
             id,
             Entry {
-                address: Some(address),
+                backend: Some(backend),
                 carriers: 0,
             },
         );
@@ -111,11 +111,11 @@ impl Backends {
     pub(super) fn deleted(&mut self, id: BackendId) {
         self.idle.remove(&id);
         if let Some(Entry {
-            address: Some(address),
+            backend: Some(backend),
             ..
         }) = self.entries.remove(&id)
         {
-            self.by_address.remove(&address);
+            self.known.remove(&backend);
         }
         if self.ids.contains(id) {
             self.ids.free(id);

@@ -1,6 +1,6 @@
-//! Removes what nothing leads to any more: frontends first, then a barrier, then the rest.
+//! Removes what nothing leads to any more: frontends first, then their addresses, then a barrier, then the rest.
 
-use super::Reconciler;
+use super::{Reconciler, written::services_of};
 use crate::maps::{LbMaps, MapError};
 
 /// So many entries may wait for a barrier while a long list of Services is written: bounds what the maps hold
@@ -16,7 +16,11 @@ impl<M: LbMaps> Reconciler<M> {
                 continue;
             };
             if let Some(&at) = self.written.wanted.get(&key) {
-                if self.written.id(at) != Some(found.service) {
+                let is_its = self
+                    .written
+                    .id(at)
+                    .is_some_and(|id| services_of(found).iter().eq([&id]));
+                if !is_its {
                     self.written.misplaced.insert(key);
                 }
                 continue;
@@ -27,6 +31,23 @@ impl<M: LbMaps> Reconciler<M> {
                     self.written.misplaced.insert(key);
                     errors.push(error);
                 }
+            }
+        }
+        errors
+    }
+
+    /// Deletes addresses that have no frontend any more, and takes flags away that nobody wants any more.
+    pub(super) fn delete_addresses(&mut self) -> Vec<MapError> {
+        let mut errors = Vec::new();
+        for (address, wanted) in self.written.addresses.excess() {
+            let result = match wanted {
+                0 => self.maps.delete_address(address),
+                flags => self.put_address(address, flags),
+            };
+            match result {
+                Ok(()) if wanted == 0 => self.written.addresses.deleted(address),
+                Ok(()) => {}
+                Err(error) => errors.push(error),
             }
         }
         errors
@@ -48,10 +69,9 @@ impl<M: LbMaps> Reconciler<M> {
         if unnamed.is_empty() && idle.is_empty() && self.written.leaving_slots.is_empty() {
             return Vec::new();
         }
-        if let Err(error) = self.maps.barrier() {
+        if let Err(error) = self.barrier() {
             return vec![error];
         }
-        self.written.frontend_freed = false;
         let mut errors = Vec::new();
         for id in &unnamed {
             let Some(record) = self.written.records.get_mut(id) else {

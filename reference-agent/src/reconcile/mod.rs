@@ -2,19 +2,21 @@
 //! is written.
 //!
 //! ```text
-//! ServicePlan ─▶ write.rs ─▶ backends, slots of a new generation, the switch, frontends
-//!                collect.rs ─▶ frontends that nobody wants, barrier, old slots, services, backends
-//! written.rs, backends.rs: what is in the maps, by number        adopt.rs: the same, read from pinned maps
+//! ServicePlan ─▶ write.rs ─▶ addresses, backends, slots of a new generation, the switch, frontends
+//!                collect.rs ─▶ frontends and addresses that nobody wants, barrier, old slots, services, backends
+//! written.rs, addresses.rs, backends.rs: what is in the maps, by number        adopt.rs: the same, read from pinned maps
 //! retry.rs: what failed, and when it is tried again
 //! ```
 //!
 //! # Guarantees
 //! - A program resolves every frontend to the old set or to the new one, at every single write.
+//! - An address is known as a service's before its first frontend is there, and until its last one is gone.
 //! - An unchanged set of backends causes no write.
 //! - A number is handed out again only after every entry that carries it is gone and every program that may
 //!   have read one has ended.
 //! - Whatever fails leaves the old state working, is named by [`Reconciler::troubles`], and is tried again.
 
+mod addresses;
 mod adopt;
 mod backends;
 mod collect;
@@ -22,7 +24,9 @@ mod retry;
 mod write;
 mod written;
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
+
+use lb_abi::Address;
 
 use crate::{
     maps::{LbMaps, MapError},
@@ -74,6 +78,7 @@ impl<M: LbMaps> Reconciler<M> {
         }
         self.written.retire_unclaimed();
         removals.extend(self.delete_frontends());
+        removals.extend(self.delete_addresses());
         removals.extend(self.collect());
         self.retries.removed(removals, now);
     }
@@ -109,16 +114,45 @@ impl<M: LbMaps> Reconciler<M> {
     }
 
     fn update(&mut self, service: ObjectId, plan: &ServicePlan) -> Vec<retry::Failure> {
-        let mut errors = Vec::new();
-        self.written.drop_ports(service, plan);
-        for (&port, wanted) in plan {
+        self.written.drop_ports(service, &plan.ports);
+        let addresses = plan.addresses.iter();
+        let addresses = addresses
+            .map(|(&address, &flags)| (Address::from(address), flags))
+            .collect::<BTreeMap<_, _>>();
+        self.written.addresses.want(service, &addresses);
+        let mut failures = Vec::new();
+        for address in addresses.into_keys() {
+            if !self.written.addresses.is_enough(address)
+                && let Err(error) = self.put_address(address, self.written.addresses.wanted(address))
+            {
+                failures.push(retry::Failure { port: None, error });
+            }
+        }
+        for (&port, wanted) in &plan.ports {
             if let Err(error) = self.write(PortRef { service, port }, wanted) {
-                errors.push(retry::Failure {
+                failures.push(retry::Failure {
                     port: Some(port),
                     error,
                 });
             }
         }
-        errors
+        failures
+    }
+
+    fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {
+        if self.written.addresses.freed {
+            self.barrier()?;
+        }
+        self.maps.put_address(address, flags)?;
+        self.written.addresses.put(address, flags);
+        Ok(())
+    }
+
+    /// Waits for running programs: what was freed before may be used again.
+    fn barrier(&mut self) -> Result<(), MapError> {
+        self.maps.barrier()?;
+        self.written.frontend_freed = false;
+        self.written.addresses.freed = false;
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Writes a service port: backends, slots of a new generation, the switch, then its frontends.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lb_abi::{BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, capacity};
 
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     maps::{LbMaps, MapError},
     plan::PortPlan,
-    transport::TransportAddress,
+    transport::Backend,
 };
 
 impl<M: LbMaps> Reconciler<M> {
@@ -28,21 +28,33 @@ impl<M: LbMaps> Reconciler<M> {
         {
             self.written.assign(at, id);
         }
+        let addresses = &self.written.addresses;
+        if self.written.id(at).is_none() && !wanted.iter().any(|key| addresses.is_there(key.address)) {
+            // None of its frontends has a place; what failed is named already.
+            return Ok(());
+        }
+        let slots = plan.slots();
         let id = match self.written.id(at) {
-            Some(id) if self.written.holds(id, &plan.backends) => id,
+            Some(id) if self.written.holds(id, &slots) => id,
             // One store switches all frontends; none of them may be somebody else's.
             Some(id) if self.written.serves_only(id, &wanted) => {
-                self.stage(id, &plan.backends)?;
+                self.stage(id, &slots)?;
                 id
             }
             // A frontend that this port gives up must not see its new backends: a number of its own for them.
             _ => {
-                let id = self.build(&plan.backends)?;
+                let id = self.build(&slots)?;
                 self.written.assign(at, id);
                 id
             }
         };
-        let placed = self.place(id, &wanted);
+        let value = Frontend {
+            internal: id,
+            external: id,
+            flags: plan.flags(),
+            affinity_seconds: 0,
+        };
+        let placed = self.place(&wanted, value);
         if self
             .written
             .records
@@ -55,11 +67,12 @@ impl<M: LbMaps> Reconciler<M> {
         placed
     }
 
-    fn place(&mut self, service: ServiceId, wanted: &BTreeSet<FrontendKey>) -> Result<(), MapError> {
-        let value = Frontend { service, flags: 0 };
+    /// Where an address is not in the map, and so its frontends can't be, that is named already.
+    fn place(&mut self, wanted: &BTreeSet<FrontendKey>, value: Frontend) -> Result<(), MapError> {
         let mut result = Ok(());
         for &key in wanted {
-            if self.written.frontends.get(&key) == Some(&value) {
+            let there = self.written.frontends.get(&key) == Some(&value);
+            if there || !self.written.addresses.is_there(key.address) {
                 continue;
             }
             match self.put_frontend(key, value) {
@@ -72,21 +85,20 @@ impl<M: LbMaps> Reconciler<M> {
 
     fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError> {
         if self.written.frontend_freed {
-            self.maps.barrier()?;
-            self.written.frontend_freed = false;
+            self.barrier()?;
         }
         self.maps.put_frontend(key, value)
     }
 
-    /// Writes backends under a new number.
-    fn build(&mut self, backends: &BTreeSet<TransportAddress>) -> Result<ServiceId, MapError> {
+    /// Writes slots under a new number.
+    fn build(&mut self, slots: &[Backend]) -> Result<ServiceId, MapError> {
         let full = MapError::Full {
             map: "SERVICES",
             capacity: capacity::SERVICES,
         };
         let id = self.written.ids.allocate().ok_or(full)?;
         self.written.records.insert(id, Record::default());
-        match self.stage(id, backends) {
+        match self.stage(id, slots) {
             Ok(()) => Ok(id),
             Err(error) => {
                 self.written.retire(id);
@@ -96,48 +108,65 @@ impl<M: LbMaps> Reconciler<M> {
     }
 
     /// Writes backends and a new generation of slots, and switches to it.
-    fn stage(&mut self, id: ServiceId, backends: &BTreeSet<TransportAddress>) -> Result<(), MapError> {
-        let backends = self.put_backends(backends)?;
+    fn stage(&mut self, id: ServiceId, slots: &[Backend]) -> Result<(), MapError> {
+        let backends = self.put_backends(slots)?;
         let generation = self.written.next_generation(id);
-        let mut slots = Vec::with_capacity(backends.len());
+        let mut written = Vec::with_capacity(slots.len());
         let switched = self
-            .put_slots(id, generation, &backends, &mut slots)
+            .put_slots(id, generation, &backends, &mut written)
             .and_then(|()| {
-                let slots = slots.len().try_into().unwrap_or(u32::MAX);
+                let slots = written.len().try_into().unwrap_or(u32::MAX);
                 self.maps.put_service(id, Service { generation, slots })
             });
-        let leaving = match (&switched, self.written.records.get_mut(&id)) {
-            (Ok(()), Some(record)) => {
-                (record.in_map, record.intact) = (true, true);
-                std::mem::replace(&mut record.slots, slots)
-            }
-            _ => slots,
-        };
-        self.written.leaving_slots.extend(leaving);
-        switched
-    }
-
-    fn put_backends(&mut self, addresses: &BTreeSet<TransportAddress>) -> Result<Vec<BackendId>, MapError> {
-        let mut ids = Vec::with_capacity(addresses.len());
-        for &address in addresses {
-            let id = match self.written.backends.id(&address) {
-                Some(id) => id,
-                None => self.put_backend(address)?,
-            };
-            ids.push(id);
+        if let Err(error) = switched {
+            self.take_back(written);
+            return Err(error);
         }
-        Ok(ids)
+        if let Some(record) = self.written.records.get_mut(&id) {
+            (record.in_map, record.intact) = (true, true);
+            let leaving = std::mem::replace(&mut record.slots, written);
+            self.written.leaving_slots.extend(leaving);
+        }
+        Ok(())
     }
 
-    fn put_backend(&mut self, address: TransportAddress) -> Result<BackendId, MapError> {
+    /// Deletes slots that never were current, so that no program can have found them: at once, because others may
+    /// fit where these did not.
+    fn take_back(&mut self, slots: Vec<(SlotKey, BackendId)>) {
+        for (key, backend) in slots {
+            match self.maps.delete_slot(key) {
+                Ok(()) => self.written.backends.released(backend),
+                // Collected with the others, and tried again there.
+                Err(_) => _ = self.written.leaving_slots.insert(key, backend),
+            }
+        }
+    }
+
+    /// The number of each slot's backend.
+    fn put_backends(&mut self, slots: &[Backend]) -> Result<Vec<BackendId>, MapError> {
+        let mut ids = BTreeMap::new();
+        for &backend in slots {
+            if ids.contains_key(&backend) {
+                continue;
+            }
+            let id = match self.written.backends.id(&backend) {
+                Some(id) => id,
+                None => self.put_backend(backend)?,
+            };
+            ids.insert(backend, id);
+        }
+        Ok(slots.iter().map(|backend| ids[backend]).collect())
+    }
+
+    fn put_backend(&mut self, backend: Backend) -> Result<BackendId, MapError> {
         let full = MapError::Full {
             map: "BACKENDS",
             capacity: capacity::BACKENDS,
         };
         let id = self.written.backends.allocate().ok_or(full)?;
-        match self.maps.put_backend(id, address.backend()) {
+        match self.maps.put_backend(id, backend.value()) {
             Ok(()) => {
-                self.written.backends.put(id, address);
+                self.written.backends.put(id, backend);
                 Ok(id)
             }
             Err(error) => {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use lb_abi::{BackendId, Frontend, FrontendKey, ServiceId, SlotKey, capacity};
 
-use super::backends::Backends;
+use super::{addresses::Addresses, backends::Backends};
 use crate::{
     ids::IdAllocator,
     names::ObjectId,
-    plan::{PortId, ServicePlan},
-    transport::TransportAddress,
+    plan::{PortId, PortPlan},
+    transport::Backend,
 };
 
 /// A port of a Service.
@@ -22,6 +22,7 @@ pub(super) struct PortRef {
 /// What is in the maps, and whom it is for.
 #[derive(Debug)]
 pub(super) struct Written {
+    pub(super) addresses: Addresses,
     pub(super) backends: Backends,
     pub(super) records: HashMap<ServiceId, Record>,
     /// FRONTENDS, as it is.
@@ -67,6 +68,7 @@ struct Port {
 impl Written {
     pub(super) fn new() -> Self {
         Self {
+            addresses: Addresses::default(),
             backends: Backends::new(),
             records: HashMap::new(),
             frontends: HashMap::new(),
@@ -95,7 +97,7 @@ impl Written {
     /// An adopted service port that one of these frontends names.
     pub(super) fn adoptable(&self, wanted: &BTreeSet<FrontendKey>) -> Option<ServiceId> {
         let named = wanted.iter().filter_map(|key| self.frontends.get(key));
-        let mut ids = named.map(|frontend| frontend.service);
+        let mut ids = named.flat_map(services_of);
         ids.find(|id| self.unclaimed.contains(id) && self.records[id].in_map)
     }
 
@@ -106,16 +108,13 @@ impl Written {
             .is_some_and(|record| record.frontends.is_subset(wanted))
     }
 
-    /// Whether its slots are exactly these backends.
-    pub(super) fn holds(&self, id: ServiceId, backends: &BTreeSet<TransportAddress>) -> bool {
+    /// Whether its slots are exactly these.
+    pub(super) fn holds(&self, id: ServiceId, slots: &[Backend]) -> bool {
         let Some(record) = self.records.get(&id).filter(|record| record.intact) else {
             return false;
         };
-        let held: BTreeSet<_> = record.slots.iter().map(|(_, backend)| *backend).collect();
-        held.len() == backends.len()
-            && backends
-                .iter()
-                .all(|address| self.backends.id(address).is_some_and(|id| held.contains(&id)))
+        let held = record.slots.iter().map(|(_, backend)| Some(*backend));
+        held.eq(slots.iter().map(|backend| self.backends.id(backend)))
     }
 
     /// Notes which frontends a service port should have.
@@ -169,7 +168,7 @@ impl Written {
     }
 
     /// Drops the ports of a Service that its plan doesn't have.
-    pub(super) fn drop_ports(&mut self, service: ObjectId, plan: &ServicePlan) {
+    pub(super) fn drop_ports(&mut self, service: ObjectId, plan: &BTreeMap<PortId, PortPlan>) {
         let ports = self.ports.get(&service).into_iter().flatten();
         let gone: Vec<_> = ports
             .map(|(&port, _)| port)
@@ -237,24 +236,34 @@ impl Written {
 
     /// A frontend has been put.
     pub(super) fn placed(&mut self, key: FrontendKey, value: Frontend) {
-        if let Some(before) = self.frontends.insert(key, value) {
-            self.frontend_freed = true;
-            if let Some(record) = self.records.get_mut(&before.service) {
-                record.frontends.remove(&key);
+        self.removed(key);
+        self.frontends.insert(key, value);
+        self.addresses.occupied(key.address);
+        for id in services_of(&value) {
+            if let Some(record) = self.records.get_mut(&id) {
+                record.frontends.insert(key);
             }
-        }
-        if let Some(record) = self.records.get_mut(&value.service) {
-            record.frontends.insert(key);
         }
     }
 
-    /// A frontend has been deleted.
+    /// A frontend has been deleted, or replaced.
     pub(super) fn removed(&mut self, key: FrontendKey) {
-        if let Some(before) = self.frontends.remove(&key) {
-            self.frontend_freed = true;
-            if let Some(record) = self.records.get_mut(&before.service) {
+        let Some(before) = self.frontends.remove(&key) else {
+            return;
+        };
+        self.frontend_freed = true;
+        self.addresses.vacated(key.address);
+        for id in services_of(&before) {
+            if let Some(record) = self.records.get_mut(&id) {
                 record.frontends.remove(&key);
             }
         }
     }
+}
+
+/// The service ports that a frontend names.
+pub(super) fn services_of(frontend: &Frontend) -> BTreeSet<ServiceId> {
+    let mut ids = BTreeSet::from([frontend.internal, frontend.external]);
+    ids.remove(&0);
+    ids
 }

@@ -7,15 +7,15 @@ pub mod objects;
 pub mod witness;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
 use crate::{
-    control::{Brain, Control},
+    control::{Brain, Control, Planner},
     maps::{Contents, LbMaps, faulty::FaultyMaps, memory::MemoryMaps},
-    model::{Event, Kind, Model, Service, Slice},
-    plan,
+    model::{Event, Kind, Service, Slice},
+    plan::{self, Perspective, Serving},
     resolve::{self, Resolved},
     transport::TransportAddress,
 };
@@ -39,16 +39,21 @@ pub struct World<B> {
 /// More retries than any test's failures need: retries end.
 const ROUNDS: usize = 200;
 
-impl Default for World<Model> {
+impl Default for World<Planner> {
     fn default() -> Self {
-        Self::with(Model::default(), &Contents::default())
+        Self::with(Planner::default(), &Contents::default())
     }
 }
 
-impl World<Model> {
+impl World<Planner> {
     /// A production control plane over empty maps, with nothing synced.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, for a node of this name and with this way to choose.
+    pub fn seen_as(perspective: Perspective) -> Self {
+        Self::with(Planner::new(perspective), &Contents::default())
     }
 
     /// The same, synced.
@@ -183,9 +188,14 @@ impl<B: Brain> World<B> {
         resolve::resolve(&self.contents()).0
     }
 
-    /// The backends of a frontend; `None`: it is no frontend.
+    /// Whom clients can get.
+    pub fn served(&self) -> Served {
+        served(&self.resolved())
+    }
+
+    /// The addresses of the backends of a frontend; `None`: it is no frontend.
     pub fn serves(&self, frontend: &str) -> Option<BTreeSet<TransportAddress>> {
-        self.resolved().remove(&address(frontend))
+        self.served().remove(&address(frontend))
     }
 
     /// The maps are clean, and every write on the way was lawful.
@@ -200,4 +210,16 @@ impl<B: Brain> World<B> {
         assert_eq!(self.memory().violations(), [] as [String; 0]);
         assert_eq!(self.maps().violations(), [] as [String; 0]);
     }
+}
+
+/// Frontends with the addresses of their backends.
+pub type Served = BTreeMap<TransportAddress, BTreeSet<TransportAddress>>;
+
+/// Whom clients can get.
+pub fn served(resolved: &Resolved) -> Served {
+    let backends = |serving: &Serving| serving.slots.iter().map(|backend| backend.address).collect();
+    resolved
+        .iter()
+        .map(|(frontend, serving)| (*frontend, backends(serving)))
+        .collect()
 }

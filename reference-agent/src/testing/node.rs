@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lb_abi::{Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
+use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
 use lb_loader::{Attachment, Hook, LoaderError, Ownership};
 
 use crate::{
@@ -195,6 +195,14 @@ pub struct NodeMaps(Node);
 impl LbMaps for NodeMaps {
     fn contents(&self) -> Result<Contents, MapError> {
         self.0.lock().maps.contents()
+    }
+
+    fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {
+        self.0.lock().maps.put_address(address, flags)
+    }
+
+    fn delete_address(&mut self, address: Address) -> Result<(), MapError> {
+        self.0.lock().maps.delete_address(address)
     }
 
     fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError> {

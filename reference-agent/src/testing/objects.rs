@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use crate::{
     model::{Endpoint, Service, ServicePort, Slice, SlicePort},
     names::ObjectName,
-    transport::{Protocol, TransportAddress},
+    transport::{Backend, Protocol, TransportAddress},
 };
 
 /// `namespace/name`.
@@ -22,6 +22,14 @@ pub fn address(text: &str) -> TransportAddress {
         protocol: protocol_of(protocol),
         address: socket.ip(),
         port: socket.port(),
+    }
+}
+
+/// Not local.
+pub fn backend(text: &str) -> Backend {
+    Backend {
+        address: address(text),
+        local: false,
     }
 }
 
@@ -42,17 +50,18 @@ fn protocol_of(text: &str) -> Protocol {
     match text {
         "TCP" => Protocol::Tcp,
         "UDP" => Protocol::Udp,
+        "SCTP" => Protocol::Sctp,
         other => panic!("{other} is no protocol"),
     }
 }
 
-/// A Service of age 0.
+/// A Service of age 0. Its ClusterIP, several with commas, or none: what is no address.
 pub fn service(name_: &str, cluster_ip: &str, ports: &[&str]) -> Service {
     let ports = ports.iter().map(|text| {
         let (name, port, protocol) = port(text);
         ServicePort { name, port, protocol }
     });
-    let ips = cluster_ip.parse::<IpAddr>().into_iter().collect();
+    let ips = cluster_ip.split(',').flat_map(str::parse::<IpAddr>).collect();
     Service {
         name: name(name_),
         created: Some(0),
@@ -61,17 +70,20 @@ pub fn service(name_: &str, cluster_ip: &str, ports: &[&str]) -> Service {
     }
 }
 
-/// A slice; endpoints that begin with `!` are not ready.
+/// A slice; endpoints that begin with `!` are not ready, those that end with `@NODE` are on that node.
 pub fn slice(name_: &str, service: &str, ports: &[&str], endpoints: &[&str]) -> Slice {
     let ports = ports.iter().map(|text| {
         let (name, port, protocol) = port(text);
         SlicePort { name, port, protocol }
     });
     let endpoints = endpoints.iter().map(|text| {
-        let address = text.trim_start_matches('!').parse().expect("an address");
+        let (address, node) = text
+            .split_once('@')
+            .map_or((*text, None), |(address, node)| (address, Some(node)));
         Endpoint {
-            address,
+            address: address.trim_start_matches('!').parse().expect("an address"),
             ready: !text.starts_with('!'),
+            node: node.map(str::to_owned),
         }
     });
     let service = (!service.is_empty()).then(|| service.to_owned());

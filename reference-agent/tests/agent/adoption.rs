@@ -1,19 +1,23 @@
 //! Restarts over pinned maps, as an agent left them and as it never would.
 
-use lb_abi::{Backend, Frontend, FrontendKey, Service, SlotKey};
+use lb_abi::{
+    Address, Backend, Frontend, FrontendKey, Service, SlotKey, address_flags::VIP, backend_flags,
+    frontend_flags,
+};
 use proptest::prelude::*;
 use reference_agent::{
+    control::Planner,
     maps::{Contents, LbMaps, memory::MemoryMaps},
-    model::{Event, Model},
+    model::Event,
     plan, resolve,
     testing::{
         World,
-        objects::{address, addresses, service, slice},
+        objects::{address, addresses, backend, service, slice},
     },
 };
 use rstest::rstest;
 
-fn served() -> World<Model> {
+fn served() -> World<Planner> {
     let mut world = World::synced();
     world.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
     world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.1", "1.1.1.2"]));
@@ -22,7 +26,7 @@ fn served() -> World<Model> {
     world
 }
 
-fn tell_everything(world: &mut World<Model>) {
+fn tell_everything(world: &mut World<Planner>) {
     world.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
     world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.1", "1.1.1.2"]));
     world.put_service(service("t/y", "10.96.0.2", &["TCP 80"]));
@@ -32,7 +36,7 @@ fn tell_everything(world: &mut World<Model>) {
 #[test]
 fn nothing_is_written_before_both_kinds_have_synced() {
     let found = served().contents();
-    let mut world = World::with(Model::default(), &found);
+    let mut world = World::with(Planner::default(), &found);
     world.event(Event::Synced(reference_agent::model::Kind::Service));
     world.put_service(service("t/z", "10.96.0.3", &["TCP 80"]));
     world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.2"]));
@@ -43,7 +47,7 @@ fn nothing_is_written_before_both_kinds_have_synced() {
 #[test]
 fn a_restart_without_changes_writes_nothing_and_keeps_every_number() {
     let found = served().contents();
-    let mut world = World::with(Model::default(), &found);
+    let mut world = World::with(Planner::default(), &found);
     tell_everything(&mut world);
     world.sync();
     assert_eq!(world.contents(), found);
@@ -52,7 +56,7 @@ fn a_restart_without_changes_writes_nothing_and_keeps_every_number() {
 
 #[test]
 fn what_died_while_the_agent_was_down_is_removed_after_the_sync() {
-    let mut world = World::with(Model::default(), &served().contents());
+    let mut world = World::with(Planner::default(), &served().contents());
     world.put_service(service("t/y", "10.96.0.2", &["TCP 80"]));
     world.put_slice(slice("t/2", "y", &["TCP 80"], &["1.1.1.9"]));
     world.sync();
@@ -73,7 +77,7 @@ fn an_adopted_generation_goes_on_and_comes_round() {
     for (_, value) in &mut found.services {
         value.generation = u32::MAX;
     }
-    let mut world = World::with(Model::default(), &found);
+    let mut world = World::with(Planner::default(), &found);
     tell_everything(&mut world);
     world.sync();
     world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.2"]));
@@ -98,6 +102,15 @@ fn frontend(text: &str) -> FrontendKey {
     address(text).frontend_key()
 }
 
+fn to(service: u32) -> Frontend {
+    Frontend {
+        internal: service,
+        external: service,
+        flags: 0,
+        affinity_seconds: 0,
+    }
+}
+
 fn slot(service: u32, generation: u32, index: u32) -> SlotKey {
     SlotKey {
         service,
@@ -107,10 +120,22 @@ fn slot(service: u32, generation: u32, index: u32) -> SlotKey {
 }
 
 #[rstest]
-#[case::frontend_of_no_service(corrupt(|maps| maps.frontends[0].1.service = 77))]
-#[case::frontend_of_service_zero(corrupt(|maps| maps.frontends[0].1.service = 0))]
-#[case::frontend_of_an_impossible_service(corrupt(|maps| maps.frontends[0].1.service = u32::MAX))]
-#[case::frontend_with_a_flag(corrupt(|maps| maps.frontends[0].1.flags = 1))]
+#[case::frontend_of_no_service(corrupt(|maps| maps.frontends[0].1 = to(77)))]
+#[case::frontend_of_service_zero(corrupt(|maps| maps.frontends[0].1 = to(0)))]
+#[case::frontend_of_an_impossible_service(corrupt(|maps| maps.frontends[0].1 = to(u32::MAX)))]
+#[case::frontend_of_another_selection(corrupt(|maps| maps.frontends[0].1.flags = frontend_flags::MAGLEV))]
+#[case::frontend_with_a_strange_flag(corrupt(|maps| maps.frontends[0].1.flags = 1 << 31))]
+#[case::frontend_with_affinity(corrupt(|maps| maps.frontends[0].1.affinity_seconds = 9))]
+#[case::frontend_for_clients_inside_alone(corrupt(|maps| maps.frontends[0].1.external = 0))]
+#[case::frontend_for_clients_outside_alone(corrupt(|maps| maps.frontends[0].1.internal = 0))]
+#[case::frontend_of_two_services(corrupt(|maps| maps.frontends[0].1.external = 2))]
+#[case::frontend_of_a_service_that_is_not_there_outside(corrupt(|maps| maps.frontends[0].1.external = 77))]
+#[case::an_address_missing(corrupt(|maps| _ = maps.addresses.remove(0)))]
+#[case::no_address(corrupt(|maps| maps.addresses.clear()))]
+#[case::an_address_too_many(corrupt(|maps| maps.addresses.push((Address::v4([10, 96, 0, 99]), VIP))))]
+#[case::an_address_without_flags(corrupt(|maps| maps.addresses[0].1 = 0))]
+#[case::an_address_with_all_flags(corrupt(|maps| maps.addresses[0].1 = u32::MAX))]
+#[case::an_address_of_another_kind(corrupt(|maps| maps.addresses[0].1 = u32::MAX & !VIP))]
 #[case::frontends_of_two_services_that_share_one(corrupt(|maps| maps.frontends[1].1 = maps.frontends[0].1))]
 #[case::frontends_crossed(corrupt(|maps| {
     let first = maps.frontends[0].1;
@@ -118,11 +143,11 @@ fn slot(service: u32, generation: u32, index: u32) -> SlotKey {
     maps.frontends[1].1 = first;
 }))]
 #[case::a_frontend_too_many(corrupt(|maps| {
-    maps.frontends.push((frontend("UDP 10.96.0.9:53"), Frontend { service: 1, flags: 0 }));
+    maps.frontends.push((frontend("UDP 10.96.0.9:53"), to(1)));
 }))]
 #[case::a_frontend_of_another_version(corrupt(|maps| {
-    let key = FrontendKey { pad: 7, protocol: 132, ..frontend("TCP 10.96.0.1:80") };
-    maps.frontends.push((key, Frontend { service: 1, flags: 0 }));
+    let key = FrontendKey { pad: 7, protocol: 1, ..frontend("TCP 10.96.0.1:80") };
+    maps.frontends.push((key, to(1)));
 }))]
 #[case::a_service_without_frontends(corrupt(|maps| _ = maps.frontends.remove(0)))]
 #[case::a_service_too_many(corrupt(|maps| maps.services.push((9, Service { generation: 3, slots: 2 }))))]
@@ -141,14 +166,15 @@ fn slot(service: u32, generation: u32, index: u32) -> SlotKey {
 }))]
 #[case::a_backend_missing(corrupt(|maps| _ = maps.backends.remove(0)))]
 #[case::a_backend_too_many(corrupt(|maps| {
-    maps.backends.push((50, address("TCP 1.1.1.50:80").backend()));
+    maps.backends.push((50, backend("TCP 1.1.1.50:80").value()));
 }))]
 #[case::a_backend_twice(corrupt(|maps| maps.backends[1].1 = maps.backends[0].1))]
+#[case::a_backend_that_is_local_no_more(corrupt(|maps| maps.backends[0].1.flags = backend_flags::LOCAL))]
 #[case::a_backend_of_another_version(corrupt(|maps| {
-    maps.backends[0].1 = Backend { pad: 1, ..maps.backends[0].1 };
+    maps.backends[0].1 = Backend { flags: 1 << 7, ..maps.backends[0].1 };
 }))]
 #[case::a_backend_of_an_impossible_number(corrupt(|maps| {
-    maps.backends.push((u32::MAX, address("TCP 1.1.1.50:80").backend()));
+    maps.backends.push((u32::MAX, backend("TCP 1.1.1.50:80").value()));
 }))]
 #[case::nothing_but_slots(corrupt(|maps| {
     (maps.frontends, maps.services, maps.backends) = (Vec::new(), Vec::new(), Vec::new());
@@ -157,12 +183,12 @@ fn slot(service: u32, generation: u32, index: u32) -> SlotKey {
     (maps.slots, maps.services, maps.backends) = (Vec::new(), Vec::new(), Vec::new());
 }))]
 fn corrupt_maps_are_repaired(#[case] found: Contents) {
-    let mut world = World::with(Model::default(), &found);
+    let mut world = World::with(Planner::default(), &found);
     tell_everything(&mut world);
     assert_eq!(world.memory().writes(), 0);
     world.sync();
     world.put_service(service("t/z", "10.96.0.3", &["TCP 80"]));
-    let expected = plan::resolve(&plan::plan(world.control.brain()));
+    let expected = plan::resolve(&world.control.brain().plan());
     let (resolved, defects) = resolve::resolve(&world.contents());
     assert_eq!(resolved, expected);
     assert!(defects.is_empty(), "{defects:?}");
@@ -175,40 +201,50 @@ fn corrupt_maps_are_repaired(#[case] found: Contents) {
 /// Maps of small numbers, anything anywhere.
 fn anything() -> impl Strategy<Value = Contents> {
     let ips = ["10.96.0.1", "10.96.0.2", "10.96.0.9"];
-    let frontends = prop::collection::btree_map(0..ips.len(), 0..6_u32, 0..3);
+    let addresses = prop::collection::btree_map(0..ips.len(), 0..4_u32, 0..4);
+    let frontends = prop::collection::btree_map(0..ips.len(), (0..6_u32, 0..6_u32, 0..3_u32), 0..3);
     let services = prop::collection::btree_map(1..5_u32, (0..3_u32, 0..4_u32), 0..4);
     let slots = prop::collection::btree_map((1..6_u32, 1..3_u32, 0..3_u32), 0..6_u32, 0..10);
-    let backends = prop::collection::btree_map(1..6_u32, (1..4_u8, 0..2_u8), 0..5);
-    (frontends, services, slots, backends).prop_map(move |(frontends, services, slots, backends)| {
-        let frontends = frontends.into_iter();
-        let backend = |host, pad| Backend {
-            pad,
-            ..address(&format!("TCP 1.1.1.{host}:80")).backend()
-        };
-        Contents {
-            frontends: frontends
-                .map(|(ip, service)| {
-                    (
-                        frontend(&format!("TCP {}:80", ips[ip])),
-                        Frontend { service, flags: 0 },
-                    )
-                })
-                .collect(),
-            services: services
-                .into_iter()
-                .filter(|(_, value)| *value != (0, 0))
-                .map(|(id, (generation, slots))| (id, Service { generation, slots }))
-                .collect(),
-            slots: slots
-                .into_iter()
-                .map(|((s, g, i), backend)| (slot(s, g, i), backend))
-                .collect(),
-            backends: backends
-                .into_iter()
-                .map(|(id, (host, pad))| (id, backend(host, pad)))
-                .collect(),
-        }
-    })
+    let backends = prop::collection::btree_map(1..6_u32, (1..4_u8, 0..3_u8), 0..5);
+    (addresses, frontends, services, slots, backends).prop_map(
+        move |(addresses, frontends, services, slots, backends)| {
+            let addresses = addresses.into_iter();
+            let frontends = frontends.into_iter();
+            let backend = |host, flags| Backend {
+                flags,
+                ..backend(&format!("TCP 1.1.1.{host}:80")).value()
+            };
+            Contents {
+                addresses: addresses
+                    .map(|(ip, flags)| (address(&format!("TCP {}:80", ips[ip])).address.into(), flags))
+                    .collect(),
+                frontends: frontends
+                    .map(|(ip, (internal, external, flags))| {
+                        let value = Frontend {
+                            internal,
+                            external,
+                            flags,
+                            affinity_seconds: 0,
+                        };
+                        (frontend(&format!("TCP {}:80", ips[ip])), value)
+                    })
+                    .collect(),
+                services: services
+                    .into_iter()
+                    .filter(|(_, value)| *value != (0, 0))
+                    .map(|(id, (generation, slots))| (id, Service { generation, slots }))
+                    .collect(),
+                slots: slots
+                    .into_iter()
+                    .map(|((s, g, i), backend)| (slot(s, g, i), backend))
+                    .collect(),
+                backends: backends
+                    .into_iter()
+                    .map(|(id, (host, flags))| (id, backend(host, flags)))
+                    .collect(),
+            }
+        },
+    )
 }
 
 proptest! {
@@ -220,7 +256,7 @@ proptest! {
         found in anything(),
         failures in prop::collection::vec(prop::bool::weighted(0.3), 0..20),
     ) {
-        let mut world = World::with(Model::default(), &found);
+        let mut world = World::with(Planner::default(), &found);
         tell_everything(&mut world);
         world.faults().script(failures);
         world.sync();

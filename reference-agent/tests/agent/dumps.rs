@@ -1,12 +1,16 @@
 //! Golden texts of map contents.
 
-use lb_abi::{Backend, Frontend, Service, SlotKey};
+use lb_abi::{
+    Address, Backend, Frontend, Service, SlotKey,
+    address_flags::{NODE, SILENT, VIP},
+    frontend_flags,
+};
 use reference_agent::{
     dump::dump,
     maps::Contents,
     testing::{
         World,
-        objects::{address, service, slice},
+        objects::{address, backend, service, slice},
     },
 };
 
@@ -22,6 +26,9 @@ fn frontends_with_their_backends_sorted_and_without_ids() {
 TCP 10.96.0.9:80 -> refused
 TCP 10.96.0.10:443 -> 10.0.0.9:6443 10.0.0.10:6443
 UDP 10.96.0.10:53 -> refused
+addresses
+10.96.0.9 -> other ports refused
+10.96.0.10 -> other ports refused
 "
     );
 }
@@ -46,22 +53,48 @@ fn two_agents_with_other_histories_and_ids_dump_the_same() {
 
 #[test]
 fn nothing_is_a_headline() {
-    assert_eq!(dump(&Contents::default()), "frontends\n");
+    assert_eq!(dump(&Contents::default()), "frontends\naddresses\n");
 }
 
 #[test]
 fn defects_are_named() {
-    let [b1, b2] = ["TCP 1.1.1.1:80", "TCP 1.1.1.2:80"].map(|text| address(text).backend());
-    let [f1, f2, f3] =
-        ["TCP 10.96.0.1:80", "TCP 10.96.0.2:80", "TCP 10.96.0.3:80"].map(|text| address(text).frontend_key());
-    let to = |service| Frontend { service, flags: 0 };
+    let [b1, b2] = ["TCP 1.1.1.1:80", "TCP 1.1.1.2:80"].map(|text| backend(text).value());
+    let [f1, f2, f3, f4] = [
+        "TCP 10.96.0.1:80",
+        "TCP 10.96.0.2:80",
+        "TCP 10.96.0.3:80",
+        "TCP 10.96.0.1:81",
+    ]
+    .map(|text| address(text).frontend_key());
+    let to = |service| Frontend {
+        internal: service,
+        external: service,
+        flags: 0,
+        affinity_seconds: 0,
+    };
     let slot = |service, generation, index| SlotKey {
         service,
         generation,
         index,
     };
     let contents = Contents {
-        frontends: vec![(f1, to(1)), (f2, to(2)), (f3, to(9))],
+        addresses: vec![
+            (f1.address, VIP),
+            (f2.address, VIP | SILENT),
+            (Address::v4([10, 96, 0, 7]), NODE),
+        ],
+        frontends: vec![
+            (f1, to(1)),
+            (f2, to(2)),
+            (f3, to(9)),
+            (
+                f4,
+                Frontend {
+                    flags: frontend_flags::ALL,
+                    ..to(1)
+                },
+            ),
+        ],
         services: vec![
             (
                 1,
@@ -91,13 +124,17 @@ fn defects_are_named() {
             (slot(1, 4, 1), 7),
             (slot(1, 4, 2), 5),
         ],
-        backends: vec![(1, b1), (2, b1), (3, b2), (5, Backend { protocol: 132, ..b2 })],
+        backends: vec![(1, b1), (2, b1), (3, b2), (5, Backend { protocol: 1, ..b2 })],
     };
     assert_eq!(
         dump(&contents),
         "frontends
 TCP 10.96.0.1:80 -> 1.1.1.1:80
 TCP 10.96.0.2:80 -> refused
+addresses
+10.96.0.1 -> other ports refused
+10.96.0.2 -> other ports dropped
+10.96.0.7 -> other ports passed
 defects
 frontend TCP 10.96.0.3:80: its service 9 is missing
 frontend TCP 10.96.0.2:80: its service 2 names 4294967295 slots, 0 are there

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use reference_agent::{
+    control::Planner,
     maps::memory::Capacities,
-    model::Model,
     reconcile::{RETRY_FIRST, RETRY_LIMIT},
     testing::{
         World,
@@ -13,7 +13,7 @@ use reference_agent::{
 };
 use rstest::rstest;
 
-fn served() -> World<Model> {
+fn served() -> World<Planner> {
     let mut world = World::synced();
     world.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
     world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.1", "1.1.1.2"]));
@@ -21,7 +21,7 @@ fn served() -> World<Model> {
 }
 
 /// Applies a change of which one write fails, without letting the retry come due.
-fn change_with_failure(world: &mut World<Model>, at: usize) {
+fn change_with_failure(world: &mut World<Planner>, at: usize) {
     world.faults().script((0..=at).map(|index| index == at));
     world
         .control
@@ -140,7 +140,7 @@ fn retries_come_later_and_later_up_to_the_limit_and_an_event_tries_at_once() {
     world.assert_clean();
 }
 
-fn with_room(change: impl FnOnce(&mut Capacities)) -> World<Model> {
+fn with_room(change: impl FnOnce(&mut Capacities)) -> World<Planner> {
     let mut world = served();
     let mut capacities = Capacities::default();
     change(&mut capacities);
@@ -154,7 +154,7 @@ fn with_room(change: impl FnOnce(&mut Capacities)) -> World<Model> {
 #[case::backends("BACKENDS", with_room(|room| room.backends = 2))]
 fn a_full_map_keeps_what_is_there_names_what_does_not_fit_and_takes_it_when_there_is_room(
     #[case] map: &str,
-    #[case] mut world: World<Model>,
+    #[case] mut world: World<Planner>,
 ) {
     world.put_slice_unsettled(slice("t/2", "y", &["TCP 80"], &["1.1.1.9"]));
     world

@@ -10,7 +10,7 @@ fn everything_is_kept(row: Row) {
     for event in row.history {
         world.event(event);
     }
-    let served = world.resolved();
+    let served = world.served();
     for end in row.ends {
         assert_eq!(served.get(&end.frontend), Some(&end.repaired), "{}", end.frontend);
     }

@@ -10,21 +10,21 @@ use std::{
     time::Instant,
 };
 
-use lb_abi::{Frontend, Service, SlotKey, capacity};
+use lb_abi::{Frontend, Service, SlotKey, address_flags, capacity};
 use lb_loader::{HeldProgram, Hook, Options, attach_legacy_multi, programs_attached};
 use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
 };
 use reference_agent::{
-    control::Control,
+    control::{Control, Planner},
     datapath::{Datapath, KernelDatapath},
     dump::dump,
     hooks::{Hooks, SCAN},
     maps::{Contents, LbMaps, MapError, kernel, memory::MemoryMaps},
-    model::{Event, Kind, Model},
+    model::{Event, Kind},
     names::ObjectName,
-    testing::objects::{address, service, slice},
+    testing::objects::{address, backend, service, slice},
 };
 
 /// Where cgroup v2 is mounted.
@@ -66,10 +66,7 @@ impl Place {
     }
 
     fn options(&self) -> Options {
-        Options {
-            bpffs: self.folder.path().to_owned(),
-            cgroup: self.cgroup.clone(),
-        }
+        Options::new(self.folder.path(), &self.cgroup)
     }
 
     fn dump(&self) -> String {
@@ -87,20 +84,31 @@ impl Drop for Place {
     }
 }
 
+fn to(service: u32) -> Frontend {
+    Frontend {
+        internal: service,
+        external: service,
+        flags: 0,
+        affinity_seconds: 0,
+    }
+}
+
 fn contract(mut maps: impl LbMaps) {
     let first = address("TCP 10.96.0.1:80").frontend_key();
     let second = address("UDP 10.96.0.2:53").frontend_key();
-    let backend = address("TCP 10.0.0.1:8080").backend();
+    let backend = backend("TCP 10.0.0.1:8080").value();
     let slot = SlotKey {
         service: 1,
         generation: 1,
         index: 0,
     };
+    let address = first.address;
     let everything = Contents {
-        frontends: vec![
-            (first, Frontend { service: 1, flags: 0 }),
-            (second, Frontend { service: 2, flags: 0 }),
+        addresses: vec![
+            (address, address_flags::VIP),
+            (second.address, address_flags::NODE),
         ],
+        frontends: vec![(first, to(1)), (second, to(2))],
         services: vec![
             (
                 1,
@@ -125,6 +133,8 @@ fn contract(mut maps: impl LbMaps) {
     let delete_all = |maps: &mut dyn LbMaps| -> Result<(), MapError> {
         maps.delete_frontend(first)?;
         maps.delete_frontend(second)?;
+        maps.delete_address(address)?;
+        maps.delete_address(second.address)?;
         maps.barrier()?;
         maps.delete_service(1)?;
         maps.delete_service(capacity::SERVICES - 1)?;
@@ -152,12 +162,13 @@ fn contract(mut maps: impl LbMaps) {
             },
         )
         .expect("put");
-        maps.put_frontend(second, Frontend { service: 1, flags: 0 })
+        maps.put_address(address, address_flags::NODE).expect("put");
+        maps.put_address(address, address_flags::VIP).expect("put");
+        maps.put_address(second.address, address_flags::NODE)
             .expect("put");
-        maps.put_frontend(second, Frontend { service: 2, flags: 0 })
-            .expect("put");
-        maps.put_frontend(first, Frontend { service: 1, flags: 0 })
-            .expect("put");
+        maps.put_frontend(second, to(1)).expect("put");
+        maps.put_frontend(second, to(2)).expect("put");
+        maps.put_frontend(first, to(1)).expect("put");
     }
     assert_eq!(maps.contents().expect("readable"), everything);
     // A failed put changes nothing.
@@ -175,7 +186,7 @@ fn contract(mut maps: impl LbMaps) {
 }
 
 fn full(mut maps: impl LbMaps) {
-    let backend = address("TCP 10.0.0.1:8080").backend();
+    let backend = backend("TCP 10.0.0.1:8080").value();
     for id in 1..=capacity::BACKENDS {
         maps.put_backend(id, backend).expect("there is room");
     }
@@ -220,9 +231,9 @@ fn served() -> Vec<Event> {
     ]
 }
 
-fn control(place: &Place, events: impl IntoIterator<Item = Event>) -> Control<Model, kernel::KernelMaps> {
+fn control(place: &Place, events: impl IntoIterator<Item = Event>) -> Control<Planner, kernel::KernelMaps> {
     let datapath = place.open();
-    let mut control = Control::new(Model::default(), datapath.maps()).expect("readable maps");
+    let mut control = Control::new(Planner::default(), datapath.maps()).expect("readable maps");
     for event in events {
         control.apply(event);
     }
@@ -237,8 +248,7 @@ fn the_kernels_maps_are_written_dumped_and_adopted() {
         return;
     };
     let mut first = control(&place, served());
-    let whole =
-        "frontends\nTCP 10.96.0.1:80 -> 10.0.0.1:8080 10.0.0.2:8080\nTCP 10.96.0.2:80 -> 10.0.0.1:8080\n";
+    let whole = "frontends\nTCP 10.96.0.1:80 -> 10.0.0.1:8080 10.0.0.2:8080\nTCP 10.96.0.2:80 -> 10.0.0.1:8080\naddresses\n10.96.0.1 -> other ports refused\n10.96.0.2 -> other ports refused\n";
     assert_eq!(place.dump(), whole);
     first.apply(Event::SliceApplied(slice(
         "t/1",
@@ -250,13 +260,13 @@ fn the_kernels_maps_are_written_dumped_and_adopted() {
     first.reconcile(Instant::now());
     assert_eq!(
         place.dump(),
-        "frontends\nTCP 10.96.0.1:80 -> 10.0.0.2:8080\nTCP 10.96.0.2:80 -> refused\n"
+        "frontends\nTCP 10.96.0.1:80 -> 10.0.0.2:8080\nTCP 10.96.0.2:80 -> refused\naddresses\n10.96.0.1 -> other ports refused\n10.96.0.2 -> other ports refused\n"
     );
     drop(first);
     control(&place, served());
     assert_eq!(place.dump(), whole);
     control(&place, served().into_iter().skip(4));
-    assert_eq!(place.dump(), "frontends\n");
+    assert_eq!(place.dump(), "frontends\naddresses\n");
 }
 
 /// A cgroup that is removed at the end, whatever is attached to it.

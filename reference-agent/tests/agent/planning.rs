@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 
 use reference_agent::{
     model::{Event, Model, Service, Slice},
-    plan,
-    resolve::Resolved,
-    testing::objects::{address, addresses, name, service, slice},
+    plan::{self, Perspective, Selection},
+    testing::{
+        Served,
+        objects::{address, addresses, backend, name, service, slice},
+        served,
+    },
     transport::TransportAddress,
 };
 use rstest::rstest;
@@ -22,8 +25,8 @@ fn model(services: &[Service], slices: &[Slice]) -> Model {
     model
 }
 
-fn planned(model: &Model) -> Resolved {
-    plan::resolve(&plan::plan(model))
+fn planned(model: &Model) -> Served {
+    served(&plan::resolve(&plan::plan(model, &Perspective::default())))
 }
 
 /// `TCP 10.96.0.1:80 -> 1.1.1.1:80 1.1.1.2:80`
@@ -78,14 +81,14 @@ fn resolved(line: &str) -> (TransportAddress, BTreeSet<TransportAddress>) {
 )]
 fn a_service(#[case] ports: &[&str], #[case] slices: &[Slice], #[case] expected: &[&str]) {
     let model = model(&[service("t/x", "10.96.0.1", ports)], slices);
-    let expected: Resolved = expected.iter().map(|line| resolved(line)).collect();
+    let expected: Served = expected.iter().map(|line| resolved(line)).collect();
     assert_eq!(planned(&model), expected);
 }
 
 #[test]
 fn a_service_without_cluster_ip_has_no_frontend_and_no_entry() {
     let model = model(&[service("t/x", "None", &["TCP 80"])], &[]);
-    assert!(plan::plan(&model).is_empty());
+    assert!(plan::plan(&model, &Perspective::default()).is_empty());
 }
 
 #[test]
@@ -175,7 +178,7 @@ fn the_first_claimant_has_the_frontend_in_whatever_order_they_come(
         let planned = planned(&model(&services, &slices));
         assert_eq!(
             planned,
-            Resolved::from([(address("TCP 10.96.0.1:80"), addresses(&[winner]))])
+            Served::from([(address("TCP 10.96.0.1:80"), addresses(&[winner]))])
         );
     }
 }

@@ -16,8 +16,8 @@ use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
 use lb_loader::{Hook, Ownership};
 use reference_agent::{
     agent::{self, AgentError},
+    control::Planner,
     dump::dump,
-    model::Model,
     reflect,
     testing::node::Node,
 };
@@ -107,7 +107,7 @@ impl Running {
         drop(free);
         let shutdown = CancellationToken::new();
         let client = control.client().await;
-        let run = agent::run(client, Model::default(), node.open(), health, shutdown.clone());
+        let run = agent::run(client, Planner::default(), node.open(), health, shutdown.clone());
         Self {
             health,
             shutdown,
@@ -308,7 +308,7 @@ async fn a_health_address_in_use_is_an_error_that_names_it() {
     let client = control.client().await;
     let ended = agent::run(
         client,
-        Model::default(),
+        Planner::default(),
         Node::new().open(),
         address,
         CancellationToken::new(),

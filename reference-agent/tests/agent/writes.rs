@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, time::Instant};
 
 use reference_agent::{
-    control::Control,
+    control::{Control, Planner},
     maps::{Contents, LbMaps, memory::MemoryMaps},
-    model::{Event, Kind, Model},
+    model::{Event, Kind},
     resolve,
     testing::{
         World,
@@ -13,7 +13,7 @@ use reference_agent::{
     },
 };
 
-fn served() -> World<Model> {
+fn served() -> World<Planner> {
     let mut world = World::synced();
     world.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
     world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.1", "1.1.1.2"]));
@@ -37,11 +37,11 @@ fn an_unchanged_set_of_backends_causes_no_write() {
 
 /// A control plane over maps whose every write is checked, but not followed by a look at all of them: for tests
 /// with many entries.
-struct Large(Control<Model, MemoryMaps>);
+struct Large(Control<Planner, MemoryMaps>);
 
 impl Large {
     fn new() -> Self {
-        Self(Control::new(Model::default(), MemoryMaps::new()).expect("maps in memory can be read"))
+        Self(Control::new(Planner::default(), MemoryMaps::new()).expect("maps in memory can be read"))
     }
 
     fn sync(&mut self) {

@@ -1,0 +1,156 @@
+//! Maglev's table: which backend each slot of a service port gets, the same on every node.
+//!
+//! "Maglev: A Fast and Reliable Software Network Load Balancer", Eisenbud et al., NSDI 2016, section 3.4. Each
+//! backend has a permutation of all slots, by an offset and a skip that are hashes of its name; the backends take
+//! turns, each the first slot of its permutation that nobody has yet, until none is free. So each backend gets as
+//! many slots as any other, but for one; and one that comes or goes changes little for the others.
+//!
+//! # Name
+//! A backend is named by its address, port and protocol, never by a number: numbers are each node's own. Turns
+//! are in the order of the names. So the table depends on the set of backends alone.
+//!
+//! # Hash
+//! [`hash`]: 64 bits, folded from the name's three words by the finalizer of SplitMix64, with one seed for the
+//! offset and one for the skip. It is part of what nodes agree on: a change moves connections that pass from one
+//! node to another.
+//!
+//! # Size
+//! [`size`]: a prime, so that every skip leads through all slots; at least 100 for each backend, so that shares
+//! differ by at most 1 % (section 3.4). A power of four apart, because a table of another size is another table:
+//! connections that change nodes move when the number of backends grows beyond 2, 10, 40, 163 or 655, and not in
+//! between. The largest is as many as SLOTS holds twice, since the old and the new table are both there while one
+//! is switched to the other; beyond 1310 backends shares differ by more than 1 %. A single backend needs no choice:
+//! one slot.
+
+use std::collections::BTreeSet;
+
+use lb_abi::capacity;
+
+use crate::transport::TransportAddress;
+
+/// Sizes of tables: the greatest primes below powers of four, from 2⁸ to 2¹⁶, and 2¹⁷ − 1.
+pub const SIZES: [usize; 6] = [251, 1021, 4093, 16_381, 65_521, 131_071];
+/// Least slots for each backend, as long as [`SIZES`] go.
+pub const SLOTS_PER_BACKEND: usize = 100;
+
+const LARGEST: usize = SIZES[SIZES.len() - 1];
+const _: () = assert!(2 * LARGEST <= capacity::SLOTS as usize, "two tables fit");
+const _: () = assert!(
+    LARGEST >= capacity::BACKENDS as usize,
+    "every backend gets a slot"
+);
+
+/// How many slots a service port of so many backends has.
+pub fn size(backends: usize) -> usize {
+    if backends <= 1 {
+        return backends;
+    }
+    let least = backends.saturating_mul(SLOTS_PER_BACKEND);
+    SIZES.into_iter().find(|&size| size >= least).unwrap_or(LARGEST)
+}
+
+/// The table of a set of backends, in whatever order they come, and however often. Empty without backends.
+pub fn table(backends: impl IntoIterator<Item = TransportAddress>) -> Vec<TransportAddress> {
+    let backends: BTreeSet<_> = backends.into_iter().collect();
+    of_size(size(backends.len()), &backends)
+}
+
+/// A number by which tables can be compared, such as those of two nodes: equal for equal tables, and hardly ever for
+/// others.
+pub fn digest(table: impl IntoIterator<Item = TransportAddress>) -> u64 {
+    let slots = table.into_iter();
+    slots.fold(0, |digest, owner| mix(digest ^ hash(&owner, OFFSET)))
+}
+
+/// The table of a given size, a prime above the number of backends; or one slot for one backend.
+fn of_size(size: usize, backends: &BTreeSet<TransportAddress>) -> Vec<TransportAddress> {
+    let names: Vec<_> = backends.iter().copied().collect();
+    let permutations = names.iter().map(|name| Permutation::of(name, size)).collect();
+    let owners = populate(permutations, size);
+    owners
+        .into_iter()
+        .filter_map(|owner| names.get(owner).copied())
+        .collect()
+}
+
+/// A walk through all slots.
+#[derive(Clone, Copy, Debug)]
+struct Permutation {
+    /// Where it is.
+    at: usize,
+    /// From one slot to the next; from 1 to one below the number of slots.
+    skip: usize,
+}
+
+impl Permutation {
+    fn of(name: &TransportAddress, size: usize) -> Self {
+        let below = |seed, limit: usize| {
+            // The remainder is below a limit that came from a `usize`.
+            let remainder = hash(name, seed) % u64::try_from(limit.max(1)).unwrap_or(u64::MAX);
+            usize::try_from(remainder).unwrap_or_default()
+        };
+        Self {
+            at: below(OFFSET, size),
+            skip: below(SKIP, size.saturating_sub(1)) + 1,
+        }
+    }
+
+    /// The next slot that is free, which is no longer free. There must be one.
+    fn take(&mut self, owners: &mut [usize], owner: usize) {
+        loop {
+            let slot = self.at;
+            self.at = (self.at + self.skip) % owners.len();
+            if owners[slot] == FREE {
+                owners[slot] = owner;
+                return;
+            }
+        }
+    }
+}
+
+const FREE: usize = usize::MAX;
+
+/// Who has each slot: the backends take turns. Each walks through all slots at most once: `permutations × size`
+/// steps at most, `size × ln(size)` about.
+fn populate(mut permutations: Vec<Permutation>, size: usize) -> Vec<usize> {
+    if permutations.is_empty() {
+        return Vec::new();
+    }
+    let mut owners = vec![FREE; size];
+    let count = permutations.len();
+    for turn in 0..size {
+        let owner = turn % count;
+        permutations[owner].take(&mut owners, owner);
+    }
+    owners
+}
+
+/// Of the offset: the fraction of √2. Of the skip: that of √3. Any two numbers would do.
+const OFFSET: u64 = 0x6a09_e667_f3bc_c908;
+const SKIP: u64 = 0xbb67_ae85_84ca_a73b;
+
+/// The hash of a backend's name.
+fn hash(name: &TransportAddress, seed: u64) -> u64 {
+    let address = lb_abi::Address::from(name.address).octets();
+    let [a, b, c, d, e, f, g, h, rest @ ..] = address;
+    let (high, low) = (
+        u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+        u64::from_be_bytes(rest),
+    );
+    let port = u64::from(name.port) << 8 | u64::from(name.protocol.number());
+    [high, low, port]
+        .into_iter()
+        .fold(seed, |hash, word| mix(hash ^ word))
+}
+
+/// One step of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijection, each bit of whose result depends on
+/// each bit of its argument.
+const fn mix(state: u64) -> u64 {
+    let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}
+
+#[cfg(test)]
+mod tests;
