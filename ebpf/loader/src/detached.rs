@@ -1,6 +1,6 @@
 //! Programs and maps of one's own, unpinned and unattached: for packet tables, fuzzing, measurements.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use lb_abi::{Config, Meta};
 
@@ -17,6 +17,7 @@ use crate::{
 pub struct Detached {
     programs: Programs,
     maps: Maps,
+    meta: OwnedFd,
     barrier: Barrier,
 }
 
@@ -52,16 +53,22 @@ impl Detached {
         let (programs, object) = object::load_detached(node::flows(Some(flows))?)?;
         let maps = Maps::new(|name| object.map(name))?;
         maps.config.put(&Config::NONE)?;
-        let meta = object.map(MapName::Meta)?;
-        let (key, value) = (0_u32, Meta::CURRENT);
-        // SAFETY: the sizes of META's key and value, which `map` has checked.
-        unsafe { sys::map::update(meta.as_fd(), &raw const key, &raw const value) }
-            .map_err(LoaderError::kernel("write META"))?;
-        Ok(Self {
+        let detached = Self {
             programs,
             maps,
+            meta: object.map(MapName::Meta)?,
             barrier: Barrier::new()?,
-        })
+        };
+        detached.put_meta(&Meta::CURRENT)?;
+        Ok(detached)
+    }
+
+    /// Says whose the maps are: with any other value than [`Meta::CURRENT`] the programs leave everything alone.
+    pub fn put_meta(&self, meta: &Meta) -> Result<(), LoaderError> {
+        let key = 0_u32;
+        // SAFETY: the sizes of META's key and value, which the object's `map` has checked.
+        unsafe { sys::map::update(self.meta.as_fd(), &raw const key, meta) }
+            .map_err(LoaderError::kernel("write META"))
     }
 
     /// Its maps.
