@@ -9,7 +9,7 @@ use aya_ebpf::{
 use lb_abi::{Address, Counter, FrontendKey, Port};
 use lb_flow::socket::is_reserved;
 
-use super::{HAVE_SET_RETVAL_POST_BIND, PROCEED, Return, V4, V6, context::protocol, fail};
+use super::{PROCEED, Return, V4, V6, context::protocol, fail};
 use crate::maps::{Maps, count};
 
 const EADDRINUSE: i32 = 98;
@@ -61,7 +61,7 @@ pub fn bind<F: Family>(_family: F, context: &SockContext) -> Return {
     };
     if is_reserved(&maps, &bound, || F::is_dual(context)) {
         count(Counter::BindRefused);
-        return fail(&HAVE_SET_RETVAL_POST_BIND, EADDRINUSE);
+        return fail(EADDRINUSE);
     }
     PROCEED
 }

@@ -43,20 +43,15 @@ const PROCEED: Return = 1;
 /// `getpeername`.
 const FAIL: Return = 0;
 
-/// Whether the kernel offers `bpf_set_retval` to connect and sendmsg; set by the loader, which has tried. Where it is
-/// 0, the verifier removes the call, and a refused client sees EPERM.
+/// Whether the kernel offers `bpf_set_retval` to these hooks; set by the loader, which has tried (at connect: kernels
+/// give it to all of them or to none). Where it is 0, the verifier removes the call, and a refused client sees EPERM.
 #[unsafe(no_mangle)]
 static HAVE_SET_RETVAL: Global<u32> = Global::new(1);
 
-/// The same for post_bind (`BPF_PROG_TYPE_CGROUP_SOCK` with `BPF_CGROUP_INET4_POST_BIND`), which is a type of program
-/// of its own: set by the loader, which has tried. Where it is 0, a refused bind fails with EPERM.
-#[unsafe(no_mangle)]
-static HAVE_SET_RETVAL_POST_BIND: Global<u32> = Global::new(1);
-
 /// Lets the operation fail with an error of `errno.h`, where the kernel offers that; otherwise with EPERM.
 #[inline(always)]
-fn fail(offered: &Global<u32>, errno: i32) -> Return {
-    if offered.load() != 0 {
+fn fail(errno: i32) -> Return {
+    if HAVE_SET_RETVAL.load() != 0 {
         // SAFETY: a negative errno, as the helper wants it.
         unsafe { bpf_set_retval(-errno) };
     }

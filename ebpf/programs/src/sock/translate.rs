@@ -5,7 +5,7 @@ use lb_abi::{Counter, FrontendKey, Service, ServiceId};
 use lb_flow::socket::{Caller, Refusal, Target, Verdict, decide};
 
 use super::{
-    HAVE_SET_RETVAL, PROCEED, Return,
+    PROCEED, Return,
     context::{Family, Operation},
     fail,
     reverse::remember,
@@ -63,7 +63,7 @@ fn pass(counter: Counter) -> Return {
 #[inline(always)]
 fn refuse(counter: Counter) -> Return {
     count(counter);
-    fail(&HAVE_SET_RETVAL, ECONNREFUSED)
+    fail(ECONNREFUSED)
 }
 
 /// Puts the backend in place of the destination, and notes what that was.
