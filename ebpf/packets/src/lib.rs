@@ -7,4 +7,6 @@
 pub mod build;
 pub mod check;
 pub mod model;
+pub mod stage;
+pub mod table;
 pub mod world;

@@ -1,0 +1,122 @@
+//! The maps of the stage.
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+
+use lb_abi::{Affinity, Ports, Service, TCP};
+use lb_loader::{MapError, Plain, Table};
+use nix::time::{ClockId, clock_gettime};
+
+use super::{Stage, StageError};
+use crate::table::{Entry, Given, Held};
+
+/// Maps that are filled, for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Scene {
+    /// When they were: seconds since the machine started.
+    pub(super) begun: u32,
+    _sockets: Vec<Socket>,
+}
+
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are held, not used")]
+enum Socket {
+    Tcp(TcpListener),
+    Udp(UdpSocket),
+}
+
+/// CLOCK_MONOTONIC, in seconds, as the programs read it.
+///
+/// # Panics
+/// Never: every Linux has that clock.
+pub fn now() -> u32 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a monotonic clock");
+    time.tv_sec() as u32
+}
+
+impl Stage {
+    /// Empties the maps and fills them with all that is given but the entry of one index.
+    pub(super) fn set(&mut self, given: &Given, without: Option<usize>) -> Result<Scene, StageError> {
+        self.clear()?;
+        self.detached.put_meta(&given.meta)?;
+        self.detached.maps().config.put(&given.config)?;
+        let begun = now();
+        for (index, entry) in given.entries.iter().enumerate() {
+            if Some(index) != without {
+                self.put(entry, begun)?;
+            }
+        }
+        let sockets = given.sockets.iter().map(hold).collect::<Result<_, _>>()?;
+        Ok(Scene {
+            begun,
+            _sockets: sockets,
+        })
+    }
+
+    fn put(&mut self, entry: &Entry, now: u32) -> Result<(), MapError> {
+        let ago = |age: i32| now.wrapping_sub_signed(age);
+        let maps = self.detached.maps();
+        match entry {
+            Entry::Address(address, flags) => maps.addresses.put(address, flags),
+            Entry::Frontend(key, frontend) => maps.frontends.put(key, frontend),
+            Entry::Service(id, service) => {
+                self.services.push(*id);
+                maps.services.put(id, service)
+            }
+            Entry::Slot(key, backend) => maps.slots.put(key, backend),
+            Entry::Backend(id, backend) => maps.backends.put(id, backend),
+            Entry::Source(range) => maps.sources.put(range, &1),
+            Entry::Affinity(key, backend, age) => {
+                let affinity = Affinity {
+                    backend: *backend,
+                    seconds: ago(*age),
+                };
+                maps.affinity.put(key, &affinity)
+            }
+            Entry::Fragment(key, [source, destination], age) => {
+                let ports = Ports {
+                    source: *source,
+                    destination: *destination,
+                    seconds: ago(*age),
+                };
+                maps.fragments.put(key, &ports)
+            }
+            Entry::Connection(connection) => connection
+                .entries(now)
+                .iter()
+                .try_for_each(|(tuple, flow)| maps.flows.put(tuple, flow)),
+        }
+    }
+
+    fn clear(&mut self) -> Result<(), MapError> {
+        let maps = self.detached.maps();
+        for id in self.services.drain(..) {
+            maps.services.put(&id, &Service::default())?;
+        }
+        empty(&maps.frontends)?;
+        empty(&maps.addresses)?;
+        empty(&maps.slots)?;
+        empty(&maps.backends)?;
+        empty(&maps.sources)?;
+        empty(&maps.affinity)?;
+        empty(&maps.fragments)?;
+        empty(&maps.flows)
+    }
+}
+
+fn empty<K: Plain + Ord, V: Plain>(table: &Table<K, V>) -> Result<(), MapError> {
+    for (key, _) in table.entries()? {
+        table.delete(&key)?;
+    }
+    Ok(())
+}
+
+fn hold(held: &Held) -> Result<Socket, StageError> {
+    let (address, port) = held.end;
+    let end = SocketAddr::from(held.end);
+    let bound = if held.protocol == TCP {
+        TcpListener::bind(end).map(Socket::Tcp)
+    } else {
+        UdpSocket::bind(end).map(Socket::Udp)
+    };
+    bound.map_err(|source| StageError::Socket(address, port, source))
+}
