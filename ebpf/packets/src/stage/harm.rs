@@ -1,6 +1,8 @@
 //! A row with a packet that is cut off, or with an entry missing: whatever happens then, nothing is half rewritten and
 //! nothing goes to the wrong place.
 
+use std::net::IpAddr;
+
 use lb_abi::Counter;
 
 use super::{Mismatch, Seen, Stage, StageError};
@@ -68,7 +70,7 @@ impl Stage {
                 let backend = row.given.entries.iter().any(|entry| match entry {
                     Entry::Backend(_, backend) => {
                         *entry != gone
-                            && is.destination.0 == backend.address.into()
+                            && is.destination.0 == IpAddr::from(backend.address)
                             && is.destination.1.is_none_or(|port| port == backend.port.get())
                     }
                     _ => false,
