@@ -3,7 +3,7 @@
 //! ```text
 //! frontends
 //! TCP 10.96.0.1:443 -> 10.0.0.7:6443 10.0.0.8:6443
-//! TCP 10.96.0.2:80 -> 10.0.0.7:8080 10.0.0.8:8080 (maglev, 251 slots, table 0123456789abcdef)
+//! TCP 10.96.0.2:80 -> 10.0.0.7:8080 10.0.0.8:8080 (maglev table of 251: 0123456789abcdef)
 //! UDP 10.96.0.10:53 -> refused
 //! addresses
 //! 10.96.0.1 -> other ports refused
@@ -63,7 +63,7 @@ fn served(serving: &Serving) -> String {
     if serving.selection == Selection::Maglev {
         let table = serving.slots.iter().map(|backend| backend.address);
         let (slots, digest) = (table.len(), maglev::digest(table));
-        let _ = write!(text, " (maglev, {slots} slots, table {digest:016x})");
+        let _ = write!(text, " (maglev table of {slots}: {digest:016x})");
     }
     text
 }

@@ -9,7 +9,8 @@ use reference_agent::{
     control::Planner,
     maps::{Contents, LbMaps, memory::MemoryMaps},
     model::Event,
-    plan, resolve,
+    plan::{self, Perspective, Selection},
+    resolve,
     testing::{
         World,
         objects::{address, addresses, backend, service, slice},
@@ -183,14 +184,77 @@ fn slot(service: u32, generation: u32, index: u32) -> SlotKey {
     (maps.slots, maps.services, maps.backends) = (Vec::new(), Vec::new(), Vec::new());
 }))]
 fn corrupt_maps_are_repaired(#[case] found: Contents) {
+    repaired(Planner::default(), &found);
+}
+
+/// Maps of a node with tables, with one thing wrong.
+fn corrupt_tables(change: impl FnOnce(&mut Contents)) -> Contents {
+    let mut world = World::with(with_tables(), &Contents::default());
+    tell_everything(&mut world);
+    world.sync();
+    let mut contents = world.contents();
+    assert_eq!(contents.slots.len(), 252);
+    change(&mut contents);
+    contents
+}
+
+fn with_tables() -> Planner {
+    Planner::new(Perspective {
+        selection: Selection::Maglev,
+        ..Perspective::default()
+    })
+}
+
+#[rstest]
+#[case::none_at_all(served().contents())]
+#[case::a_slot_missing(corrupt_tables(|maps| _ = maps.slots.remove(100)))]
+#[case::a_slot_of_the_other_backend(corrupt_tables(|maps| maps.slots[100].1 ^= 3))]
+#[case::a_table_backwards(corrupt_tables(|maps| {
+    let mut backwards: Vec<_> = maps.slots.iter().map(|(_, backend)| *backend).take(251).collect();
+    for (slot, backend) in maps.slots.iter_mut().zip(backwards.drain(..).rev()) {
+        slot.1 = backend;
+    }
+}))]
+#[case::a_table_that_ends_early(corrupt_tables(|maps| maps.services[0].1.slots = 250))]
+#[case::frontends_that_do_not_say_so(corrupt_tables(|maps| maps.frontends.iter_mut().for_each(|one| one.1.flags = 0)))]
+fn corrupt_tables_are_repaired(#[case] found: Contents) {
+    repaired(with_tables(), &found);
+}
+
+#[test]
+fn a_restart_over_tables_without_changes_writes_nothing() {
+    let found = corrupt_tables(|_| {});
+    let mut world = World::with(with_tables(), &found);
+    tell_everything(&mut world);
+    world.sync();
+    assert_eq!(world.contents(), found);
+    assert_eq!(world.memory().writes(), 0);
+}
+
+#[test]
+fn a_restart_that_chooses_otherwise_keeps_every_service_and_backend_number() {
+    let found = corrupt_tables(|_| {});
     let mut world = World::with(Planner::default(), &found);
+    tell_everything(&mut world);
+    world.sync();
+    let left = world.contents();
+    assert_eq!(left.slots.len(), 3);
+    assert_eq!(left.backends, found.backends);
+    let services = |contents: &Contents| contents.services.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+    assert_eq!(services(&left), services(&found));
+    world.assert_clean();
+}
+
+/// A restart over maps puts them in order, and everything can be taken away again.
+fn repaired(planner: Planner, found: &Contents) {
+    let mut world = World::with(planner, found);
     tell_everything(&mut world);
     assert_eq!(world.memory().writes(), 0);
     world.sync();
     world.put_service(service("t/z", "10.96.0.3", &["TCP 80"]));
-    let expected = plan::resolve(&world.control.brain().plan());
+    let plan = world.control.brain().plan();
     let (resolved, defects) = resolve::resolve(&world.contents());
-    assert_eq!(resolved, expected);
+    assert_eq!(resolved, plan::resolve(&plan));
     assert!(defects.is_empty(), "{defects:?}");
     world.delete_service("t/x");
     world.delete_service("t/y");

@@ -104,8 +104,8 @@ fn a_slice_emptied_by_a_stopping_api_server_is_an_empty_slice() {
 #[case::headless(json!({"clusterIP": "None", "clusterIPs": ["None"], "ports": [{"port": 80}]}), &[])]
 #[case::external_name(json!({"type": "ExternalName", "externalName": "example.org"}), &[])]
 #[case::not_allocated_yet(json!({"ports": [{"port": 80}]}), &[])]
-#[case::ipv6_only(json!({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"]}), &[])]
-#[case::dual_stack(json!({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1", "10.96.0.7"]}), &["10.96.0.7"])]
+#[case::ipv6_only(json!({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"]}), &["fd00::1"])]
+#[case::dual_stack(json!({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1", "10.96.0.7"]}), &["10.96.0.7", "fd00::1"])]
 #[case::from_an_old_api_server(json!({"clusterIP": "10.96.0.7"}), &["10.96.0.7"])]
 fn cluster_ips(#[case] spec: Value, #[case] expected: &[&str]) {
     let decoded = decoded_service(&service_object(spec));
@@ -128,8 +128,8 @@ fn a_service_of_another_proxy_has_no_frontends() {
 
 #[test]
 fn a_slice_of_another_address_type_holds_nothing() {
-    let mut object = slice_object(json!([{"port": 80}]), json!([{"addresses": ["fd00::1"]}]));
-    object["addressType"] = json!("IPv6");
+    let mut object = slice_object(json!([{"port": 80}]), json!([{"addresses": ["example.org"]}]));
+    object["addressType"] = json!("FQDN");
     assert_eq!(
         decoded_slice(&object),
         Decoded {
@@ -137,6 +137,45 @@ fn a_slice_of_another_address_type_holds_nothing() {
             defects: Vec::new()
         }
     );
+}
+
+#[test]
+fn a_slice_of_ipv6_holds_addresses_of_its_family() {
+    let endpoints = json!([
+        {"addresses": ["fd00::1"]},
+        {"addresses": ["1.1.1.1"]},
+        {"addresses": ["::ffff:1.1.1.1"]},
+    ]);
+    let mut object = slice_object(json!([{"port": 80}]), endpoints);
+    object["addressType"] = json!("IPv6");
+    let decoded = decoded_slice(&object);
+    assert_eq!(decoded.object, slice("t/x-1", "x", &["TCP 80"], &["fd00::1"]));
+    let problems: Vec<_> = decoded.defects.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        problems,
+        [
+            r#"endpoints[1].addresses[0]: expected an IPv6 address, found "1.1.1.1"; left out"#,
+            r#"endpoints[2].addresses[0]: expected an IPv6 address, found "::ffff:1.1.1.1"; left out"#,
+        ]
+    );
+}
+
+#[test]
+fn endpoints_say_which_node_they_are_on_if_they_do() {
+    let endpoints = json!([
+        {"addresses": ["1.1.1.1"], "nodeName": "node1"},
+        {"addresses": ["1.1.1.2"], "nodeName": null},
+        {"addresses": ["1.1.1.3"], "nodeName": ""},
+        {"addresses": ["1.1.1.4"], "nodeName": ["node1"]},
+    ]);
+    let decoded = decoded_slice(&slice_object(json!([{"port": 80}]), endpoints));
+    let expected = ["1.1.1.1@node1", "1.1.1.2", "1.1.1.3", "1.1.1.4"];
+    assert_eq!(decoded.object, slice("t/x-1", "x", &["TCP 80"], &expected));
+    assert_eq!(
+        decoded.defects[0].to_string(),
+        r#"endpoints[3].nodeName: expected a name, found ["node1"]; left out"#
+    );
+    assert_eq!(decoded.defects.len(), 1);
 }
 
 #[test]
@@ -184,7 +223,8 @@ fn bad_ports_are_named_and_the_others_stay() {
         {"port": 81, "name": "", "protocol": "UDP"},
     ]);
     let decoded = decoded_slice(&slice_object(ports.clone(), json!([])));
-    assert_eq!(decoded.object, slice("t/x-1", "x", &["TCP 80", "UDP 81"], &[]));
+    let read = ["SCTP 132", "TCP 80", "UDP 81"];
+    assert_eq!(decoded.object, slice("t/x-1", "x", &read, &[]));
     assert_eq!(
         fields(&decoded.defects),
         [
@@ -203,7 +243,7 @@ fn bad_ports_are_named_and_the_others_stay() {
         decoded.object,
         Service {
             created: None,
-            ..service("t/x", "10.96.0.7", &["TCP 80", "UDP 81"])
+            ..service("t/x", "10.96.0.7", &read)
         }
     );
     assert_eq!(decoded.defects.len(), 7);

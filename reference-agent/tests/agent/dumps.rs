@@ -8,6 +8,7 @@ use lb_abi::{
 use reference_agent::{
     dump::dump,
     maps::Contents,
+    plan::{Perspective, Selection},
     testing::{
         World,
         objects::{address, backend, service, slice},
@@ -31,6 +32,40 @@ addresses
 10.96.0.10 -> other ports refused
 "
     );
+}
+
+#[test]
+fn tables_show_their_size_and_a_digest_that_is_the_same_on_every_node() {
+    let seen_from = |node: &str, order: [&str; 3]| {
+        let mut world = World::seen_as(Perspective {
+            node: node.to_owned(),
+            selection: Selection::Maglev,
+        });
+        world.sync();
+        world.put_service(service("t/x", "10.96.0.1,fd00:96::1", &["TCP 80"]));
+        world.put_service(service("t/y", "10.96.0.2", &["SCTP 80"]));
+        world.put_slice(slice("t/2", "x", &["TCP 80"], &["fd00::1@node1"]));
+        for count in 1..=order.len() {
+            world.put_slice(slice("t/1", "x", &["TCP 80"], &order[..count]));
+        }
+        dump(&world.contents())
+    };
+    let endpoints = ["10.0.0.7@node1", "10.0.0.8@node2", "10.0.0.9"];
+    let dumped = seen_from("node1", endpoints);
+    assert_eq!(
+        dumped,
+        "frontends
+TCP 10.96.0.1:80 -> 10.0.0.7:80 10.0.0.8:80 10.0.0.9:80 (maglev table of 1021: 9d5604daa7a17f2e)
+TCP [fd00:96::1]:80 -> [fd00::1]:80 (maglev table of 1: 2819a2b48738500c)
+SCTP 10.96.0.2:80 -> refused
+addresses
+10.96.0.1 -> other ports refused
+10.96.0.2 -> other ports refused
+fd00:96::1 -> other ports refused
+"
+    );
+    let [first, second, third] = endpoints;
+    assert_eq!(seen_from("node2", [third, second, first]), dumped);
 }
 
 #[test]
@@ -136,10 +171,15 @@ addresses
 10.96.0.2 -> other ports dropped
 10.96.0.7 -> other ports passed
 defects
+frontend FrontendKey { address: 10.96.0.1, port: Port([0, 81]), protocol: 6, pad: 0 }: not written by this version
+frontend TCP 10.96.0.3:80: its address is not known as a service's
 frontend TCP 10.96.0.3:80: its service 9 is missing
 frontend TCP 10.96.0.2:80: its service 2 names 4294967295 slots, 0 are there
 frontend TCP 10.96.0.1:80: backend 7 of its slot 1 of service 1 generation 4 is missing
 frontend TCP 10.96.0.1:80: backend 5 of its slot 2 of service 1 generation 4 is missing
+address 10.96.0.2 with flags 0x3: not written by this version
+address 10.96.0.7 with flags 0x4: not written by this version
+address 10.96.0.7: no frontend has it
 service 3: no frontend names it
 slot 0 of service 1 generation 3: not current
 backend 2: no slot names it

@@ -1,11 +1,14 @@
 //! Writes that fail: what worked keeps working, the rest is named and tried again.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use reference_agent::{
     control::Planner,
     maps::memory::Capacities,
+    model::Event,
+    plan::{Perspective, Selection},
     reconcile::{RETRY_FIRST, RETRY_LIMIT},
+    resolve::{self, Defect},
     testing::{
         World,
         objects::{addresses, service, slice},
@@ -23,14 +26,12 @@ fn served() -> World<Planner> {
 /// Applies a change of which one write fails, without letting the retry come due.
 fn change_with_failure(world: &mut World<Planner>, at: usize) {
     world.faults().script((0..=at).map(|index| index == at));
-    world
-        .control
-        .apply(reference_agent::model::Event::SliceApplied(slice(
-            "t/1",
-            "x",
-            &["TCP 80"],
-            &["1.1.1.2", "1.1.1.3"],
-        )));
+    world.control.apply(Event::SliceApplied(slice(
+        "t/1",
+        "x",
+        &["TCP 80"],
+        &["1.1.1.2", "1.1.1.3"],
+    )));
     assert!(!world.settle_within(0), "nothing failed");
 }
 
@@ -50,7 +51,7 @@ fn before_the_switch_the_old_set_keeps_working(#[case] at: usize) {
         panic!("one trouble")
     };
     assert!(
-        trouble.starts_with("service t/x port TCP 80 is not written after 1 attempts: put on map"),
+        trouble.starts_with("service t/x port TCP 80 (IPv4) is not written after 1 attempts: put on map"),
         "{trouble}"
     );
     world.wait(RETRY_FIRST);
@@ -86,21 +87,109 @@ fn after_the_switch_the_new_set_works_and_what_is_left_is_named(#[case] at: usiz
     world.assert_clean();
 }
 
+/// Nothing is left over but an address whose frontends are still to come: meanwhile connections are refused there.
+fn assert_waiting(world: &World<Planner>, address: &str) {
+    let address: IpAddr = address.parse().expect("an address");
+    let (_, defects) = resolve::resolve(&world.contents());
+    assert_eq!(defects, [Defect::OrphanAddress(address.into())].into());
+    world.assert_lawful();
+}
+
+#[test]
+fn an_address_that_could_not_be_put_is_put_later_and_its_frontends_after_it() {
+    let mut world = served();
+    world.faults().script([true]);
+    let moved = service("t/x", "10.96.0.1,10.96.0.2", &["TCP 80"]);
+    world.control.apply(Event::ServiceApplied(moved));
+    assert!(!world.settle_within(0), "nothing failed");
+    assert_eq!(
+        world.control.troubles(),
+        [
+            "service t/x is not written after 1 attempts: put on map ADDRESSES failed: Cannot allocate memory (os error 12)"
+        ]
+    );
+    let backends = addresses(&["TCP 1.1.1.1:80", "TCP 1.1.1.2:80"]);
+    assert_eq!(world.serves("TCP 10.96.0.1:80").as_ref(), Some(&backends));
+    assert_eq!(world.serves("TCP 10.96.0.2:80"), None);
+    world.assert_clean();
+    world.wait(RETRY_FIRST);
+    assert_eq!(world.serves("TCP 10.96.0.2:80"), Some(backends));
+    world.assert_clean();
+}
+
+#[test]
+fn an_address_that_does_not_fit_is_named_and_nothing_else_is_written_for_it() {
+    let mut world = with_room(|room| room.addresses = 1);
+    let before = world.memory().writes();
+    world
+        .control
+        .apply(Event::ServiceApplied(service("t/y", "10.96.0.2", &["TCP 80"])));
+    assert!(!world.settle_within(8), "it fits");
+    let [trouble] = &world.control.troubles()[..] else {
+        panic!("{:?}", world.control.troubles())
+    };
+    assert!(
+        trouble.starts_with("service t/y is not written after "),
+        "{trouble}"
+    );
+    assert!(
+        trouble.ends_with("map ADDRESSES is full (1 entries)"),
+        "{trouble}"
+    );
+    assert_eq!(world.memory().writes(), before);
+    world.assert_clean();
+
+    world.delete_service_unsettled("t/x");
+    world.settle();
+    assert_eq!(world.serves("TCP 10.96.0.2:80"), Some(addresses(&[])));
+    world.assert_clean();
+}
+
+#[test]
+fn an_address_that_could_not_be_deleted_is_named_and_deleted_later() {
+    let mut world = served();
+    // Its frontend, then its address.
+    world.faults().script([false, true]);
+    world.delete_service_unsettled("t/x");
+    assert!(!world.settle_within(0), "nothing failed");
+    assert_eq!(world.serves("TCP 10.96.0.1:80"), None);
+    assert_waiting(&world, "10.96.0.1");
+    let [trouble] = &world.control.troubles()[..] else {
+        panic!("one trouble")
+    };
+    assert!(
+        trouble
+            .starts_with("entries to be removed are still there after 1 attempts: delete on map ADDRESSES"),
+        "{trouble}"
+    );
+    world.wait(RETRY_FIRST);
+    assert_eq!(world.contents(), reference_agent::maps::Contents::default());
+    world.assert_clean();
+}
+
+#[test]
+fn an_address_stays_while_a_frontend_could_not_be_deleted() {
+    let mut world = served();
+    world.faults().script([true]);
+    world.delete_service_unsettled("t/x");
+    assert!(!world.settle_within(0), "nothing failed");
+    assert_eq!(world.contents().addresses.len(), 1);
+    world.assert_clean();
+    world.wait(RETRY_FIRST);
+    assert_eq!(world.contents(), reference_agent::maps::Contents::default());
+}
+
 #[test]
 fn a_frontend_that_could_not_be_put_is_put_later() {
     let mut world = World::synced();
     world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.1"]));
-    world.faults().script([false, false, false, true]);
+    world.faults().script([false, false, false, false, true]);
     world
         .control
-        .apply(reference_agent::model::Event::ServiceApplied(service(
-            "t/x",
-            "10.96.0.1",
-            &["TCP 80"],
-        )));
+        .apply(Event::ServiceApplied(service("t/x", "10.96.0.1", &["TCP 80"])));
     assert!(!world.settle_within(0));
     assert_eq!(world.serves("TCP 10.96.0.1:80"), None);
-    world.assert_clean();
+    assert_waiting(&world, "10.96.0.1");
     world.wait(RETRY_FIRST);
     assert_eq!(
         world.serves("TCP 10.96.0.1:80"),
@@ -115,12 +204,7 @@ fn retries_come_later_and_later_up_to_the_limit_and_an_event_tries_at_once() {
     world.faults().script([true; 100]);
     world
         .control
-        .apply(reference_agent::model::Event::SliceApplied(slice(
-            "t/1",
-            "x",
-            &["TCP 80"],
-            &["1.1.1.3"],
-        )));
+        .apply(Event::SliceApplied(slice("t/1", "x", &["TCP 80"], &["1.1.1.3"])));
     let mut delays = Vec::new();
     for _ in 0..12 {
         world.settle_within(0);
@@ -159,11 +243,7 @@ fn a_full_map_keeps_what_is_there_names_what_does_not_fit_and_takes_it_when_ther
     world.put_slice_unsettled(slice("t/2", "y", &["TCP 80"], &["1.1.1.9"]));
     world
         .control
-        .apply(reference_agent::model::Event::ServiceApplied(service(
-            "t/y",
-            "10.96.0.2",
-            &["TCP 80"],
-        )));
+        .apply(Event::ServiceApplied(service("t/y", "10.96.0.2", &["TCP 80"])));
     assert!(!world.settle_within(8), "it fits");
     assert_eq!(
         world.serves("TCP 10.96.0.1:80"),
@@ -174,11 +254,11 @@ fn a_full_map_keeps_what_is_there_names_what_does_not_fit_and_takes_it_when_ther
         panic!("{:?}", world.control.troubles())
     };
     assert!(
-        trouble.starts_with("service t/y port TCP 80 is not written after "),
+        trouble.starts_with("service t/y port TCP 80 (IPv4) is not written after "),
         "{trouble}"
     );
     assert!(trouble.contains(&format!("map {map} is full")), "{trouble}");
-    world.assert_clean();
+    assert_waiting(&world, "10.96.0.2");
 
     world.delete_service_unsettled("t/x");
     world.settle();
@@ -217,4 +297,68 @@ fn what_fails_for_a_deleted_service_is_forgotten_with_it() {
     world.delete_service("t/x");
     assert_eq!(world.control.troubles(), [] as [String; 0]);
     assert_eq!(world.contents(), reference_agent::maps::Contents::default());
+}
+
+#[test]
+fn a_table_that_does_not_fit_is_named_and_leaves_the_room_to_others() {
+    let mut world = World::seen_as(Perspective {
+        selection: Selection::Maglev,
+        ..Perspective::default()
+    });
+    world.sync();
+    world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.1", "1.1.1.2"]));
+    world.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
+    // Room for the table of two that is there, for one slot, and for not quite as much again.
+    let capacities = Capacities {
+        slots: 500,
+        ..Capacities::default()
+    };
+    world.faults().inner_mut().set_capacities(capacities);
+    world.put_slice(slice("t/2", "y", &["TCP 80"], &["1.1.1.1", "1.1.1.3"]));
+    world.put_slice(slice("t/3", "z", &["TCP 80"], &["1.1.1.4"]));
+    for name in ["y", "z"] {
+        let ip = if name == "y" { "10.96.0.2" } else { "10.96.0.3" };
+        let object = service(&format!("t/{name}"), ip, &["TCP 80"]);
+        world.control.apply(Event::ServiceApplied(object));
+    }
+    assert!(!world.settle_within(0), "it fits");
+    assert_eq!(
+        world.serves("TCP 10.96.0.3:80"),
+        Some(addresses(&["TCP 1.1.1.4:80"])),
+        "in the same round"
+    );
+    assert!(!world.settle_within(8), "it fits");
+    assert_eq!(
+        world.serves("TCP 10.96.0.1:80"),
+        Some(addresses(&["TCP 1.1.1.1:80", "TCP 1.1.1.2:80"]))
+    );
+    assert_eq!(world.serves("TCP 10.96.0.2:80"), None);
+    let [trouble] = &world.control.troubles()[..] else {
+        panic!("{:?}", world.control.troubles())
+    };
+    assert!(
+        trouble.starts_with("service t/y port TCP 80 (IPv4) is not written after "),
+        "{trouble}"
+    );
+    assert!(trouble.ends_with("map SLOTS is full (500 entries)"), "{trouble}");
+    assert_waiting(&world, "10.96.0.2");
+
+    // Its table and the next one would not be there at once: the old one goes on, and the change comes with room.
+    world.put_slice_unsettled(slice("t/1", "x", &["TCP 80"], &["1.1.1.1", "1.1.1.9"]));
+    assert!(!world.settle_within(8), "it fits");
+    assert_eq!(
+        world.serves("TCP 10.96.0.1:80"),
+        Some(addresses(&["TCP 1.1.1.1:80", "TCP 1.1.1.2:80"]))
+    );
+    world.faults().inner_mut().set_capacities(Capacities::default());
+    world.settle();
+    assert_eq!(
+        world.serves("TCP 10.96.0.1:80"),
+        Some(addresses(&["TCP 1.1.1.1:80", "TCP 1.1.1.9:80"]))
+    );
+    assert_eq!(
+        world.serves("TCP 10.96.0.2:80"),
+        Some(addresses(&["TCP 1.1.1.1:80", "TCP 1.1.1.3:80"]))
+    );
+    world.assert_clean();
 }

@@ -1,16 +1,22 @@
 //! Model and plan: which frontends a Service has, and who serves them.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use lb_abi::{address_flags, frontend_flags};
 
 use reference_agent::{
+    maglev,
     model::{Event, Model, Service, Slice},
     plan::{self, Perspective, Selection},
     testing::{
         Served,
-        objects::{address, addresses, backend, name, service, slice},
+        objects::{address, addresses, name, service, slice},
         served,
     },
-    transport::TransportAddress,
+    transport::{Backend, TransportAddress},
 };
 use rstest::rstest;
 
@@ -202,4 +208,130 @@ fn whoever_gains_or_loses_a_frontend_is_marked() {
         })),
         both
     );
+}
+
+/// What a node of this name sees, `@` for local backends: `TCP 1.1.1.1:80@`.
+fn seen_from(node: &str, model: &Model) -> BTreeMap<TransportAddress, Vec<String>> {
+    let perspective = Perspective {
+        node: node.to_owned(),
+        ..Perspective::default()
+    };
+    let shown = |backend: Backend| format!("{}{}", backend.address, if backend.local { "@" } else { "" });
+    let resolved = plan::resolve(&plan::plan(model, &perspective)).into_iter();
+    resolved
+        .map(|(frontend, serving)| (frontend, serving.slots.into_iter().map(shown).collect()))
+        .collect()
+}
+
+#[test]
+fn a_backend_is_local_where_an_endpoint_names_this_node() {
+    let services = [service("t/x", "10.96.0.1", &["TCP 80"])];
+    let slices = [
+        slice(
+            "t/1",
+            "x",
+            &["TCP 80"],
+            &["1.1.1.1@here", "1.1.1.2@there", "1.1.1.3"],
+        ),
+        // Slices may be of different ages.
+        slice("t/2", "x", &["TCP 80"], &["1.1.1.2@here", "!1.1.1.3@here"]),
+    ];
+    let model = model(&services, &slices);
+    let frontend = address("TCP 10.96.0.1:80");
+    assert_eq!(
+        seen_from("here", &model)[&frontend],
+        ["TCP 1.1.1.1:80@", "TCP 1.1.1.2:80@", "TCP 1.1.1.3:80"]
+    );
+    assert_eq!(
+        seen_from("there", &model)[&frontend],
+        ["TCP 1.1.1.1:80", "TCP 1.1.1.2:80@", "TCP 1.1.1.3:80"]
+    );
+    assert_eq!(
+        seen_from("", &model)[&frontend],
+        ["TCP 1.1.1.1:80", "TCP 1.1.1.2:80", "TCP 1.1.1.3:80"]
+    );
+}
+
+#[test]
+fn each_family_is_served_by_its_own() {
+    let services = [
+        service("t/x", "10.96.0.1,fd00:96::1", &["TCP 80"]),
+        service("t/y", "fd00:96::2", &["TCP 80"]),
+    ];
+    let slices = [
+        slice("t/1", "x", &["TCP 80"], &["1.1.1.1"]),
+        slice("t/2", "x", &["TCP 8080"], &["fd00::1"]),
+        slice("t/3", "y", &["TCP 80"], &["1.1.1.1"]),
+    ];
+    let expected = [
+        ("TCP 10.96.0.1:80", addresses(&["TCP 1.1.1.1:80"])),
+        ("TCP [fd00:96::1]:80", addresses(&["TCP [fd00::1]:8080"])),
+        ("TCP [fd00:96::2]:80", addresses(&[])),
+    ];
+    let expected: Served = expected
+        .map(|(frontend, backends)| (address(frontend), backends))
+        .into();
+    assert_eq!(planned(&model(&services, &slices)), expected);
+}
+
+#[test]
+fn addresses_are_those_of_the_frontends_of_all_services() {
+    let services = [
+        service("t/x", "10.96.0.1,fd00:96::1", &["TCP 80", "UDP 80 dns"]),
+        // Shares one, by another port.
+        service("t/y", "10.96.0.1", &["TCP 81"]),
+        // Claims a frontend that is another's, and has none.
+        service("t/z", "10.96.0.1", &["TCP 80"]),
+        service("t/without-ports", "10.96.0.2", &[]),
+        service("t/headless", "None", &["TCP 80"]),
+    ];
+    let mut model = model(&services, &[]);
+    let perspective = Perspective::default();
+    let vips = |texts: &[&str]| -> BTreeMap<IpAddr, u32> {
+        let addresses = texts.iter().map(|text| text.parse().expect("an address"));
+        addresses.map(|address| (address, address_flags::VIP)).collect()
+    };
+    let planned = plan::plan(&model, &perspective);
+    assert_eq!(plan::addresses(&planned), vips(&["10.96.0.1", "fd00:96::1"]));
+    let of = |text: &str| model.id(&name(text)).expect("is there");
+    assert_eq!(planned[&of("t/y")].addresses, vips(&["10.96.0.1"]));
+    assert_eq!(planned.get(&of("t/z")), None);
+    model.apply(Event::ServiceDeleted(name("t/x")));
+    let planned = plan::plan(&model, &perspective);
+    assert_eq!(plan::addresses(&planned), vips(&["10.96.0.1"]));
+}
+
+#[test]
+fn with_maglev_the_slots_are_the_table_and_frontends_say_so() {
+    let services = [service("t/x", "10.96.0.1", &["TCP 80"])];
+    let slices = [slice(
+        "t/1",
+        "x",
+        &["TCP 80"],
+        &["1.1.1.1@here", "1.1.1.2", "1.1.1.3"],
+    )];
+    let model = model(&services, &slices);
+    let id = model.id(&name("t/x")).expect("is there");
+    let planned = |selection| {
+        let perspective = Perspective {
+            node: "here".to_owned(),
+            selection,
+        };
+        let [port] = plan::plan_service(&model, &perspective, id)
+            .ports
+            .into_values()
+            .collect::<Vec<_>>()
+            .try_into()
+            .expect("one port");
+        port
+    };
+    let random = planned(Selection::Random);
+    assert_eq!((random.slots().len(), random.flags()), (3, 0));
+    let hashed = planned(Selection::Maglev);
+    let table = maglev::table(addresses(&["TCP 1.1.1.1:80", "TCP 1.1.1.2:80", "TCP 1.1.1.3:80"]));
+    let slots = hashed.slots();
+    assert!(slots.iter().map(|backend| &backend.address).eq(&table));
+    assert_eq!((slots.len(), hashed.flags()), (1021, frontend_flags::MAGLEV));
+    let local: BTreeSet<_> = slots.iter().filter(|backend| backend.local).collect();
+    assert_eq!(local.len(), 1, "{local:?}");
 }

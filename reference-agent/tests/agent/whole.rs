@@ -195,7 +195,18 @@ where
         .expect("created");
 }
 
-const KUBERNETES: &str = "TCP 10.96.0.1:443 -> 10.77.0.1:6443\n";
+/// The dump of the Service that is always there, and of these.
+fn dumped(frontends: &[&str], addresses: &[&str]) -> String {
+    let mut text = "frontends\nTCP 10.96.0.1:443 -> 10.77.0.1:6443\n".to_owned();
+    text.extend(frontends.iter().map(|line| format!("{line}\n")));
+    text += "addresses\n10.96.0.1 -> other ports refused\n";
+    text.extend(
+        addresses
+            .iter()
+            .map(|address| format!("{address} -> other ports refused\n")),
+    );
+    text
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_objects_to_maps_over_outages_and_restarts() {
@@ -214,9 +225,8 @@ async fn from_objects_to_maps_over_outages_and_restarts() {
     create_service(&client, "x", "10.96.1.1").await;
     create_service(&client, "y", "10.96.1.2").await;
     create_slice(&client, "x-1", "x", &["10.0.0.1", "10.0.0.2"]).await;
-    let both = format!(
-        "frontends\n{KUBERNETES}TCP 10.96.1.1:80 -> 10.0.0.1:8080 10.0.0.2:8080\nTCP 10.96.1.2:80 -> refused\n"
-    );
+    let x = "TCP 10.96.1.1:80 -> 10.0.0.1:8080 10.0.0.2:8080";
+    let both = dumped(&[x, "TCP 10.96.1.2:80 -> refused"], &["10.96.1.1", "10.96.1.2"]);
     until_dump(&node, &both).await;
 
     // The API server is away: what is known goes on being served, and is no reason to be unready.
@@ -230,7 +240,7 @@ async fn from_objects_to_maps_over_outages_and_restarts() {
     let gap: Api<Service> = Api::namespaced(control.client().await, "default");
     gap.delete("y", &DeleteParams::default()).await.expect("deleted");
     control.store.compact();
-    let one = format!("frontends\n{KUBERNETES}TCP 10.96.1.1:80 -> 10.0.0.1:8080 10.0.0.2:8080\n");
+    let one = dumped(&[x], &["10.96.1.1"]);
     until_dump(&node, &one).await;
 
     // Ended, everything stays; what changes meanwhile is put in order by the next start.
@@ -245,11 +255,7 @@ async fn from_objects_to_maps_over_outages_and_restarts() {
         .expect("deleted");
     create_service(&client, "z", "10.96.1.3").await;
     let agent = Running::start(&control, &node).await;
-    until_dump(
-        &node,
-        &format!("frontends\n{KUBERNETES}TCP 10.96.1.3:80 -> refused\n"),
-    )
-    .await;
+    until_dump(&node, &dumped(&["TCP 10.96.1.3:80 -> refused"], &["10.96.1.3"])).await;
     agent.until_readyz((200, "ok\n")).await;
     assert_eq!(node.programs(Hook::ALL[0]), [2000]);
     agent.stop().await;
