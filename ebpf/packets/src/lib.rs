@@ -6,6 +6,7 @@
 
 pub mod build;
 pub mod check;
+pub mod fuzz;
 pub mod model;
 pub mod stage;
 pub mod table;

@@ -1,0 +1,235 @@
+//! The choice of a frontend, of a backend and of a port.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use lb_abi::{
+    Address, Affinity, AffinityKey, Backend, BackendId, Counter, Frontend, FrontendKey, Service, ServiceId,
+    SlotKey, Tuple, address_flags, flow_flags, frontend_flags,
+};
+
+use super::{
+    decide::{Run, elapsed},
+    known::over,
+    routes::alike,
+};
+
+/// Ports that are tried, at most.
+const TRIES: u32 = 128;
+
+/// Slot of a tuple where the slots are a Maglev table.
+pub fn maglev_slot(tuple: &Tuple, slots: u32) -> u32 {
+    let mut words = Vec::new();
+    for octets in [tuple.source.octets(), tuple.destination.octets()] {
+        for four in octets.chunks(4) {
+            words.push(u32::from_be_bytes(four.try_into().expect("four bytes")));
+        }
+    }
+    words.push(u32::from(tuple.source_port.get()) << 16 | u32::from(tuple.destination_port.get()));
+    words.push(u32::from(tuple.protocol));
+    words.push(0);
+    let mut hash = 0x9e37_79b9_u32;
+    for word in words {
+        hash = (hash ^ word)
+            .wrapping_mul(0x85eb_ca6b)
+            .rotate_left(13)
+            .wrapping_mul(5)
+            .wrapping_add(0xe654_6b64);
+    }
+    hash ^= hash >> 16;
+    hash = hash.wrapping_mul(0x85eb_ca6b);
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(0xc2b2_ae35);
+    hash ^= hash >> 16;
+    let slot = (u64::from(hash) * u64::from(slots)) >> 32;
+    u32::try_from(slot).expect("less than the number of slots")
+}
+
+impl Run<'_> {
+    /// The frontend of a destination, and its service port in this scope.
+    pub(super) fn frontend(&self, tuple: &Tuple, external: bool) -> Option<(Frontend, ServiceId)> {
+        let at = |address: Address| {
+            let key = FrontendKey {
+                address,
+                port: tuple.destination_port,
+                protocol: tuple.protocol,
+                pad: 0,
+            };
+            let frontend = *self.state.frontends.get(&key)?;
+            let service = if external {
+                frontend.external
+            } else {
+                frontend.internal
+            };
+            Some((frontend, service))
+        };
+        let unspecified = IpAddr::from(tuple.destination).is_unspecified();
+        let exact = at(tuple.destination).filter(|_| !unspecified);
+        let node =
+            self.flags(tuple.destination) & address_flags::NODE != 0 && !tuple.destination.is_loopback();
+        let found = match exact {
+            None if node && tuple.destination.is_v4() => at(Address::UNSPECIFIED_V4),
+            None if node => at(Address::UNSPECIFIED_V6),
+            _ => exact,
+        };
+        found.filter(|(_, service)| *service != 0)
+    }
+
+    /// Whether a source is one of those that the frontend is for.
+    pub(super) fn admits(&self, frontend: &Frontend, source: Address) -> bool {
+        let service = match frontend.external {
+            0 => frontend.internal,
+            external => external,
+        };
+        self.state.sources.iter().any(|range| {
+            let bits = range.prefix_length.saturating_sub(32);
+            range.prefix_length >= 32
+                && range.service == service.to_be_bytes()
+                && alike(range.address, source, bits)
+        })
+    }
+
+    /// A backend, and the note of it for clients with affinity; `None` is a hole.
+    pub(super) fn choose(
+        &mut self,
+        frontend: &Frontend,
+        id: ServiceId,
+        service: Service,
+        tuple: &Tuple,
+    ) -> Option<(BackendId, Backend)> {
+        let client = AffinityKey {
+            service: id,
+            kind: 0,
+            client: tuple.source,
+        };
+        let kept = (frontend.affinity_seconds != 0)
+            .then(|| self.kept(frontend, &client, service))
+            .flatten();
+        let chosen = match kept {
+            Some(kept) => kept,
+            None if frontend.flags & frontend_flags::MAGLEV != 0 => {
+                let index = maglev_slot(tuple, service.slots);
+                self.slot(id, service, index)?
+            }
+            None => self.any(id, service, tuple)?,
+        };
+        if frontend.affinity_seconds != 0 {
+            let affinity = Affinity {
+                backend: chosen.0,
+                seconds: self.input.now,
+            };
+            self.affinity.insert(client, affinity);
+        }
+        Some(chosen)
+    }
+
+    fn kept(
+        &self,
+        frontend: &Frontend,
+        client: &AffinityKey,
+        service: Service,
+    ) -> Option<(BackendId, Backend)> {
+        let affinity = self.state.affinity.get(client)?;
+        let age = i64::from(elapsed(self.input.now, affinity.seconds));
+        let member = SlotKey::member(client.service, service.generation, affinity.backend);
+        let backend = *self.state.backends.get(&affinity.backend)?;
+        let current = self.state.slots.contains_key(&member) && age <= i64::from(frontend.affinity_seconds);
+        current.then_some((affinity.backend, backend))
+    }
+
+    fn slot(&self, id: ServiceId, service: Service, index: u32) -> Option<(BackendId, Backend)> {
+        let key = SlotKey {
+            service: id,
+            generation: service.generation,
+            index,
+        };
+        let id = *self.state.slots.get(&key)?;
+        Some((id, *self.state.backends.get(&id)?))
+    }
+
+    /// A slot at random: the one that was taken, if it may be.
+    fn any(&self, id: ServiceId, service: Service, tuple: &Tuple) -> Option<(BackendId, Backend)> {
+        let slots: Vec<_> = (0..service.slots)
+            .map(|index| self.slot(id, service, index))
+            .collect();
+        if self.observed.counter == Counter::DroppedHole && slots.contains(&None) {
+            return None;
+        }
+        let taken = self.observed.flows.get(tuple).map(|flow| flow.backend);
+        let whole = || slots.iter().flatten();
+        let same = whole().find(|(backend, _)| Some(*backend) == taken);
+        // What was not stored may have been any of them.
+        let any = whole().nth(self.observed.pick % whole().count().max(1));
+        same.or(any).copied()
+    }
+
+    /// A port from which the tuple can be sent on, `to` being complete but for it: the one that was taken, if it is
+    /// free. `None`: all that were tried are in use.
+    pub(super) fn allocate(&self, tuple: &Tuple, to: &Tuple, own_address: bool) -> Option<u16> {
+        let config = &self.state.config;
+        let range = config.snat_first..=config.snat_last;
+        let with = |port: u16| Tuple {
+            source_port: lb_abi::Port::new(port),
+            ..*to
+        };
+        let free = |port: u16| {
+            let taken = own_address && self.input.sockets.contains(&(to.protocol, port));
+            !taken && self.free(&with(port).inverse())
+        };
+        let free: BTreeSet<u16> = range.clone().filter(|port| free(*port)).collect();
+        let observed = self
+            .observed
+            .flows
+            .get(tuple)
+            .map(|flow| flow.to.source_port.get());
+        if self.observed.counter == Counter::DroppedPortsExhausted && self.may_exhaust(&free) {
+            return None;
+        }
+        match observed {
+            Some(port) if free.contains(&port) => Some(port),
+            _ => free.first().copied(),
+        }
+    }
+
+    /// Whether there is a beginning from which as many ports as are tried are in use.
+    fn may_exhaust(&self, free: &BTreeSet<u16>) -> bool {
+        let (first, last) = (
+            u32::from(self.state.config.snat_first),
+            u32::from(self.state.config.snat_last),
+        );
+        let ports = last - first + 1;
+        (0..ports).any(|beginning| {
+            (0..TRIES.min(ports)).all(|step| {
+                let port = first + (beginning + step) % ports;
+                !free.iter().any(|free| u32::from(*free) == port)
+            })
+        })
+    }
+
+    /// Whether a reply's key is nobody's, or of a flow that is over.
+    fn free(&self, key: &Tuple) -> bool {
+        self.holder(key).is_none()
+    }
+
+    /// The forward tuple of the flow that holds a reply's key and is not over.
+    pub(super) fn holder(&self, key: &Tuple) -> Option<Tuple> {
+        let there = self.state.flows.get(key)?;
+        if there.flags & flow_flags::REPLY == 0 {
+            return (!over(key, there, self.input.now)).then_some(*key);
+        }
+        let forward_key = there.to.inverse();
+        let forward = self.state.flows.get(&forward_key)?;
+        (!over(&forward_key, forward, self.input.now)).then_some(forward_key)
+    }
+
+    /// The node's address in a family; `None` if it has none.
+    pub(super) fn node(&self, v4: bool) -> Option<Address> {
+        let config = &self.state.config;
+        let address = if v4 { config.node_v4 } else { config.node_v6 };
+        (!IpAddr::from(address).is_unspecified()).then_some(address)
+    }
+
+    /// Whether an address is one of the node's own.
+    pub(super) fn own(&self, address: Address) -> bool {
+        self.flags(address) & address_flags::NODE != 0 || self.node(address.is_v4()) == Some(address)
+    }
+}

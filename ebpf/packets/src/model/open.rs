@@ -1,0 +1,173 @@
+//! Section 5: packets that no flow knows.
+
+use lb_abi::{
+    Address, Counter, Flow, Frontend, SCTP, Service, TCP, Tuple, address_flags, backend_flags, flow_flags,
+    frontend_flags,
+};
+
+use super::{
+    Device, Outcome,
+    answer::Answer,
+    decide::{Packet, Run},
+    known::{ACK, INIT, RST, SYN, answering, shows},
+    translate::{Change, Way},
+};
+
+impl Run<'_> {
+    /// A packet to an address of ours; `old`: what FLOWS had for it, that counts no more.
+    pub(super) fn open(self, packet: &Packet, old: Option<Flow>) -> Outcome {
+        let tuple = packet.tuple;
+        let external = self.input.hook == Device::NodeIngress;
+        let Some((frontend, id)) = self.frontend(&tuple, external) else {
+            return self.no_frontend(packet);
+        };
+        if packet.frame.later() {
+            return self.wrong(tuple.destination, Counter::DroppedFragment);
+        }
+        if self.martian(tuple.source) {
+            return self.drop(Counter::DroppedMartian);
+        }
+        if frontend.flags & frontend_flags::SOURCE_RANGES != 0 && !self.admits(&frontend, tuple.source) {
+            return self.drop(Counter::DroppedSourceRange);
+        }
+        let service = self.state.services.get(&id).copied().unwrap_or_default();
+        if service.generation == 0 {
+            return self.drop(Counter::DroppedHole);
+        }
+        if service.slots == 0 {
+            return self.no_backend(packet, &frontend, external);
+        }
+        let maglev = frontend.flags & frontend_flags::MAGLEV != 0;
+        match (tuple.protocol, packet.signal) {
+            (TCP, Some(flags)) if flags & RST != 0 => return self.drop(Counter::DroppedNoFlow),
+            (TCP, Some(flags)) if flags & (SYN | ACK) != SYN && !maglev => {
+                return self.answer(&packet.frame, Answer::Reset, Counter::RejectedNoFlow);
+            }
+            (SCTP, Some(chunk)) if chunk != INIT && !maglev => return self.drop(Counter::DroppedNoFlow),
+            _ => {}
+        }
+        self.to_backend(packet, &frontend, id, service, old)
+    }
+
+    fn to_backend(
+        mut self,
+        packet: &Packet,
+        frontend: &Frontend,
+        id: u32,
+        service: Service,
+        old: Option<Flow>,
+    ) -> Outcome {
+        let tuple = packet.tuple;
+        let Some((backend_id, backend)) = self.choose(frontend, id, service, &tuple) else {
+            return self.drop(Counter::DroppedHole);
+        };
+        let own = self.flags(tuple.source) & address_flags::NODE != 0;
+        let mut snat = match self.input.hook {
+            Device::NodeIngress => backend.flags & backend_flags::LOCAL == 0,
+            Device::NodeEgress => !own,
+            _ => false,
+        };
+        snat |= backend.address == tuple.source;
+        let mut to = Tuple {
+            destination: backend.address,
+            destination_port: backend.port,
+            ..tuple
+        };
+        if snat {
+            let Some(node) = self.node(packet.frame.v4) else {
+                return self.drop(Counter::DroppedRoute);
+            };
+            to.source = node;
+        }
+        let another = |holder: Option<Tuple>| holder.is_some_and(|holder| holder != tuple);
+        let allocated = snat || another(self.holder(&to.inverse()));
+        let way = Way {
+            reply: false,
+            snat: allocated,
+        };
+        if self.expires(&packet.frame, way, to.destination) {
+            return self.answer(&packet.frame, Answer::TimeExceeded, Counter::AnsweredTimeExceeded);
+        }
+        if allocated {
+            let own_address = self.own(to.source);
+            let Some(port) = self.allocate(&tuple, &to, own_address) else {
+                return self.drop(Counter::DroppedPortsExhausted);
+            };
+            to.source_port = lb_abi::Port::new(port);
+        }
+        let flow = Flow {
+            to,
+            seen: shows(packet, false),
+            last_seen: self.input.now,
+            service: id,
+            backend: backend_id,
+            flags: if allocated { flow_flags::SNAT } else { 0 },
+            pad: 0,
+            claim: 0,
+        };
+        let mut change = Change::of(&flow, packet, true);
+        if let Some(old) = old {
+            change.remove.extend(self.left_behind(&tuple, &old, &to));
+        }
+        change
+            .put
+            .push((to.inverse(), answering(&tuple, &flow, self.input.now)));
+        change.put.push((tuple, flow));
+        self.translate(packet, &to, way, Counter::FlowOpened, change)
+    }
+
+    /// The reply's key that a flow had, if that was its own and is not the new one's.
+    fn left_behind(&self, tuple: &Tuple, old: &Flow, to: &Tuple) -> Option<Tuple> {
+        let key = old.to.inverse();
+        let reply = self.state.flows.get(&key)?;
+        (reply.to.inverse() == *tuple && key != to.inverse()).then_some(key)
+    }
+
+    fn no_frontend(self, packet: &Packet) -> Outcome {
+        let flags = self.flags(packet.tuple.destination);
+        if flags & address_flags::VIP == 0 {
+            self.pass(Counter::PacketPassed)
+        } else if flags & address_flags::SILENT != 0 {
+            self.drop(Counter::DroppedUnknownPort)
+        } else {
+            self.reject(packet, Counter::RejectedUnknownPort)
+        }
+    }
+
+    fn no_backend(self, packet: &Packet, frontend: &Frontend, external: bool) -> Outcome {
+        if external && frontend.flags & frontend_flags::SILENT != 0 {
+            self.drop(Counter::DroppedNoLocalBackend)
+        } else {
+            self.reject(packet, Counter::RejectedNoBackend)
+        }
+    }
+
+    /// RST or port unreachable.
+    fn reject(self, packet: &Packet, counter: Counter) -> Outcome {
+        match (packet.tuple.protocol, packet.signal) {
+            (TCP, Some(flags)) if flags & RST != 0 => self.drop(Counter::DroppedNoFlow),
+            (TCP, _) => self.answer(&packet.frame, Answer::Reset, counter),
+            _ => self.answer(&packet.frame, Answer::PortUnreachable, counter),
+        }
+    }
+
+    /// A source that nobody can have.
+    fn martian(&self, source: Address) -> bool {
+        let first = if source.is_v4() {
+            source.last4()[0]
+        } else {
+            source.octets()[0]
+        };
+        let multicast = if source.is_v4() {
+            (224..240).contains(&first)
+        } else {
+            first == 0xff
+        };
+        let ours = self.flags(source) & (address_flags::NODE | address_flags::VIP) != 0;
+        [Address::UNSPECIFIED_V4, Address::UNSPECIFIED_V6].contains(&source)
+            || source.is_loopback()
+            || multicast
+            || source == Address::v4([255; 4])
+            || (ours && self.input.hook == Device::NodeIngress)
+    }
+}

@@ -1,0 +1,149 @@
+//! What the model reads and what it says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lb_abi::{
+    Address, Affinity, AffinityKey, Backend, BackendId, Config, Counter, Flow, FragmentKey, Frontend,
+    FrontendKey, Ports, Service, ServiceId, SlotKey, SourceKey, Tuple,
+};
+
+use super::Routes;
+
+/// Everything that a packet's fate depends on: the maps.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "each is the map of that name")]
+pub struct State {
+    pub addresses: BTreeMap<Address, u32>,
+    pub frontends: BTreeMap<FrontendKey, Frontend>,
+    pub services: BTreeMap<ServiceId, Service>,
+    pub slots: BTreeMap<SlotKey, BackendId>,
+    pub backends: BTreeMap<BackendId, Backend>,
+    pub sources: BTreeSet<SourceKey>,
+    pub affinity: BTreeMap<AffinityKey, Affinity>,
+    pub flows: BTreeMap<Tuple, Flow>,
+    pub fragments: BTreeMap<FragmentKey, Ports>,
+    pub config: Config,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            addresses: BTreeMap::new(),
+            frontends: BTreeMap::new(),
+            services: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            backends: BTreeMap::new(),
+            sources: BTreeSet::new(),
+            affinity: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            fragments: BTreeMap::new(),
+            config: Config::NONE,
+        }
+    }
+}
+
+/// Which program sees the packet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Device {
+    /// What comes from the network.
+    NodeIngress,
+    /// What leaves to the network.
+    NodeEgress,
+    /// What comes from a pod.
+    PodIngress,
+    /// What goes to a pod.
+    PodEgress,
+}
+
+impl Device {
+    /// Whether it sees what enters the node's stack.
+    pub fn inbound(self) -> bool {
+        matches!(self, Self::NodeIngress | Self::PodIngress)
+    }
+}
+
+/// A packet and its circumstances.
+#[derive(Clone, Debug)]
+pub struct Input<'a> {
+    /// The program.
+    pub hook: Device,
+    /// The frame, from the link layer's header on.
+    pub frame: &'a [u8],
+    /// Into what the device will cut it; 0: it will not.
+    pub gso_size: u32,
+    /// Whether the device that the packet is at forwards.
+    pub forwards: bool,
+    /// Seconds since the machine started.
+    pub now: u32,
+    /// Ways from here.
+    pub routes: &'a Routes,
+    /// Protocols and ports of the node's own address that local sockets have.
+    pub sockets: &'a BTreeSet<(u8, u16)>,
+    /// What has been answered already.
+    pub rejects: Rejects,
+}
+
+/// How many packets may have been answered in the current second, by what is known of the clock.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Rejects {
+    /// At least as many.
+    pub least: u32,
+    /// At most as many.
+    pub most: u32,
+}
+
+/// What a program did, as far as it may choose.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// Where it counted.
+    pub counter: Counter,
+    /// The frame that it left.
+    pub frame: &'a [u8],
+    /// FLOWS afterwards.
+    pub flows: &'a BTreeMap<Tuple, Flow>,
+    /// Of what leaves no trace (the backend of a packet that was then dropped): which is tried.
+    pub pick: usize,
+}
+
+/// What a program returns.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Verdict {
+    /// TC_ACT_OK.
+    Pass,
+    /// TC_ACT_SHOT.
+    Drop,
+    /// TC_ACT_REDIRECT.
+    Redirect,
+}
+
+/// What is to happen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Of the program.
+    pub verdict: Verdict,
+    /// Where it counts, once.
+    pub counter: Counter,
+    /// The frame as the program leaves it: of a dropped one nothing is written.
+    pub frame: Vec<u8>,
+    /// FLOWS afterwards.
+    pub flows: BTreeMap<Tuple, Flow>,
+    /// AFFINITY afterwards.
+    pub affinity: BTreeMap<AffinityKey, Affinity>,
+    /// FRAGMENTS afterwards.
+    pub fragments: BTreeMap<FragmentKey, Ports>,
+    /// What is added to SERVICE_TRAFFIC and BACKEND_TRAFFIC.
+    pub traffic: Option<Translated>,
+}
+
+/// A translated packet, as it is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Translated {
+    /// For which service port.
+    pub service: ServiceId,
+    /// And which backend.
+    pub backend: BackendId,
+    /// Whether it opened a connection.
+    pub opened: bool,
+    /// Its bytes from the IP header on.
+    pub bytes: u64,
+}

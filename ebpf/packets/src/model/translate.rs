@@ -1,0 +1,141 @@
+//! Sections 6 and 7 in their order: what is stored, what is written, and where the packet goes then.
+
+use lb_abi::{Address, Counter, Flow, SCTP, Tuple, flow_flags};
+
+use super::{
+    Device, Frame, Outcome, Route, Translated, Verdict,
+    answer::Answer,
+    decide::{Packet, Run},
+    rewrite,
+};
+
+/// Of which direction a packet is, and whether its flow is one that the node routes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) reply: bool,
+    pub(super) snat: bool,
+}
+
+impl Way {
+    /// Of packets that have this entry.
+    pub(super) fn of(flow: &Flow) -> Self {
+        Self {
+            reply: flow.flags & flow_flags::REPLY != 0,
+            snat: flow.flags & flow_flags::SNAT != 0,
+        }
+    }
+}
+
+/// What is stored for a packet.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Change {
+    pub(super) remove: Vec<Tuple>,
+    pub(super) put: Vec<(Tuple, Flow)>,
+    pub(super) traffic: Option<Translated>,
+}
+
+impl Change {
+    /// Nothing but that the packet is counted.
+    pub(super) fn of(flow: &Flow, packet: &Packet, opened: bool) -> Self {
+        Self {
+            traffic: Some(Translated {
+                service: flow.service,
+                backend: flow.backend,
+                opened,
+                bytes: (packet.frame.end - packet.frame.ip) as u64,
+            }),
+            ..Self::default()
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Whether it is the program that says where the packet goes.
+    fn directed(&self, way: Way) -> bool {
+        match self.input.hook {
+            Device::NodeIngress | Device::PodIngress => way.snat,
+            Device::NodeEgress => !way.reply,
+            Device::PodEgress => false,
+        }
+    }
+
+    /// Whether this is the last hop that a packet may make.
+    pub(super) fn expires(&self, frame: &Frame, way: Way, destination: Address) -> bool {
+        let hops = self.input.frame[frame.ip + if frame.v4 { 8 } else { 7 }];
+        self.input.hook.inbound() && self.directed(way) && !self.own(destination) && hops <= 1
+    }
+
+    /// The frame that the program left, with room for the tags that it may have taken away.
+    pub(super) fn left(&self, frame: &Frame) -> Vec<u8> {
+        let gone = self.input.frame.len().saturating_sub(self.observed.frame.len());
+        let tags = if gone == frame.ip - 14 { gone } else { 0 };
+        [&[0; 8][..tags], self.observed.frame].concat()
+    }
+
+    /// A packet of a flow.
+    pub(super) fn translate(
+        mut self,
+        packet: &Packet,
+        to: &Tuple,
+        way: Way,
+        counter: Counter,
+        change: Change,
+    ) -> Outcome {
+        let frame = &packet.frame;
+        if self.expires(frame, way, to.destination) {
+            return self.answer(frame, Answer::TimeExceeded, Counter::AnsweredTimeExceeded);
+        }
+        let ports = |tuple: &Tuple| (tuple.source_port, tuple.destination_port);
+        if packet.tuple.protocol == SCTP && frame.fragment.is_some() && ports(to) != ports(&packet.tuple) {
+            return self.drop(Counter::DroppedFragment);
+        }
+        for key in change.remove {
+            self.flows.remove(&key);
+        }
+        self.flows.extend(change.put);
+        self.traffic = change.traffic;
+        let bytes = rewrite::packet(self.input.frame, frame, to, &self.left(frame));
+        self.send(frame, to, way, counter, bytes)
+    }
+
+    /// What was rewritten goes where it has to.
+    pub(super) fn send(
+        self,
+        frame: &Frame,
+        to: &Tuple,
+        way: Way,
+        counter: Counter,
+        bytes: Vec<u8>,
+    ) -> Outcome {
+        let mut bytes = bytes;
+        if !self.directed(way) {
+            return self.outcome(Verdict::Pass, counter, bytes);
+        }
+        if self.own(to.destination) {
+            if self.input.hook.inbound() {
+                return self.outcome(Verdict::Pass, counter, bytes);
+            }
+            bytes[..12].rotate_left(6);
+            return self.outcome(Verdict::Redirect, counter, bytes);
+        }
+        let mtu = match self.input.routes.to(to.destination) {
+            Route::Via { mtu } if self.input.forwards => mtu,
+            _ => return self.drop(Counter::DroppedRoute),
+        };
+        let length = frame.end - frame.ip;
+        if self.input.gso_size == 0 && length > usize::try_from(mtu).expect("an MTU is small") {
+            let whole = !frame.v4 || self.input.frame[frame.ip + 6] & 0x40 != 0;
+            return if whole {
+                self.answer(frame, Answer::TooBig(mtu), Counter::AnsweredTooBig)
+            } else {
+                self.drop(Counter::DroppedTooBig)
+            };
+        }
+        if self.input.hook.inbound() {
+            rewrite::one_hop_less(&mut bytes, frame, &self.left(frame));
+        }
+        // Tags go: the device that the packet leaves by adds its own.
+        bytes.drain(12..frame.ip - 2);
+        self.outcome(Verdict::Redirect, counter, bytes)
+    }
+}
