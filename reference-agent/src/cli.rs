@@ -201,7 +201,9 @@ fn clean(
         bpffs: Bpffs { bpffs },
     }: &Cleanup,
 ) -> anyhow::Result<()> {
-    let lb_loader::Cleanup { detached, unpinned } = lb_loader::cleanup(bpffs, cgroup)?;
+    let lb_loader::Cleanup {
+        detached, unpinned, ..
+    } = lb_loader::cleanup(bpffs, cgroup)?;
     for attachment in &detached {
         println!(
             "detached program {} from {}",

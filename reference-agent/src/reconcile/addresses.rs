@@ -113,3 +113,69 @@ impl Addresses {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::{Interner, ObjectName};
+    use lb_abi::address_flags::{NODE, SILENT, VIP};
+
+    const ADDRESS: Address = Address::v4([10, 96, 0, 1]);
+
+    fn services() -> [ObjectId; 2] {
+        let mut names = Interner::default();
+        ["x", "y"].map(|name| names.acquire(&ObjectName::new("t", name)))
+    }
+
+    fn flags(flags: u32) -> BTreeMap<Address, u32> {
+        BTreeMap::from([(ADDRESS, flags)])
+    }
+
+    #[test]
+    fn an_address_has_the_flags_of_all_who_want_it() {
+        let ([x, y], mut addresses) = (services(), Addresses::default());
+        addresses.want(x, &flags(VIP | SILENT));
+        addresses.put(ADDRESS, VIP | SILENT);
+        addresses.want(y, &flags(VIP | NODE));
+        assert_eq!(addresses.wanted(ADDRESS), VIP | SILENT | NODE);
+        assert!(!addresses.is_enough(ADDRESS), "a flag is missing");
+        addresses.put(ADDRESS, VIP | SILENT | NODE);
+        assert!(addresses.is_enough(ADDRESS));
+        assert_eq!(addresses.excess(), []);
+
+        // One gives it up: its flags go, the address stays.
+        addresses.want(x, &BTreeMap::new());
+        assert_eq!(addresses.excess(), [(ADDRESS, VIP | NODE)]);
+        assert_eq!(addresses.excess(), [(ADDRESS, VIP | NODE)], "until it is done");
+        addresses.put(ADDRESS, VIP | NODE);
+        assert_eq!(addresses.excess(), []);
+        addresses.want(y, &BTreeMap::new());
+        assert_eq!(addresses.excess(), [(ADDRESS, 0)]);
+        addresses.deleted(ADDRESS);
+        assert_eq!(addresses.excess(), []);
+        assert!(!addresses.is_there(ADDRESS));
+    }
+
+    #[test]
+    fn an_address_that_nobody_wants_stays_while_frontends_are_there() {
+        let mut addresses = Addresses::default();
+        addresses.adopt(ADDRESS, VIP);
+        addresses.occupied(ADDRESS);
+        addresses.occupied(ADDRESS);
+        addresses.vacated(ADDRESS);
+        assert_eq!(addresses.excess(), []);
+        addresses.vacated(ADDRESS);
+        assert_eq!(addresses.excess(), [(ADDRESS, 0)]);
+    }
+
+    #[test]
+    fn replacing_and_deleting_free_memory_and_inserting_does_not() {
+        let mut addresses = Addresses::default();
+        addresses.put(ADDRESS, VIP);
+        assert!(!addresses.freed);
+        addresses.put(ADDRESS, VIP | NODE);
+        assert!(std::mem::take(&mut addresses.freed));
+        addresses.deleted(ADDRESS);
+        assert!(addresses.freed);
+    }
+}

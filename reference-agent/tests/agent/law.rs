@@ -5,7 +5,10 @@
 //! break: then its queue is lost and a list of the store follows, which may break off too. The agent may be
 //! restarted over the maps as they are, at any step; any write may fail.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod feed;
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use reference_agent::{
@@ -14,168 +17,19 @@ use reference_agent::{
     model::{Event, Model, Service, Slice},
     names::ObjectName,
     plan::{self, Perspective, Plan, Selection},
-    relist::{Object, Relist, Watched},
     testing::{
         World,
         objects::{name, service, slice},
     },
 };
 
-/// Names that are prefixes of each other, alone, with their namespaces and across the border between the two.
-const SERVICES: [&str; 7] = ["t/t", "t/t-ext", "t/t0", "t-ext/t", "a/b-c", "a-b/c", "a/b"];
-const CLUSTER_IPS: [&str; 7] = [
-    "10.96.0.1",
-    "10.96.0.2",
-    "10.96.0.3",
-    "10.96.0.4",
-    "10.96.0.1,fd00:96::1",
-    "fd00:96::1",
-    "",
-];
-const SERVICE_PORTS: [&[&str]; 5] = [
-    &["TCP 80"],
-    &["TCP 80 http", "UDP 80 dns"],
-    &["TCP 80 http", "TCP 81 admin"],
-    &["UDP 80 dns"],
-    &[],
-];
-const SLICES: [&str; 6] = ["t/t", "t/t-ext", "t/s", "a/b-c", "a-b/c", "t-ext/t"];
-const OWNERS: [&str; 7] = ["t", "t-ext", "t0", "b-c", "c", "b", ""];
-const SLICE_PORTS: [&[&str]; 5] = [
-    &["TCP 80"],
-    &["TCP 8080 http", "UDP 5353 dns"],
-    &["TCP 9090 http"],
-    &["TCP 81 admin", "TCP 80 http"],
-    &[],
-];
-/// One of them is on this node for some slices and for others not.
-const ENDPOINTS: [&str; 8] = [
-    "1.1.1.1",
-    "1.1.1.2@here",
-    "1.1.1.3",
-    "!1.1.1.4",
-    "1.1.1.5@there",
-    "1.1.1.1@here",
-    "fd00::1",
-    "fd00::2@here",
-];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Watch {
-    Services,
-    Slices,
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    PutService {
-        service: usize,
-        ip: usize,
-        ports: usize,
-        created: Option<i64>,
+use self::{
+    feed::Feed,
+    steps::{
+        CLUSTER_IPS, ENDPOINTS, OWNERS, SERVICE_PORTS, SERVICES, SLICE_PORTS, SLICES, Step, Watch, step,
+        step_with_tables,
     },
-    DeleteService(usize),
-    PutSlice {
-        slice: usize,
-        owner: usize,
-        ports: usize,
-        endpoints: u8,
-    },
-    DeleteSlice(usize),
-    /// So many, reconciled one by one.
-    Deliver(Watch, usize),
-    /// So many of both, reconciled together.
-    DeliverTogether(usize),
-    Repeat(Watch),
-    Relist(Watch),
-    RelistThatBreaksOff(Watch, usize),
-    Restart,
-    /// With the other way to choose.
-    RestartOtherwise,
-    Fail(Vec<bool>),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let watch = || prop_oneof![Just(Watch::Services), Just(Watch::Slices)];
-    prop_oneof![
-        6 => (0..SERVICES.len(), 0..CLUSTER_IPS.len(), 0..SERVICE_PORTS.len(), prop::option::of(0..3_i64))
-            .prop_map(|(service, ip, ports, created)| Step::PutService { service, ip, ports, created }),
-        2 => (0..SERVICES.len()).prop_map(Step::DeleteService),
-        8 => (0..SLICES.len(), 0..OWNERS.len(), 0..SLICE_PORTS.len(), any::<u8>())
-            .prop_map(|(slice, owner, ports, endpoints)| Step::PutSlice { slice, owner, ports, endpoints }),
-        2 => (0..SLICES.len()).prop_map(Step::DeleteSlice),
-        12 => (watch(), 1..6_usize).prop_map(|(watch, count)| Step::Deliver(watch, count)),
-        4 => (2..12_usize).prop_map(Step::DeliverTogether),
-        2 => watch().prop_map(Step::Repeat),
-        2 => watch().prop_map(Step::Relist),
-        1 => (watch(), 0..4_usize).prop_map(|(watch, after)| Step::RelistThatBreaksOff(watch, after)),
-        1 => Just(Step::Restart),
-        3 => prop::collection::vec(prop::bool::weighted(0.4), 1..12).prop_map(Step::Fail),
-    ]
-}
-
-/// One kind of object: the store, its watch, and what the agent was told.
-struct Feed<T> {
-    store: BTreeMap<ObjectName, T>,
-    queue: VecDeque<Watched<T>>,
-    last: Option<Watched<T>>,
-    relist: Relist,
-}
-
-impl<T: Object + Clone> Feed<T> {
-    fn new() -> Self {
-        let mut feed = Self {
-            store: BTreeMap::new(),
-            queue: VecDeque::new(),
-            last: None,
-            relist: Relist::default(),
-        };
-        feed.list(usize::MAX);
-        feed
-    }
-
-    fn put(&mut self, object: T) {
-        self.store.insert(object.name().clone(), object.clone());
-        self.queue.push_back(Watched::Apply(object));
-    }
-
-    fn delete(&mut self, name: &ObjectName) {
-        if self.store.remove(name).is_some() {
-            self.queue.push_back(Watched::Delete(name.clone()));
-        }
-    }
-
-    /// The watch breaks: what was not delivered never will be, a list follows, complete or not.
-    fn list(&mut self, objects: usize) {
-        self.queue.clear();
-        self.last = None;
-        self.queue.push_back(Watched::Init);
-        self.queue
-            .extend(self.store.values().take(objects).cloned().map(Watched::InitApply));
-        if objects == usize::MAX {
-            self.queue.push_back(Watched::InitDone);
-        }
-    }
-
-    fn deliver(&mut self) -> Vec<Event> {
-        let Some(watched) = self.queue.pop_front() else {
-            return Vec::new();
-        };
-        self.last = matches!(watched, Watched::Apply(_) | Watched::Delete(_)).then(|| watched.clone());
-        self.relist.take(watched)
-    }
-
-    fn repeat(&mut self) -> Vec<Event> {
-        self.last
-            .clone()
-            .map_or_else(Vec::new, |watched| self.relist.take(watched))
-    }
-
-    fn restart(&mut self) {
-        self.relist = Relist::default();
-        self.list(usize::MAX);
-    }
-}
+};
 
 /// What the agent was told, kept by the simplest means there are.
 #[derive(Default)]
@@ -387,11 +241,6 @@ impl History {
         );
         self.check();
     }
-}
-
-/// With restarts that choose otherwise.
-fn step_with_tables() -> impl Strategy<Value = Step> {
-    prop_oneof![20 => step(), 1 => Just(Step::RestartOtherwise)]
 }
 
 fn hold(selection: Selection, steps: Vec<Step>) {
