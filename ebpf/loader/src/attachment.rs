@@ -8,8 +8,14 @@ use std::{
 };
 
 use crate::{
-    Filesystem, HeldProgram, Hook, LoaderError, cgroup::Cgroup, environment, map::pins::Pins,
-    sys::cgroup as bpf,
+    DeviceAttachment, Filesystem, HeldProgram, Hook, LoaderError,
+    cgroup::Cgroup,
+    device, environment,
+    map::pins::Pins,
+    sys::{
+        cgroup as bpf,
+        link::{self, Link, Target},
+    },
 };
 
 /// Whose program it is: by a map that it uses, never by its name.
@@ -48,8 +54,10 @@ const GONE_POLL: Duration = Duration::from_millis(5);
 /// What [`cleanup`] has removed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cleanup {
-    /// Attachments that were ended.
+    /// Attachments to the cgroup that were ended.
     pub detached: Vec<Attachment>,
+    /// Attachments to network devices that were ended.
+    pub devices: Vec<DeviceAttachment>,
     /// Pins that were removed.
     pub unpinned: Vec<PathBuf>,
 }
@@ -83,7 +91,8 @@ pub fn detach_legacy(cgroup: &Path, hook: Hook, program: &HeldProgram) -> Result
     )
 }
 
-/// Removes everything of ours, of any load: attachments at the cgroup itself, then all pins under the bpffs.
+/// Removes everything of ours, of any load: attachments at the cgroup itself and at the devices of the calling thread's
+/// network namespace, then all pins under the bpffs.
 ///
 /// Idempotent. Programs of others stay. Returns when the kernel shows nothing of ours any more: a link whose last
 /// holder has just gone stays attached until a worker of the kernel comes to it.
@@ -95,6 +104,7 @@ pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
     environment::expect_privileges()?;
     environment::expect_filesystem(bpffs, Filesystem::Bpf)?;
     let cgroup = Cgroup::open(cgroup)?;
+    let mut netlink = device::netlink()?;
     let pins = Pins::new(bpffs);
     let _lock = environment::lock(pins.root())?;
     let mut done = Cleanup::default();
@@ -102,19 +112,37 @@ pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
     loop {
         let mut ours = attachments(&cgroup, &[])?;
         ours.retain(|attachment| attachment.ownership == Ownership::Earlier);
-        if ours.is_empty() {
+        let mut at_devices = device::scan::attachments(&mut netlink, None)?;
+        at_devices.retain(|attachment| attachment.ownership == Ownership::Earlier);
+        if ours.is_empty() && at_devices.is_empty() {
             break;
         }
         if Instant::now() > deadline {
+            let at_cgroup = ours.iter().map(|found| {
+                format!(
+                    "{} at {} of {}",
+                    found.program_id,
+                    found.hook,
+                    cgroup.path().display()
+                )
+            });
+            let at_devices = at_devices
+                .iter()
+                .map(|found| format!("{} at {}", found.program_id, found.place()));
             return Err(LoaderError::StillAttached {
-                cgroup: cgroup.path().to_owned(),
-                programs: ours.iter().map(|attachment| attachment.program_id).collect(),
+                attached: at_cgroup.chain(at_devices).collect(),
             });
         }
         let mut ended = false;
         for attachment in ours {
             if end(&cgroup, &attachment)? {
                 done.detached.push(attachment);
+                ended = true;
+            }
+        }
+        for attachment in at_devices {
+            if device::scan::end(&mut netlink, &attachment)? {
+                done.devices.push(attachment);
                 ended = true;
             }
         }
@@ -128,8 +156,8 @@ pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
 
 /// What is attached to our hooks at a cgroup; `current`: ids of the programs that are [`Ownership::Current`].
 pub(crate) fn attachments(cgroup: &Cgroup, current: &[u32]) -> Result<Vec<Attachment>, LoaderError> {
-    let mut links = bpf::links().map_err(LoaderError::kernel("list links"))?;
-    links.retain(|link| link.cgroup_id == cgroup.id());
+    let mut links = link::all().map_err(LoaderError::kernel("list links"))?;
+    links.retain(|link| matches!(link.target, Target::Cgroup { id, .. } if id == cgroup.id()));
     let mut found = Vec::new();
     for hook in Hook::ALL {
         for program_id in query(cgroup, hook, false)? {
@@ -145,7 +173,7 @@ pub(crate) fn attachments(cgroup: &Cgroup, current: &[u32]) -> Result<Vec<Attach
             // A program may be attached both ways, or by several links: each accounts for one.
             let link = links
                 .iter()
-                .position(|link| link.attach_type == hook.attach_type() && link.program_id == program_id)
+                .position(|link| link.program_id == program_id && is_at(link, cgroup, hook))
                 .map(|at| links.swap_remove(at));
             found.push(Attachment {
                 hook,
@@ -181,16 +209,25 @@ pub(crate) fn end(cgroup: &Cgroup, attachment: &Attachment) -> Result<bool, Load
                 .map_err(LoaderError::kernel(what()))
         });
     };
-    let link = match bpf::link_open(*link_id) {
+    let link = match link::open(*link_id) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(false),
         link => link.map_err(LoaderError::kernel(what()))?,
     };
-    let described = bpf::link_describe(link.as_fd()).map_err(LoaderError::kernel(what()))?;
-    if described.is_none_or(|link| link.program_id != *program_id || link.cgroup_id != cgroup.id()) {
+    let described = link::describe(link.as_fd()).map_err(LoaderError::kernel(what()))?;
+    if described.program_id != *program_id || !is_at(&described, cgroup, *hook) {
         return Ok(false);
     }
-    bpf::link_detach(link.as_fd()).map_err(LoaderError::kernel(what()))?;
+    link::detach(link.as_fd()).map_err(LoaderError::kernel(what()))?;
     Ok(true)
+}
+
+/// Whether a link is of a hook of a cgroup.
+pub(crate) fn is_at(link: &Link, cgroup: &Cgroup, hook: Hook) -> bool {
+    link.target
+        == Target::Cgroup {
+            id: cgroup.id(),
+            attach_type: hook.attach_type(),
+        }
 }
 
 fn query(cgroup: &Cgroup, hook: Hook, effective: bool) -> Result<Vec<u32>, LoaderError> {

@@ -1,6 +1,7 @@
 //! The datapath of one node: maps, programs, links.
 
 use std::{
+    collections::HashMap,
     fs::File,
     io,
     os::fd::{AsFd as _, OwnedFd},
@@ -9,9 +10,11 @@ use std::{
 use nix::fcntl::Flock;
 
 use crate::{
-    Attachment, DeviceHook, Filesystem, HeldProgram, Hook, LoaderError, MapError, Maps, Options, Ownership,
-    attachment::{attachments, end},
+    AttachedDevice, Attachment, DeviceAttachment, DeviceHook, DeviceId, DeviceKind, DeviceMode, Direction,
+    Filesystem, HeldProgram, Hook, LoaderError, MapError, Maps, Options, Ownership,
+    attachment::{attachments, end, is_at},
     cgroup::Cgroup,
+    device::{self, attach::Attaching},
     environment,
     map::{
         Barrier,
@@ -20,8 +23,8 @@ use crate::{
     node,
     object::{self, Programs},
     sys::{
-        self,
-        cgroup::{self as bpf, CgroupLink},
+        self, cgroup as bpf,
+        link::{self, Link, Target},
     },
 };
 
@@ -53,6 +56,9 @@ pub struct Datapath {
     programs: Programs,
     /// Held beside their pins, so that removing those does not detach.
     links: Vec<OwnedFd>,
+    mode: DeviceMode,
+    /// Likewise, by index of the device.
+    device_links: HashMap<(u32, Direction), OwnedFd>,
     _lock: Flock<File>,
 }
 
@@ -76,6 +82,7 @@ impl Datapath {
         let lock = environment::lock(pins.root())?;
         pins.create()?;
         pins.recover()?;
+        pins.sweep_devices()?;
         let unusable = pins::inspect(&pins.maps()).err();
         let (folder, programs) = match &unusable {
             None => (pins.maps(), object::load(&pins.maps(), flows)?),
@@ -104,6 +111,8 @@ impl Datapath {
             barrier: Barrier::new()?,
             programs,
             links: Vec::new(),
+            mode: options.devices,
+            device_links: HashMap::new(),
             pins,
             cgroup,
             _lock: lock,
@@ -179,25 +188,124 @@ impl Datapath {
         if ownership != Ownership::Earlier {
             return Err(LoaderError::NotEarlier {
                 program_id,
-                hook,
+                place: format!("{hook} of {}", self.cgroup.path().display()),
                 ownership,
             });
         }
         end(&self.cgroup, attachment).map(drop)
     }
 
+    /// Attaches the programs of a kind of device to one, or switches the links or filters of an earlier start to them
+    /// without a gap. Idempotent; a device that has become one of the other kind gets the other programs.
+    ///
+    /// A device that goes takes its attachments with it. One that comes under its name or index is another one, and is
+    /// attached anew.
+    ///
+    /// # Errors
+    /// [`LoaderError::NoDevice`], [`LoaderError::NotEthernet`].
+    pub fn attach_device<'a>(
+        &mut self,
+        device: impl Into<DeviceId<'a>>,
+        kind: DeviceKind,
+    ) -> Result<[AttachedDevice; 2], LoaderError> {
+        let mut netlink = device::netlink()?;
+        let device = device::find(&mut netlink, device.into())?;
+        self.forget_gone()?;
+        let [first, second] = kind.hooks();
+        let mut attach = |hook: DeviceHook| {
+            let attaching = Attaching {
+                netlink: &mut netlink,
+                pins: &self.pins,
+                device: &device,
+                hook,
+                program: self.programs.device(hook)?,
+            };
+            let (attached, link) = attaching.attach(self.mode)?;
+            let key = (device.index, hook.direction());
+            match link {
+                Some(link) => self.device_links.insert(key, link),
+                None => self.device_links.remove(&key),
+            };
+            Ok::<_, LoaderError>(attached)
+        };
+        Ok([attach(first)?, attach(second)?])
+    }
+
+    /// Ends every attachment of ours, of any load, at a device, and says what was ended; a device that is not there
+    /// has none.
+    pub fn detach_device<'a>(
+        &mut self,
+        device: impl Into<DeviceId<'a>>,
+    ) -> Result<Vec<DeviceAttachment>, LoaderError> {
+        let mut netlink = device::netlink()?;
+        self.forget_gone()?;
+        let device = match device::find(&mut netlink, device.into()) {
+            Err(LoaderError::NoDevice { .. }) => return Ok(Vec::new()),
+            device => device?,
+        };
+        let mut ended = Vec::new();
+        for attachment in device::scan::at(&mut netlink, [device.clone()], Some(&self.programs))? {
+            if attachment.ownership != Ownership::Foreign && device::scan::end(&mut netlink, &attachment)? {
+                ended.push(attachment);
+            }
+        }
+        for direction in Direction::ALL {
+            self.device_links.remove(&(device.index, direction));
+            self.pins.unpin(&self.pins.device(device.index, direction))?;
+        }
+        Ok(ended)
+    }
+
+    /// What is attached to the devices of the calling thread's network namespace, and whose it is; by device, then by
+    /// direction, then in the order of running.
+    pub fn scan_devices(&self) -> Result<Vec<DeviceAttachment>, LoaderError> {
+        device::scan::attachments(&mut device::netlink()?, Some(&self.programs))
+    }
+
+    /// Ends an attachment of an earlier load to a device; gone already is no error.
+    ///
+    /// # Errors
+    /// [`LoaderError::NotEarlier`] for one that is current or somebody else's.
+    pub fn evict_device(&self, attachment: &DeviceAttachment) -> Result<(), LoaderError> {
+        if attachment.ownership != Ownership::Earlier {
+            return Err(LoaderError::NotEarlier {
+                program_id: attachment.program_id,
+                place: attachment.place(),
+                ownership: attachment.ownership,
+            });
+        }
+        device::scan::end(&mut device::netlink()?, attachment).map(drop)
+    }
+
+    /// Lets go of the links of devices that are gone.
+    fn forget_gone(&mut self) -> Result<(), LoaderError> {
+        let mut gone = Vec::new();
+        for (key, link) in &self.device_links {
+            let link = link::describe(link.as_fd())
+                .map_err(LoaderError::kernel("look at the link of a network device"))?;
+            if matches!(link.target, Target::Device { ifindex: 0, .. }) {
+                gone.push(*key);
+            }
+        }
+        for (index, direction) in gone {
+            self.device_links.remove(&(index, direction));
+            self.pins.unpin(&self.pins.device(index, direction))?;
+        }
+        Ok(())
+    }
+
     /// The link that attaches a program; `true`: it was there before.
     fn attach_one(&self, hook: Hook, program: &HeldProgram) -> Result<(OwnedFd, bool), LoaderError> {
-        self.pins.recover_link(hook)?;
+        self.pins.recover_link(&self.pins.link(hook))?;
         if let Some(link) = self.adopt_link(hook)? {
-            bpf::link_update(link.as_fd(), program.as_fd()).map_err(LoaderError::kernel(format!(
+            link::update(link.as_fd(), program.as_fd()).map_err(LoaderError::kernel(format!(
                 "switch the link of {hook} to program {}",
                 program.id()
             )))?;
             return Ok((link, true));
         }
         let link = self.create_link(hook, program)?;
-        self.pins.pin_link(hook, link.as_fd())?;
+        self.pins.pin_link(&self.pins.link(hook), link.as_fd())?;
         Ok((link, false))
     }
 
@@ -208,12 +316,7 @@ impl Datapath {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             link => link.map_err(LoaderError::path("open the pinned link", path))?,
         };
-        let CgroupLink {
-            cgroup_id,
-            attach_type,
-            ..
-        } = describe(hook, &link)?;
-        Ok((cgroup_id == self.cgroup.id() && attach_type == hook.attach_type()).then_some(link))
+        Ok(is_at(&describe(hook, &link)?, &self.cgroup, hook).then_some(link))
     }
 
     /// A new link. If it is not let in, what an earlier load of ours has attached the legacy way, without
@@ -253,9 +356,6 @@ impl Datapath {
 }
 
 /// What is pinned or was made as the link of a hook.
-fn describe(hook: Hook, link: &OwnedFd) -> Result<CgroupLink, LoaderError> {
-    let no_link = || io::Error::new(io::ErrorKind::InvalidData, "it is no link of a cgroup");
-    bpf::link_describe(link.as_fd())
-        .and_then(|link| link.ok_or_else(no_link))
-        .map_err(LoaderError::kernel(format!("look at the link of {hook}")))
+fn describe(hook: Hook, link: &OwnedFd) -> Result<Link, LoaderError> {
+    link::describe(link.as_fd()).map_err(LoaderError::kernel(format!("look at the link of {hook}")))
 }

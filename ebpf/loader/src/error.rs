@@ -2,7 +2,7 @@
 
 use std::{fmt, io, ops::RangeInclusive, path::PathBuf};
 
-use crate::{Hook, MapName, Ownership};
+use crate::{Device, Hook, MapName, Ownership};
 
 /// A file system that the loader needs at a path it was given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,14 +174,30 @@ pub enum LoaderError {
     },
     /// What was detached, or should have ended by itself, has not.
     #[error(
-        "programs {programs:?} of ours are still attached to {}, and the kernel detaches none of them; is another process attaching them?",
-        cgroup.display()
+        "programs of ours are still attached, and the kernel detaches none of them: {}; is another process attaching them?",
+        attached.join(", ")
     )]
     StillAttached {
-        /// The cgroup.
-        cgroup: PathBuf,
-        /// Ids of the programs.
-        programs: Vec<u32>,
+        /// Each program and where it is.
+        attached: Vec<String>,
+    },
+    /// There is no such device in this network namespace.
+    #[error("no network device {device} in this network namespace, which has {}", found.join(", "))]
+    NoDevice {
+        /// What was asked for.
+        device: String,
+        /// Names of those that are there.
+        found: Vec<String>,
+    },
+    /// Packets of the device do not begin with an Ethernet header.
+    #[error(
+        "network device {device} is not served: expected one of Ethernet (hardware type 1), found type {hardware}; attach to the device that carries it, if that is one"
+    )]
+    NotEthernet {
+        /// The device.
+        device: Device,
+        /// `ARPHRD_…` of `linux/if_arp.h`.
+        hardware: u16,
     },
     /// No port is left for packets to remote backends.
     #[error(
@@ -206,13 +222,13 @@ pub enum LoaderError {
     },
     /// Asked to evict what is not a leftover.
     #[error(
-        "program {program_id} at {hook} is {ownership:?} and stays: only programs of an earlier load are evicted"
+        "program {program_id} at {place} is {ownership:?} and stays: only programs of an earlier load are evicted"
     )]
     NotEarlier {
         /// The program.
         program_id: u32,
         /// Where it is attached.
-        hook: Hook,
+        place: String,
         /// Whose it is.
         ownership: Ownership,
     },

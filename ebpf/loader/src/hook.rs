@@ -101,8 +101,7 @@ pub enum DeviceHook {
 }
 
 impl DeviceHook {
-    /// All of them. Of each kind of device, ingress first is as good as egress first: a packet of a flow is looked
-    /// for at both.
+    /// All of them; [`DeviceKind::hooks`](crate::DeviceKind::hooks) has the order in which they are attached.
     pub const ALL: [Self; 4] = [
         Self::NodeIngress,
         Self::NodeEgress,

@@ -2,8 +2,8 @@
 //! that imports aya.
 //!
 //! ```text
-//! plumbline.bpf.o ─▶ object ─▶ programs ─┐                 ┌─▶ hooks of the node's cgroup
-//!  (embedded)          ▲                 ├─▶ Datapath ─────┤   by pinned links
+//! plumbline.bpf.o ─▶ object ─▶ programs ─┐                 ┌─▶ hooks of the node's cgroup, by pinned links
+//!  (embedded)          ▲                 ├─▶ Datapath ─────┼─▶ network devices, by pinned links of TCX or filters
 //!           map::pins ─┴─▶ maps ─────────┘    │            └─▶ Maps, Table: what the agent writes
 //!           (adopted or new)                  └─▶ scan, evict: what earlier loads have left
 //! ```
@@ -13,13 +13,14 @@
 //! | `datapath` | [`Datapath`]: open, attach, scan, evict |
 //! | `map` | [`Maps`] and their tables; the pinned set, adopted or replaced |
 //! | `attachment` | what is attached to a cgroup and whose it is; [`cleanup`] |
+//! | `device` | network devices: attached to, looked at, detached from |
 //! | `program` | [`HeldProgram`]: anybody's program, by id |
 //! | `detached` | [`Detached`]: programs and maps for tests and measurements, run on packets given to them |
 //! | `object` | the embedded object: programs loaded against a set of maps |
 //! | `options` | [`Options`]: what whoever runs the datapath decides |
 //! | `node` | what follows from the options and the machine: CONFIG, the size of FLOWS |
 //! | `environment` | file systems, privileges, the lock |
-//! | `sys` | bpf(2) |
+//! | `sys` | bpf(2), netlink |
 //!
 //! # Invariants
 //! - No map and no program is ever found, opened or told apart by its name. A program is ours if one of the maps it
@@ -32,6 +33,7 @@ mod attachment;
 mod cgroup;
 mod datapath;
 mod detached;
+mod device;
 mod environment;
 mod error;
 mod hook;
@@ -49,6 +51,7 @@ pub use self::{
     },
     datapath::{Attached, Datapath},
     detached::{Detached, Input, Run},
+    device::{AttachedDevice, Device, DeviceAttachment, DeviceId, DeviceKind, DeviceMode, Direction, Manner},
     error::{Filesystem, LoaderError, MapError, Operation},
     hook::{DeviceHook, Hook},
     map::{

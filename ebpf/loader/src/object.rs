@@ -36,6 +36,15 @@ impl Programs {
             .ok_or_else(|| incomplete(hook.name()))
     }
 
+    /// Which packet hook a program is for.
+    pub(crate) fn device_hook(&self, program_id: u32) -> Option<DeviceHook> {
+        DeviceHook::ALL
+            .into_iter()
+            .zip(&self.devices)
+            .find(|(_, program)| program.id() == program_id)
+            .map(|(hook, _)| hook)
+    }
+
     /// Ids of all.
     pub(crate) fn ids(&self) -> Vec<u32> {
         self.sockets

@@ -6,6 +6,8 @@ use std::{
     path::PathBuf,
 };
 
+use crate::DeviceMode;
+
 /// Where the datapath lives, and for which node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -20,6 +22,8 @@ pub struct Options {
     /// [`FLOWS_MOST`](lb_abi::capacity::FLOWS_MOST). The kernel takes the memory at once, and counts it against the
     /// memory limit of the cgroup of whoever opens the datapath.
     pub flows: Option<u32>,
+    /// How packet programs are attached to network devices.
+    pub devices: DeviceMode,
 }
 
 impl Options {
@@ -30,6 +34,7 @@ impl Options {
             cgroup: cgroup.into(),
             node: NodeOptions::default(),
             flows: None,
+            devices: DeviceMode::default(),
         }
     }
 }

@@ -5,8 +5,9 @@
 //!   v1/maps/NAME             the set that the attached programs use
 //!   v1/maps-next/NAME        a set in the making, or in waiting until the programs are switched to it
 //!   v1/maps-old/NAME         a set that was replaced, about to go
-//!   v1/links/HOOK            the link that attaches a program
-//!   v1/links/HOOK-next       a new link, about to take the place of one that is no longer attached here
+//!   v1/links/HOOK            the link that attaches a program to the cgroup
+//!   v1/devices/INDEX-ingress the link that attaches one to a network device; -egress likewise
+//!   v1/…/…-next              a new link, about to take the place of one that is no longer attached here
 //! ```
 //!
 //! A set is complete when it is renamed to `maps`, in one step. A process that is killed between any two steps
@@ -29,8 +30,12 @@ use std::{
 use lb_abi::{ABI_VERSION, MAGIC, Meta};
 
 use crate::{
-    Hook, LoaderError, MapName, View,
-    sys::{self, map::Layout},
+    Direction, Hook, LoaderError, MapName, View,
+    sys::{
+        self,
+        link::{self, Target},
+        map::Layout,
+    },
 };
 
 /// What a new set takes over from one of the same ABI version: the very maps, so that nothing that the old programs
@@ -166,14 +171,20 @@ impl Pins {
         self.root.join("v1/links").join(hook.name())
     }
 
-    fn link_next(&self, hook: Hook) -> PathBuf {
-        self.root.join("v1/links").join(format!("{}-next", hook.name()))
+    fn devices(&self) -> PathBuf {
+        self.root.join("v1/devices")
+    }
+
+    pub(crate) fn device(&self, index: u32, direction: Direction) -> PathBuf {
+        self.devices().join(format!("{index}-{direction}"))
     }
 
     /// Makes the folders.
     pub(crate) fn create(&self) -> Result<(), LoaderError> {
-        let links = self.root.join("v1/links");
-        fs::create_dir_all(&links).map_err(LoaderError::path("create", links))
+        for folder in [self.root.join("v1/links"), self.devices()] {
+            fs::create_dir_all(&folder).map_err(LoaderError::path("create", folder))?;
+        }
+        Ok(())
     }
 
     /// Puts in order what a process that was killed has left (see the table above).
@@ -224,20 +235,40 @@ impl Pins {
     }
 
     /// Finishes what [`pin_link`](Self::pin_link) was killed at.
-    pub(crate) fn recover_link(&self, hook: Hook) -> Result<(), LoaderError> {
-        let next = self.link_next(hook);
-        if next.exists() {
-            rename(&next, &self.link(hook))
-        } else {
-            Ok(())
-        }
+    pub(crate) fn recover_link(&self, pin: &Path) -> Result<(), LoaderError> {
+        let next = next(pin);
+        if next.exists() { rename(&next, pin) } else { Ok(()) }
     }
 
     /// Pins a link in the place of whatever link was pinned there, which must not be attached here any more.
-    pub(crate) fn pin_link(&self, hook: Hook, link: BorrowedFd<'_>) -> Result<(), LoaderError> {
-        let next = self.link_next(hook);
+    pub(crate) fn pin_link(&self, pin: &Path, link: BorrowedFd<'_>) -> Result<(), LoaderError> {
+        let next = next(pin);
         sys::pin(link, &next).map_err(LoaderError::path("pin", &next))?;
-        rename(&next, &self.link(hook))
+        rename(&next, pin)
+    }
+
+    /// Removes a pin; not there is no error.
+    pub(crate) fn unpin(&self, pin: &Path) -> Result<(), LoaderError> {
+        match fs::remove_file(pin) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(LoaderError::path("remove", pin)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the pins of links whose devices are gone.
+    pub(crate) fn sweep_devices(&self) -> Result<(), LoaderError> {
+        let mut pinned = Vec::new();
+        list(&self.devices(), &mut pinned).map_err(LoaderError::path("list", self.devices()))?;
+        for pin in pinned {
+            let link = sys::open_pinned(&pin, 0).map_err(LoaderError::path("open the pinned link", &pin))?;
+            let link = link::describe(link.as_fd()).map_err(LoaderError::path("look at the link", &pin))?;
+            if matches!(link.target, Target::Device { ifindex: 0, .. }) {
+                self.unpin(&pin)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes everything, and says what was pinned.
@@ -248,6 +279,13 @@ impl Pins {
         pinned.sort();
         Ok(pinned)
     }
+}
+
+/// Where a link is pinned first.
+fn next(pin: &Path) -> PathBuf {
+    let mut name = pin.as_os_str().to_owned();
+    name.push("-next");
+    name.into()
 }
 
 fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {

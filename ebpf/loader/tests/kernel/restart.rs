@@ -47,7 +47,7 @@ fn pinned(node: &Node, folder: &str) -> BTreeSet<String> {
 pub(crate) fn pins_in_order(node: &Node) {
     assert_eq!(
         pinned(node, ""),
-        BTreeSet::from(["maps", "links"].map(str::to_owned))
+        BTreeSet::from(["devices", "maps", "links"].map(str::to_owned))
     );
     assert_eq!(
         pinned(node, "maps"),

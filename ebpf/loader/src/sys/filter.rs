@@ -1,0 +1,222 @@
+//! Filters of clsact: programs at network devices the way of before TCX; and the devices themselves.
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, BorrowedFd},
+};
+
+use super::netlink::{
+    CREATE, EXCLUSIVE, Message, Netlink, REPLACE, attributes, errno, push_attribute, u16_at, u32_at,
+};
+
+/// Where filters of ingress hang: `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`.
+pub(crate) const INGRESS: u32 = 0xffff_fff2;
+/// Where filters of egress hang.
+pub(crate) const EGRESS: u32 = 0xffff_fff3;
+
+/// `TC_H_CLSACT`, as a parent.
+const CLSACT: u32 = 0xffff_fff1;
+/// The handle that it gets.
+const CLSACT_HANDLE: u32 = 0xffff_0000;
+/// `ETH_P_ALL`.
+const ALL_PROTOCOLS: u16 = 3;
+
+const RTM_GETLINK: u16 = 18;
+const RTM_NEWQDISC: u16 = 36;
+const RTM_DELQDISC: u16 = 37;
+const RTM_NEWTFILTER: u16 = 44;
+const RTM_DELTFILTER: u16 = 45;
+const RTM_GETTFILTER: u16 = 46;
+
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_CHAIN: u16 = 11;
+const TCA_BPF_FD: u16 = 6;
+const TCA_BPF_NAME: u16 = 7;
+const TCA_BPF_FLAGS: u16 = 8;
+const TCA_BPF_ID: u16 = 11;
+
+/// A network device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Link {
+    pub(crate) ifindex: u32,
+    pub(crate) name: String,
+    /// `ARPHRD_…` of `linux/if_arp.h`: what its packets begin with.
+    pub(crate) hardware: u16,
+}
+
+/// A program that is a filter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Filter {
+    pub(crate) parent: u32,
+    pub(crate) priority: u16,
+    /// `ETH_P_…`, in network order as the kernel keeps it.
+    pub(crate) protocol: u16,
+    pub(crate) chain: u32,
+    /// Its number among those of the same priority.
+    pub(crate) handle: u32,
+    pub(crate) program_id: u32,
+}
+
+/// The devices of the calling thread's network namespace.
+pub(crate) fn devices(netlink: &mut Netlink) -> io::Result<Vec<Link>> {
+    const NAME: u16 = 3;
+    /// `sizeof(struct ifinfomsg)`.
+    const LENGTH: usize = 16;
+    let mut found = Vec::new();
+    netlink.dump(&Message::new(RTM_GETLINK, 0, &[0; LENGTH]), |body| {
+        let name = attributes(body.get(LENGTH..).unwrap_or_default()).find(|(kind, _)| *kind == NAME);
+        if let (Some(hardware), Some(ifindex), Some((_, name))) = (u16_at(body, 2), u32_at(body, 4), name) {
+            let name = String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(name)).into_owned();
+            found.push(Link {
+                ifindex,
+                name,
+                hardware,
+            });
+        }
+    })?;
+    Ok(found)
+}
+
+/// `struct tcmsg`.
+fn header(ifindex: u32, handle: u32, parent: u32, info: u32) -> Vec<u8> {
+    [0, ifindex, handle, parent, info]
+        .into_iter()
+        .flat_map(u32::to_ne_bytes)
+        .collect()
+}
+
+/// Makes the queueing discipline that carries filters, if it is not there.
+pub(crate) fn add_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<()> {
+    let mut message = Message::new(
+        RTM_NEWQDISC,
+        CREATE | EXCLUSIVE,
+        &header(ifindex, CLSACT_HANDLE, CLSACT, 0),
+    );
+    message.attribute(TCA_KIND, b"clsact\0")?;
+    match netlink.request(&message) {
+        Err(error) if errno(&error) == Some(libc::EEXIST) => Ok(()),
+        done => done,
+    }
+}
+
+/// Removes it, with all its filters; not there is no error.
+pub(crate) fn remove_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<()> {
+    let mut message = Message::new(RTM_DELQDISC, 0, &header(ifindex, CLSACT_HANDLE, CLSACT, 0));
+    message.attribute(TCA_KIND, b"clsact\0")?;
+    absent_is_false(netlink.request(&message)).map(drop)
+}
+
+/// Whether a device has filters of whatever kind at a parent.
+pub(crate) fn has_filters(netlink: &mut Netlink, ifindex: u32, parent: u32) -> io::Result<bool> {
+    let mut any = false;
+    netlink.dump(&list(ifindex, parent), |_| any = true)?;
+    Ok(any)
+}
+
+/// The programs at a parent of a device, in the order in which they run.
+pub(crate) fn filters(netlink: &mut Netlink, ifindex: u32, parent: u32) -> io::Result<Vec<Filter>> {
+    let mut found = Vec::new();
+    netlink.dump(&list(ifindex, parent), |body| found.extend(filter(body)))?;
+    Ok(found)
+}
+
+fn list(ifindex: u32, parent: u32) -> Message {
+    Message::new(RTM_GETTFILTER, 0, &header(ifindex, 0, parent, 0))
+}
+
+fn filter(body: &[u8]) -> Option<Filter> {
+    /// `sizeof(struct tcmsg)`.
+    const LENGTH: usize = 20;
+    let (handle, parent, info) = (u32_at(body, 8)?, u32_at(body, 12)?, u32_at(body, 16)?);
+    let (mut is_bpf, mut chain, mut program_id) = (false, 0, None);
+    for (kind, value) in attributes(body.get(LENGTH..)?) {
+        match kind {
+            TCA_KIND => is_bpf = value == b"bpf\0",
+            TCA_CHAIN => chain = u32_at(value, 0)?,
+            TCA_OPTIONS => {
+                program_id = attributes(value)
+                    .find(|(kind, _)| *kind == TCA_BPF_ID)
+                    .and_then(|(_, id)| u32_at(id, 0));
+            }
+            _ => {}
+        }
+    }
+    Some(Filter {
+        parent,
+        priority: u16::try_from(info >> 16).ok()?,
+        protocol: u16::try_from(info & 0xffff).ok()?,
+        chain,
+        handle,
+        program_id: program_id.filter(|_| is_bpf)?,
+    })
+}
+
+/// Where a new filter goes, or which one is replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Ahead of those of the same priority, under a handle of the kernel's choice.
+    New { parent: u32, priority: u16 },
+    /// In the place of this one, which the kernel switches in one step.
+    Replace(Filter),
+}
+
+/// Makes a program a filter that decides itself (direct-action).
+pub(crate) fn put(
+    netlink: &mut Netlink,
+    ifindex: u32,
+    place: Place,
+    program: BorrowedFd<'_>,
+    name: &str,
+) -> io::Result<()> {
+    const DIRECT_ACTION: u32 = 1;
+    let (parent, handle, info, chain, flags) = match place {
+        Place::New { parent, priority } => {
+            let protocol = ALL_PROTOCOLS.to_be();
+            (parent, 0, info(priority, protocol), 0, CREATE | EXCLUSIVE)
+        }
+        Place::Replace(filter) => (
+            filter.parent,
+            filter.handle,
+            info(filter.priority, filter.protocol),
+            filter.chain,
+            CREATE | REPLACE,
+        ),
+    };
+    let mut message = Message::new(RTM_NEWTFILTER, flags, &header(ifindex, handle, parent, info));
+    message.attribute(TCA_KIND, b"bpf\0")?;
+    if chain != 0 {
+        message.attribute(TCA_CHAIN, &chain.to_ne_bytes())?;
+    }
+    let mut options = Vec::new();
+    push_attribute(&mut options, TCA_BPF_FD, &program.as_raw_fd().to_ne_bytes())?;
+    push_attribute(&mut options, TCA_BPF_NAME, format!("{name}\0").as_bytes())?;
+    push_attribute(&mut options, TCA_BPF_FLAGS, &DIRECT_ACTION.to_ne_bytes())?;
+    message.attribute(TCA_OPTIONS, &options)?;
+    netlink.request(&message)
+}
+
+/// Removes a filter; `false`: it is not there.
+pub(crate) fn remove(netlink: &mut Netlink, ifindex: u32, filter: &Filter) -> io::Result<bool> {
+    let info = info(filter.priority, filter.protocol);
+    let header = header(ifindex, filter.handle, filter.parent, info);
+    let mut message = Message::new(RTM_DELTFILTER, 0, &header);
+    message.attribute(TCA_KIND, b"bpf\0")?;
+    if filter.chain != 0 {
+        message.attribute(TCA_CHAIN, &filter.chain.to_ne_bytes())?;
+    }
+    absent_is_false(netlink.request(&message))
+}
+
+fn info(priority: u16, protocol: u16) -> u32 {
+    (u32::from(priority) << 16) | u32::from(protocol)
+}
+
+/// The kernel says ENOENT of a qdisc or filter that is not there, ENODEV of a device.
+fn absent_is_false(result: io::Result<()>) -> io::Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(errno(&error), Some(libc::ENOENT | libc::ENODEV)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
