@@ -6,9 +6,11 @@
 //! | `toolchain` | what the build needs, and what to do when it is not there |
 //! | `compile` | the build itself, the same bytes wherever it runs |
 //! | `strip` | removal of debug sections |
+//! | `fuzz` | the differential fuzzing of the packet programs |
 //! | `sources` | hashes of the sources, shared with the build script of lb-loader |
 
 mod compile;
+mod fuzz;
 #[path = "../../../ebpf/loader/build/sources.rs"]
 mod sources;
 mod strip;
@@ -34,16 +36,22 @@ enum Command {
     Build,
     /// Build it aside and compare with ebpf/prebuilt, byte for byte; exit code 1 if they differ
     Check,
+    /// Run random packets and maps through the packet programs and through their model; exit code 1 if they differ
+    Fuzz(fuzz::Args),
 }
 
 /// Runs one of its commands.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let root = steps::root();
-    let object = compile::object(&root, &toolchain::find()?)?;
-    let hashes = sources::hashes(&root, &object).context("failed to hash the sources")?;
-    match args.command {
-        Command::Build => write(&root, &object, &hashes),
-        Command::Check => check(&root, &object, &hashes),
+    let built = |act: fn(&Path, &[u8], &str) -> anyhow::Result<ExitCode>| {
+        let root = steps::root();
+        let object = compile::object(&root, &toolchain::find()?)?;
+        let hashes = sources::hashes(&root, &object).context("failed to hash the sources")?;
+        act(&root, &object, &hashes)
+    };
+    match &args.command {
+        Command::Build => built(write),
+        Command::Check => built(check),
+        Command::Fuzz(args) => fuzz::run(args),
     }
 }
 

@@ -74,7 +74,11 @@ impl Case {
         let frontend = |index: usize| {
             let key = self.scenario.frontends[index % self.scenario.frontends.len()];
             let address = IpAddr::from(key.address);
-            let address = if address.is_unspecified() { pool::family(v4).node } else { address };
+            let address = if address.is_unspecified() {
+                pool::family(v4).node
+            } else {
+                address
+            };
             ((address, key.port.get()), key.protocol)
         };
         let fresh = |client: usize, source: usize, index: usize| {
@@ -100,7 +104,10 @@ impl Case {
                     ..tuple(from, to)
                 }
             }
-            Target::Odd { source, frontend: index } => {
+            Target::Odd {
+                source,
+                frontend: index,
+            } => {
                 let (to, protocol) = frontend(index);
                 Tuple {
                     protocol,

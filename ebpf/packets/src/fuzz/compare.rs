@@ -29,7 +29,11 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, expected, found } = self;
+        let Self {
+            what,
+            expected,
+            found,
+        } = self;
         write!(f, "{what}\n    expected {expected}\n    found    {found}")
     }
 }
@@ -67,7 +71,10 @@ pub(super) fn judge(
             if differences.is_empty() {
                 return (outcome, differences);
             }
-            if least.as_ref().is_none_or(|(_, least)| differences.len() < least.len()) {
+            if least
+                .as_ref()
+                .is_none_or(|(_, least)| differences.len() < least.len())
+            {
                 least = Some((outcome, differences));
             }
         }
@@ -86,10 +93,30 @@ fn compare(outcome: &Outcome, observation: &Observation) -> Vec<Difference> {
             found: hex(&observation.frame),
         });
     }
-    let flows = |flows: &BTreeMap<_, Flow>| flows.iter().map(|(key, flow)| (*key, comparable(*flow))).collect();
-    entries(&mut found, "FLOWS", &flows(&outcome.flows), &flows(&observation.state.flows));
-    entries(&mut found, "AFFINITY", &outcome.affinity, &observation.state.affinity);
-    entries(&mut found, "FRAGMENTS", &outcome.fragments, &observation.state.fragments);
+    let flows = |flows: &BTreeMap<_, Flow>| {
+        flows
+            .iter()
+            .map(|(key, flow)| (*key, comparable(*flow)))
+            .collect()
+    };
+    entries(
+        &mut found,
+        "FLOWS",
+        &flows(&outcome.flows),
+        &flows(&observation.state.flows),
+    );
+    entries(
+        &mut found,
+        "AFFINITY",
+        &outcome.affinity,
+        &observation.state.affinity,
+    );
+    entries(
+        &mut found,
+        "FRAGMENTS",
+        &outcome.fragments,
+        &observation.state.fragments,
+    );
     let (services, backends) = traffic(outcome.traffic);
     entries(&mut found, "SERVICE_TRAFFIC", &services, &observation.traffic.0);
     entries(&mut found, "BACKEND_TRAFFIC", &backends, &observation.traffic.1);
@@ -116,7 +143,10 @@ fn traffic(translated: Option<Translated>) -> (BTreeMap<u32, Traffic>, BTreeMap<
         bytes: translated.bytes,
         pad: 0,
     };
-    ([(translated.service, one)].into(), [(translated.backend, one)].into())
+    (
+        [(translated.service, one)].into(),
+        [(translated.backend, one)].into(),
+    )
 }
 
 fn same<T: PartialEq + Debug>(found: &mut Vec<Difference>, what: &'static str, expected: &T, is: &T) {

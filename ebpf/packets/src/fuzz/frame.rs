@@ -47,7 +47,11 @@ fn packet(step: &Step, tuple: &Tuple) -> Packet {
             let about = dressed(talk(&tuple.inverse(), shape), shape, source.is_ipv4(), false);
             let v4 = source.is_ipv4();
             let source = if *router { pool::family(v4).gateway } else { source };
-            let destination = if *astray { pool::family(v4).node_also } else { destination };
+            let destination = if *astray {
+                pool::family(v4).node_also
+            } else {
+                destination
+            };
             error(source, destination, *kind, (&about, *quoted), twists)
         }
         Kind::Icmp(kind) => icmp(source, destination, (*kind, 0), [0, 1, 0, 2], b"echo"),
@@ -57,7 +61,10 @@ fn packet(step: &Step, tuple: &Tuple) -> Packet {
     let plain = !matches!(step.kind, Kind::Talk);
     let mut packet = dressed(packet, shape, source.is_ipv4(), !plain);
     for tag in 0..shape.tags {
-        packet = packet.tag(if tag == 0 && shape.tags > 1 { S_TAG } else { C_TAG }, 100 + tag as u16);
+        packet = packet.tag(
+            if tag == 0 && shape.tags > 1 { S_TAG } else { C_TAG },
+            100 + tag as u16,
+        );
     }
     if shape.group {
         packet = packet.link([0x01, 0, 0x5e, 0, 0, 1], PEER_LINK);
@@ -70,12 +77,24 @@ fn talk(tuple: &Tuple, shape: &Shape) -> Packet {
     let to = (IpAddr::from(tuple.destination), tuple.destination_port.get());
     match tuple.protocol {
         TCP => {
-            let packet = tcp(from, to).numbers(0x1000_0000 + shape.data as u32, 0x2000_0000).data(shape.data);
+            let packet = tcp(from, to)
+                .numbers(0x1000_0000 + shape.data as u32, 0x2000_0000)
+                .data(shape.data);
             // FIN to URG, one by one.
-            let set: [fn(Packet) -> Packet; 6] =
-                [Packet::fin, Packet::syn, Packet::rst, Packet::push, Packet::ack, Packet::urgent];
+            let set: [fn(Packet) -> Packet; 6] = [
+                Packet::fin,
+                Packet::syn,
+                Packet::rst,
+                Packet::push,
+                Packet::ack,
+                Packet::urgent,
+            ];
             (0..6).fold(packet, |packet, bit| {
-                if shape.flags >> bit & 1 == 1 { set[bit](packet) } else { packet }
+                if shape.flags >> bit & 1 == 1 {
+                    set[bit](packet)
+                } else {
+                    packet
+                }
             })
         }
         UDP => match shape.checksum {
@@ -85,7 +104,11 @@ fn talk(tuple: &Tuple, shape: &Shape) -> Packet {
         },
         SCTP => {
             let packet = sctp(from, to, shape.chunk).data(shape.data);
-            if shape.checksum == Checksum::Absent { packet.no_checksum() } else { packet }
+            if shape.checksum == Checksum::Absent {
+                packet.no_checksum()
+            } else {
+                packet
+            }
         }
         protocol => other(from.0, to.0, protocol, &[0x5a; 24]),
     }

@@ -157,7 +157,11 @@ impl Kernel {
         write(&maps.fragments, &holds.fragments, &state.fragments)?;
         let ranges = |sources: &BTreeSet<_>| sources.iter().map(|range| (*range, 1_u32)).collect();
         write(&maps.sources, &ranges(&holds.sources), &ranges(&state.sources))?;
-        for id in holds.services.keys().filter(|id| !state.services.contains_key(*id)) {
+        for id in holds
+            .services
+            .keys()
+            .filter(|id| !state.services.contains_key(*id))
+        {
             maps.services.delete(id)?;
         }
         for (id, service) in &state.services {
@@ -176,7 +180,11 @@ impl Kernel {
     pub fn rejects(&self, now: u32) -> Rejects {
         let within = |least: bool| {
             let in_second = self.answered.iter().filter(|(before, after, limited)| {
-                if least { *before == now && *after == now && *limited } else { *before == now || *after == now }
+                if least {
+                    *before == now && *after == now && *limited
+                } else {
+                    *before == now || *after == now
+                }
             });
             u32::try_from(in_second.count()).unwrap_or(u32::MAX)
         };
@@ -226,7 +234,8 @@ impl Kernel {
                 | Counter::AnsweredTooBig
         );
         if answer && verdict == Verdict::Redirect {
-            self.answered.push_back((before, after, self.holds.config.rejects_per_second != 0));
+            self.answered
+                .push_back((before, after, self.holds.config.rejects_per_second != 0));
             while self.answered.front().is_some_and(|(_, then, _)| then + 2 < after) {
                 self.answered.pop_front();
             }
@@ -258,10 +267,12 @@ impl Kernel {
 
     fn added(&mut self) -> (BTreeMap<ServiceId, Traffic>, BTreeMap<BackendId, Traffic>) {
         let maps = self.detached.maps();
-        let services: BTreeMap<_, _> =
-            (0..=scenario::SERVICES).map(|id| (id, maps.service_traffic.get(id))).collect();
-        let backends: BTreeMap<_, _> =
-            (0..=scenario::BACKENDS).map(|id| (id, maps.backend_traffic.get(id))).collect();
+        let services: BTreeMap<_, _> = (0..=scenario::SERVICES)
+            .map(|id| (id, maps.service_traffic.get(id)))
+            .collect();
+        let backends: BTreeMap<_, _> = (0..=scenario::BACKENDS)
+            .map(|id| (id, maps.backend_traffic.get(id)))
+            .collect();
         let added = (more(&self.traffic.0, &services), more(&self.traffic.1, &backends));
         self.traffic = (services, backends);
         added
@@ -279,7 +290,9 @@ fn more(before: &BTreeMap<u32, Traffic>, after: &BTreeMap<u32, Traffic>) -> BTre
         };
         (*id, more)
     });
-    difference.filter(|(_, more)| *more != Traffic::default()).collect()
+    difference
+        .filter(|(_, more)| *more != Traffic::default())
+        .collect()
 }
 
 /// Makes a map hold `after`; it holds `before`.

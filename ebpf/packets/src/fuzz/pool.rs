@@ -45,7 +45,11 @@ pub(super) fn place(v4: bool, index: usize) -> IpAddr {
 /// Where a frontend of that place is reached.
 pub(super) fn reached(v4: bool, index: usize) -> IpAddr {
     let place = place(v4, index);
-    if place.is_unspecified() { family(v4).node } else { place }
+    if place.is_unspecified() {
+        family(v4).node
+    } else {
+        place
+    }
 }
 
 /// Where backends are; the first two are local.

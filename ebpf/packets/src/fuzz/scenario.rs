@@ -1,8 +1,8 @@
 //! Random services, and what the programs themselves may have written.
 
 use lb_abi::{
-    Address, Affinity, AffinityKey, Backend, BackendId, Config, Flow, Frontend, FrontendKey, Port, Service, ServiceId, SlotKey,
-    SourceKey, Tuple, address_flags, backend_flags, flow_flags, frontend_flags,
+    Address, Affinity, AffinityKey, Backend, BackendId, Config, Flow, Frontend, FrontendKey, Port, Service,
+    ServiceId, SlotKey, SourceKey, Tuple, address_flags, backend_flags, flow_flags, frontend_flags,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -109,15 +109,24 @@ fn frontend() -> impl Strategy<Value = FrontendDraw> {
     ];
     let stray_protocol = proptest::option::weighted(0.15, 0..3_usize);
     let affinity = prop_oneof![3 => Just(0_u32), 1 => Just(10), 1 => Just(10_800)];
-    let draw = (0..pool::PLACES, 0..3_usize, stray_protocol, services, flags, affinity);
-    draw.prop_map(|(place, port, stray_protocol, services, flags, affinity)| FrontendDraw {
-        place,
-        port,
+    let draw = (
+        0..pool::PLACES,
+        0..3_usize,
         stray_protocol,
         services,
         flags,
         affinity,
-    })
+    );
+    draw.prop_map(
+        |(place, port, stray_protocol, services, flags, affinity)| FrontendDraw {
+            place,
+            port,
+            stray_protocol,
+            services,
+            flags,
+            affinity,
+        },
+    )
 }
 
 fn service() -> impl Strategy<Value = ServiceDraw> {
@@ -150,17 +159,19 @@ fn flow() -> impl Strategy<Value = FlowDraw> {
         (1..=SERVICES, 0..14_u8),
     )
         .prop_map(
-            |((client, source, frontend, backend), (allocated, keep_address, seen, age), (service, torn))| FlowDraw {
-                client,
-                source,
-                frontend,
-                backend,
-                allocated,
-                keep_address,
-                seen,
-                age,
-                service,
-                torn,
+            |((client, source, frontend, backend), (allocated, keep_address, seen, age), (service, torn))| {
+                FlowDraw {
+                    client,
+                    source,
+                    frontend,
+                    backend,
+                    allocated,
+                    keep_address,
+                    seen,
+                    age,
+                    service,
+                    torn,
+                }
             },
         )
 }
@@ -168,15 +179,15 @@ fn flow() -> impl Strategy<Value = FlowDraw> {
 fn config() -> impl Strategy<Value = ConfigDraw> {
     let ports = prop_oneof![1 => 1_u16..4, 4 => 4_u16..40, 1 => 120_u16..160];
     let rejects = prop_oneof![8 => Just(0_u32), 1 => 1..4_u32];
-    (0..12_u8, ports, rejects, 0..16_u8, any::<[u8; 7]>()).prop_map(|(nodes, ports, rejects, fill, addresses)| {
-        ConfigDraw {
+    (0..12_u8, ports, rejects, 0..16_u8, any::<[u8; 7]>()).prop_map(
+        |(nodes, ports, rejects, fill, addresses)| ConfigDraw {
             nodes,
             ports,
             rejects,
             fill,
             addresses,
-        }
-    })
+        },
+    )
 }
 
 /// Maps.
@@ -191,31 +202,37 @@ pub(super) fn scenario() -> impl Strategy<Value = Scenario> {
         vec(backend(), BACKENDS as usize),
         (sources, kept, vec(flow(), 0..4)),
     )
-        .prop_map(|((v4, protocol, config), frontends, services, backends, written)| {
-            let mut scenario = Scenario {
-                v4,
-                protocol: pool::PROTOCOLS[protocol],
-                state: State::default(),
-                flows: Vec::new(),
-                frontends: Vec::new(),
-            };
-            let (sources, kept, flows) = written;
-            scenario.configure(&config);
-            scenario.serve(&frontends, &services, &backends);
-            scenario.admit(&sources, &kept);
-            scenario.fill(&config);
-            for flow in &flows {
-                scenario.flow(flow);
-            }
-            scenario
-        })
+        .prop_map(
+            |((v4, protocol, config), frontends, services, backends, written)| {
+                let mut scenario = Scenario {
+                    v4,
+                    protocol: pool::PROTOCOLS[protocol],
+                    state: State::default(),
+                    flows: Vec::new(),
+                    frontends: Vec::new(),
+                };
+                let (sources, kept, flows) = written;
+                scenario.configure(&config);
+                scenario.serve(&frontends, &services, &backends);
+                scenario.admit(&sources, &kept);
+                scenario.fill(&config);
+                for flow in &flows {
+                    scenario.flow(flow);
+                }
+                scenario
+            },
+        )
 }
 
 impl Scenario {
     fn configure(&mut self, draw: &ConfigDraw) {
         let node = |v4: bool, missing: u8| {
             if draw.nodes == missing {
-                if v4 { Address::UNSPECIFIED_V4 } else { Address::UNSPECIFIED_V6 }
+                if v4 {
+                    Address::UNSPECIFIED_V4
+                } else {
+                    Address::UNSPECIFIED_V6
+                }
             } else {
                 pool::family(v4).node.into()
             }
@@ -240,9 +257,15 @@ impl Scenario {
                 5 => NODE,
                 _ => usual,
             };
-            self.state.addresses.insert(pool::reached(self.v4, place).into(), flags);
+            self.state
+                .addresses
+                .insert(pool::reached(self.v4, place).into(), flags);
         }
-        let loopback = if self.v4 { Address::LOOPBACK_V4 } else { Address::LOOPBACK_V6 };
+        let loopback = if self.v4 {
+            Address::LOOPBACK_V4
+        } else {
+            Address::LOOPBACK_V6
+        };
         if draw.addresses[6] % 2 == 0 {
             self.state.addresses.insert(loopback, NODE);
         }
@@ -253,7 +276,9 @@ impl Scenario {
             let key = FrontendKey {
                 address: pool::place(self.v4, draw.place).into(),
                 port: Port::new(pool::PORTS[draw.port]),
-                protocol: draw.stray_protocol.map_or(self.protocol, |index| pool::PROTOCOLS[index]),
+                protocol: draw
+                    .stray_protocol
+                    .map_or(self.protocol, |index| pool::PROTOCOLS[index]),
                 pad: 0,
             };
             let frontend = Frontend {
@@ -302,7 +327,11 @@ impl Scenario {
     fn admit(&mut self, sources: &[(u32, usize, usize)], kept: &[(usize, u32, u32, u32)]) {
         for (service, client, length) in sources {
             let client = pool::client(self.v4, *client);
-            let length = if self.v4 { [0, 8, 24, 25, 31, 32] } else { [0, 32, 64, 65, 127, 128] }[*length];
+            let length = if self.v4 {
+                [0, 8, 24, 25, 31, 32]
+            } else {
+                [0, 32, 64, 65, 127, 128]
+            }[*length];
             let range = SourceKey::range(*service, cut(client.into(), length), length);
             self.state.sources.insert(range);
         }
@@ -326,7 +355,12 @@ impl Scenario {
             return;
         }
         let config = self.state.config;
-        let backends: Vec<_> = self.state.backends.iter().map(|(id, backend)| (*id, *backend)).collect();
+        let backends: Vec<_> = self
+            .state
+            .backends
+            .iter()
+            .map(|(id, backend)| (*id, *backend))
+            .collect();
         let node = pool::family(self.v4).node;
         for (number, port) in (config.snat_first..=config.snat_last).enumerate() {
             for (id, backend) in backends.iter().take(usize::from(draw.fill) + 1) {
@@ -343,8 +377,15 @@ impl Scenario {
                     destination_port: backend.port,
                     ..key
                 };
-                let key = Tuple { source_port: Port::new(2000 + port + 1000 * *id as u16), ..key };
-                let age = if draw.fill == 4 && number % 3 == 0 { 100_000 } else { 1 };
+                let key = Tuple {
+                    source_port: Port::new(2000 + port + 1000 * *id as u16),
+                    ..key
+                };
+                let age = if draw.fill == 4 && number % 3 == 0 {
+                    100_000
+                } else {
+                    1
+                };
                 self.pair(key, to, (1, *id), (flow_flags::SNAT, 1, age), 0);
             }
         }
@@ -395,7 +436,13 @@ impl Scenario {
             to.destination_port = Port::new(8181);
         }
         self.flows.push((key, to));
-        self.pair(key, to, (draw.service, id), (flags, draw.seen, draw.age), draw.torn);
+        self.pair(
+            key,
+            to,
+            (draw.service, id),
+            (flags, draw.seen, draw.age),
+            draw.torn,
+        );
     }
 
     /// Both entries, or what is left of them.

@@ -25,7 +25,11 @@ pub(super) struct Mismatch {
 }
 
 /// Takes entries out of the maps and bytes off the packet, as long as the same things differ.
-pub(super) fn shrink(kernel: &mut Kernel, around: Surroundings<'_>, mismatch: Mismatch) -> Result<Mismatch, KernelError> {
+pub(super) fn shrink(
+    kernel: &mut Kernel,
+    around: Surroundings<'_>,
+    mismatch: Mismatch,
+) -> Result<Mismatch, KernelError> {
     let mut runs = 0;
     let mut least = mismatch;
     loop {
@@ -78,8 +82,16 @@ pub(super) fn attempt(
 }
 
 fn alike(a: &Mismatch, b: &Mismatch) -> bool {
-    let what = |mismatch: &Mismatch| mismatch.differences.iter().map(|difference| difference.what).collect::<BTreeSet<_>>();
-    a.outcome.counter == b.outcome.counter && a.observation.counter == b.observation.counter && what(a) == what(b)
+    let what = |mismatch: &Mismatch| {
+        mismatch
+            .differences
+            .iter()
+            .map(|difference| difference.what)
+            .collect::<BTreeSet<_>>()
+    };
+    a.outcome.counter == b.outcome.counter
+        && a.observation.counter == b.observation.counter
+        && what(a) == what(b)
 }
 
 fn candidates(mismatch: &Mismatch) -> Vec<(State, Shot)> {
@@ -95,26 +107,75 @@ fn candidates(mismatch: &Mismatch) -> Vec<(State, Shot)> {
         let middle = state.flows.len() / 2;
         with(&|state| {
             let keys: Vec<_> = state.flows.keys().copied().collect();
-            for key in keys.iter().enumerate().filter(|(index, _)| (*index < middle) == half) {
+            for key in keys
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| (*index < middle) == half)
+            {
                 state.flows.remove(key.1);
             }
         });
     }
-    without(&state.flows, |key| with(&|state| { state.flows.remove(key); }));
-    without(&state.affinity, |key| with(&|state| { state.affinity.remove(key); }));
-    without(&state.fragments, |key| with(&|state| { state.fragments.remove(key); }));
-    without(&state.frontends, |key| with(&|state| { state.frontends.remove(key); }));
-    without(&state.services, |key| with(&|state| { state.services.remove(key); }));
-    without(&state.slots, |key| with(&|state| { state.slots.remove(key); }));
-    without(&state.backends, |key| with(&|state| { state.backends.remove(key); }));
-    without(&state.addresses, |key| with(&|state| { state.addresses.remove(key); }));
+    without(&state.flows, |key| {
+        with(&|state| {
+            state.flows.remove(key);
+        })
+    });
+    without(&state.affinity, |key| {
+        with(&|state| {
+            state.affinity.remove(key);
+        })
+    });
+    without(&state.fragments, |key| {
+        with(&|state| {
+            state.fragments.remove(key);
+        })
+    });
+    without(&state.frontends, |key| {
+        with(&|state| {
+            state.frontends.remove(key);
+        })
+    });
+    without(&state.services, |key| {
+        with(&|state| {
+            state.services.remove(key);
+        })
+    });
+    without(&state.slots, |key| {
+        with(&|state| {
+            state.slots.remove(key);
+        })
+    });
+    without(&state.backends, |key| {
+        with(&|state| {
+            state.backends.remove(key);
+        })
+    });
+    without(&state.addresses, |key| {
+        with(&|state| {
+            state.addresses.remove(key);
+        })
+    });
     for range in &state.sources {
-        with(&|state| { state.sources.remove(range); });
+        with(&|state| {
+            state.sources.remove(range);
+        });
     }
     let length = shot.frame.len();
-    for shorter in [length / 2, length.saturating_sub(64), length.saturating_sub(8), length.saturating_sub(1)] {
+    for shorter in [
+        length / 2,
+        length.saturating_sub(64),
+        length.saturating_sub(8),
+        length.saturating_sub(1),
+    ] {
         let frame = shot.frame[..shorter].to_vec();
-        all.push((state.clone(), Shot { frame, ..shot.clone() }));
+        all.push((
+            state.clone(),
+            Shot {
+                frame,
+                ..shot.clone()
+            },
+        ));
     }
     if shot.gso_size != 0 {
         all.push((

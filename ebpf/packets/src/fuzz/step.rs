@@ -32,7 +32,11 @@ pub(super) enum Target {
     /// From somebody whom nobody can answer.
     Odd { source: usize, frontend: usize },
     /// A frontend that there is.
-    Frontend { client: usize, source: usize, frontend: usize },
+    Frontend {
+        client: usize,
+        source: usize,
+        frontend: usize,
+    },
     /// A flow that there is, or its reply.
     Flow { flow: usize, reply: bool },
     /// What an earlier packet has come as, or the reply to what it became.
@@ -189,7 +193,8 @@ fn shape() -> impl Strategy<Value = Shape> {
         1 => Just(0x12_u8),
         1 => any::<u8>(),
     ];
-    let chunk = prop_oneof![5 => Just(1_u8), 2 => Just(0), 2 => select(vec![2_u8, 6, 7, 8, 14]), 1 => any::<u8>()];
+    let chunk =
+        prop_oneof![5 => Just(1_u8), 2 => Just(0), 2 => select(vec![2_u8, 6, 7, 8, 14]), 1 => any::<u8>()];
     let data = prop_oneof![
         6 => 0..40_usize,
         1 => 1230..1270_usize,
@@ -198,7 +203,8 @@ fn shape() -> impl Strategy<Value = Shape> {
     ];
     let hops = prop_oneof![8 => Just(64_u8), 2 => 0..4_u8, 1 => Just(255)];
     let options = prop_oneof![6 => Just(Vec::new()), 1 => vec(option(), 1..4)];
-    let extensions = prop_oneof![6 => Just(Vec::new()), 1 => vec(extension(), 1..4), 1 => vec(extension(), 4..9)];
+    let extensions =
+        prop_oneof![6 => Just(Vec::new()), 1 => vec(extension(), 1..4), 1 => vec(extension(), 4..9)];
     let piece = prop_oneof![
         12 => Just(Piece::Whole),
         1 => Just(Piece::Atomic),
@@ -207,7 +213,8 @@ fn shape() -> impl Strategy<Value = Shape> {
         1 => Just(Piece::Last),
     ];
     let tags = prop_oneof![10 => Just(0_usize), 1 => 1..4_usize];
-    let checksum = prop_oneof![8 => Just(Checksum::Right), 1 => Just(Checksum::Absent), 1 => Just(Checksum::Zero)];
+    let checksum =
+        prop_oneof![8 => Just(Checksum::Right), 1 => Just(Checksum::Absent), 1 => Just(Checksum::Zero)];
     let padding = prop_oneof![6 => Just(0_usize), 1 => 1..20_usize];
     (
         (flags, chunk, data, hops),

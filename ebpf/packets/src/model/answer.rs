@@ -30,7 +30,7 @@ impl Run<'_> {
             transport(self.input.frame, frame, self.merged()),
             Transport::Icmp(_)
         );
-        if group || icmp || frame.later() {
+        if group || icmp || frame.later() || self.martian(frame.source) {
             return self.drop(counter);
         }
         let limit = self.state.config.rejects_per_second;

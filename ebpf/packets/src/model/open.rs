@@ -152,7 +152,7 @@ impl Run<'_> {
     }
 
     /// A source that nobody can have.
-    fn martian(&self, source: Address) -> bool {
+    pub(super) fn martian(&self, source: Address) -> bool {
         let first = if source.is_v4() {
             source.last4()[0]
         } else {

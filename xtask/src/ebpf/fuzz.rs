@@ -1,0 +1,58 @@
+//! `cargo xtask ebpf fuzz`: random packets and maps through the programs and through the model of `ebpf/packets`.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use crate::steps;
+
+/// The program, and its package.
+const PROGRAM: &str = "lb-packets-fuzz";
+const PACKAGE: &str = "lb-packets";
+
+/// Builds the fuzzing, optimised, and runs it as root (through sudo where needed).
+#[derive(clap::Args)]
+#[command(after_help = "Exit codes: 0 programs and model agree, 1 they differ, 2 could not run.")]
+pub(crate) struct Args {
+    /// Cases; each is maps and a few packets
+    #[arg(long, default_value_t = 1_000_000)]
+    cases: u64,
+    /// What all cases are drawn from; without it, the clock. Printed
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Number of the first case: with `--cases 1`, the only one
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// Seconds after which no case is begun
+    #[arg(long, value_name = "SECONDS")]
+    time_limit: Option<u64>,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    super::refresh()?;
+    let mut build = steps::cargo();
+    build.args(["build", "--release", "--package", PACKAGE, "--bin", PROGRAM]);
+    steps::must("build", &mut build)?;
+    // This program's folder is that of another profile.
+    let programs = steps::programs()?;
+    let target = programs
+        .parent()
+        .context("this program is not in a target folder")?;
+    let program = target.join("release").join(PROGRAM);
+    let mut command = steps::as_root(&program, "running eBPF programs")?;
+    command.args([
+        "--cases",
+        &args.cases.to_string(),
+        "--first",
+        &args.first.to_string(),
+    ]);
+    if let Some(seed) = args.seed {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    if let Some(seconds) = args.time_limit {
+        command.args(["--time-limit", &seconds.to_string()]);
+    }
+    command.current_dir(steps::root());
+    steps::become_("fuzz", &mut command)
+}
