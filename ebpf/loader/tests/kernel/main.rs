@@ -5,7 +5,7 @@
 //!
 //! | module | decides |
 //! |---|---|
-//! | `traffic` | what sockets see: translated, refused, left alone, reversed |
+//! | `sockets` | what sockets see: translated, refused, left alone, reversed |
 //! | `generations` | a service is switched between backends under load, without a hole |
 //! | `restart` | adoption of maps and links, maps of other layouts |
 //! | `crash` | what a killed process leaves is put in order |
@@ -25,6 +25,6 @@ mod generations;
 mod helper;
 mod ownership;
 mod restart;
+mod sockets;
 mod strict;
 mod support;
-mod traffic;

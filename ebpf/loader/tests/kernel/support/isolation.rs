@@ -113,7 +113,8 @@ fn enter(cgroup: &Path, folder: &Path) {
     loopback_up().expect("the loopback device up");
 }
 
-fn loopback_up() -> io::Result<()> {
+/// Brings the loopback device of this thread's network namespace up.
+pub(crate) fn loopback_up() -> io::Result<()> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
     // SAFETY: all zero is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -8,7 +8,7 @@ mod sockets;
 
 pub(crate) use self::{
     foreign::{ForeignProgram, overwrite_meta, pin_array},
-    isolation::isolated,
+    isolation::{isolated, loopback_up},
     node::{Node, Protocol, frontend, switch},
-    sockets::{TcpServer, UdpServer, dial, receive, refused, udp_client},
+    sockets::{TcpServer, UdpServer, dial, receive, udp_client},
 };

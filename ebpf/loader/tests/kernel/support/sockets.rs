@@ -83,15 +83,6 @@ pub(crate) fn receive(socket: &UdpSocket) -> io::Result<(SocketAddrV4, SocketAdd
     Ok((identity, v4(source)))
 }
 
-/// Asserts that a call failed with ECONNREFUSED.
-#[track_caller]
-pub(crate) fn refused<T: std::fmt::Debug>(result: io::Result<T>) {
-    match result {
-        Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => {}
-        other => panic!("expected ECONNREFUSED, got {other:?}"),
-    }
-}
-
 fn v4(address: SocketAddr) -> SocketAddrV4 {
     match address {
         SocketAddr::V4(address) => address,
