@@ -1,25 +1,14 @@
 //! The contract of [`LbMaps`], for the maps in memory and for the kernel's, and the agent's parts over the latter.
 //!
-//! Each test that needs the kernel has a thread of its own in a mount namespace of its own, with a fresh bpffs;
-//! where programs are attached, to a cgroup of its own.
+//! Each test that needs the kernel has a [`Place`] of its own; where programs are attached, a cgroup of its own.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process,
-    time::Instant,
-};
+use std::{fs, time::Instant};
 
 use lb_abi::{Frontend, Service, SlotKey, address_flags, capacity};
-use lb_loader::{HeldProgram, Hook, Options, attach_legacy_multi, programs_attached};
-use nix::{
-    mount::{MntFlags, MsFlags, mount, umount2},
-    sched::{CloneFlags, unshare},
-};
+use lb_loader::{HeldProgram, Hook, attach_legacy_multi, programs_attached};
 use reference_agent::{
     control::{Control, Planner},
-    datapath::{Datapath, KernelDatapath},
-    dump::dump,
+    datapath::Datapath,
     hooks::{Hooks, SCAN},
     maps::{Contents, LbMaps, MapError, kernel, memory::MemoryMaps},
     model::{Event, Kind},
@@ -27,62 +16,7 @@ use reference_agent::{
     testing::objects::{address, backend, service, slice},
 };
 
-/// Where cgroup v2 is mounted.
-fn cgroups() -> PathBuf {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
-    // proc_pid_mountinfo(5): `id parent major:minor root point options [tags] - type source options`.
-    let mut lines = mounts.lines().filter_map(|line| line.split_once(" - "));
-    let (mount, _) = lines
-        .find(|(_, filesystem)| filesystem.starts_with("cgroup2 "))
-        .expect("cgroup v2");
-    mount.split(' ').nth(4).expect("a mount point").into()
-}
-
-/// A place for one datapath: a bpffs that only this thread sees.
-struct Place {
-    folder: tempfile::TempDir,
-    cgroup: PathBuf,
-}
-
-impl Place {
-    /// `None`: not root, and skipping was asked for.
-    fn new(test: &str) -> Option<Self> {
-        if !testing::root_or_skip(test) {
-            return None;
-        }
-        let folder = tempfile::tempdir().expect("a folder");
-        unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace");
-        let none = None::<&str>;
-        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).expect("private mounts");
-        mount(Some("bpf"), folder.path(), Some("bpf"), MsFlags::empty(), none).expect("a bpffs");
-        Some(Self {
-            folder,
-            cgroup: cgroups(),
-        })
-    }
-
-    fn open(&self) -> KernelDatapath {
-        KernelDatapath::open(&self.options()).expect("the datapath opens")
-    }
-
-    fn options(&self) -> Options {
-        Options::new(self.folder.path(), &self.cgroup)
-    }
-
-    fn dump(&self) -> String {
-        let maps = lb_loader::read_pinned(self.folder.path()).expect("pinned maps");
-        dump(&kernel::pinned_contents(&maps).expect("readable maps"))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // Otherwise the folder could not be removed.
-        if let Err(error) = umount2(self.folder.path(), MntFlags::MNT_DETACH) {
-            eprintln!("failed to unmount {}: {error}", self.folder.path().display());
-        }
-    }
-}
+use crate::place::{OwnCgroup, Place};
 
 fn to(service: u32) -> Frontend {
     Frontend {
@@ -269,41 +203,6 @@ fn the_kernels_maps_are_written_dumped_and_adopted() {
     assert_eq!(place.dump(), "frontends\naddresses\n");
 }
 
-/// A cgroup that is removed at the end, whatever is attached to it.
-struct OwnCgroup(PathBuf);
-
-impl OwnCgroup {
-    const PREFIX: &str = "reference-agent-test-";
-
-    fn create() -> Self {
-        let cgroups = cgroups();
-        Self::sweep(&cgroups);
-        let path = cgroups.join(format!("{}{}", Self::PREFIX, process::id()));
-        fs::create_dir(&path).expect("a cgroup");
-        Self(path)
-    }
-
-    /// Removes what killed tests have left.
-    fn sweep(cgroups: &Path) {
-        for entry in fs::read_dir(cgroups).expect("cgroups").flatten() {
-            let name = entry.file_name();
-            let id = name.to_str().and_then(|name| name.strip_prefix(Self::PREFIX));
-            if id.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
-                // Another test may be at it too.
-                let _ = fs::remove_dir(entry.path());
-            }
-        }
-    }
-}
-
-impl Drop for OwnCgroup {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir(&self.0) {
-            eprintln!("failed to remove {}: {error}", self.0.display());
-        }
-    }
-}
-
 #[test]
 fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     let Some(mut place) = Place::new("hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest")
@@ -325,7 +224,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     let held = HeldProgram::by_id(earlier).expect("it runs");
     drop(hooks);
     attach_legacy_multi(&own.0, connect, &held).expect("attached");
-    fs::remove_dir_all(place.folder.path().join("plumbline")).expect("the pins are removed");
+    fs::remove_dir_all(place.bpffs().join("plumbline")).expect("the pins are removed");
     assert_eq!(
         running(connect),
         [earlier],
@@ -356,6 +255,6 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
         [current],
         "an agent that ends leaves everything attached"
     );
-    lb_loader::cleanup(place.folder.path(), &own.0).expect("cleaned");
+    lb_loader::cleanup(place.bpffs(), &own.0).expect("cleaned");
     assert_eq!(running(connect), [0; 0]);
 }
