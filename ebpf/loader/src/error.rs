@@ -151,6 +151,16 @@ pub enum LoaderError {
         /// Why, with the verifier's log.
         source: Box<aya::programs::ProgramError>,
     },
+    /// What the verifier says of a program is not understood.
+    #[error(
+        "failed to read what the verifier says of program {program}: expected its stack depth and the number of instructions processed, found\n{log}"
+    )]
+    Log {
+        /// Its name in the object.
+        program: &'static str,
+        /// The end of what it says.
+        log: String,
+    },
     /// The embedded object is not what this loader was built for.
     #[error("the embedded eBPF object has no {what}; build it again: `cargo xtask ebpf build`")]
     Incomplete {

@@ -14,6 +14,7 @@
 //! | `map` | [`Maps`] and their tables; the pinned set, adopted or replaced |
 //! | `attachment` | what is attached to a cgroup and whose it is; [`cleanup`] |
 //! | `device` | network devices: attached to, looked at, detached from |
+//! | `verify` | what the verifier says about each program |
 //! | `program` | [`HeldProgram`]: anybody's program, by id |
 //! | `detached` | [`Detached`]: programs and maps for tests and measurements, run on packets given to them |
 //! | `object` | the embedded object: programs loaded against a set of maps |
@@ -43,6 +44,7 @@ mod object;
 mod options;
 mod program;
 mod sys;
+mod verify;
 
 pub use self::{
     attachment::{
@@ -60,4 +62,5 @@ pub use self::{
     },
     options::{NodeOptions, Options},
     program::HeldProgram,
+    verify::{Refused, Verified, verify},
 };

@@ -7,7 +7,7 @@ use std::{
 
 use aya::{
     Ebpf, EbpfLoader, include_bytes_aligned,
-    maps::Map,
+    maps::{Map, MapData},
     programs::{Program, ProgramError, ProgramFd},
 };
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Made by `cargo xtask ebpf build`; this crate's build script warns when it is not that of the sources.
-static OBJECT: &[u8] = include_bytes_aligned!("../../prebuilt/plumbline.bpf.o");
+pub(crate) static OBJECT: &[u8] = include_bytes_aligned!("../../prebuilt/plumbline.bpf.o");
 
 /// Every program of the object, loaded.
 #[derive(Debug)]
@@ -77,28 +77,38 @@ pub(crate) struct Object(Ebpf);
 impl Object {
     /// One of them, if its layout is right.
     pub(crate) fn map(&self, name: MapName) -> Result<OwnedFd, LoaderError> {
-        let missing = || LoaderError::Incomplete {
-            what: format!("fitting map {name}"),
-        };
-        let (Map::Array(data)
-        | Map::PerCpuArray(data)
-        | Map::HashMap(data)
-        | Map::LruHashMap(data)
-        | Map::LpmTrie(data)) = self.0.map(name.name()).ok_or_else(missing)?
-        else {
-            return Err(missing());
-        };
-        let fd = data.fd().as_fd();
+        let fd = data(&self.0, name.name())?.fd().as_fd();
         let failed = || LoaderError::kernel(format!("look at map {name} of the object"));
         let (layout, _) = sys::map::describe(fd).map_err(failed())?;
         if !name.fits(layout) {
-            return Err(missing());
+            return Err(missing(name.name()));
         }
         fd.try_clone_to_owned().map_err(failed())
     }
 }
 
-fn open(folder: Option<&Path>, flows: u32) -> Result<Ebpf, LoaderError> {
+/// A map of an object.
+pub(crate) fn data<'a>(object: &'a Ebpf, name: &str) -> Result<&'a MapData, LoaderError> {
+    match object.map(name) {
+        Some(
+            Map::Array(data)
+            | Map::PerCpuArray(data)
+            | Map::HashMap(data)
+            | Map::LruHashMap(data)
+            | Map::LpmTrie(data),
+        ) => Ok(data),
+        _ => Err(missing(name)),
+    }
+}
+
+fn missing(name: &str) -> LoaderError {
+    LoaderError::Incomplete {
+        what: format!("fitting map {name}"),
+    }
+}
+
+/// Makes the maps, and relocates the programs against them.
+pub(crate) fn open(folder: Option<&Path>, flows: u32) -> Result<Ebpf, LoaderError> {
     let offered = set_retval_is_offered(Hook::Connect4.attach_type()).map_err(LoaderError::kernel(
         "find out whether the kernel offers bpf_set_retval",
     ))?;
@@ -135,7 +145,8 @@ fn programs(object: &mut Ebpf) -> Result<Programs, LoaderError> {
     })
 }
 
-fn program(object: &mut Ebpf, name: &'static str) -> Result<HeldProgram, LoaderError> {
+/// Loads one program.
+pub(crate) fn program(object: &mut Ebpf, name: &'static str) -> Result<HeldProgram, LoaderError> {
     let program = object.program_mut(name).ok_or_else(|| incomplete(name))?;
     let fd = into_kernel(program)
         .and_then(|fd| Ok(fd.as_fd().try_clone_to_owned()?))

@@ -65,6 +65,11 @@ impl HeldProgram {
         self.description.tag
     }
 
+    /// How many instructions the verifier has walked through to accept it; `None` on kernels before 5.16.
+    pub(crate) fn processed(&self) -> Option<u32> {
+        Some(self.description.processed).filter(|processed| *processed != 0)
+    }
+
     /// Ids of the maps it uses.
     pub fn map_ids(&self) -> &[u32] {
         &self.description.map_ids

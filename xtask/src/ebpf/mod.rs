@@ -6,6 +6,7 @@
 //! | `toolchain` | what the build needs, and what to do when it is not there |
 //! | `compile` | the build itself, the same bytes wherever it runs |
 //! | `strip` | removal of debug sections |
+//! | `verify` | what the verifier says of each program, beside what it said before |
 //! | `fuzz` | the differential fuzzing of the packet programs |
 //! | `sources` | hashes of the sources, shared with the build script of lb-loader |
 
@@ -15,6 +16,7 @@ mod fuzz;
 mod sources;
 mod strip;
 mod toolchain;
+mod verify;
 
 use std::{fs, path::Path, process::ExitCode};
 
@@ -36,6 +38,9 @@ enum Command {
     Build,
     /// Build it aside and compare with ebpf/prebuilt, byte for byte; exit code 1 if they differ
     Check,
+    /// Load every program and compare what the verifier says with the committed figures; exit code 1 if one is refused
+    /// or has grown
+    Verify(verify::Args),
     /// Run random packets and maps through the packet programs and through their model; exit code 1 if they differ
     Fuzz(fuzz::Args),
 }
@@ -51,6 +56,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Build => built(write),
         Command::Check => built(check),
+        Command::Verify(args) => verify::run(args),
         Command::Fuzz(args) => fuzz::run(args),
     }
 }

@@ -1,4 +1,4 @@
-//! Programs by id, and the one program that the loader writes by hand.
+//! Programs by id; the one program that the loader writes by hand; and what the verifier says of others.
 
 use std::{
     io,
@@ -9,8 +9,6 @@ use super::{address, bpf_fd, by_id, info};
 
 const LOAD: i32 = 5;
 const GET_FD_BY_ID: i32 = 13;
-/// `BPF_PROG_TYPE_CGROUP_SOCK_ADDR`.
-const CGROUP_SOCK_ADDR: u32 = 18;
 /// `BPF_FUNC_set_retval`.
 const SET_RETVAL: i32 = 187;
 
@@ -21,6 +19,8 @@ pub(crate) struct Description {
     pub(crate) tag: [u8; 8],
     pub(crate) name: String,
     pub(crate) map_ids: Vec<u32>,
+    /// How many instructions the verifier has walked through; 0 of kernels before 5.16.
+    pub(crate) processed: u32,
 }
 
 /// Opens a program by id.
@@ -45,7 +45,12 @@ pub(crate) fn describe(program: BorrowedFd<'_>) -> io::Result<Description> {
         map_count: u32,
         map_ids: u64,
         name: [u8; 16],
+        /// From `ifindex` to `recursion_misses`.
+        unused: [u64; 17],
+        processed: u32,
+        end: u32,
     }
+    const _: () = assert!(std::mem::offset_of!(ProgramInfo, processed) == 216);
     let mut counted = ProgramInfo::default();
     // SAFETY: the beginning of bpf_prog_info; its addresses are null and its counts zero, so that nothing is written
     // through them.
@@ -65,7 +70,73 @@ pub(crate) fn describe(program: BorrowedFd<'_>) -> io::Result<Description> {
         tag: filled.tag,
         name: String::from_utf8_lossy(name).into_owned(),
         map_ids,
+        processed: filled.processed,
     })
+}
+
+#[repr(C)]
+struct Load {
+    program_type: u32,
+    instruction_count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attach_type: u32,
+}
+
+/// What kind a program is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// `BPF_PROG_TYPE_SCHED_CLS`.
+    Packet,
+    /// `BPF_PROG_TYPE_CGROUP_SOCK`.
+    Socket,
+    /// `BPF_PROG_TYPE_CGROUP_SOCK_ADDR`.
+    SocketAddress,
+}
+
+impl Kind {
+    const fn number(self) -> u32 {
+        match self {
+            Self::Packet => 3,
+            Self::Socket => 9,
+            Self::SocketAddress => 18,
+        }
+    }
+}
+
+/// Loads a program for what the verifier says of it at the end, and lets it go.
+pub(crate) fn log(kind: Kind, attach_type: u32, instructions: &[[u8; 8]]) -> io::Result<String> {
+    /// `BPF_LOG_STATS`.
+    const STATISTICS: u32 = 4;
+    /// A few lines, and one for each function.
+    const SIZE: usize = 64 * 1024;
+    let mut said = vec![0_u8; SIZE];
+    let mut attributes = Load {
+        program_type: kind.number(),
+        instruction_count: u32::try_from(instructions.len()).map_err(io::Error::other)?,
+        instructions: address(instructions.as_ptr()),
+        license: address(c"Dual MIT/GPL".as_ptr()),
+        log_level: STATISTICS,
+        log_size: u32::try_from(SIZE).map_err(io::Error::other)?,
+        log: address(said.as_mut_ptr()),
+        kernel_version: 0,
+        flags: 0,
+        name: [0; 16],
+        interface: 0,
+        attach_type,
+    };
+    // SAFETY: instructions and license outlive the call, and there is room for `log_size` bytes; returns a new
+    // descriptor.
+    drop(unsafe { bpf_fd(LOAD, &mut attributes) }?);
+    let said = said.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(said).into_owned())
 }
 
 /// One instruction: `struct bpf_insn`.
@@ -87,21 +158,6 @@ pub(crate) fn set_retval_is_offered(attach_type: u32) -> io::Result<bool> {
     const MOVE: u8 = 0xb7;
     const CALL: u8 = 0x85;
     const EXIT: u8 = 0x95;
-    #[repr(C)]
-    struct Load {
-        program_type: u32,
-        instruction_count: u32,
-        instructions: u64,
-        license: u64,
-        log_level: u32,
-        log_size: u32,
-        log: u64,
-        kernel_version: u32,
-        flags: u32,
-        name: [u8; 16],
-        interface: u32,
-        attach_type: u32,
-    }
     let instruction = |code, registers, immediate| Instruction {
         code,
         registers,
@@ -115,7 +171,7 @@ pub(crate) fn set_retval_is_offered(attach_type: u32) -> io::Result<bool> {
         instruction(EXIT, 0, 0),
     ];
     let mut attributes = Load {
-        program_type: CGROUP_SOCK_ADDR,
+        program_type: Kind::SocketAddress.number(),
         instruction_count: u32::try_from(program.len()).map_err(io::Error::other)?,
         instructions: address(program.as_ptr()),
         license: address(c"Dual MIT/GPL".as_ptr()),

@@ -1,0 +1,209 @@
+//! What the verifier of this kernel says about each program.
+//!
+//! aya asks for the verifier's log only when a program is refused, and the log is the only place where the kernel
+//! tells the depth of the stack. So each program is loaded twice: as always, which decides; and once more by bpf(2)
+//! with the log, from the same instructions and against the same maps.
+
+use std::{
+    collections::HashSet,
+    os::fd::{AsFd as _, AsRawFd as _},
+};
+
+use aya::programs::ProgramError;
+use aya_obj::{Object, ProgramSection};
+use lb_abi::capacity;
+
+use crate::{
+    DeviceHook, HeldProgram, Hook, LoaderError, environment, object,
+    sys::program::{self, Kind},
+};
+
+/// A program that the verifier has accepted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verified {
+    /// Its name in the object.
+    pub program: &'static str,
+    /// How many instructions it has.
+    pub instructions: usize,
+    /// How many the verifier has walked through: with those of each way through the program, as far as ways differ.
+    /// It gives up at a million.
+    pub processed: u32,
+    /// Bytes of stack of the program and of each function that was not inlined; together at most 512.
+    pub stack: Vec<u32>,
+}
+
+/// A program that it has refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("program {program} was refused: {reason}\n{log}")]
+pub struct Refused {
+    /// Its name in the object.
+    pub program: &'static str,
+    /// What the kernel said.
+    pub reason: String,
+    /// The end of the verifier's log.
+    pub log: String,
+}
+
+/// Lines of a log that say why a program was refused, with what led there.
+const LOG_LINES: usize = 40;
+
+/// Loads every program of the embedded object, in the order of [`Hook::ALL`] and [`DeviceHook::ALL`], and says what
+/// the verifier said; leaves nothing loaded.
+///
+/// # Errors
+/// Where nothing can be said of any program: privileges, or an object that is none.
+pub fn verify() -> Result<Vec<Result<Verified, Refused>>, LoaderError> {
+    environment::expect_privileges()?;
+    let mut loaded = object::open(None, capacity::FLOWS_LEAST)?;
+    let mut again = relocated(&loaded)?;
+    let names = Hook::ALL.map(Hook::name).into_iter();
+    names
+        .chain(DeviceHook::ALL.map(DeviceHook::name))
+        .map(|name| match object::program(&mut loaded, name) {
+            Ok(program) => said(&mut again, name, &program).map(Ok),
+            Err(LoaderError::Program { program, source }) => Ok(Err(refused(program, &source))),
+            Err(error) => Err(error),
+        })
+        .collect()
+}
+
+/// The object once more, with its instructions relocated against maps that are there.
+fn relocated(loaded: &aya::Ebpf) -> Result<Object, LoaderError> {
+    let mut object = Object::parse(object::OBJECT).map_err(aya::EbpfError::from)?;
+    let mut maps = Vec::new();
+    for (name, map) in object.maps.drain() {
+        let fd = object::data(loaded, &name)?.fd().as_fd().as_raw_fd();
+        maps.push((name, fd, map));
+    }
+    let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+    let maps = maps.iter().map(|(name, fd, map)| (name.as_str(), *fd, map));
+    object.relocate_maps(maps, &text).map_err(aya::EbpfError::from)?;
+    object.relocate_calls(&text).map_err(aya::EbpfError::from)?;
+    Ok(object)
+}
+
+/// Loads a program that was accepted once more, and reads the log.
+fn said(object: &mut Object, name: &'static str, accepted: &HeldProgram) -> Result<Verified, LoaderError> {
+    let incomplete = || LoaderError::Incomplete {
+        what: format!("program {name}"),
+    };
+    let program = object.programs.get(name).ok_or_else(incomplete)?;
+    let kind = match program.section {
+        ProgramSection::CgroupSockAddr { .. } => Kind::SocketAddress,
+        ProgramSection::CgroupSock { .. } => Kind::Socket,
+        ProgramSection::SchedClassifier => Kind::Packet,
+        _ => return Err(incomplete()),
+    };
+    let attach_type = Hook::ALL
+        .into_iter()
+        .find(|hook| hook.name() == name)
+        .map_or(0, Hook::attach_type);
+    let function = object
+        .functions
+        .get(&program.function_key())
+        .ok_or_else(incomplete)?;
+    let instructions: Vec<[u8; 8]> = function
+        .instructions
+        .iter()
+        .map(|instruction| {
+            let [low, high] = instruction.off.to_ne_bytes();
+            let [a, b, c, d] = instruction.imm.to_ne_bytes();
+            let registers = (instruction.src_reg() << 4) | instruction.dst_reg();
+            [instruction.code, registers, low, high, a, b, c, d]
+        })
+        .collect();
+    let log = program::log(kind, attach_type, &instructions).map_err(LoaderError::kernel(format!(
+        "load {name} with the verifier's log"
+    )))?;
+    let (processed, stack) = figures(&log).ok_or_else(|| LoaderError::Log {
+        program: name,
+        log: tail(&log),
+    })?;
+    // Of a kernel before 5.16 there is none.
+    if let Some(counted) = accepted.processed()
+        && counted != processed
+    {
+        return Err(LoaderError::Log {
+            program: name,
+            log: format!(
+                "{counted} instructions when it was loaded first; then:\n{}",
+                tail(&log)
+            ),
+        });
+    }
+    Ok(Verified {
+        program: name,
+        instructions: instructions.len(),
+        processed,
+        stack,
+    })
+}
+
+/// `stack depth 208+64` and `processed 1234 insns (limit 1000000) …`.
+fn figures(log: &str) -> Option<(u32, Vec<u32>)> {
+    let stack = log
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("stack depth "))?;
+    let stack = stack
+        .split_whitespace()
+        .next()?
+        .split('+')
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .ok()?;
+    let processed = log
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("processed "))?;
+    Some((processed.split_whitespace().next()?.parse().ok()?, stack))
+}
+
+fn refused(program: &'static str, error: &ProgramError) -> Refused {
+    match error {
+        ProgramError::LoadError {
+            io_error,
+            verifier_log,
+        } => Refused {
+            program,
+            reason: io_error.to_string(),
+            log: tail(&verifier_log.to_string()),
+        },
+        error => Refused {
+            program,
+            reason: error.to_string(),
+            log: String::new(),
+        },
+    }
+}
+
+fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines
+        .get(lines.len().saturating_sub(LOG_LINES)..)
+        .unwrap_or_default()
+        .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_from_the_end_of_the_log() {
+        let log = "processed by hand\nverification time 45 usec\nstack depth 208+0+64\nprocessed 1234 insns (limit \
+                   1000000) max_states_per_insn 4 total_states 40 peak_states 40 mark_read 6\n";
+        assert_eq!(figures(log), Some((1234, vec![208, 0, 64])));
+        assert_eq!(figures("stack depth 8\n"), None);
+        assert_eq!(figures("stack depth many\nprocessed 1 insns\n"), None);
+        assert_eq!(figures(""), None);
+    }
+
+    #[test]
+    fn of_a_long_log_the_end_is_shown() {
+        let log: Vec<String> = (0..100).map(|line| line.to_string()).collect();
+        let tail = tail(&log.join("\n"));
+        assert_eq!(tail.lines().count(), LOG_LINES);
+        assert!(tail.starts_with("60\n") && tail.ends_with("\n99"), "{tail}");
+    }
+}
