@@ -202,7 +202,9 @@ fn clean(
     }: &Cleanup,
 ) -> anyhow::Result<()> {
     let lb_loader::Cleanup {
-        detached, unpinned, ..
+        detached,
+        devices,
+        unpinned,
     } = lb_loader::cleanup(bpffs, cgroup)?;
     for attachment in &detached {
         println!(
@@ -210,10 +212,19 @@ fn clean(
             attachment.program_id, attachment.hook
         );
     }
+    for lb_loader::DeviceAttachment {
+        program_id,
+        direction,
+        device,
+        ..
+    } in &devices
+    {
+        println!("detached program {program_id} from {direction} of {device}");
+    }
     for path in &unpinned {
         println!("removed {}", path.display());
     }
-    if detached.is_empty() && unpinned.is_empty() {
+    if detached.is_empty() && devices.is_empty() && unpinned.is_empty() {
         println!("nothing to clean");
     }
     Ok(())
