@@ -7,7 +7,9 @@
 pub mod build;
 pub mod check;
 pub mod fuzz;
+pub mod maglev;
 pub mod model;
+pub mod rows;
 pub mod stage;
 pub mod table;
 pub mod world;

@@ -4,7 +4,10 @@ use std::{net::IpAddr, ops::Range};
 
 use etherparse::{IpFragOffset, IpNumber, Ipv4Header, Ipv4Options, Ipv6Header};
 
-use super::{Packet, transport::Body};
+use super::{
+    Packet,
+    transport::{Body, ones_complement_sum},
+};
 
 /// Header fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +21,7 @@ pub(super) struct Ip {
     options: Vec<u8>,
     extensions: Vec<Extension>,
     piece: Option<Piece>,
+    most: usize,
 }
 
 /// Which part of a datagram's payload this packet carries.
@@ -75,6 +79,7 @@ impl Ip {
             options: Vec::new(),
             extensions: Vec::new(),
             piece: None,
+            most: usize::MAX,
         }
     }
 
@@ -84,7 +89,8 @@ impl Ip {
         let whole = 0..payload.len();
         let piece = self.piece.as_ref();
         let range = piece.map_or(whole, |piece| piece.range.clone());
-        let payload = payload[range].to_vec();
+        let mut payload = payload[range].to_vec();
+        payload.truncate(self.most);
         let header = match (self.source, self.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => self.v4(
                 source.octets(),
@@ -245,6 +251,21 @@ impl Packet {
     #[must_use]
     pub fn extension(mut self, extension: Extension) -> Self {
         self.ip.extensions.push(extension);
+        self
+    }
+
+    /// IPv4: with a header checksum that is wrong by this much, as one's complement has it.
+    #[must_use]
+    pub fn header_checksum_off_by(self, off: u16) -> Self {
+        let (header, _) = self.ip.encapsulate(&self.body);
+        let right = u16::from_be_bytes([header[10], header[11]]);
+        self.network_bytes(10, &ones_complement_sum(right, off).to_be_bytes())
+    }
+
+    /// With no more than so many bytes behind its IP header, which says so.
+    #[must_use]
+    pub const fn cut_payload(mut self, most: usize) -> Self {
+        self.ip.most = most;
         self
     }
 

@@ -41,6 +41,7 @@ pub const S_TAG: u16 = 0x88a8;
 pub struct Packet {
     link: [[u8; 6]; 2],
     tags: Vec<(u16, u16)>,
+    kind: u16,
     ip: Ip,
     body: Body,
     edits: Vec<Edit>,
@@ -82,6 +83,7 @@ impl Packet {
         Self {
             link: [NODE_LINK, PEER_LINK],
             tags: Vec::new(),
+            kind: if source.is_ipv4() { 0x0800 } else { 0x86dd },
             ip: Ip::new(source, destination),
             body,
             edits: Vec::new(),
@@ -127,10 +129,10 @@ impl Packet {
         self
     }
 
-    /// Without tags.
+    /// Said to be something else by its EtherType.
     #[must_use]
-    pub fn untagged(mut self) -> Self {
-        self.tags.clear();
+    pub const fn ether_type(mut self, kind: u16) -> Self {
+        self.kind = kind;
         self
     }
 
@@ -176,8 +178,7 @@ impl Packet {
             frame.extend(tpid.to_be_bytes());
             frame.extend(id.to_be_bytes());
         }
-        let v4 = self.ip.source.is_ipv4();
-        frame.extend(if v4 { [0x08, 0x00] } else { [0x86, 0xdd] });
+        frame.extend(self.kind.to_be_bytes());
         let network = frame.len();
         let (header, payload) = self.ip.encapsulate(&self.body);
         let transport = network + header.len();

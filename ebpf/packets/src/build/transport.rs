@@ -192,6 +192,31 @@ impl Packet {
         self
     }
 
+    /// TCP, UDP: with a checksum that is wrong by this much, as one's complement has it.
+    #[must_use]
+    pub fn checksum_off_by(self, off: u16) -> Self {
+        let offset = match &self.body {
+            Body::Tcp(_) => 16,
+            Body::Udp(_) => 6,
+            body => panic!("no checksum of this kind: {body:?}"),
+        };
+        let right = self.body.bytes(self.ip.source, self.ip.destination);
+        let right = u16::from_be_bytes([right[offset], right[offset + 1]]);
+        self.transport_bytes(offset, &ones_complement_sum(right, off).to_be_bytes())
+    }
+
+    /// SCTP: with a checksum of which these bits are wrong.
+    #[must_use]
+    pub fn crc_off_by(self, off: u32) -> Self {
+        let right = self.body.bytes(self.ip.source, self.ip.destination);
+        let field: Vec<u8> = right[8..12]
+            .iter()
+            .zip(off.to_be_bytes())
+            .map(|(byte, off)| byte ^ off)
+            .collect();
+        self.transport_bytes(8, &field)
+    }
+
     /// UDP: with data of which the checksum comes out as 0, so that 0xffff is sent (RFC 768).
     #[must_use]
     pub fn zero_sum(mut self) -> Self {
@@ -210,6 +235,12 @@ impl Packet {
             body => panic!("no TCP: {body:?}"),
         }
     }
+}
+
+/// The sum of two numbers, with the carry added to it (RFC 1071).
+pub(super) const fn ones_complement_sum(one: u16, other: u16) -> u16 {
+    let (sum, carry) = one.overflowing_add(other);
+    sum + carry as u16
 }
 
 impl Body {

@@ -25,10 +25,7 @@ enum Socket {
 }
 
 /// CLOCK_MONOTONIC, in seconds, as the programs read it.
-///
-/// # Panics
-/// Never: every Linux has that clock.
-pub fn now() -> u32 {
+pub(super) fn now() -> u32 {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a monotonic clock");
     time.tv_sec() as u32
 }

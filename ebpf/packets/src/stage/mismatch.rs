@@ -48,13 +48,17 @@ impl error::Error for Mismatch {}
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Row { says, given, steps, .. } = &self.row;
+        let Row {
+            says, given, steps, ..
+        } = &self.row;
         writeln!(f, "\"{says}\" does not hold")?;
         for entry in &given.entries {
             writeln!(f, "  given {entry:?}")?;
         }
         for (index, step) in steps.iter().enumerate().take(self.step + 1) {
-            let Step { hook, device, packet, .. } = step;
+            let Step {
+                hook, device, packet, ..
+            } = step;
             writeln!(f, "  packet {index} at {hook}, device {device}: {packet:?}")?;
         }
         writeln!(f, "  {} of packet {}:", self.what, self.step)?;

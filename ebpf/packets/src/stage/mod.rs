@@ -102,6 +102,9 @@ impl Stage {
     fn traffic(&self, step: &Step) -> [Traffic; 2] {
         let maps = self.detached.maps();
         let (service, backend) = step.traffic;
-        [maps.service_traffic.clear(service), maps.backend_traffic.clear(backend)]
+        [
+            maps.service_traffic.clear(service),
+            maps.backend_traffic.clear(backend),
+        ]
     }
 }

@@ -55,9 +55,9 @@ impl Stage {
         }
         let found: BTreeMap<Tuple, Flow> = self.detached.maps().flows.entries()?.into_iter().collect();
         let same = expected.len() == found.len()
-            && expected
-                .iter()
-                .all(|(tuple, (flow, window))| found.get(tuple).is_some_and(|found| alike(flow, window, found)));
+            && expected.iter().all(|(tuple, (flow, window))| {
+                found.get(tuple).is_some_and(|found| alike(flow, window, found))
+            });
         if same {
             Ok(())
         } else {
@@ -73,7 +73,10 @@ impl Stage {
         let mut affinity: BTreeMap<AffinityKey, (BackendId, Window)> = BTreeMap::new();
         let mut fragments: BTreeMap<FragmentKey, ([Port; 2], Window)> = BTreeMap::new();
         let now = now();
-        for (entry, fresh) in given.map(|entry| (entry, false)).chain(row.noted.iter().map(|entry| (entry, true))) {
+        for (entry, fresh) in given
+            .map(|entry| (entry, false))
+            .chain(row.noted.iter().map(|entry| (entry, true)))
+        {
             let window = |age: i32| match fresh {
                 true => [scene.begun, now],
                 false => [scene.begun.wrapping_sub_signed(age); 2],
@@ -122,14 +125,27 @@ fn judge(row: &Row, index: usize, seen: &Seen) -> Result<(), Box<Mismatch>> {
         return Err(Mismatch::new(row, index, "counters", counted, &seen.counted));
     }
     if seen.verdict != step.verdict.number() {
-        return Err(Mismatch::new(row, index, "verdict", step.verdict.number(), seen.verdict));
+        return Err(Mismatch::new(
+            row,
+            index,
+            "verdict",
+            step.verdict.number(),
+            seen.verdict,
+        ));
     }
     let (input, expected) = (step.packet.bytes(), step.out.bytes());
     if seen.packet != expected {
-        return Err(Mismatch::packet(row, index, "packet out", &expected, &seen.packet));
+        return Err(Mismatch::packet(
+            row,
+            index,
+            "packet out",
+            &expected,
+            &seen.packet,
+        ));
     }
     if seen.packet != input && step.checked {
-        check(&seen.packet).map_err(|wrong| Mismatch::new(row, index, "packet out", "a packet that is whole", wrong))?;
+        check(&seen.packet)
+            .map_err(|wrong| Mismatch::new(row, index, "packet out", "a packet that is whole", wrong))?;
     }
     Ok(())
 }

@@ -103,7 +103,10 @@ impl Connection {
             claim: u64::from(flags) + 1,
         };
         let forward = (self.forward, entry(self.to, 0));
-        let reply = (self.to.inverse(), entry(self.forward.inverse(), flow_flags::REPLY));
+        let reply = (
+            self.to.inverse(),
+            entry(self.forward.inverse(), flow_flags::REPLY),
+        );
         [forward, reply]
             .into_iter()
             .zip(self.there)

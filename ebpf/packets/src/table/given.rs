@@ -203,7 +203,10 @@ impl Given {
     /// A socket of the node's own.
     #[must_use]
     pub fn held(mut self, protocol: u8, end: End) -> Self {
-        assert!([TCP, UDP].contains(&protocol), "SCTP sockets are not looked up: {SCTP}");
+        assert!(
+            [TCP, UDP].contains(&protocol),
+            "SCTP sockets are not looked up: {SCTP}"
+        );
         self.sockets.push(Held { protocol, end });
         self
     }

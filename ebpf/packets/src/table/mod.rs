@@ -21,7 +21,7 @@ use lb_loader::DeviceHook;
 
 pub use self::{
     connection::{Connection, connection},
-    given::{Entry, Given, Held},
+    given::{Entry, Given, Held, SNAT_PORT},
 };
 use crate::{
     build::Packet,
@@ -221,6 +221,8 @@ impl Row {
     }
 
     fn last(&mut self) -> &mut Step {
-        self.steps.last_mut().expect("a packet comes before what becomes of it")
+        self.steps
+            .last_mut()
+            .expect("a packet comes before what becomes of it")
     }
 }

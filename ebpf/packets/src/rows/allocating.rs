@@ -1,0 +1,193 @@
+//! Ports for SNAT: one that is in use is never given out, and that there is none is said.
+
+use super::prelude::*;
+
+pub(super) fn rows(at: &Addresses) -> Vec<Row> {
+    let Ends {
+        client,
+        stranger,
+        frontend,
+        cluster,
+        node_port,
+        pod_client,
+        pod,
+        other_pod,
+        far,
+        masked,
+        ..
+    } = ends(at);
+    let port = |port| (at.node, port);
+    let taken = |protocol, at_port| {
+        connection(protocol, [stranger, frontend], [port(at_port), far])
+            .seen(OPEN)
+            .age(5)
+    };
+    // Clients of their own, so that each has an entry of its own.
+    let by = |number: u16, at_port| {
+        connection(
+            TCP,
+            [(at.stranger, 50_000 + number), frontend],
+            [port(at_port), far],
+        )
+        .seen(OPEN)
+        .age(5)
+    };
+    let opened = |at_port| connection(TCP, [client, frontend], [port(at_port), far]).seen(OPEN);
+    let syn = || tcp(client, frontend).syn();
+    let also = (at.remote_also, 8080);
+    let cluster_also = (at.cluster_ip_also, 80);
+    let internal = Frontend {
+        external: 0,
+        ..FRONTEND
+    };
+    let first = connection(TCP, [pod_client, cluster], [pod_client, other_pod]).seen(OPEN);
+    let second = connection(
+        TCP,
+        [pod_client, cluster_also],
+        [(at.pod_a, SNAT_PORT), other_pod],
+    )
+    .seen(OPEN);
+    let two_frontends = || local_other(at, TCP).frontend(cluster_also, TCP, internal);
+    vec![
+        row("ports in use are passed over until one is free")
+            .given(
+                remote(at, TCP)
+                    .ports(62_000, 62_003)
+                    .connection(by(0, 62_000))
+                    .connection(by(1, 62_001))
+                    .connection(by(3, 62_003)),
+            )
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(port(62_002), far).syn().hops(63))
+            .leaves([by(0, 62_000), by(1, 62_001), by(3, 62_003), opened(62_002)]),
+        row("where all ports are in use a packet is dropped, and that is counted")
+            .given(remote(at, TCP).connection(taken(TCP, SNAT_PORT)))
+            .packet(NodeIngress, syn())
+            .dropped(DroppedPortsExhausted),
+        row("where all of several ports are in use, too")
+            .given(
+                remote(at, TCP)
+                    .ports(62_000, 62_003)
+                    .connection(by(0, 62_000))
+                    .connection(by(1, 62_001))
+                    .connection(by(2, 62_002))
+                    .connection(by(3, 62_003)),
+            )
+            .packet(NodeIngress, syn())
+            .dropped(DroppedPortsExhausted),
+        row("a port in use with one backend is free for another")
+            .given(remote(at, TCP).connection(taken(TCP, SNAT_PORT).by(1, 2)).behind(false, also, TCP))
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(masked, also).syn().hops(63))
+            .leaves([
+                taken(TCP, SNAT_PORT).by(1, 2),
+                connection(TCP, [client, frontend], [masked, also]).seen(OPEN),
+            ]),
+        row("a port in use by one protocol is free for another")
+            .given(remote(at, TCP).connection(taken(UDP, SNAT_PORT)))
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(masked, far).syn().hops(63))
+            .leaves([taken(UDP, SNAT_PORT), opened(SNAT_PORT)]),
+        row("the port of a flow that is over is taken over")
+            .given(remote(at, TCP).connection(taken(TCP, SNAT_PORT).age(61)))
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(masked, far).syn().hops(63))
+            .leaves([taken(TCP, SNAT_PORT).age(61).without_reply(), opened(SNAT_PORT)]),
+        row("the client whose port was taken over since begins anew")
+            .given(
+                remote(at, TCP)
+                    .ports(62_001, 62_001)
+                    .connection(taken(TCP, SNAT_PORT).age(5).without_reply())
+                    .connection(opened(SNAT_PORT).age(5)),
+            )
+            .packet(NodeIngress, tcp(stranger, frontend).syn())
+            .routed(FlowOpened, tcp(port(62_001), far).syn().hops(63))
+            .leaves([
+                opened(SNAT_PORT).age(5),
+                connection(TCP, [stranger, frontend], [port(62_001), far]).seen(OPEN),
+            ]),
+        row("a port whose client's entry is gone is free")
+            .given(remote(at, TCP).connection(taken(TCP, SNAT_PORT).without_forward()))
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(masked, far).syn().hops(63))
+            .leaves([opened(SNAT_PORT)]),
+        row("a port that a socket of the node listens at is not given out")
+            .given(remote(at, TCP).held(TCP, masked))
+            .packet(NodeIngress, syn())
+            .dropped(DroppedPortsExhausted),
+        row("a port that a socket of the node listens at is passed over")
+            .given(remote(at, TCP).ports(62_000, 62_001).held(TCP, masked))
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(port(62_001), far).syn().hops(63))
+            .leaves([opened(62_001)]),
+        row("a port that a UDP socket of the node has is not given out")
+            .given(remote(at, UDP).held(UDP, masked))
+            .packet(NodeIngress, udp(client, frontend))
+            .dropped(DroppedPortsExhausted),
+        row("a port that a socket has at all addresses is not given out")
+            .given(remote(at, UDP).held(UDP, (unspecified(at), SNAT_PORT)))
+            .packet(NodeIngress, udp(client, frontend))
+            .dropped(DroppedPortsExhausted),
+        row("a port that a socket has at another address of the node's is free")
+            .given(remote(at, UDP).held(UDP, (at.node_also, SNAT_PORT)))
+            .packet(NodeIngress, udp(client, frontend))
+            .routed(FlowOpened, udp(masked, far).hops(63))
+            .leaves([connection(UDP, [client, frontend], [masked, far])]),
+        row("a port that a UDP socket has is free for TCP")
+            .given(remote(at, TCP).held(UDP, masked))
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(masked, far).syn().hops(63))
+            .leaves([opened(SNAT_PORT)]),
+        row("SCTP sockets are not looked up")
+            .given(remote(at, SCTP).held(TCP, masked).held(UDP, masked))
+            .packet(NodeIngress, sctp(client, frontend, INIT))
+            .routed(FlowOpened, sctp(masked, far, INIT).hops(63))
+            .leaves([connection(SCTP, [client, frontend], [masked, far]).seen(OPEN)]),
+        row("a pod that reaches one backend over two frontends from one port gets another port for the second")
+            .given(two_frontends().connection(first.age(5)))
+            .packet(PodIngress, tcp(pod_client, cluster_also).syn())
+            .routed(FlowOpened, tcp((at.pod_a, SNAT_PORT), other_pod).syn().hops(63))
+            .leaves([first.age(5), second]),
+        row("a client outside that reaches one backend over two frontends from one port, too")
+            .given(local(at, TCP).connection(connection(TCP, [client, node_port], [client, pod]).seen(OPEN).age(5)))
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp((at.client, SNAT_PORT), pod).syn().hops(63))
+            .leaves([
+                connection(TCP, [client, node_port], [client, pod]).seen(OPEN).age(5),
+                connection(TCP, [client, frontend], [(at.client, SNAT_PORT), pod]).seen(OPEN),
+            ]),
+        row("the reply of the second is the second frontend's")
+            .given(two_frontends().connection(first.age(5)).connection(second))
+            .packet(PodEgress, tcp(other_pod, (at.pod_a, SNAT_PORT)).syn().ack())
+            .passed_on(FlowReplied, tcp(cluster_also, pod_client).syn().ack())
+            .leaves([first.age(5), second.seen(OPEN | ANSWER)]),
+        row("the reply of the first stays the first frontend's")
+            .given(two_frontends().connection(first).connection(second.age(5)))
+            .packet(PodEgress, tcp(other_pod, pod_client).syn().ack())
+            .passed_on(FlowReplied, tcp(cluster, pod_client).syn().ack())
+            .leaves([first.seen(OPEN | ANSWER), second.age(5)]),
+        row("over a second frontend, where the first flow is over, the client keeps its port")
+            .given(two_frontends().connection(first.age(61)))
+            .packet(PodIngress, tcp(pod_client, cluster_also).syn())
+            .passed_on(FlowOpened, tcp(pod_client, other_pod).syn())
+            .leaves([
+                first.age(61).without_reply(),
+                connection(TCP, [pod_client, cluster_also], [pod_client, other_pod]).seen(OPEN),
+            ]),
+        row("over a second frontend, where no port is free, a packet is dropped")
+            .given(
+                two_frontends().connection(first.age(5)).connection(
+                    connection(TCP, [(at.pod_a, 41_001), cluster], [(at.pod_a, SNAT_PORT), other_pod])
+                        .seen(OPEN)
+                        .age(5),
+                ),
+            )
+            .packet(PodIngress, tcp(pod_client, cluster_also).syn())
+            .dropped(DroppedPortsExhausted),
+        row("sockets of the node do not keep ports from pods")
+            .given(two_frontends().connection(first.age(5)).held(TCP, (unspecified(at), SNAT_PORT)))
+            .packet(PodIngress, tcp(pod_client, cluster_also).syn())
+            .routed(FlowOpened, tcp((at.pod_a, SNAT_PORT), other_pod).syn().hops(63))
+            .leaves([first.age(5), second]),
+    ]
+}

@@ -1,0 +1,117 @@
+//! The tables: what the packet programs do, row by row, in the order of `ebpf/DATAPATH.md`, whose rules they show.
+//!
+//! | module | shows |
+//! |---|---|
+//! | `passing` | what is left alone |
+//! | `reading` | malformed and unreadable packets, at each header |
+//! | `options` | IPv4 options, IPv6 extension headers |
+//! | `tags` | 802.1Q |
+//! | `fragments` | fragments of both families |
+//! | `quotes` | ICMP errors about flows, both directions |
+//! | `messages` | other ICMP, protocols without ports |
+//! | `opening` | the first packet of a flow, without SNAT: hooks, scopes, kinds of frontends |
+//! | `replying` | reverse NAT |
+//! | `hairpin` | clients that are their own backend; the node's own backends |
+//! | `masquerading` | SNAT in both directions |
+//! | `allocating` | ports for SNAT: reuse, exhaustion, collisions |
+//! | `policy` | traffic policies, source ranges |
+//! | `affinity` | session affinity |
+//! | `choosing` | Maglev's slot; holes |
+//! | `ageing` | time limits |
+//! | `states` | what packets show of a connection |
+//! | `replacing` | flows that end for others, and entries that disagree |
+//! | `martians` | sources that nobody can have |
+//! | `rejecting` | RST, port unreachable, and where they are not sent |
+//! | `routing` | TTL, MTU, routes |
+//! | `checksums` | checksums that are zero, become zero, or are wrong |
+//!
+//! A module's `rows` are those of one family, for each in turn; `v4` and `v6` those that only one has.
+
+mod affinity;
+mod ageing;
+mod allocating;
+mod checksums;
+mod choosing;
+mod fragments;
+mod hairpin;
+mod martians;
+mod masquerading;
+mod messages;
+mod opening;
+mod options;
+mod passing;
+mod policy;
+mod prelude;
+mod quotes;
+mod reading;
+mod rejecting;
+mod replacing;
+mod replying;
+mod routing;
+mod states;
+mod tags;
+
+use crate::{
+    table::Row,
+    world::{Addresses, V4, V6},
+};
+
+/// All rows.
+pub fn all() -> Vec<Row> {
+    let mut all = Vec::new();
+    for (at, family) in [(&V4, "IPv4"), (&V6, "IPv6")] {
+        for mut row in both(at) {
+            row.says = format!("{}: {}", family, row.says);
+            all.push(row);
+        }
+    }
+    for (rows, family) in [
+        (options::v4(), "IPv4"),
+        (reading::v4(), "IPv4"),
+        (checksums::v4(), "IPv4"),
+        (martians::v4(), "IPv4"),
+        (rejecting::v4(), "IPv4"),
+        (routing::v4(), "IPv4"),
+        (quotes::v4(), "IPv4"),
+        (options::v6(), "IPv6"),
+        (reading::v6(), "IPv6"),
+        (fragments::v6(), "IPv6"),
+        (messages::v6(), "IPv6"),
+        (rejecting::v6(), "IPv6"),
+        (routing::v6(), "IPv6"),
+        (quotes::v6(), "IPv6"),
+    ] {
+        for mut row in rows {
+            row.says = format!("{}: {}", family, row.says);
+            all.push(row);
+        }
+    }
+    all
+}
+
+fn both(at: &Addresses) -> Vec<Row> {
+    [
+        passing::rows(at),
+        reading::rows(at),
+        tags::rows(at),
+        fragments::rows(at),
+        quotes::rows(at),
+        messages::rows(at),
+        opening::rows(at),
+        replying::rows(at),
+        hairpin::rows(at),
+        masquerading::rows(at),
+        allocating::rows(at),
+        policy::rows(at),
+        affinity::rows(at),
+        choosing::rows(at),
+        ageing::rows(at),
+        states::rows(at),
+        replacing::rows(at),
+        martians::rows(at),
+        rejecting::rows(at),
+        routing::rows(at),
+        checksums::rows(at),
+    ]
+    .concat()
+}

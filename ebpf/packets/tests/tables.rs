@@ -1,0 +1,117 @@
+//! Every row of the tables, on the programs in the kernel.
+
+use std::collections::BTreeSet;
+
+use lb_abi::{COUNTERS, Counter};
+use lb_packets::{
+    rows,
+    stage::{Stage, StageError},
+    table::Row,
+    world::World,
+};
+
+/// Fewer rows than this, and somebody has lost a table.
+const LEAST_ROWS: usize = 150;
+/// Of rows that do not hold, this many are shown in full.
+const SHOWN: usize = 5;
+
+/// Packet counters that no row reaches, and why.
+const UNREACHED: [(Counter, &str); 3] = [
+    (
+        Counter::DroppedFlowsFull,
+        "an LRU map makes room: only the kernel's own lack of memory fills it",
+    ),
+    (
+        Counter::DroppedRewrite,
+        "the kernel refuses no write to what has been read",
+    ),
+    (
+        Counter::DroppedRejectLimit,
+        "depends on the second and the processor: tests/limits.rs",
+    ),
+];
+
+/// The first counter of packets; those before it are sockets'.
+const FIRST_OF_PACKETS: Counter = Counter::PacketPassed;
+
+/// Does something with every row, and shows those that do not hold.
+fn every_row(mut play: impl FnMut(&mut Stage, &Row) -> Result<(), StageError>) {
+    if !testing::root_or_skip(&testing::current()) {
+        return;
+    }
+    let _world = World::enter().expect("a world");
+    let mut stage = Stage::new().expect("the programs");
+    let rows = rows::all();
+    let mut failures = Vec::new();
+    for row in &rows {
+        match play(&mut stage, row) {
+            Ok(()) => {}
+            Err(StageError::Mismatch(mismatch)) => failures.push((row, mismatch)),
+            Err(other) => panic!("\"{}\": {other:?}", row.says),
+        }
+    }
+    for (_, mismatch) in failures.iter().take(SHOWN) {
+        eprintln!("{mismatch}\n");
+    }
+    let says: Vec<&str> = failures.iter().map(|(row, _)| row.says.as_str()).collect();
+    assert!(
+        failures.is_empty(),
+        "{} of {} rows do not hold:\n{}",
+        says.len(),
+        rows.len(),
+        says.join("\n")
+    );
+}
+
+#[test]
+fn every_row_holds() {
+    every_row(Stage::play);
+}
+
+#[test]
+fn no_packet_that_is_cut_off_anywhere_is_rewritten_halfway() {
+    let mut tried = 0;
+    every_row(|stage, row| {
+        tried += stage.play_cut_off(row)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn no_entry_that_is_missing_sends_a_packet_to_the_wrong_place() {
+    let mut tried = 0;
+    every_row(|stage, row| {
+        tried += stage.play_torn(row)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn there_are_enough_rows_and_each_says_something_of_its_own() {
+    let rows = rows::all();
+    assert!(rows.len() >= LEAST_ROWS, "{} rows", rows.len());
+    let mut said = BTreeSet::new();
+    for row in &rows {
+        assert!(said.insert(&row.says), "two rows say \"{}\"", row.says);
+        assert!(!row.steps.is_empty(), "\"{}\" has no packet", row.says);
+    }
+    println!("{} rows", rows.len());
+}
+
+#[test]
+fn every_packet_counter_is_reached_by_a_row() {
+    let reached: BTreeSet<Counter> = rows::all()
+        .iter()
+        .flat_map(|row| &row.steps)
+        .filter_map(|step| step.counter)
+        .collect();
+    for counter in &Counter::ALL[FIRST_OF_PACKETS as usize..COUNTERS as usize] {
+        let excused = UNREACHED.iter().any(|(unreached, _)| unreached == counter);
+        assert_ne!(
+            reached.contains(counter),
+            excused,
+            "{}: reached, or named with a reason why not",
+            counter.name()
+        );
+    }
+}
