@@ -20,6 +20,7 @@
 //! | `object` | the embedded object: programs loaded against a set of maps |
 //! | `options` | [`Options`]: what whoever runs the datapath decides |
 //! | `node` | what follows from the options and the machine: CONFIG, the size of FLOWS |
+//! | `ipv6only` | where the kernel keeps IPV6_V6ONLY, for the programs |
 //! | `environment` | file systems, privileges, the lock |
 //! | `sys` | bpf(2), netlink |
 //!
@@ -38,6 +39,7 @@ mod device;
 mod environment;
 mod error;
 mod hook;
+mod ipv6only;
 mod map;
 mod node;
 mod object;

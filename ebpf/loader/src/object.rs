@@ -12,7 +12,7 @@ use aya::{
 };
 
 use crate::{
-    DeviceHook, HeldProgram, Hook, LoaderError, MapName,
+    DeviceHook, HeldProgram, Hook, LoaderError, MapName, ipv6only,
     sys::{self, program::set_retval_is_offered},
 };
 
@@ -118,10 +118,19 @@ pub(crate) fn open(folder: Option<&Path>, flows: u32) -> Result<Ebpf, LoaderErro
              EPERM instead of ECONNREFUSED, and a bind to a node port EPERM instead of EADDRINUSE"
         );
     }
+    let ipv6only = ipv6only::bit()?;
+    if ipv6only.mask == 0 {
+        tracing::warn!(
+            "this kernel does not let programs see whether a socket is IPV6_V6ONLY: one that is can not be bound to an \
+             IPv4 node port at ::"
+        );
+    }
     let mut loader = EbpfLoader::new();
     let have_set_retval = u32::from(offered);
     loader
         .override_global("HAVE_SET_RETVAL", &have_set_retval, true)
+        .override_global("IPV6ONLY_OFFSET", &ipv6only.offset, true)
+        .override_global("IPV6ONLY_MASK", &ipv6only.mask, true)
         .map_max_entries(MapName::Flows.name(), flows);
     if let Some(folder) = folder {
         for map in MapName::PINNED {
