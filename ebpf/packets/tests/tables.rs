@@ -27,7 +27,7 @@ const UNREACHED: [(Counter, &str); 3] = [
     ),
     (
         Counter::DroppedRejectLimit,
-        "depends on the second and the processor: tests/limits.rs",
+        "depends on the second and the processor: tests/many.rs",
     ),
 ];
 

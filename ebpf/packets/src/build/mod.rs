@@ -9,11 +9,13 @@
 //! | `ip` | headers, options, extension headers, fragments |
 //! | `transport` | TCP, UDP, SCTP |
 //! | `icmp` | ICMP, ICMPv6, and what their errors quote |
+//! | `frame` | packets given byte by byte |
 //!
 //! Headers are etherparse's where it knows them. SCTP, IPv4 options and IPv6 extension headers are not, and are built
 //! here. Who builds a packet that is impossible (a payload of more than 64 KiB) is told so by a panic: it is the
 //! table that is wrong.
 
+mod frame;
 mod icmp;
 mod ip;
 mod transport;
@@ -21,6 +23,7 @@ mod transport;
 use std::net::IpAddr;
 
 pub use self::{
+    frame::frame,
     icmp::{Error, Icmp, echo, icmp, quoting},
     ip::{Extension, options},
     transport::{sctp, tcp, udp},
@@ -46,6 +49,8 @@ pub struct Packet {
     body: Body,
     edits: Vec<Edit>,
     length: Length,
+    /// Byte by byte, instead of all that.
+    frame: Option<Vec<u8>>,
 }
 
 /// A field that is not what it should be.
@@ -88,6 +93,7 @@ impl Packet {
             body,
             edits: Vec::new(),
             length: Length::Whole,
+            frame: None,
         }
     }
 
@@ -173,6 +179,9 @@ impl Packet {
 
     /// The frame.
     pub fn bytes(&self) -> Vec<u8> {
+        if let Some(frame) = &self.frame {
+            return frame.clone();
+        }
         let mut frame = self.link.concat();
         for (tpid, id) in &self.tags {
             frame.extend(tpid.to_be_bytes());
@@ -205,12 +214,16 @@ impl Packet {
     }
 
     /// Where in the frame the IP header begins.
-    pub const fn network_offset(&self) -> usize {
-        14 + 4 * self.tags.len()
+    pub fn network_offset(&self) -> usize {
+        let tags = self.frame.as_deref().map_or(self.tags.len(), frame::tags);
+        14 + 4 * tags
     }
 
     /// The traffic that it is: its length by its IP header.
     pub fn traffic(&self) -> u64 {
+        if let Some(frame) = &self.frame {
+            return frame::traffic(&frame[self.network_offset()..]);
+        }
         let (header, payload) = self.ip.encapsulate(&self.body);
         (header.len() + payload.len()) as u64
     }

@@ -35,13 +35,13 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(local(at, TCP))
             .packet(NodeIngress, tcp(client, frontend).syn().checksum_off_by(0x1234))
             .passed_on(FlowOpened, tcp(client, pod).syn().checksum_off_by(0x1234))
-            .as_wrong_as_before()
+            .still_wrong()
             .leaves([locally(TCP, OPEN)]),
         row("a wrong UDP checksum is as wrong afterwards, where the packet is routed")
             .given(remote(at, UDP))
             .packet(NodeIngress, udp(client, frontend).checksum_off_by(0x0101))
             .routed(FlowOpened, udp(masked, far).checksum_off_by(0x0101).hops(63))
-            .as_wrong_as_before()
+            .still_wrong()
             .leaves([connection(UDP, [client, frontend], [masked, far])]),
         row("an SCTP checksum of 0 is left to the device")
             .given(local(at, SCTP))
@@ -57,7 +57,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(local(at, SCTP))
             .packet(NodeIngress, sctp(client, frontend, INIT).crc_off_by(0x8100_0421))
             .passed_on(FlowOpened, sctp(client, pod, INIT).crc_off_by(0x8100_0421))
-            .as_wrong_as_before()
+            .still_wrong()
             .leaves([locally(SCTP, OPEN)]),
         row("an SCTP checksum of a long packet follows its ports")
             .given(
@@ -95,7 +95,7 @@ pub(super) fn v4() -> Vec<Row> {
             .given(local(at, UDP))
             .packet(NodeIngress, udp(client, frontend).header_checksum_off_by(0x1001))
             .passed_on(FlowOpened, udp(client, pod).header_checksum_off_by(0x1001))
-            .as_wrong_as_before()
+            .still_wrong()
             .leaves([connection(UDP, [client, frontend], [client, pod])]),
         row("what is merged may say nothing of its length: then it is as long as it is")
             .given(local(at, TCP).connection(connection(TCP, [client, frontend], [client, pod]).seen(OPEN)))
@@ -108,7 +108,7 @@ pub(super) fn v4() -> Vec<Row> {
                 FlowForwarded,
                 tcp(client, pod).ack().data(2000).network_bytes(2, &[0, 0]),
             )
-            .as_wrong_as_before()
+            .still_wrong()
             .leaves([connection(TCP, [client, frontend], [client, pod]).seen(OPEN)]),
     ]
 }

@@ -173,7 +173,7 @@ pub(super) fn v6() -> Vec<Row> {
         rows.extend([
             row(format!("{name} is not followed into a service"))
                 .given(local(at, TCP))
-                .packet(NodeIngress, syn(frontend, &[header.clone()]))
+                .packet(NodeIngress, syn(frontend, std::slice::from_ref(&header)))
                 .dropped(DroppedSourceRoute),
             row(format!("{name} is the stack's matter at the node's own address"))
                 .given(local(at, TCP))

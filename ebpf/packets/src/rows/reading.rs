@@ -81,7 +81,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 FlowOpened,
                 udp(client, ends(at).pod).data(8).transport_bytes(4, &[0, 14]),
             )
-            .as_wrong_as_before()
+            .still_wrong()
             .leaves([connection(UDP, [client, frontend], [client, ends(at).pod])]),
         row("what Ethernet pads a short packet with stays where it is")
             .given(local(at, UDP))

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use lb_abi::Counter;
 
-use super::{Mismatch, Seen, Stage, StageError};
+use super::{Mismatch, Scene, Seen, Stage, StageError};
 use crate::{
     check::{check, ends},
     table::{Entry, Row, Verdict},
@@ -85,13 +85,8 @@ impl Stage {
     }
 
     /// Sets the maps, and plays the packets before one.
-    fn until(
-        &mut self,
-        row: &Row,
-        index: usize,
-        without: Option<usize>,
-    ) -> Result<super::maps::Scene, StageError> {
-        let scene = self.set(&row.given, without)?;
+    fn until(&mut self, row: &Row, index: usize, without: Option<usize>) -> Result<Scene, StageError> {
+        let scene = self.set_without(&row.given, without)?;
         for step in &row.steps[..index] {
             self.see(step, &step.packet.bytes())?;
         }

@@ -9,12 +9,19 @@ use nix::time::{ClockId, clock_gettime};
 use super::{Stage, StageError};
 use crate::table::{Entry, Given, Held};
 
-/// Maps that are filled, for as long as this lives.
+/// Maps that are filled, and sockets that are held for as long as this lives.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub struct Scene {
     /// When they were: seconds since the machine started.
     pub(super) begun: u32,
     _sockets: Vec<Socket>,
+}
+
+impl Scene {
+    /// For how long, in seconds as the programs count them.
+    pub fn elapsed(&self) -> u32 {
+        now().wrapping_sub(self.begun)
+    }
 }
 
 #[derive(Debug)]
@@ -31,8 +38,16 @@ pub(super) fn now() -> u32 {
 }
 
 impl Stage {
-    /// Empties the maps and fills them with all that is given but the entry of one index.
-    pub(super) fn set(&mut self, given: &Given, without: Option<usize>) -> Result<Scene, StageError> {
+    /// Empties the maps and fills them with what is given.
+    ///
+    /// # Errors
+    /// [`StageError::Map`], [`StageError::Socket`].
+    pub fn set(&mut self, given: &Given) -> Result<Scene, StageError> {
+        self.set_without(given, None)
+    }
+
+    /// The same, without the entry of an index.
+    pub(super) fn set_without(&mut self, given: &Given, without: Option<usize>) -> Result<Scene, StageError> {
         self.clear()?;
         self.detached.put_meta(&given.meta)?;
         self.detached.maps().config.put(&given.config)?;

@@ -17,7 +17,7 @@ use std::{io, net::IpAddr};
 use lb_abi::{COUNTERS, Counter, ServiceId, Traffic};
 use lb_loader::{Detached, Input, LoaderError, MapError};
 
-pub use self::mismatch::Mismatch;
+pub use self::{maps::Scene, mismatch::Mismatch};
 use crate::table::Step;
 
 /// FLOWS: the least that the loader takes; rows have a handful.

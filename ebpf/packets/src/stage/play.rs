@@ -22,7 +22,7 @@ impl Stage {
     /// # Errors
     /// [`StageError::Mismatch`] if it does not hold.
     pub fn play(&mut self, row: &Row) -> Result<(), StageError> {
-        let scene = self.set(&row.given, None)?;
+        let scene = self.set(&row.given)?;
         for (index, step) in row.steps.iter().enumerate() {
             self.traffic(step);
             let seen = self.see(step, &step.packet.bytes())?;

@@ -193,7 +193,7 @@ impl Row {
 
     /// The packet came with a wrong checksum, which is as wrong afterwards.
     #[must_use]
-    pub fn as_wrong_as_before(mut self) -> Self {
+    pub fn still_wrong(mut self) -> Self {
         self.last().checked = false;
         self
     }

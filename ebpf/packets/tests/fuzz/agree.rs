@@ -1,0 +1,71 @@
+//! Programs and model agree, on every counter that packets can reach.
+
+use lb_abi::Counter;
+use lb_packets::{fuzz::Limits, model};
+
+use crate::support::{CASES, FIRST, run};
+
+/// Counters of packets that no case reaches, and why.
+const UNREACHED: [(Counter, &str); 2] = [
+    (
+        Counter::DroppedFlowsFull,
+        "FLOWS forgets the least recently used entry rather than refuse one",
+    ),
+    (
+        Counter::DroppedRewrite,
+        "everything that is written has been read before, and test packets are in one piece",
+    ),
+];
+
+/// Cases that have differed once: `seed case`, with what was wrong.
+const STORED: &str = include_str!("stored.txt");
+
+#[test]
+fn programs_and_model_agree_on_ten_thousand_cases_that_reach_every_counter() {
+    if !testing::root_or_skip(&testing::current()) {
+        return;
+    }
+    let report = run(model::expected, &FIRST);
+    assert!(report.mismatch.is_none(), "{}", report.mismatch.unwrap());
+    assert_eq!(report.cases, CASES);
+    println!(
+        "{} packets of {CASES} cases in {:.1} s",
+        report.packets,
+        report.took.as_secs_f64()
+    );
+    let packets = Counter::ALL
+        .into_iter()
+        .filter(|counter| *counter >= Counter::PacketPassed);
+    for counter in packets {
+        let reached = report.counters.get(&counter).copied().unwrap_or(0);
+        match UNREACHED.iter().find(|(unreached, _)| *unreached == counter) {
+            Some((_, why)) => assert_eq!(reached, 0, "{}: it is said that {why}", counter.name()),
+            None => assert!(reached > 0, "no packet counted {}", counter.name()),
+        }
+    }
+}
+
+#[test]
+fn cases_that_have_differed_once_agree() {
+    if !testing::root_or_skip(&testing::current()) {
+        return;
+    }
+    let mut cases = 0;
+    for line in STORED.lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.split_whitespace();
+        let mut number = || words.next().and_then(|word| word.parse().ok());
+        let (Some(seed), Some(first)) = (number(), number()) else {
+            panic!("{line:?}: a seed and the number of a case were expected");
+        };
+        let limits = Limits {
+            seed,
+            first,
+            cases: 1,
+            time: None,
+        };
+        let report = run(model::expected, &limits);
+        assert!(report.mismatch.is_none(), "{line}\n{}", report.mismatch.unwrap());
+        cases += report.cases;
+    }
+    assert!(cases > 0, "no case is stored");
+}

@@ -1,0 +1,17 @@
+//! The differential fuzzing in the tests: ten thousand cases, and the proof that they would find something.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `agree` | programs and model agree, on every counter that packets can reach |
+//! | `wrong` | models that are wrong in one rule each, every one of which is found |
+//! | `support` | what they share |
+//! | `generations` | packets while the backends of a service are changed a thousand times |
+
+#[cfg(test)]
+mod agree;
+#[cfg(test)]
+mod generations;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod wrong;

@@ -1,0 +1,32 @@
+//! A run of cases, in a world made for it.
+
+use std::ops::ControlFlow;
+
+use lb_packets::{
+    fuzz::{Fuzzer, Kernel, Limits, Model, Report, Sockets},
+    world::World,
+};
+
+/// What the cases of the tests are drawn from: always the same, so that a failure is there again the next time. Other
+/// ones are for `cargo xtask ebpf fuzz`.
+pub(crate) const SEED: u64 = 20_260_101;
+
+/// Cases of a test.
+pub(crate) const CASES: u64 = 10_000;
+
+/// The first cases of the tests' seed.
+pub(crate) const FIRST: Limits = Limits {
+    seed: SEED,
+    first: 0,
+    cases: CASES,
+    time: None,
+};
+
+/// Runs cases.
+pub(crate) fn run(model: Model, limits: &Limits) -> Report {
+    let _world = World::enter().unwrap();
+    let sockets = Sockets::open().unwrap();
+    let mut kernel = Kernel::load().unwrap();
+    let mut fuzzer = Fuzzer::new(&mut kernel, model, &sockets);
+    fuzzer.run(limits, |_| ControlFlow::Continue(())).unwrap()
+}
