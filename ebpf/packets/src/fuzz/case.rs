@@ -55,13 +55,24 @@ impl Case {
     pub(super) fn shot(&self, index: usize, past: &Past) -> Shot {
         let step = &self.steps[index];
         let tuple = self.tuple(step, past);
-        let open = match step.hook {
+        let reply = matches!(
+            step.target,
+            Target::Flow { reply: true, .. } | Target::Earlier { reply: true, .. }
+        );
+        let to_node = tuple.destination == self.scenario.state.config.node_v4
+            || tuple.destination == self.scenario.state.config.node_v6;
+        let hook = match step.hook {
+            Device::NodeIngress if step.natural && reply && !to_node => Device::NodeEgress,
+            Device::PodIngress if step.natural && reply && !to_node => Device::PodEgress,
+            hook => hook,
+        };
+        let open = match hook {
             Device::NodeIngress | Device::NodeEgress => UPLINK,
             Device::PodIngress | Device::PodEgress => POD_A,
         };
-        let closed = step.closed && step.hook.inbound();
+        let closed = step.closed && hook.inbound();
         Shot {
-            hook: step.hook,
+            hook,
             ifindex: if closed { CLOSED } else { open },
             gso_size: step.gso_size,
             frame: frame::bytes(step, &tuple, IpAddr::from(tuple.source).is_ipv4()),

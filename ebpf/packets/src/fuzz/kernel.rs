@@ -13,7 +13,7 @@ use nix::{
 
 use super::scenario;
 use crate::{
-    model::{self, Device, Rejects, State, Verdict},
+    model::{self, Device, Rejects, Socket, State, Verdict},
     world::CLOSED,
 };
 
@@ -59,7 +59,7 @@ impl Shot {
         &'a self,
         now: u32,
         rejects: Rejects,
-        (routes, sockets): (&'a model::Routes, &'a BTreeSet<(u8, u16)>),
+        (routes, sockets): (&'a model::Routes, &'a BTreeSet<Socket>),
     ) -> model::Input<'a> {
         model::Input {
             hook: self.hook,

@@ -1,7 +1,6 @@
 //! The differential fuzzing as a program: `cargo xtask ebpf fuzz` builds and starts it.
 
 use std::{
-    collections::BTreeSet,
     ops::ControlFlow,
     process::ExitCode,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -11,7 +10,7 @@ use anyhow::Context as _;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use lb_packets::{
-    fuzz::{Fuzzer, Kernel, Limits, Report},
+    fuzz::{Fuzzer, Kernel, Limits, Report, Sockets},
     model,
     world::World,
 };
@@ -46,6 +45,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let _world = World::enter()?;
+    let sockets = Sockets::open().context("failed to open sockets at the node's addresses")?;
     let mut kernel = Kernel::load().context("failed to load the programs")?;
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH);
     let limits = Limits {
@@ -64,7 +64,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         "{bar:40} {pos}/{len} cases, {per_sec}, {eta} left",
     )?);
     let mut said = Instant::now();
-    let mut fuzzer = Fuzzer::new(&mut kernel, model::expected, BTreeSet::new());
+    let mut fuzzer = Fuzzer::new(&mut kernel, model::expected, &sockets);
     let report = fuzzer.run(&limits, |cases| {
         bar.set_position(cases);
         if bar.is_hidden() && said.elapsed() > LINE {

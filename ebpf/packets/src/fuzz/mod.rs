@@ -15,6 +15,7 @@
 //! | `step` | random packets: at services and flows, answers to what came out before, ICMP errors about it, noise |
 //! | `frame` | a packet's bytes from its description |
 //! | `kernel` | [`Kernel`]: maps and programs; writes what differs, reads what was written |
+//! | `sockets` | [`Sockets`] of the node's own, whose ports are not allocated |
 //! | `compare` | what differs between what is permitted and what was done |
 //! | `shrink` | the least maps and packet that still differ |
 //! | `row` | a difference, printed as a row of a packet table |
@@ -30,7 +31,10 @@ mod row;
 mod run;
 mod scenario;
 mod shrink;
+mod sockets;
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub use self::{
     case::Case,
@@ -39,4 +43,5 @@ pub use self::{
     pool::routes,
     row::Row,
     run::{Fuzzer, Limits, Model, Report},
+    sockets::Sockets,
 };

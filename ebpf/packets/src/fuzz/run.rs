@@ -19,8 +19,9 @@ use super::{
     pool,
     row::Row,
     shrink::{Mismatch, attempt, shrink},
+    sockets::Sockets,
 };
-use crate::model::{Input, Observed, Outcome, Routes, State};
+use crate::model::{Input, Observed, Outcome, Routes, Socket, State};
 
 /// What says what is permitted: [`model::expected`](crate::model::expected), or in tests of the fuzzing a wrong one.
 pub type Model = fn(&State, &Input<'_>, &Observed<'_>) -> Outcome;
@@ -58,18 +59,18 @@ pub struct Fuzzer<'a> {
     kernel: &'a mut Kernel,
     model: Model,
     routes: Routes,
-    sockets: BTreeSet<(u8, u16)>,
+    sockets: BTreeSet<Socket>,
     strategy: BoxedStrategy<Case>,
 }
 
 impl<'a> Fuzzer<'a> {
-    /// `sockets`: protocols and ports of the node's address that local sockets have.
-    pub fn new(kernel: &'a mut Kernel, model: Model, sockets: BTreeSet<(u8, u16)>) -> Self {
+    /// Of these programs and this model, on a node with these sockets.
+    pub fn new(kernel: &'a mut Kernel, model: Model, sockets: &Sockets) -> Self {
         Self {
             kernel,
             model,
             routes: pool::routes(),
-            sockets,
+            sockets: sockets.taken(),
             strategy: Case::strategy().boxed(),
         }
     }

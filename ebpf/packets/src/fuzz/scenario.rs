@@ -266,7 +266,7 @@ impl Scenario {
         } else {
             Address::LOOPBACK_V6
         };
-        if draw.addresses[6] % 2 == 0 {
+        if draw.addresses[6].is_multiple_of(2) {
             self.state.addresses.insert(loopback, NODE);
         }
     }

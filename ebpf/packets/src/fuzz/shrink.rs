@@ -96,79 +96,32 @@ fn alike(a: &Mismatch, b: &Mismatch) -> bool {
 
 fn candidates(mismatch: &Mismatch) -> Vec<(State, Shot)> {
     let Mismatch { state, shot, .. } = mismatch;
-    let mut all = Vec::new();
-    let mut with = |change: &dyn Fn(&mut State)| {
-        let mut state = state.clone();
-        change(&mut state);
-        all.push((state, shot.clone()));
-    };
-    with(&|state| state.flows.clear());
-    for half in [false, true] {
-        let middle = state.flows.len() / 2;
-        with(&|state| {
-            let keys: Vec<_> = state.flows.keys().copied().collect();
-            for key in keys
-                .iter()
-                .enumerate()
-                .filter(|(index, _)| (*index < middle) == half)
-            {
-                state.flows.remove(key.1);
-            }
-        });
-    }
-    without(&state.flows, |key| {
-        with(&|state| {
-            state.flows.remove(key);
-        })
-    });
-    without(&state.affinity, |key| {
-        with(&|state| {
-            state.affinity.remove(key);
-        })
-    });
-    without(&state.fragments, |key| {
-        with(&|state| {
-            state.fragments.remove(key);
-        })
-    });
-    without(&state.frontends, |key| {
-        with(&|state| {
-            state.frontends.remove(key);
-        })
-    });
-    without(&state.services, |key| {
-        with(&|state| {
-            state.services.remove(key);
-        })
-    });
-    without(&state.slots, |key| {
-        with(&|state| {
-            state.slots.remove(key);
-        })
-    });
-    without(&state.backends, |key| {
-        with(&|state| {
-            state.backends.remove(key);
-        })
-    });
-    without(&state.addresses, |key| {
-        with(&|state| {
-            state.addresses.remove(key);
-        })
-    });
+    let mut fewer = Vec::new();
+    halves(state, &mut fewer);
+    without_each(state, &mut fewer, |state| &mut state.flows);
+    without_each(state, &mut fewer, |state| &mut state.affinity);
+    without_each(state, &mut fewer, |state| &mut state.fragments);
+    without_each(state, &mut fewer, |state| &mut state.frontends);
+    without_each(state, &mut fewer, |state| &mut state.services);
+    without_each(state, &mut fewer, |state| &mut state.slots);
+    without_each(state, &mut fewer, |state| &mut state.backends);
+    without_each(state, &mut fewer, |state| &mut state.addresses);
     for range in &state.sources {
-        with(&|state| {
-            state.sources.remove(range);
-        });
+        let mut smaller = state.clone();
+        smaller.sources.remove(range);
+        fewer.push(smaller);
     }
+    let mut all: Vec<_> = fewer.into_iter().map(|state| (state, shot.clone())).collect();
     let length = shot.frame.len();
-    for shorter in [
+    // The kernel refuses what is no more than a link's header.
+    let shorter = [
         length / 2,
-        length.saturating_sub(64),
-        length.saturating_sub(8),
-        length.saturating_sub(1),
-    ] {
-        let frame = shot.frame[..shorter].to_vec();
+        length - 64.min(length),
+        length - 8.min(length),
+        length - 1,
+    ];
+    for length in shorter.into_iter().filter(|length| *length > 14) {
+        let frame = shot.frame[..length].to_vec();
         all.push((
             state.clone(),
             Shot {
@@ -178,35 +131,45 @@ fn candidates(mismatch: &Mismatch) -> Vec<(State, Shot)> {
         ));
     }
     if shot.gso_size != 0 {
+        let gso_size = 0;
         all.push((
             state.clone(),
             Shot {
-                gso_size: 0,
+                gso_size,
                 ..shot.clone()
             },
         ));
     }
-    // A frame that grows no smaller, or stays as it is, is none.
-    all.retain(|(smaller, packet)| {
-        packet.frame.len() > 14 && (packet != shot || size(smaller) < size(state))
-    });
     all
 }
 
-fn without<K, V>(map: &BTreeMap<K, V>, mut each: impl FnMut(&K)) {
-    for key in map.keys() {
-        each(key);
+/// FLOWS may hold hundreds: first a half of it, and the other.
+fn halves(state: &State, fewer: &mut Vec<State>) {
+    let middle = state.flows.len() / 2;
+    if middle == 0 {
+        return;
+    }
+    for first in [true, false] {
+        let mut smaller = state.clone();
+        let half = state.flows.iter().enumerate();
+        smaller.flows = half
+            .filter(|(index, _)| (*index < middle) == first)
+            .map(|(_, (key, flow))| (*key, *flow))
+            .collect();
+        fewer.push(smaller);
     }
 }
 
-fn size(state: &State) -> usize {
-    state.flows.len()
-        + state.affinity.len()
-        + state.fragments.len()
-        + state.frontends.len()
-        + state.services.len()
-        + state.slots.len()
-        + state.backends.len()
-        + state.addresses.len()
-        + state.sources.len()
+/// The state without each of a map's entries in turn.
+fn without_each<K: Ord + Copy, V>(
+    state: &State,
+    fewer: &mut Vec<State>,
+    map: fn(&mut State) -> &mut BTreeMap<K, V>,
+) {
+    let keys: Vec<K> = map(&mut state.clone()).keys().copied().collect();
+    for key in keys {
+        let mut smaller = state.clone();
+        map(&mut smaller).remove(&key);
+        fewer.push(smaller);
+    }
 }

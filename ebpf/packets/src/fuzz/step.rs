@@ -9,7 +9,9 @@ use crate::{build::Extension, model::Device};
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) hook: Device,
-    /// Whether the device forwards.
+    /// Replies that are not to the node leave, rather than come in.
+    pub(super) natural: bool,
+    /// The device does not forward.
     pub(super) closed: bool,
     pub(super) target: Target,
     pub(super) kind: Kind,
@@ -134,8 +136,8 @@ fn target() -> impl Strategy<Value = Target> {
         3 => place.prop_map(|(client, source, place, port, protocol)| Target::Place { client, source, place, port, protocol }),
         1 => (0..9_usize, 0..4_usize).prop_map(|(source, frontend)| Target::Odd { source, frontend }),
         8 => (clients, 0..3_usize, 0..4_usize).prop_map(|(client, source, frontend)| Target::Frontend { client, source, frontend }),
-        6 => (0..4_usize, any::<bool>()).prop_map(|(flow, reply)| Target::Flow { flow, reply }),
-        8 => (0..4_usize, any::<bool>()).prop_map(|(step, reply)| Target::Earlier { step, reply }),
+        9 => (0..4_usize, any::<bool>()).prop_map(|(flow, reply)| Target::Flow { flow, reply }),
+        10 => (0..4_usize, any::<bool>()).prop_map(|(step, reply)| Target::Earlier { step, reply }),
     ]
 }
 
@@ -146,8 +148,8 @@ fn kind() -> impl Strategy<Value = Kind> {
     let numbers = select(vec![0_u8, 8, 13, 17, 30, 128, 129, 133, 135, 137, 138, 255]);
     let others = select(vec![0_u8, 1, 2, 4, 41, 47, 50, 58, 59, 89, 115, 136, 255]);
     prop_oneof![
-        24 => Just(Kind::Talk),
-        6 => error.prop_map(|(kind, router, quoted, astray, twists)| Kind::Error { kind, router, quoted, astray, twists }),
+        40 => Just(Kind::Talk),
+        8 => error.prop_map(|(kind, router, quoted, astray, twists)| Kind::Error { kind, router, quoted, astray, twists }),
         1 => numbers.prop_map(Kind::Icmp),
         1 => others.prop_map(Kind::Other),
         1 => vec(any::<u8>(), 1..120).prop_map(Kind::Noise),
@@ -263,10 +265,12 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Device::PodEgress),
     ];
     let twists = prop_oneof![5 => Just(Vec::new()), 1 => vec(twist(), 1..3)];
+    let hook = (hook, any::<bool>());
     let gso = prop_oneof![12 => Just(0_u32), 1 => 500..1400_u32];
     (hook, rarely(24), target(), kind(), shape(), twists, gso).prop_map(
-        |(hook, closed, target, kind, shape, twists, gso_size)| Step {
+        |((hook, natural), closed, target, kind, shape, twists, gso_size)| Step {
             hook,
+            natural,
             closed,
             target,
             kind,

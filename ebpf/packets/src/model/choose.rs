@@ -172,7 +172,7 @@ impl Run<'_> {
             ..*to
         };
         let free = |port: u16| {
-            let taken = own_address && self.input.sockets.contains(&(to.protocol, port));
+            let taken = own_address && self.input.sockets.contains(&(to.protocol, to.source, port));
             !taken && self.free(&with(port).inverse())
         };
         let free: BTreeSet<u16> = range.clone().filter(|port| free(*port)).collect();

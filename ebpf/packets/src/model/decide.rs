@@ -128,7 +128,7 @@ impl Run<'_> {
             Transport::Icmp(kind) => self.icmp(&frame, kind),
             Transport::Later => match self.remembered(&frame) {
                 None => self.wrong(frame.destination, Counter::DroppedFragment),
-                Some(ports) => self.ported(Packet {
+                Some(ports) => self.ported(&Packet {
                     tuple: tuple(&frame, ports.source, ports.destination),
                     signal: None,
                     frame,
@@ -138,7 +138,7 @@ impl Run<'_> {
                 source,
                 destination,
                 signal,
-            } => self.ported(Packet {
+            } => self.ported(&Packet {
                 tuple: tuple(&frame, source, destination),
                 signal: Some(signal),
                 frame,
@@ -165,12 +165,12 @@ impl Run<'_> {
         }
     }
 
-    fn ported(mut self, packet: Packet) -> Outcome {
-        self.remember(&packet);
+    fn ported(mut self, packet: &Packet) -> Outcome {
+        self.remember(packet);
         match self.state.flows.get(&packet.tuple).copied() {
-            Some(flow) if flow.flags & flow_flags::REPLY != 0 => self.reply(&packet, flow),
-            Some(flow) if self.input.hook != Device::PodEgress => self.forward(&packet, flow),
-            _ => self.unknown(&packet, None),
+            Some(flow) if flow.flags & flow_flags::REPLY != 0 => self.reply(packet, flow),
+            Some(flow) if self.input.hook != Device::PodEgress => self.forward(packet, flow),
+            _ => self.unknown(packet, None),
         }
     }
 

@@ -50,5 +50,5 @@ pub use self::{
     decide::expected,
     read::{Frame, Read, Transport, read, transport},
     routes::{Route, Routes},
-    state::{Device, Input, Observed, Outcome, Rejects, State, Translated, Verdict},
+    state::{Device, Input, Observed, Outcome, Rejects, Socket, State, Translated, Verdict},
 };

@@ -46,10 +46,10 @@ impl Run<'_> {
             (SCTP, Some(chunk)) if chunk != INIT && !maglev => return self.drop(Counter::DroppedNoFlow),
             _ => {}
         }
-        self.to_backend(packet, &frontend, id, service, old)
+        self.begin(packet, &frontend, id, service, old)
     }
 
-    fn to_backend(
+    fn begin(
         mut self,
         packet: &Packet,
         frontend: &Frontend,

@@ -42,6 +42,21 @@ impl Default for State {
     }
 }
 
+impl State {
+    /// How many entries there are in all maps.
+    pub fn entries(&self) -> usize {
+        self.flows.len()
+            + self.affinity.len()
+            + self.fragments.len()
+            + self.frontends.len()
+            + self.services.len()
+            + self.slots.len()
+            + self.backends.len()
+            + self.addresses.len()
+            + self.sources.len()
+    }
+}
+
 /// Which program sees the packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Device {
@@ -77,11 +92,14 @@ pub struct Input<'a> {
     pub now: u32,
     /// Ways from here.
     pub routes: &'a Routes,
-    /// Protocols and ports of the node's own address that local sockets have.
-    pub sockets: &'a BTreeSet<(u8, u16)>,
+    /// Where local sockets of the node are: protocol, address and port.
+    pub sockets: &'a BTreeSet<Socket>,
     /// What has been answered already.
     pub rejects: Rejects,
 }
+
+/// Protocol, address and port of a socket.
+pub type Socket = (u8, Address, u16);
 
 /// How many packets may have been answered in the current second, by what is known of the clock.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
