@@ -15,6 +15,7 @@
 //! | `slot` | [`slot`]: from a number to a slot |
 //! | `maglev` | [`maglev_hash`]: the number that every node has for a connection |
 //! | `socket` | verdicts on socket operations and binds |
+//! | `net` | what becomes of packets |
 //!
 //! Runs in the kernel: no panic, no division, no floating point, no allocation; everything is inlined.
 #![no_std]
@@ -22,6 +23,7 @@
 mod choose;
 mod find;
 mod maglev;
+pub mod net;
 mod slot;
 pub mod socket;
 mod tables;

@@ -1,0 +1,93 @@
+//! ICMP: errors about packets of connections are translated with what they quote.
+
+use lb_abi::flow_flags;
+
+use crate::net::{
+    Hook, Outcome, read,
+    read::{Part, Unread},
+    route, stray,
+    view::{Entry, Node, Packet},
+    work::{Fragment, Transport, Work},
+};
+
+/// Of an ICMP message, before what it quotes.
+const HEADER: u32 = 8;
+
+/// Decides on a message of the family's ICMP.
+#[inline(always)]
+pub(super) fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Work) -> Outcome {
+    let kind = work.headers.signals;
+    if !work.headers.v4 && matches!(kind, 133..=137) {
+        // Neighbour discovery.
+        return Outcome::Passed;
+    }
+    if is_error(work.headers.v4, kind) {
+        match related(hook, packet, node, work) {
+            Ok(Some(outcome)) | Err(outcome) => return outcome,
+            Ok(None) => {}
+        }
+    }
+    stray(hook, node, work, Outcome::DroppedIcmp)
+}
+
+/// Whether a type of ICMP is about another packet, which it quotes.
+#[inline(always)]
+const fn is_error(v4: bool, kind: u8) -> bool {
+    if v4 {
+        matches!(kind, 3 | 11 | 12)
+    } else {
+        matches!(kind, 1..=4)
+    }
+}
+
+/// `None`: about no packet of a connection.
+#[inline(always)]
+fn related<P: Packet, N: Node>(
+    hook: Hook,
+    packet: P,
+    node: N,
+    work: &mut Work,
+) -> Result<Option<Outcome>, Outcome> {
+    if quoted(packet, work).is_err() {
+        return Ok(None);
+    }
+    work.key = work.quoted.tuple.inverse();
+    let Some(entry) = node.flow(&work.key) else {
+        return Ok(None);
+    };
+    if work.headers.tuple.destination != work.quoted.tuple.source {
+        return Ok(None);
+    }
+    let to = entry.to();
+    work.quoted_to = to.inverse();
+    work.to = work.headers.tuple;
+    work.to.destination = to.destination;
+    if work.headers.tuple.source == work.key.source {
+        work.to.source = to.source;
+    }
+    route::decide(hook, node, work, entry.flags() & flow_flags::ALL, to.destination)?;
+    Ok(Some(Outcome::Related))
+}
+
+/// Reads what a message quotes.
+#[inline(always)]
+fn quoted<P: Packet>(packet: P, work: &mut Work) -> Result<(), Unread> {
+    let at = work.headers.l4 + HEADER;
+    let quoted = &mut work.quoted;
+    quoted.end = work.headers.end;
+    if work.headers.v4 {
+        read::four(packet, at, quoted)?;
+    } else {
+        read::six(packet, at, quoted)?;
+    }
+    read::internet(packet, quoted, Part::Quote)?;
+    if matches!(quoted.fragment, Fragment::Later) {
+        return Err(Unread::Malformed);
+    }
+    read::transport(packet, quoted, Part::Quote)?;
+    if matches!(quoted.transport, Transport::Ports) {
+        Ok(())
+    } else {
+        Err(Unread::Malformed)
+    }
+}

@@ -1,0 +1,131 @@
+//! Packets of connections that are known.
+
+use lb_abi::{Flow, Tuple, UDP, flow_flags};
+
+use crate::net::{
+    Hook, Outcome, conntrack, route,
+    view::{Entry, Node},
+    work::{Old, Work},
+};
+
+/// There is no flow that counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Unknown;
+
+/// What becomes of a packet by its flow.
+#[inline(always)]
+pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Unknown> {
+    work.old = Old::None;
+    let Some(entry) = node.flow(&work.headers.tuple) else {
+        return Err(Unknown);
+    };
+    if entry.flags() & flow_flags::REPLY != 0 {
+        reply(hook, node, work, entry)
+    } else if hook.opens() {
+        forward(hook, node, work, entry)
+    } else {
+        Err(Unknown)
+    }
+}
+
+#[inline(always)]
+fn forward<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Result<Outcome, Unknown> {
+    let now = node.now();
+    let tuple = &work.headers.tuple;
+    let (protocol, signals) = (tuple.protocol, work.headers.signals);
+    let seen = entry.seen();
+    work.to = entry.to();
+    work.old_reply = work.to.inverse();
+    if conntrack::is_over(protocol, seen, entry.last_seen(), now) || is_replaced(node, work, entry, seen) {
+        work.old = Old::Replaced;
+        return Err(Unknown);
+    }
+    let leads_back = match node.flow(&work.old_reply) {
+        Some(reply) => Some(reply.to().inverse() == work.headers.tuple),
+        None => None,
+    };
+    if leads_back == Some(false) {
+        node.remove(&work.headers.tuple);
+        return Err(Unknown);
+    }
+    if let Err(outcome) = route::decide(hook, node, work, entry.flags(), work.to.destination) {
+        return Ok(outcome);
+    }
+    if leads_back.is_none() {
+        write_again(node, work, entry, now, flow_flags::REPLY);
+    }
+    entry.note(conntrack::shows(signals, false), now);
+    (work.service, work.backend) = (entry.service(), entry.backend());
+    Ok(Outcome::Forwarded)
+}
+
+/// Whether a client's packet means a new connection, of the ports of an old one; or whether what it sends to is gone.
+#[inline(always)]
+fn is_replaced<N: Node>(node: N, work: &Work, entry: N::Entry, seen: u32) -> bool {
+    let protocol = work.headers.tuple.protocol;
+    if conntrack::starts(protocol, work.headers.signals) {
+        return conntrack::closing(seen) || is_gone(node, &work.to, entry);
+    }
+    protocol == UDP && is_gone(node, &work.to, entry)
+}
+
+/// Whether a flow sends to what is no backend any more.
+#[inline(always)]
+fn is_gone<N: Node>(node: N, to: &Tuple, entry: N::Entry) -> bool {
+    match node.backend(entry.backend()) {
+        None => true,
+        Some(backend) => {
+            backend.address != to.destination
+                || backend.port != to.destination_port
+                || backend.protocol != to.protocol
+        }
+    }
+}
+
+#[inline(always)]
+fn reply<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Result<Outcome, Unknown> {
+    let now = node.now();
+    work.to = entry.to();
+    work.key = work.to.inverse();
+    let shows = conntrack::shows(work.headers.signals, true);
+    let forward = node.flow(&work.key);
+    if let Some(forward) = forward
+        && (forward.to().inverse() != work.headers.tuple
+            || conntrack::is_over(work.key.protocol, forward.seen(), forward.last_seen(), now))
+    {
+        return Err(Unknown);
+    }
+    if let Err(outcome) = route::decide(hook, node, work, entry.flags(), work.to.destination) {
+        return Ok(outcome);
+    }
+    match forward {
+        Some(forward) => forward.note(shows, now),
+        None => {
+            work.old_reply = work.key;
+            write_again(node, work, entry, now, 0);
+            // What the packet shows is noted where it counts: in the entry just written.
+            if let Some(forward) = node.flow(&work.old_reply) {
+                forward.note(shows, now);
+            }
+        }
+    }
+    (work.service, work.backend) = (entry.service(), entry.backend());
+    Ok(Outcome::Replied)
+}
+
+/// Writes the other entry of a flow, with the key [`Work::old_reply`], from the one that is left. If there is no room,
+/// the next packet tries again.
+#[inline(never)]
+fn write_again<N: Node>(node: N, work: &mut Work, entry: N::Entry, now: u32, direction: u32) {
+    work.flow = Flow {
+        to: work.headers.tuple.inverse(),
+        seen: entry.seen(),
+        last_seen: now,
+        service: entry.service(),
+        backend: entry.backend(),
+        flags: entry.flags() & !flow_flags::REPLY | direction,
+        pad: 0,
+        claim: super::claim(node),
+    };
+    node.insert(&work.old_reply, &work.flow);
+}

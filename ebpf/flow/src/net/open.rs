@@ -1,0 +1,259 @@
+//! Packets of no connection that is known: is it a service that they are for, and which backend is it to be?
+
+use lb_abi::{
+    Address, Flow, Frontend, FrontendKey, SCTP, Service, SourceKey, TCP, address_flags, backend_flags,
+    flow_flags, frontend_flags,
+};
+
+use crate::{
+    Scope, affinity_of_address, choose, find, maglev_hash,
+    net::{
+        Hook, Outcome,
+        allocate::{self, Place},
+        conntrack::{self, ACK, RST, SYN},
+        route,
+        view::{Entry, Inserted, Node},
+        work::{Fragment, Old, Work},
+    },
+};
+
+/// Opens a connection, or says why not.
+#[inline(always)]
+pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work) -> Outcome {
+    if let Err(outcome) = backend(hook, node, work) {
+        return outcome;
+    }
+    match store(hook, node, work) {
+        Ok(outcome) | Err(outcome) => outcome,
+    }
+}
+
+/// Finds the frontend and chooses a backend. Not inlined: what it has on the stack is not needed any more when a port is
+/// allocated, which has the stack's other half.
+#[inline(never)]
+fn backend<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<(), Outcome> {
+    let destination = FrontendKey {
+        address: work.headers.tuple.destination,
+        port: work.headers.tuple.destination_port,
+        protocol: work.headers.tuple.protocol,
+        pad: 0,
+    };
+    let Some(flags) = node.address(&destination.address) else {
+        return Err(Outcome::Passed);
+    };
+    let scope = hook.scope();
+    let Some(frontend) = find(&node, &destination, false) else {
+        return Err(no_frontend(work, flags));
+    };
+    let Some(service_port) = scope.service_port(&frontend) else {
+        return Err(no_frontend(work, flags));
+    };
+    if matches!(work.headers.fragment, Fragment::Later) {
+        return Err(if flags & address_flags::VIP != 0 {
+            Outcome::DroppedFragment
+        } else {
+            Outcome::Passed
+        });
+    }
+    let client = work.headers.tuple.source;
+    if is_martian(hook, node, client) {
+        return Err(Outcome::DroppedMartian);
+    }
+    if frontend.flags & frontend_flags::SOURCE_RANGES != 0 && !node.admits(&source_key(&frontend, client)) {
+        return Err(Outcome::DroppedSourceRange);
+    }
+    let service = match node.service(service_port) {
+        None | Some(Service { generation: 0, .. }) => return Err(Outcome::DroppedHole),
+        Some(Service { slots: 0, .. }) => return Err(no_backend(scope, &frontend, work)),
+        Some(service) => service,
+    };
+    let maglev = frontend.flags & frontend_flags::MAGLEV != 0;
+    begins(work, maglev)?;
+    let number = if maglev {
+        maglev_hash(&work.headers.tuple)
+    } else {
+        node.random()
+    };
+    let client = affinity_of_address(service_port, client);
+    let chosen = choose(&node, &frontend, service_port, service, &client, number);
+    let Some((backend_id, backend)) = chosen else {
+        return Err(Outcome::DroppedHole);
+    };
+    // Never, by what the agent writes; and nothing that could be sent.
+    if backend.address.is_v4() != work.headers.v4 {
+        return Err(Outcome::DroppedHole);
+    }
+    (work.service, work.backend) = (service_port, backend_id);
+    work.to = work.headers.tuple;
+    work.to.destination = backend.address;
+    work.to.destination_port = backend.port;
+    work.place = Place::Kept;
+    if is_masqueraded(hook, node, work, backend.flags) {
+        let own = node.own_address(work.headers.v4);
+        if own == Address::UNSPECIFIED_V4 || own == Address::UNSPECIFIED_V6 {
+            return Err(Outcome::DroppedRoute);
+        }
+        work.to.source = own;
+        work.place = Place::Allocated;
+    }
+    Ok(())
+}
+
+/// No frontend has this port; `flags`: of the address.
+#[inline(always)]
+fn no_frontend(work: &Work, flags: u32) -> Outcome {
+    if flags & address_flags::VIP == 0 {
+        Outcome::Passed
+    } else if flags & address_flags::SILENT != 0 {
+        Outcome::DroppedUnknownPort
+    } else {
+        rejected(work, Outcome::UnknownPort)
+    }
+}
+
+#[inline(always)]
+fn no_backend(scope: Scope, frontend: &Frontend, work: &Work) -> Outcome {
+    if matches!(scope, Scope::External) && frontend.flags & frontend_flags::SILENT != 0 {
+        Outcome::DroppedNoLocalBackend
+    } else {
+        rejected(work, Outcome::NoBackend)
+    }
+}
+
+/// RST is not sent about RST.
+#[inline(always)]
+fn rejected(work: &Work, outcome: Outcome) -> Outcome {
+    if work.headers.tuple.protocol == TCP && work.headers.signals & RST != 0 {
+        Outcome::DroppedNoFlow
+    } else {
+        outcome
+    }
+}
+
+/// Whether a packet may be the first one that this node sees of a connection. With Maglev, another node may have had
+/// it before.
+#[inline(always)]
+fn begins(work: &Work, maglev: bool) -> Result<(), Outcome> {
+    let signals = work.headers.signals;
+    match work.headers.tuple.protocol {
+        TCP if signals & (SYN | ACK | RST) == SYN => Ok(()),
+        TCP if signals & RST != 0 => Err(Outcome::DroppedNoFlow),
+        TCP if !maglev => Err(Outcome::NoFlow),
+        SCTP if signals & SYN == 0 && !maglev => Err(Outcome::DroppedNoFlow),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a source is one that nobody can have.
+#[inline(always)]
+fn is_martian<N: Node>(hook: Hook, node: N, source: Address) -> bool {
+    let [first, ..] = source.words();
+    let never = if source.is_v4() {
+        let [high, ..] = source.last4();
+        source == Address::UNSPECIFIED_V4
+            || source == Address::v4([255; 4])
+            || high & 0xf0 == 224
+            || source.is_loopback()
+    } else {
+        let [high, ..] = first.to_ne_bytes();
+        source == Address::UNSPECIFIED_V6 || high == 0xff || source.is_loopback()
+    };
+    never || matches!(hook, Hook::NodeIngress) && is_ours(node, source)
+}
+
+#[inline(always)]
+fn is_ours<N: Node>(node: N, source: Address) -> bool {
+    const OURS: u32 = address_flags::NODE | address_flags::VIP;
+    matches!(node.address(&source), Some(flags) if flags & OURS != 0)
+}
+
+#[inline(always)]
+fn source_key(frontend: &Frontend, client: Address) -> SourceKey {
+    let service = if frontend.external == 0 {
+        frontend.internal
+    } else {
+        frontend.external
+    };
+    SourceKey::client(service, client)
+}
+
+/// Whether the answer would not come by here otherwise: the backend has to see the node's address.
+#[inline(always)]
+fn is_masqueraded<N: Node>(hook: Hook, node: N, work: &Work, backend: u8) -> bool {
+    let client = work.headers.tuple.source;
+    client == work.to.destination
+        || matches!(hook.scope(), Scope::External) && backend & backend_flags::LOCAL == 0
+        || matches!(hook, Hook::NodeEgress) && !route::is_node(node, client)
+}
+
+/// Writes both entries.
+#[inline(always)]
+fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outcome> {
+    let now = node.now();
+    work.flow = Flow {
+        to: work.headers.tuple.inverse(),
+        seen: conntrack::shows(work.headers.signals, false),
+        last_seen: now,
+        service: work.service,
+        backend: work.backend,
+        flags: 0,
+        pad: 0,
+        claim: super::claim(node),
+    };
+    if matches!(work.place, Place::Kept) {
+        route::decide(hook, node, work, 0, work.to.destination)?;
+        work.place = allocate::keep(node, work, now)?;
+    }
+    if matches!(work.place, Place::Allocated) {
+        route::decide(hook, node, work, flow_flags::SNAT, work.to.destination)?;
+        allocate::port(node, work, now)?;
+    }
+    // The other entry, now: the client's.
+    work.key = work.to.inverse();
+    work.flow.to = work.to;
+    work.flow.flags &= !flow_flags::REPLY;
+    if matches!(work.old, Old::Replaced) {
+        if !node.store(&work.headers.tuple, &work.flow) {
+            node.remove(&work.key);
+            return Err(Outcome::DroppedFlowsFull);
+        }
+        if work.old_reply != work.key {
+            forget(node, work);
+        }
+        return Ok(Outcome::Opened);
+    }
+    match node.insert(&work.headers.tuple, &work.flow) {
+        Inserted::New => Ok(Outcome::Opened),
+        Inserted::Exists => follow(hook, node, work, now),
+        Inserted::Full => {
+            node.remove(&work.key);
+            Err(Outcome::DroppedFlowsFull)
+        }
+    }
+}
+
+/// Another processor has opened the same connection just now: the packet follows it.
+#[inline(always)]
+fn follow<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<Outcome, Outcome> {
+    let Some(entry) = node.flow(&work.headers.tuple) else {
+        return Err(Outcome::DroppedFlowsFull);
+    };
+    work.to = entry.to();
+    if work.to.inverse() != work.key {
+        node.remove(&work.key);
+    }
+    route::decide(hook, node, work, entry.flags(), work.to.destination)?;
+    entry.note(conntrack::shows(work.headers.signals, false), now);
+    (work.service, work.backend) = (entry.service(), entry.backend());
+    Ok(Outcome::Forwarded)
+}
+
+/// Removes the reply's entry of the flow that was replaced, if it is still that flow's.
+#[inline(always)]
+fn forget<N: Node>(node: N, work: &Work) {
+    if let Some(reply) = node.flow(&work.old_reply)
+        && reply.to().inverse() == work.headers.tuple
+    {
+        node.remove(&work.old_reply);
+    }
+}

@@ -1,0 +1,77 @@
+//! What follows the IP headers.
+
+use lb_abi::{ICMP, ICMPV6, Port, SCTP, TCP, UDP};
+
+use super::{Part, Unread};
+use crate::net::{
+    conntrack::chunk,
+    view::Packet,
+    work::{Fragment, Headers, Transport},
+};
+
+/// Of a quoted packet, what RFC 792 promises.
+const QUOTED: u32 = 8;
+
+/// Reads ports, and what a packet shows of its connection. Of fragments other than the first: only what they carry.
+#[inline(always)]
+pub(in crate::net) fn transport<P: Packet>(
+    packet: P,
+    headers: &mut Headers,
+    part: Part,
+) -> Result<(), Unread> {
+    let protocol = headers.tuple.protocol;
+    headers.signals = 0;
+    headers.unsummed = false;
+    let icmp = if headers.v4 { ICMP } else { ICMPV6 };
+    headers.transport = match protocol {
+        TCP | UDP | SCTP => Transport::Ports,
+        _ if protocol == icmp => Transport::Icmp,
+        _ => Transport::Other,
+    };
+    if matches!(headers.transport, Transport::Other) || matches!(headers.fragment, Fragment::Later) {
+        return Ok(());
+    }
+    let at = headers.l4;
+    let there = headers.end.wrapping_sub(at);
+    if there < QUOTED {
+        return Err(Unread::Malformed);
+    }
+    let [ports, second] = packet.words::<2>(at).ok_or(Unread::Malformed)?;
+    let [a, b, c, d] = ports.to_ne_bytes();
+    if matches!(headers.transport, Transport::Icmp) {
+        headers.signals = a;
+        return Ok(());
+    }
+    headers.tuple.source_port = Port([a, b]);
+    headers.tuple.destination_port = Port([c, d]);
+    match protocol {
+        UDP => {
+            let [high, low, checksum_high, checksum_low] = second.to_ne_bytes();
+            headers.unsummed = checksum_high == 0 && checksum_low == 0;
+            let length = u32::from(u16::from_be_bytes([high, low]));
+            let compared = matches!(part, Part::Packet) && !packet.merged();
+            if compared && (length < 8 || matches!(headers.fragment, Fragment::Whole) && length > there) {
+                return Err(Unread::Malformed);
+            }
+        }
+        TCP if matches!(part, Part::Packet) => {
+            if there < 20 {
+                return Err(Unread::Malformed);
+            }
+            let [offset, flags] = packet.half(at + 12).ok_or(Unread::Malformed)?;
+            let header = u32::from(offset >> 4) * 4;
+            if header < 20 || header > there {
+                return Err(Unread::Malformed);
+            }
+            headers.signals = flags;
+        }
+        SCTP if matches!(part, Part::Packet) => {
+            if there < 13 {
+                return Err(Unread::Malformed);
+            }
+            headers.signals = chunk(packet.byte(at + 12).ok_or(Unread::Malformed)?);
+        }
+        _ => {}
+    }
+    Ok(())
+}

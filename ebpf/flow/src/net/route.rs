@@ -1,0 +1,48 @@
+//! Where a packet goes that is translated.
+
+use lb_abi::{Address, address_flags, flow_flags};
+
+use crate::net::{
+    Hook, Outcome,
+    view::Node,
+    work::{Way, Work},
+};
+
+/// Decides where a packet goes, by the flags of its flow's entry, and whether it may: one that has come to its last
+/// hop is answered, before anything is stored or written.
+#[inline(always)]
+pub(super) fn decide<N: Node>(
+    hook: Hook,
+    node: N,
+    work: &mut Work,
+    flags: u32,
+    to: Address,
+) -> Result<(), Outcome> {
+    let reply = flags & flow_flags::REPLY != 0;
+    let snat = flags & flow_flags::SNAT != 0;
+    // The stack takes nothing from its own address; and what leaves it was routed to the frontend.
+    let routed = snat && hook.inbound() || !reply && matches!(hook, Hook::NodeEgress);
+    work.way = if !routed {
+        Way::On
+    } else if is_own(node, to) {
+        Way::Local
+    } else {
+        Way::Routed
+    };
+    if matches!(work.way, Way::Routed) && hook.inbound() && work.headers.hop_limit() <= 1 {
+        return Err(Outcome::TimeExceeded);
+    }
+    Ok(())
+}
+
+/// Whether an address is the node's own.
+#[inline(always)]
+pub(super) fn is_own<N: Node>(node: N, address: Address) -> bool {
+    address == node.own_address(address.is_v4()) || is_node(node, address)
+}
+
+/// Whether ADDRESSES has an address as NODE.
+#[inline(always)]
+pub(super) fn is_node<N: Node>(node: N, address: Address) -> bool {
+    matches!(node.address(&address), Some(flags) if flags & address_flags::NODE != 0)
+}

@@ -1,0 +1,93 @@
+//! What packet decisions read and write: a packet, and the maps. The kernel's in programs, a model's in tests.
+
+use lb_abi::{Address, BackendId, Flow, FragmentKey, Ports, ServiceId, SourceKey, Tuple};
+
+use crate::{
+    Tables,
+    net::{Attempt, Work, reject::ANSWER_WORDS},
+};
+
+/// A packet, from its link-layer header on.
+pub trait Packet: Copy {
+    /// The protocol behind the link-layer header, or that of a tag in between (EtherType).
+    fn protocol(self) -> [u8; 2];
+    /// Its length in bytes.
+    fn length(self) -> u32;
+    /// Whether it was merged of several, or is to be cut into several.
+    fn merged(self) -> bool;
+    /// So many words of four bytes each, as they lie there; `None` if they are not all there.
+    fn words<const WORDS: usize>(self, offset: u32) -> Option<[u32; WORDS]>;
+    /// Two bytes.
+    fn half(self, offset: u32) -> Option<[u8; 2]>;
+    /// One byte.
+    fn byte(self, offset: u32) -> Option<u8>;
+    /// `length` bytes, from 1 to [`QUOTE`](crate::net::reject::QUOTE), into words from number `AT` on; `false` if they
+    /// are not all there.
+    fn copy<const AT: usize>(self, offset: u32, length: u32, into: &mut [u32; ANSWER_WORDS]) -> bool;
+}
+
+/// What [`Node::insert`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Inserted {
+    /// Nothing: the entry is now there.
+    New,
+    /// An entry with this key, which stays.
+    Exists,
+    /// No room.
+    Full,
+}
+
+/// The node: its maps, its addresses, its sockets.
+pub trait Node: Tables + Copy {
+    /// An entry of FLOWS.
+    type Entry: Entry;
+
+    /// Looks up FLOWS.
+    fn flow(self, key: &Tuple) -> Option<Self::Entry>;
+    /// Writes FLOWS if there is no such entry: of several processors that do so at once, for one only.
+    fn insert(self, key: &Tuple, flow: &Flow) -> Inserted;
+    /// Writes FLOWS, whatever is there; `false`: no room.
+    fn store(self, key: &Tuple, flow: &Flow) -> bool;
+    /// Removes from FLOWS.
+    fn remove(self, key: &Tuple);
+    /// Looks up FRAGMENTS.
+    fn ports(self, key: &FragmentKey) -> Option<Ports>;
+    /// Writes FRAGMENTS. That it fails costs the datagram its other fragments.
+    fn keep_ports(self, key: &FragmentKey, ports: &Ports);
+    /// Looks up SOURCES.
+    fn admits(self, client: &SourceKey) -> bool;
+    /// `Config.node_v4` or `Config.node_v6`.
+    fn own_address(self, v4: bool) -> Address;
+    /// `Config.snat_first` and `Config.snat_last`.
+    fn snat_ports(self) -> (u16, u16);
+    /// `Config.rejects_per_second`.
+    fn rejects_per_second(self) -> u32;
+    /// Whether a local socket would get packets with this tuple.
+    fn has_socket(self, tuple: &Tuple) -> bool;
+    /// Calls [`attempt`](crate::net::attempt); in the kernel, so that a verifier goes through it once.
+    fn attempt(self, work: &mut Work) -> Attempt;
+}
+
+/// An entry of FLOWS, for as long as a packet is handled.
+///
+/// Other processors see it, too: each method is one access to it. What a connection *is* never changes in an entry
+/// (`to`, `service`, `backend`, `flags`); entries are replaced as a whole.
+pub trait Entry: Copy {
+    /// [`Flow::to`].
+    fn to(self) -> Tuple;
+    /// [`Flow::service`].
+    fn service(self) -> ServiceId;
+    /// [`Flow::backend`].
+    fn backend(self) -> BackendId;
+    /// [`Flow::flags`].
+    fn flags(self) -> u32;
+    /// [`Flow::seen`].
+    fn seen(self) -> u32;
+    /// [`Flow::last_seen`].
+    fn last_seen(self) -> u32;
+    /// Adds to [`Flow::seen`], and renews [`Flow::last_seen`].
+    fn note(self, seen: u32, now: u32);
+    /// Marks the entry as one that is being replaced, by [`Flow::claim`]; `true` for the one that did so.
+    fn take(self) -> bool;
+}

@@ -1,0 +1,226 @@
+//! What is known of the packet at hand.
+
+use lb_abi::{Address, BackendId, Flow, Port, ServiceId, Tuple};
+
+use crate::net::{
+    allocate::{Place, Trial},
+    limit::Limit,
+    reject::ANSWER_WORDS,
+};
+
+/// The way of a packet, from what was read to what it becomes.
+///
+/// In a map, an element for each processor: it is larger than a program's stack. All zero at first, and afterwards what
+/// the packet before has left: each field is written before it is read, by what its documentation names.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Work {
+    /// As it came; written by [`read`](crate::net::read).
+    pub headers: Headers,
+    /// What an ICMP error quotes; written where the outcome is [`Related`](crate::net::Outcome::Related).
+    pub quoted: Headers,
+    /// What the tuple becomes; written where the outcome says that it is translated. Of an ICMP error: the addresses.
+    pub to: Tuple,
+    /// What the quoted tuple becomes; written where the outcome is [`Related`](crate::net::Outcome::Related).
+    pub quoted_to: Tuple,
+    /// Where it goes then; written where the outcome says that it is translated.
+    pub way: Way,
+    /// Of the flow; written where the outcome is not [`Related`](crate::net::Outcome::Related), but translated.
+    pub service: ServiceId,
+    /// Of the flow, likewise.
+    pub backend: BackendId,
+    /// [`Old`]: what section 4 has found, for section 5; written by `known`.
+    pub(crate) old: Old,
+    /// Key of the old flow's other entry, if there is one.
+    pub(crate) old_reply: Tuple,
+    /// Key of the entry that is being written.
+    pub(crate) key: Tuple,
+    /// The entry.
+    pub(crate) flow: Flow,
+    /// Where the backend is to see the client; written by `open`.
+    pub(crate) place: Place,
+    /// The search for a port.
+    pub(crate) trial: Trial,
+    /// What the packet is answered with, from the IP header on; written by `reject::compose`. It is followed by the MTU
+    /// of the way, for an answer that says it.
+    pub answer: [u32; ANSWER_WORDS],
+    /// The way's MTU; written where the outcome is [`TooBig`](crate::net::Outcome::TooBig).
+    pub mtu: u32,
+    /// Answers sent; kept from packet to packet.
+    pub limit: Limit,
+}
+
+/// Where a packet goes that was translated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Way {
+    /// On, by the stack or the device.
+    On,
+    /// To its destination, by a route that is looked up here.
+    Routed,
+    /// To this node, as its destination is the node's own.
+    Local,
+}
+
+/// Whether the tuple had an entry in FLOWS that does not count any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Old {
+    /// None.
+    None,
+    /// One, which is replaced; its other entry is [`Work::old_reply`].
+    Replaced,
+}
+
+/// Where the parts of a packet are, and what they say: offsets are from the link-layer header on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Headers {
+    /// Addresses, ports (0 of what has none) and protocol.
+    pub tuple: Tuple,
+    /// The IP header's first twelve bytes, without the addresses.
+    pub fixed: [u32; 3],
+    /// Where the IP header begins.
+    pub l3: u32,
+    /// Where the headers of IP end, and that of its protocol begins.
+    pub l4: u32,
+    /// Where the IP packet ends.
+    pub end: u32,
+    /// Identification of the datagram, of a fragment.
+    pub fragment_id: [u8; 4],
+    /// Whether it is IPv4.
+    pub v4: bool,
+    /// Whether it is a fragment.
+    pub fragment: Fragment,
+    /// What it carries.
+    pub transport: Transport,
+    /// TCP flags, or what means the same; of ICMP, the type.
+    pub signals: u8,
+    /// Whether it is UDP without a checksum.
+    pub unsummed: bool,
+    /// Zero.
+    pub pad: [u8; 3],
+}
+
+/// Which part of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Fragment {
+    /// All of it.
+    Whole,
+    /// The first fragment.
+    First,
+    /// Another fragment.
+    Later,
+}
+
+/// What a packet carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Transport {
+    /// Something with ports.
+    Ports,
+    /// The family's ICMP.
+    Icmp,
+    /// Something else.
+    Other,
+}
+
+impl Headers {
+    /// Time to live, or hop limit.
+    #[inline(always)]
+    pub const fn hop_limit(&self) -> u8 {
+        let [_, second, third] = self.fixed;
+        if self.v4 {
+            let [ttl, ..] = third.to_ne_bytes();
+            ttl
+        } else {
+            let [.., hop_limit] = second.to_ne_bytes();
+            hop_limit
+        }
+    }
+
+    /// The IPv4 header's checksum.
+    #[inline(always)]
+    pub const fn header_checksum(&self) -> [u8; 2] {
+        let [.., third] = self.fixed;
+        let [_, _, high, low] = third.to_ne_bytes();
+        [high, low]
+    }
+
+    /// Whether routers must not cut the packet.
+    #[inline(always)]
+    pub const fn uncut(&self) -> bool {
+        let [_, second, _] = self.fixed;
+        let [_, _, flags, _] = second.to_ne_bytes();
+        !self.v4 || flags & 0x40 != 0
+    }
+
+    /// Bytes from the IP header on.
+    #[inline(always)]
+    pub const fn bytes(&self) -> u32 {
+        self.end.wrapping_sub(self.l3)
+    }
+
+    /// Where the checksum of TCP and UDP is.
+    #[inline(always)]
+    pub const fn checksum(&self) -> u32 {
+        self.l4 + if self.tuple.protocol == lb_abi::TCP { 16 } else { 6 }
+    }
+}
+
+const NO_TUPLE: Tuple = Tuple {
+    source: Address::UNSPECIFIED_V6,
+    destination: Address::UNSPECIFIED_V6,
+    source_port: Port([0; 2]),
+    destination_port: Port([0; 2]),
+    protocol: 0,
+    pad: [0; 3],
+};
+
+impl Work {
+    /// All zero.
+    pub const NEW: Self = {
+        let headers = Headers {
+            tuple: NO_TUPLE,
+            fixed: [0; 3],
+            l3: 0,
+            l4: 0,
+            end: 0,
+            fragment_id: [0; 4],
+            v4: false,
+            fragment: Fragment::Whole,
+            transport: Transport::Ports,
+            signals: 0,
+            unsummed: false,
+            pad: [0; 3],
+        };
+        Self {
+            headers,
+            quoted: headers,
+            to: NO_TUPLE,
+            quoted_to: NO_TUPLE,
+            way: Way::On,
+            service: 0,
+            backend: 0,
+            old: Old::None,
+            old_reply: NO_TUPLE,
+            key: NO_TUPLE,
+            flow: Flow {
+                to: NO_TUPLE,
+                seen: 0,
+                last_seen: 0,
+                service: 0,
+                backend: 0,
+                flags: 0,
+                pad: 0,
+                claim: 0,
+            },
+            place: Place::Kept,
+            trial: Trial::NONE,
+            answer: [0; ANSWER_WORDS],
+            mtu: 0,
+            limit: Limit::NEW,
+        }
+    };
+}

@@ -1,0 +1,115 @@
+//! What is verified by itself: functions that are global to the verifier (Linux 5.6), each of which it goes through once
+//! for a program, and not again for every way that leads to it. Their arguments are numbers and the context; everything
+//! else is in the scratch.
+
+use aya_ebpf::bindings::__sk_buff;
+use lb_flow::net::{self, Answer, Attempt, Hook};
+
+use super::{Action, REDIRECT, SHOT, answer, node::Local, scratch, skb::Skb};
+use crate::maps::Maps;
+
+/// [`net::open`].
+#[inline(always)]
+pub(super) fn open(hook: Hook, skb: Skb) {
+    net_open(skb.argument(), number(hook));
+}
+
+/// [`net::icmp`].
+#[inline(always)]
+pub(super) fn icmp(hook: Hook, skb: Skb) {
+    net_icmp(skb.argument(), number(hook));
+}
+
+/// [`answer::send`].
+#[inline(always)]
+pub(super) fn answer(hook: Hook, skb: Skb, kind: Answer) -> Action {
+    if net_answer(skb.argument(), number(hook), kind as u32) == 0 {
+        SHOT
+    } else {
+        REDIRECT
+    }
+}
+
+/// [`net::attempt`].
+#[inline(always)]
+pub(super) fn attempt(skb: Skb) -> Attempt {
+    match net_attempt(skb.argument()) {
+        STORED => Attempt::Stored,
+        TAKEN => Attempt::Taken,
+        EXHAUSTED => Attempt::Exhausted,
+        _ => Attempt::Full,
+    }
+}
+
+const STORED: u32 = Attempt::Stored as u32;
+const TAKEN: u32 = Attempt::Taken as u32;
+const EXHAUSTED: u32 = Attempt::Exhausted as u32;
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_open(context: *mut __sk_buff, hook: u32) -> u32 {
+    let (Some(maps), Some(scratch)) = (Maps::live(), scratch()) else {
+        return 0;
+    };
+    let node = Local::new(maps, Skb::new(context));
+    scratch.outcome = net::open(hook_of(hook), node, &mut scratch.work);
+    0
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_attempt(context: *mut __sk_buff) -> u32 {
+    let (Some(maps), Some(scratch)) = (Maps::live(), scratch()) else {
+        return Attempt::Full as u32;
+    };
+    net::attempt(Local::new(maps, Skb::new(context)), &mut scratch.work) as u32
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_icmp(context: *mut __sk_buff, hook: u32) -> u32 {
+    let (Some(maps), Some(scratch)) = (Maps::live(), scratch()) else {
+        return 0;
+    };
+    let skb = Skb::new(context);
+    scratch.outcome = net::icmp(hook_of(hook), skb, Local::new(maps, skb), &mut scratch.work);
+    0
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_answer(context: *mut __sk_buff, hook: u32, kind: u32) -> u32 {
+    let (Some(maps), Some(scratch)) = (Maps::live(), scratch()) else {
+        return 0;
+    };
+    let kind = match kind {
+        REJECT => Answer::Reject,
+        TIME_EXCEEDED => Answer::TimeExceeded,
+        _ => Answer::TooBig,
+    };
+    let skb = Skb::new(context);
+    answer::send(hook_of(hook), skb, Local::new(maps, skb), scratch, kind).into()
+}
+
+const REJECT: u32 = Answer::Reject as u32;
+const TIME_EXCEEDED: u32 = Answer::TimeExceeded as u32;
+
+#[inline(always)]
+const fn number(hook: Hook) -> u32 {
+    match hook {
+        Hook::NodeIngress => 0,
+        Hook::NodeEgress => 1,
+        Hook::PodIngress => 2,
+        Hook::PodEgress => 3,
+    }
+}
+
+#[inline(always)]
+const fn hook_of(number: u32) -> Hook {
+    match number {
+        0 => Hook::NodeIngress,
+        1 => Hook::NodeEgress,
+        2 => Hook::PodIngress,
+        _ => Hook::PodEgress,
+    }
+}

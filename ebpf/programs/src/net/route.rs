@@ -1,0 +1,119 @@
+//! Routes: of what the stack would not take, or has routed to the frontend.
+
+use aya_ebpf::{
+    bindings::bpf_redir_neigh,
+    helpers::generated::{bpf_fib_lookup, bpf_redirect_neigh},
+};
+use lb_flow::net::{Outcome, Packet as _};
+
+use super::{
+    Scratch,
+    skb::{INGRESS, Skb},
+};
+
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+
+/// The question to `bpf_fib_lookup`, and its answer: `struct bpf_fib_lookup`, without its unions.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Route {
+    /// Answer: of the next hop.
+    family: u8,
+    protocol: u8,
+    source_port: [u8; 2],
+    destination_port: [u8; 2],
+    /// Question: bytes from the IP header on; 0: not compared. Answer: the MTU, if that is less.
+    length: u16,
+    /// Question: where the packet came in. Answer: where it goes out.
+    device: u32,
+    /// IPv4: type of service.
+    service: u32,
+    source: [u32; 4],
+    /// Question: the destination. Answer: the next hop.
+    destination: [u32; 4],
+    tag: [u16; 2],
+    links: [u8; 12],
+}
+
+/// What `bpf_redirect_neigh` is told: `struct bpf_redir_neigh`, without its union.
+#[repr(C)]
+struct NextHop {
+    family: u32,
+    address: [u32; 4],
+}
+
+/// Answers of `bpf_fib_lookup`.
+const SUCCESS: i64 = 0;
+const NO_NEIGHBOUR: i64 = 7;
+const TOO_LONG: i64 = 8;
+
+/// Finds the route of what the packet will be. `Err`: there is none, or it does not take the packet.
+#[inline(never)]
+pub(super) fn find(skb: Skb, scratch: &mut Scratch) -> Result<(), Outcome> {
+    const { assert!(size_of::<Route>() == size_of::<aya_ebpf::bindings::bpf_fib_lookup>()) };
+    let Scratch { work, route, .. } = scratch;
+    let (headers, to) = (&work.headers, &work.to);
+    route.protocol = to.protocol;
+    route.source_port = to.source_port.0;
+    route.destination_port = to.destination_port.0;
+    let bytes = headers.bytes();
+    route.length = match bytes {
+        _ if skb.merged() => 0,
+        0x1_0000.. => u16::MAX,
+        // `as`: just compared.
+        bytes => bytes as u16,
+    };
+    route.device = skb.device();
+    route.service = 0;
+    let (source, destination) = (to.source.words(), to.destination.words());
+    if headers.v4 {
+        let [first, ..] = headers.fixed;
+        let [_, service, ..] = first.to_ne_bytes();
+        route.family = AF_INET;
+        route.service = u32::from_ne_bytes([service, 0, 0, 0]);
+        let ([.., source], [.., destination]) = (source, destination);
+        route.source = [source, 0, 0, 0];
+        route.destination = [destination, 0, 0, 0];
+    } else {
+        route.family = AF_INET6;
+        (route.source, route.destination) = (source, destination);
+    }
+    route.tag = [0; 2];
+    route.links = [0; 12];
+    let size = size_of::<Route>() as i32;
+    // SAFETY: a pointer to that many bytes, of the layout that the helper takes.
+    match unsafe { bpf_fib_lookup(skb.context(), (&raw mut *route).cast(), size, 0) } {
+        SUCCESS | NO_NEIGHBOUR => Ok(()),
+        TOO_LONG if work.headers.uncut() => {
+            work.mtu = u32::from(route.length);
+            Err(Outcome::TooBig)
+        }
+        TOO_LONG => Err(Outcome::DroppedTooBig),
+        _ => Err(Outcome::DroppedRoute),
+    }
+}
+
+/// Sends the packet by the route that was found; the kernel finds the next hop's link address.
+#[inline(always)]
+pub(super) fn send(skb: Skb, route: &Route) -> Result<(), Outcome> {
+    const { assert!(size_of::<NextHop>() == size_of::<bpf_redir_neigh>()) };
+    skb.remove_tags()?;
+    let mut next = NextHop {
+        family: u32::from(route.family),
+        address: route.destination,
+    };
+    let size = size_of::<NextHop>() as i32;
+    // SAFETY: a pointer to that many bytes, of the layout that the helper takes. It does no more than note where to,
+    // and of these arguments it refuses none.
+    unsafe { bpf_redirect_neigh(route.device, (&raw mut next).cast(), size, 0) };
+    Ok(())
+}
+
+/// Has the packet, which was about to leave by its device, come in by it: it is for this node.
+#[inline(always)]
+pub(super) fn come_back(skb: Skb) -> Result<(), Outcome> {
+    skb.turn()?;
+    skb.redirect(INGRESS);
+    Ok(())
+}
