@@ -41,13 +41,16 @@ pub enum Extension {
     Destination(u8),
     /// A hop-by-hop header with a jumbo payload option (RFC 2675).
     Jumbo(u32),
-    /// Type, and segments left; one address.
+    /// Type, and segments left; with one address, of 2001:db8::7.
     Routing(u8, u8),
     /// Authentication, with 12 bytes of check value.
     Authentication,
     /// A header that nobody knows.
     Unknown(u8),
 }
+
+/// The address in a routing header.
+const VISITED: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
 
 /// IPv4 options, as bytes.
 pub mod options {
@@ -141,7 +144,7 @@ impl Ip {
         numbers.push(protocol);
         let mut extensions = Vec::new();
         for (extension, next) in self.extensions.iter().zip(&numbers[1..]) {
-            extensions.extend(extension.bytes(*next, destination));
+            extensions.extend(extension.bytes(*next));
         }
         if let Some(piece) = &self.piece {
             let offset = (self.offset() << 3) | u16::from(piece.more);
@@ -183,7 +186,7 @@ impl Extension {
         }
     }
 
-    fn bytes(&self, next: u8, destination: [u8; 16]) -> Vec<u8> {
+    fn bytes(&self, next: u8) -> Vec<u8> {
         match *self {
             Self::HopByHop(eights) | Self::Destination(eights) => {
                 let padding = eights * 8 - 4;
@@ -198,7 +201,7 @@ impl Extension {
             }
             Self::Routing(kind, left) => {
                 let mut bytes = vec![next, 2, kind, left, 0, 0, 0, 0];
-                bytes.extend(destination);
+                bytes.extend(VISITED);
                 bytes
             }
             Self::Authentication => {

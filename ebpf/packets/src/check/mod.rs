@@ -7,12 +7,16 @@
 //!
 //! Knows nothing of the code that builds packets, and nothing of the programs.
 
+mod mend;
 mod network;
 mod transport;
 
 use pnet_packet::ethernet::{EtherTypes, EthernetPacket};
 
-pub use self::network::{Ends, ends};
+pub use self::{
+    mend::mend,
+    network::{Ends, ends},
+};
 use crate::build::{C_TAG, S_TAG};
 
 /// What is wrong with a packet.

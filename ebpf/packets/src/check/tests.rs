@@ -120,3 +120,24 @@ fn ports_are_read_behind_extension_headers() {
     assert_eq!(ends.source, (V6.client, Some(40_000)));
     assert_eq!(ends.destination, (V6.pod_a, Some(8080)));
 }
+
+#[test]
+fn what_is_mended_is_whole_but_for_udp_lengths() {
+    for packet in all() {
+        let bytes = packet.bytes();
+        assert_eq!(
+            super::mend(&bytes).as_ref().map(|mended| mended.len()),
+            Some(bytes.len())
+        );
+        for length in packet.network_offset() + packet.header_length() + 40..bytes.len() {
+            let mended = super::mend(&bytes[..length]).expect("more than a header");
+            match check(&mended) {
+                Ok(())
+                | Err(Wrong::Field {
+                    what: "UDP length", ..
+                }) => {}
+                Err(wrong) => panic!("{wrong} in {length} bytes of {packet:?}"),
+            }
+        }
+    }
+}

@@ -87,9 +87,16 @@ fn sctp(packet: &Network<'_>) -> Result<(), Wrong> {
         // Left to the device.
         return Ok(());
     }
-    let mut zeroed = packet.payload.to_vec();
-    zeroed[8..12].fill(0);
-    checksum("SCTP CRC32c", found, CRC32C.checksum(&zeroed))
+    checksum("SCTP CRC32c", found, crc32c(packet.payload))
+}
+
+/// CRC32c of a packet, of which the field itself counts as zero.
+pub(super) fn crc32c(packet: &[u8]) -> u32 {
+    let mut zeroed = packet.to_vec();
+    if let Some(field) = zeroed.get_mut(8..12) {
+        field.fill(0);
+    }
+    CRC32C.checksum(&zeroed)
 }
 
 fn icmp(packet: &Network<'_>) -> Result<(), Wrong> {
@@ -121,7 +128,7 @@ fn icmp(packet: &Network<'_>) -> Result<(), Wrong> {
 }
 
 /// The checksum over pseudo-header and payload, of which the field itself, at this offset, counts as zero.
-fn internet(packet: &Network<'_>, field: usize) -> u16 {
+pub(super) fn internet(packet: &Network<'_>, field: usize) -> u16 {
     let protocol = IpNextHeaderProtocol(packet.protocol);
     let (data, skip) = (packet.payload, field / 2);
     match (packet.source, packet.destination) {

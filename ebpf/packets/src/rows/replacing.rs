@@ -19,6 +19,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
     let to_other = |protocol, seen| connection(protocol, [client, frontend], [client, other_pod]).seen(seen);
     let established = OPEN | ANSWER;
     let also = (at.remote_also, 8080);
+    let was_reset = connection(TCP, [client, frontend], [masked, far]).seen(established | RESET);
     // The usual service, served by another backend than that of the flow, whose id is 2 and no one's.
     let moved = |protocol| local_other(at, protocol);
     let gone: BackendId = 2;
@@ -111,17 +112,19 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, udp(client, frontend))
             .routed(FlowOpened, udp(masked, also).hops(63))
             .leaves([connection(UDP, [client, frontend], [masked, also])]),
-        row("a SYN on a connection elsewhere that was reset may have its port again")
+        row("a SYN on a connection elsewhere that was reset gets another port, and the old one's entries go")
             .given(
-                remote(at, TCP).connection(
-                    connection(TCP, [client, frontend], [masked, far])
-                        .seen(established | RESET)
-                        .age(5),
-                ),
+                remote(at, TCP)
+                    .ports(SNAT_PORT, SNAT_PORT + 1)
+                    .connection(was_reset.age(5)),
             )
             .packet(NodeIngress, tcp(client, frontend).syn())
-            .routed(FlowOpened, tcp(masked, far).syn().hops(63))
-            .leaves([connection(TCP, [client, frontend], [masked, far]).seen(OPEN)]),
+            .routed(FlowOpened, tcp((at.node, SNAT_PORT + 1), far).syn().hops(63))
+            .leaves([connection(TCP, [client, frontend], [(at.node, SNAT_PORT + 1), far]).seen(OPEN)]),
+        row("a SYN on a connection elsewhere that was reset is dropped where there is no other port")
+            .given(remote(at, TCP).connection(was_reset.age(5)))
+            .packet(NodeIngress, tcp(client, frontend).syn())
+            .dropped(DroppedPortsExhausted),
         row("a flow without the backend's entry gets it again")
             .given(local(at, TCP).connection(flow(TCP, established).without_reply().age(5)))
             .packet(NodeIngress, tcp(client, frontend).ack())

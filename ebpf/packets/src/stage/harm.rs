@@ -7,7 +7,7 @@ use lb_abi::Counter;
 
 use super::{Mismatch, Scene, Seen, Stage, StageError};
 use crate::{
-    check::{check, ends},
+    check::{check, ends, mend},
     table::{Entry, Row, Verdict},
 };
 
@@ -15,8 +15,8 @@ use crate::{
 const SHORTEST: usize = 15;
 
 impl Stage {
-    /// Plays a row with each of its packets cut off at each byte, while their headers say what they said. Returns how
-    /// many were tried.
+    /// Plays a row with each of its packets cut off at each byte: once as if the rest had been lost, while their headers
+    /// say what they said, and once as if they had been sent so. Returns how many were tried.
     ///
     /// # Errors
     /// [`StageError::Mismatch`] if one comes out neither as it came nor whole.
@@ -25,19 +25,32 @@ impl Stage {
         for (index, step) in row.steps.iter().enumerate() {
             let frame = step.packet.bytes();
             for length in SHORTEST..frame.len() {
-                let _scene = self.until(row, index, None)?;
-                let seen = self.see(step, &frame[..length])?;
-                self.once(row, index, &seen)?;
-                if seen.packet != frame[..length] {
-                    check(&seen.packet).map_err(|wrong| {
-                        let what = format!("packet out, of {length} bytes in,");
-                        Mismatch::new(row, index, &what, "as it came, or whole", (wrong, &seen))
-                    })?;
-                }
+                let lost = &frame[..length];
+                self.cut_off(row, index, lost)?;
                 tried += 1;
+                // What came with a wrong checksum or length can't be told from what was made wrong.
+                if step.checked
+                    && let Some(sent) = mend(lost)
+                {
+                    self.cut_off(row, index, &sent)?;
+                    tried += 1;
+                }
             }
         }
         Ok(tried)
+    }
+
+    fn cut_off(&mut self, row: &Row, index: usize, frame: &[u8]) -> Result<(), StageError> {
+        let _scene = self.until(row, index, None)?;
+        let seen = self.see(&row.steps[index], frame)?;
+        self.once(row, index, &seen)?;
+        if seen.packet == frame {
+            return Ok(());
+        }
+        check(&seen.packet).map_err(|wrong| {
+            let what = format!("packet out, of {} bytes in,", frame.len());
+            Mismatch::new(row, index, &what, "as it came, or whole", (wrong, frame, &seen)).into()
+        })
     }
 
     /// Plays a row with each of the entries that are given missing in turn. Returns how many were tried.
