@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rtnetlink::{
     Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
     packet_route::{
+        address::AddressHeaderFlags,
         link::{InfoData, InfoKind, InfoVeth},
         route::{RouteAttribute, RouteMetric, RouteType},
     },
@@ -80,8 +81,10 @@ impl Node {
     /// `network`: bits of a network's prefix. `host`: bits of an address.
     async fn family(&self, at: &Addresses, network: u8, host: u8) -> Result<(), WorldError> {
         for address in [at.node, at.node_also] {
-            let added = self.handle.address().add(UPLINK, address, network);
-            let added = added.execute().await;
+            let mut add = self.handle.address().add(UPLINK, address, network);
+            // Otherwise an IPv6 address is nobody's to bind until a worker of the kernel has found nothing to do.
+            add.message_mut().header.flags = AddressHeaderFlags::Nodad;
+            let added = add.execute().await;
             added.map_err(failed(format!("the address {address}")))?;
         }
         for (pod, device) in [(at.pod_a, POD_A), (at.pod_b, POD_B)] {
