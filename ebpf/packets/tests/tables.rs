@@ -13,7 +13,7 @@ use lb_packets::{
 /// Fewer rows than this, and somebody has lost a table.
 const LEAST_ROWS: usize = 150;
 /// Of rows that do not hold, this many are shown in full.
-const SHOWN: usize = 5;
+const SHOWN: usize = 40;
 
 /// Packet counters that no row reaches, and why.
 const UNREACHED: [(Counter, &str); 3] = [

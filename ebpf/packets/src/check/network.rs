@@ -125,26 +125,26 @@ fn v6(bytes: &[u8], depth: Depth) -> Result<Network<'_>, Wrong> {
     let (mut fragment, mut first) = (false, true);
     // Hop-by-hop, routing, fragment, authentication, destination options (RFC 8200, 4.1). Each is at least eight bytes.
     while [0, 43, 44, 51, 60].contains(&next) && first {
-        let header = at_least("IPv6 extension header", rest, 8)?;
-        let words = usize::from(header[1]);
-        let length = match next {
-            44 => {
-                let offset = u16::from_be_bytes([header[2], header[3]]);
-                fragment |= offset & 0xfff9 != 0;
-                first = offset >> 3 == 0;
-                8
+        let header = match extension(next, rest) {
+            // Quotes end where they end.
+            Err(_) if depth == Depth::Quote && !whole => {
+                first = false;
+                break;
             }
-            51 => (words + 2) * 4,
-            _ => (words + 1) * 8,
+            header => header?,
         };
-        let header = at_least("IPv6 extension header", rest, length)?;
-        if next == 43 && header[3] != 0 && length >= 24 {
+        if next == 44 {
+            let offset = u16::from_be_bytes([header[2], header[3]]);
+            fragment |= offset & 0xfff9 != 0;
+            first = offset >> 3 == 0;
+        }
+        if next == 43 && header[3] != 0 && header.len() >= 24 {
             // The pseudo-header has the final destination (RFC 8200, 8.1).
-            let last = header[length - 16..].first_chunk().copied().unwrap_or_default();
-            destination = Ipv6Addr::from_octets(last);
+            let last = header[header.len() - 16..].first_chunk();
+            destination = Ipv6Addr::from_octets(last.copied().unwrap_or_default());
         }
         next = header[0];
-        rest = &rest[length..];
+        rest = &rest[header.len()..];
     }
     Ok(Network {
         source: packet.get_source().into(),
@@ -156,6 +156,18 @@ fn v6(bytes: &[u8], depth: Depth) -> Result<Network<'_>, Wrong> {
         payload: rest,
         depth,
     })
+}
+
+/// An extension header.
+fn extension(number: u8, bytes: &[u8]) -> Result<&[u8], Wrong> {
+    let what = "IPv6 extension header";
+    let words = usize::from(at_least(what, bytes, 8)?[1]);
+    let length = match number {
+        44 => 8,
+        51 => (words + 2) * 4,
+        _ => (words + 1) * 8,
+    };
+    at_least(what, bytes, length)
 }
 
 /// What comes behind the header, and whether that is all.

@@ -85,15 +85,5 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .ignored(),
         );
     }
-    let foreign = Meta {
-        magic: *b"cluster\0",
-        ..Meta::CURRENT
-    };
-    rows.push(
-        row("maps of another maker are not read")
-            .given(nobody(at, UDP).meta(foreign))
-            .packet(NodeIngress, udp(client, frontend))
-            .ignored(),
-    );
     rows
 }

@@ -113,9 +113,9 @@ pub(super) fn v4() -> Vec<Row> {
     ]
     .concat();
     rows.push(
-        row("without a whole header nothing is known of a packet")
+        row("without a whole header, here behind a tag, nothing is known of a packet")
             .given(local(at, TCP))
-            .packet(NodeIngress, segment(frontend).short(28 + 1))
+            .packet(NodeIngress, segment(frontend).tag(C_TAG, 7).short(28 + 1))
             .left_alone(PacketUnreadable),
     );
     rows
@@ -126,9 +126,9 @@ pub(super) fn v6() -> Vec<Row> {
     let Ends { client, frontend, .. } = ends(at);
     let segment = |to| tcp(client, to).syn().data(8);
     vec![
-        row("without a whole header nothing is known of a packet")
+        row("without a whole header, here behind a tag, nothing is known of a packet")
             .given(local(at, TCP))
-            .packet(NodeIngress, segment(frontend).short(28 + 1))
+            .packet(NodeIngress, segment(frontend).tag(C_TAG, 7).short(28 + 1))
             .left_alone(PacketUnreadable),
     ]
 }

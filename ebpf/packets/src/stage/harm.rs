@@ -7,12 +7,15 @@ use lb_abi::Counter;
 
 use super::{Mismatch, Scene, Seen, Stage, StageError};
 use crate::{
+    build::C_TAG,
     check::{check, ends, mend},
     table::{Entry, Row, Verdict},
 };
 
 /// The shortest frame that the kernel runs a program on: an Ethernet header and one byte.
 const SHORTEST: usize = 15;
+/// Of IPv4 and IPv6 it takes (since Linux 6.18) no less than a header, unless that is behind a tag.
+const SHORTEST_UNTAGGED: usize = 14 + 40;
 
 impl Stage {
     /// Plays a row with each of its packets cut off at each byte: once as if the rest had been lost, while their headers
@@ -26,7 +29,7 @@ impl Stage {
             let frame = step.packet.bytes();
             for length in SHORTEST..frame.len() {
                 let lost = &frame[..length];
-                self.cut_off(row, index, lost)?;
+                self.cut_off(row, index, &tagged_if_short(lost))?;
                 tried += 1;
                 // What came with a wrong checksum or length can't be told from what was made wrong.
                 if step.checked
@@ -115,5 +118,15 @@ impl Stage {
         } else {
             Err(Mismatch::new(row, index, "times that it counts", times, counted))
         }
+    }
+}
+
+/// A frame that the kernel takes, at least behind a tag.
+fn tagged_if_short(frame: &[u8]) -> Vec<u8> {
+    let (link, rest) = frame.split_at(12);
+    if frame.len() < SHORTEST_UNTAGGED && !rest.starts_with(&C_TAG.to_be_bytes()) {
+        [link, &C_TAG.to_be_bytes(), &[0, 7], rest].concat()
+    } else {
+        frame.to_vec()
     }
 }

@@ -31,9 +31,9 @@ enum Socket {
     Udp(UdpSocket),
 }
 
-/// CLOCK_MONOTONIC, in seconds, as the programs read it.
+/// CLOCK_MONOTONIC, in seconds, as the programs read it: of the last tick.
 pub(super) fn now() -> u32 {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a monotonic clock");
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE).expect("a monotonic clock");
     time.tv_sec() as u32
 }
 

@@ -1,6 +1,6 @@
 //! What a row expected and what was seen.
 
-use std::{error, fmt};
+use std::{collections::BTreeMap, error, fmt};
 
 use crate::table::{Row, Step};
 
@@ -27,8 +27,24 @@ impl Mismatch {
             row: row.clone(),
             step,
             what: what.to_owned(),
-            expected: format!("{expected:#?}"),
-            found: format!("{found:#?}"),
+            expected: format!("{expected:?}"),
+            found: format!("{found:?}"),
+        })
+    }
+
+    /// The same, of a map: an entry in each line.
+    pub(super) fn map<K: fmt::Debug, V: fmt::Debug, W: fmt::Debug>(
+        row: &Row,
+        what: &str,
+        expected: &BTreeMap<K, V>,
+        found: &BTreeMap<K, W>,
+    ) -> Box<Self> {
+        Box::new(Self {
+            row: row.clone(),
+            step: row.steps.len() - 1,
+            what: what.to_owned(),
+            expected: lines(expected),
+            found: lines(found),
         })
     }
 
@@ -69,6 +85,14 @@ impl fmt::Display for Mismatch {
 
 fn indented(text: &str) -> String {
     text.replace('\n', "\n    ")
+}
+
+fn lines<K: fmt::Debug, V: fmt::Debug>(map: &BTreeMap<K, V>) -> String {
+    let mut text = format!("{} entries", map.len());
+    for (key, value) in map {
+        text.push_str(&format!("\n  {key:?}: {value:?}"));
+    }
+    text
 }
 
 /// Bytes, 16 in a line; those that another packet does not have there are in brackets.

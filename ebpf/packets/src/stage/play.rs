@@ -61,7 +61,7 @@ impl Stage {
         if same {
             Ok(())
         } else {
-            Err(Mismatch::new(row, row.steps.len() - 1, "FLOWS after all", expected, found).into())
+            Err(Mismatch::map(row, "FLOWS after all", &expected, &found).into())
         }
     }
 
@@ -91,7 +91,6 @@ impl Stage {
                 _ => {}
             }
         }
-        let last = row.steps.len() - 1;
         let maps = self.detached.maps();
         let found: BTreeMap<_, _> = maps.affinity.entries()?.into_iter().collect();
         let same = affinity.len() == found.len()
@@ -101,7 +100,7 @@ impl Stage {
                     .is_some_and(|found| found.backend == *backend && within(window, found.seconds))
             });
         if !same {
-            return Err(Mismatch::new(row, last, "AFFINITY after all", affinity, found).into());
+            return Err(Mismatch::map(row, "AFFINITY after all", &affinity, &found).into());
         }
         let found: BTreeMap<_, _> = maps.fragments.entries()?.into_iter().collect();
         let same = fragments.len() == found.len()
@@ -111,7 +110,7 @@ impl Stage {
                 })
             });
         if !same {
-            return Err(Mismatch::new(row, last, "FRAGMENTS after all", fragments, found).into());
+            return Err(Mismatch::map(row, "FRAGMENTS after all", &fragments, &found).into());
         }
         Ok(())
     }
