@@ -55,7 +55,10 @@ pub use self::{
     },
     datapath::{Attached, Datapath},
     detached::{Detached, Input, Run},
-    device::{AttachedDevice, Device, DeviceAttachment, DeviceId, DeviceKind, DeviceMode, Direction, Manner},
+    device::{
+        AttachedDevice, Device, DeviceAttachment, DeviceId, DeviceKind, DeviceMode, Direction, Manner,
+        attach_filter, attach_tcx,
+    },
     error::{Filesystem, LoaderError, MapError, Operation},
     hook::{DeviceHook, Hook},
     map::{

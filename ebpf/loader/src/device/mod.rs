@@ -4,14 +4,17 @@
 //! |---|---|
 //! | `attach` | puts a program at a device: by a link of TCX, or as a filter of clsact |
 //! | `scan` | what is attached to the devices of a network namespace and whose it is; ends it |
+//! | `unowned` | attachments that nobody holds |
 //!
 //! A device is of the network namespace of the thread that calls, and is named by its index: names are given anew.
 
 pub(crate) mod attach;
 pub(crate) mod scan;
+mod unowned;
 
 use std::fmt;
 
+pub use self::unowned::{attach_filter, attach_tcx};
 use crate::{
     DeviceHook, LoaderError, Ownership,
     sys::{

@@ -113,16 +113,30 @@ pub(crate) fn create(
     unsafe { bpf_fd(link::CREATE, &mut attributes) }
 }
 
+#[repr(C)]
+struct Attach {
+    target: u32,
+    program: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+/// `BPF_PROG_ATTACH`: after all that are there.
+pub(crate) fn attach(ifindex: u32, program: BorrowedFd<'_>, attach_type: u32) -> io::Result<()> {
+    const PROG_ATTACH: i32 = 8;
+    let mut attributes = Attach {
+        target: ifindex,
+        program: raw(program),
+        attach_type,
+        flags: 0,
+    };
+    // SAFETY: no addresses.
+    unsafe { bpf(PROG_ATTACH, &mut attributes) }.map(drop)
+}
+
 /// Undoes a `BPF_PROG_ATTACH`; `false`: it was not attached that way.
 pub(crate) fn detach(ifindex: u32, program: BorrowedFd<'_>, attach_type: u32) -> io::Result<bool> {
-    #[repr(C)]
-    struct Detach {
-        target: u32,
-        program: u32,
-        attach_type: u32,
-        flags: u32,
-    }
-    let mut attributes = Detach {
+    let mut attributes = Attach {
         target: ifindex,
         program: raw(program),
         attach_type,

@@ -10,6 +10,7 @@
 //! | `restart` | adoption of maps and links, maps of other layouts |
 //! | `crash` | what a killed process leaves is put in order |
 //! | `ownership` | what is found attached, what is evicted, what stays |
+//! | `devices` | packet programs at network devices: attached, adopted, found, evicted; packets between namespaces |
 //! | `barrier` | the barrier waits for a program that is running |
 //! | `helper` | kernels without `bpf_set_retval` |
 //! | `environment` | the errors of a wrong set-up |
@@ -20,6 +21,7 @@
 
 mod barrier;
 mod crash;
+mod devices;
 mod environment;
 mod generations;
 mod helper;

@@ -23,14 +23,31 @@ impl ForeignProgram {
     pub(crate) fn load(hook: Hook, map: Option<&MapData>) -> Self {
         let map = map.map(|map| map.fd().as_fd().as_raw_fd());
         let program = load(hook, map).expect("a program that only passes is accepted");
-        let path = format!("/proc/self/fdinfo/{}", program.as_raw_fd());
-        let id = fs::read_to_string(&path)
-            .expect("fdinfo of a program")
-            .lines()
-            .find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())
-            .expect("prog_id in fdinfo");
-        Self(HeldProgram::by_id(id).expect("it is loaded"))
+        Self(HeldProgram::by_id(id(&program)).expect("it is loaded"))
     }
+}
+
+impl ForeignProgram {
+    /// A packet program of another project, with the name of ours, that uses no map: it leaves every packet to the
+    /// programs after it.
+    pub(crate) fn packet(name: &str) -> Self {
+        const SCHED_CLS: u32 = 3;
+        // r0 = TC_ACT_UNSPEC; exit
+        let instructions = [0xb7 | immediate(-1), 0x95];
+        let program = bytecode::load(name, SCHED_CLS, 0, &instructions)
+            .expect("a program that only passes is accepted");
+        Self(HeldProgram::by_id(id(&program)).expect("it is loaded"))
+    }
+}
+
+/// A program's id.
+fn id(program: &OwnedFd) -> u32 {
+    let path = format!("/proc/self/fdinfo/{}", program.as_raw_fd());
+    fs::read_to_string(&path)
+        .expect("fdinfo of a program")
+        .lines()
+        .find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())
+        .expect("prog_id in fdinfo")
 }
 
 /// `r1 = map; r0 = 1; exit`, or without the first.

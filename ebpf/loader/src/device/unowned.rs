@@ -1,0 +1,47 @@
+//! Attachments that nobody holds: they stay until they are removed or the device is, whatever process ends. What
+//! earlier and other implementations leave, and what tests and fault injection make.
+
+use std::os::fd::AsFd as _;
+
+use super::{DeviceId, Direction, find, netlink};
+use crate::{
+    HeldProgram, LoaderError,
+    sys::{
+        filter::{self, Place},
+        tcx,
+    },
+};
+
+/// Makes a program of anybody's a filter of clsact that decides itself, ahead of those of the same priority.
+pub fn attach_filter<'a>(
+    device: impl Into<DeviceId<'a>>,
+    direction: Direction,
+    priority: u16,
+    program: &HeldProgram,
+) -> Result<(), LoaderError> {
+    let mut netlink = netlink()?;
+    let device = find(&mut netlink, device.into())?;
+    let place = Place::New {
+        parent: direction.parent(),
+        priority,
+    };
+    filter::add_clsact(&mut netlink, device.index)
+        .and_then(|()| filter::put(&mut netlink, device.index, place, program.as_fd(), program.name()))
+        .map_err(LoaderError::kernel(format!(
+            "attach program {} as a filter to {direction} of {device}",
+            program.id()
+        )))
+}
+
+/// Attaches a program of anybody's by TCX without a link, after those that are there.
+pub fn attach_tcx<'a>(
+    device: impl Into<DeviceId<'a>>,
+    direction: Direction,
+    program: &HeldProgram,
+) -> Result<(), LoaderError> {
+    let device = find(&mut netlink()?, device.into())?;
+    tcx::attach(device.index, program.as_fd(), direction.attach_type()).map_err(LoaderError::kernel(format!(
+        "attach program {} to {direction} of {device}",
+        program.id()
+    )))
+}

@@ -1,0 +1,43 @@
+//! Packet programs at network devices.
+//!
+//! | module | decides |
+//! |---|---|
+//! | `attach` | attached, adopted by a restart, gone with the device |
+//! | `ownership` | what is found, what is evicted, what stays |
+//! | `packets` | packets from a client outside to pods here and elsewhere, and back |
+//! | `network` | namespaces and devices for all of these |
+
+mod attach;
+mod network;
+mod ownership;
+mod packets;
+
+use lb_loader::{Datapath, DeviceAttachment, DeviceMode, Ownership};
+
+use crate::support::Node;
+
+/// Both ways to attach, of which this kernel has both. The filter's priority is nobody else's.
+const MODES: [DeviceMode; 2] = [DeviceMode::First, DeviceMode::Filter { priority: 77 }];
+
+/// Opens and attaches to the cgroup, with a way to attach to devices.
+fn start(node: &Node, mode: DeviceMode) -> Datapath {
+    let options = lb_loader::Options {
+        devices: mode,
+        ..node.options.clone()
+    };
+    let mut datapath = Datapath::open(&options).expect("the datapath opens");
+    datapath.attach().expect("attached to the cgroup");
+    datapath
+}
+
+fn scan(datapath: &Datapath) -> Vec<DeviceAttachment> {
+    datapath.scan_devices().expect("what is attached")
+}
+
+/// Those of an owner.
+fn of(attachments: Vec<DeviceAttachment>, ownership: Ownership) -> Vec<DeviceAttachment> {
+    attachments
+        .into_iter()
+        .filter(|attachment| attachment.ownership == ownership)
+        .collect()
+}

@@ -1,0 +1,197 @@
+//! What is found at devices, what is evicted, what stays.
+
+use std::fs;
+
+use lb_loader::{
+    Cleanup, Datapath, DeviceAttachment, DeviceKind, DeviceMode, Direction, HeldProgram, LoaderError, Manner,
+    Ownership, attach_filter, attach_tcx, cleanup,
+};
+
+use super::{
+    MODES,
+    network::{has_clsact, pair},
+    of, scan, start,
+};
+use crate::support::{ForeignProgram, Node, isolated};
+
+/// The ingress program of nodes of a load, held.
+fn hold(datapath: &Datapath) -> HeldProgram {
+    let mut programs = datapath.device_programs();
+    let (_, program) = programs
+        .find(|(hook, _)| hook.name() == "node_ingress")
+        .expect("node_ingress is one of them");
+    HeldProgram::by_id(program.id()).expect("it is loaded")
+}
+
+/// What an earlier load has left at a device, in each way that there is, with its pins gone. What is returned holds
+/// the links.
+fn leave_behind(node: &Node) -> Datapath {
+    let mut earlier = start(node, DeviceMode::First);
+    earlier
+        .attach_device("uplink", DeviceKind::Node)
+        .expect("attached by links");
+    let program = hold(&earlier);
+    attach_filter("uplink", Direction::Egress, 3, &program).expect("attached as a filter");
+    let pinned = node.options.bpffs.join("plumbline");
+    fs::remove_dir_all(&pinned).expect("unpinned");
+    // The program of the link at ingress is there already: another load's.
+    let other = start(node, DeviceMode::First);
+    attach_tcx("uplink", Direction::Ingress, &hold(&other)).expect("attached without a link");
+    drop(other);
+    fs::remove_dir_all(&pinned).expect("unpinned");
+    earlier
+}
+
+fn manner_names(attachments: &[DeviceAttachment]) -> Vec<(Direction, &'static str)> {
+    let name = |manner| match manner {
+        Manner::Link { .. } => "link",
+        Manner::Program => "program",
+        Manner::Filter { .. } => "filter",
+    };
+    attachments
+        .iter()
+        .map(|attachment| (attachment.direction, name(attachment.manner)))
+        .collect()
+}
+
+/// Everything that [`leave_behind`] leaves.
+const LEFT: [(Direction, &str); 4] = [
+    (Direction::Ingress, "link"),
+    (Direction::Ingress, "program"),
+    (Direction::Egress, "link"),
+    (Direction::Egress, "filter"),
+];
+
+#[test]
+fn leftovers_of_every_kind_are_found_and_evicted() {
+    isolated(|node| {
+        pair("uplink", None);
+        let earlier = leave_behind(node);
+        let mut datapath = start(node, DeviceMode::First);
+        let found = of(scan(&datapath), Ownership::Earlier);
+        assert_eq!(manner_names(&found), LEFT, "{found:?}");
+        datapath
+            .attach_device("uplink", DeviceKind::Node)
+            .expect("attached");
+        for attachment in &found {
+            assert_eq!(attachment.hook, None);
+            datapath.evict_device(attachment).expect("evicted");
+            datapath
+                .evict_device(attachment)
+                .expect("gone already is no error");
+        }
+        let left = scan(&datapath);
+        assert_eq!(
+            manner_names(&left),
+            [(Direction::Ingress, "link"), (Direction::Egress, "link")]
+        );
+        for attachment in left {
+            match datapath.evict_device(&attachment) {
+                Err(LoaderError::NotEarlier {
+                    ownership: Ownership::Current,
+                    ..
+                }) => {}
+                other => panic!("expected NotEarlier for {attachment:?}, got {other:?}"),
+            }
+        }
+        drop(earlier);
+    });
+}
+
+#[test]
+fn foreign_programs_of_the_same_name_stay_in_their_order() {
+    isolated(|node| {
+        pair("uplink", None);
+        let (first, second) = (
+            ForeignProgram::packet("node_ingress"),
+            ForeignProgram::packet("node_ingress"),
+        );
+        attach_tcx("uplink", Direction::Ingress, &first.0).expect("attached");
+        for priority in [1, 77, 100] {
+            attach_filter("uplink", Direction::Ingress, priority, &second.0).expect("attached as a filter");
+        }
+        let foreign = |found: &[DeviceAttachment]| -> Vec<(u32, Manner)> {
+            let of = found
+                .iter()
+                .filter(|attachment| attachment.ownership == Ownership::Foreign);
+            of.map(|attachment| (attachment.program_id, attachment.manner))
+                .collect()
+        };
+        let before = foreign(&scan(&start(node, DeviceMode::First)));
+        assert_eq!(before.len(), 4);
+        for (mode, place) in [
+            (DeviceMode::First, 0),
+            (DeviceMode::Last, 1),
+            (DeviceMode::Filter { priority: 1 }, 1),
+            // Ahead of the foreign one of the same priority.
+            (DeviceMode::Filter { priority: 77 }, 2),
+            (DeviceMode::Filter { priority: 99 }, 3),
+        ] {
+            let mut datapath = start(node, mode);
+            for _ in 0..2 {
+                datapath
+                    .attach_device("uplink", DeviceKind::Node)
+                    .expect("attached");
+                let mut found = scan(&datapath);
+                found.retain(|attachment| attachment.direction == Direction::Ingress);
+                let at = found
+                    .iter()
+                    .position(|attachment| attachment.ownership == Ownership::Current);
+                assert_eq!(at, Some(place), "{mode:?}: {found:?}");
+                assert_eq!(foreign(&found), before, "{mode:?}");
+            }
+            for attachment in of(scan(&datapath), Ownership::Foreign) {
+                match datapath.evict_device(&attachment) {
+                    Err(LoaderError::NotEarlier {
+                        ownership: Ownership::Foreign,
+                        ..
+                    }) => {}
+                    other => panic!("expected NotEarlier for {attachment:?}, got {other:?}"),
+                }
+            }
+            let ended = datapath.detach_device("uplink").expect("detached");
+            assert_eq!(ended.len(), 2, "{ended:?}");
+            assert_eq!(foreign(&scan(&datapath)), before);
+            assert!(has_clsact("uplink"), "others have filters there");
+        }
+        let done = cleanup(&node.options.bpffs, &node.options.cgroup).expect("cleaned up");
+        assert_eq!(done.devices, []);
+        assert_eq!(foreign(&scan(&start(node, DeviceMode::First))), before);
+    });
+}
+
+#[test]
+fn cleanup_leaves_nothing_at_any_device_and_does_so_once() {
+    isolated(|node| {
+        pair("uplink", None);
+        pair("pod", None);
+        drop(leave_behind(node));
+        for (mode, device) in MODES.into_iter().zip(["uplink", "pod"]) {
+            let mut datapath = start(node, mode);
+            datapath.attach_device(device, DeviceKind::Pod).expect("attached");
+        }
+        assert!(has_clsact("uplink") && has_clsact("pod"));
+        let done = cleanup(&node.options.bpffs, &node.options.cgroup).expect("cleaned up");
+        // Links that nobody holds any more end by themselves, sooner or later than they are found.
+        let mut ended = manner_names(&done.devices);
+        ended.retain(|(_, manner)| *manner != "link");
+        assert_eq!(
+            ended,
+            [
+                (Direction::Ingress, "program"),
+                (Direction::Egress, "filter"),
+                (Direction::Ingress, "filter"),
+                (Direction::Egress, "filter"),
+            ],
+            "{done:?}"
+        );
+        assert!(
+            !has_clsact("uplink") && !has_clsact("pod"),
+            "it was there for our filters"
+        );
+        assert!(!node.options.bpffs.join("plumbline").exists());
+        let again = cleanup(&node.options.bpffs, &node.options.cgroup).expect("again");
+        assert_eq!(again, Cleanup::default());
+        assert_eq!(scan(&start(node, DeviceMode::First)), []);
+    });
+}
