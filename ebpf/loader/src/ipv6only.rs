@@ -51,7 +51,7 @@ fn offered() -> io::Result<bool> {
         [0xb7, 0, 0, 0, 1, 0, 0, 0],
         [0x95, 0, 0, 0, 0, 0, 0, 0],
     ];
-    match log(Kind::Socket, Hook::PostBind6.attach_type(), &program) {
+    match log(Kind::Socket, Hook::PostBind6.attach_type(), &program, None) {
         Ok(_) => Ok(true),
         Err(error) => match error.raw_os_error() {
             Some(libc::EINVAL | libc::EPERM | libc::EACCES) => Ok(false),

@@ -6,16 +6,16 @@
 
 use std::{
     collections::HashSet,
-    os::fd::{AsFd as _, AsRawFd as _},
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
 };
 
 use aya::programs::ProgramError;
-use aya_obj::{Object, ProgramSection};
+use aya_obj::{Object, ProgramSection, generated::bpf_insn};
 use lb_abi::capacity;
 
 use crate::{
     DeviceHook, HeldProgram, Hook, LoaderError, environment, object,
-    sys::program::{self, Kind},
+    sys::program::{self, Kind, Types},
 };
 
 /// A program that the verifier has accepted.
@@ -55,12 +55,12 @@ const LOG_LINES: usize = 40;
 pub fn verify() -> Result<Vec<Result<Verified, Refused>>, LoaderError> {
     environment::expect_privileges()?;
     let mut loaded = object::open(None, capacity::FLOWS_LEAST)?;
-    let mut again = relocated(&loaded)?;
+    let again = Again::new(&loaded)?;
     let names = Hook::ALL.map(Hook::name).into_iter();
     names
         .chain(DeviceHook::ALL.map(DeviceHook::name))
         .map(|name| match object::program(&mut loaded, name) {
-            Ok(program) => said(&mut again, name, &program).map(Ok),
+            Ok(program) => again.load(name, &program).map(Ok),
             Err(LoaderError::Program { program, source }) => Ok(Err(refused(program, &source))),
             Err(error) => Err(error),
         })
@@ -68,75 +68,97 @@ pub fn verify() -> Result<Vec<Result<Verified, Refused>>, LoaderError> {
 }
 
 /// The object once more, with its instructions relocated against maps that are there.
-fn relocated(loaded: &aya::Ebpf) -> Result<Object, LoaderError> {
-    let mut object = Object::parse(object::OBJECT).map_err(aya::EbpfError::from)?;
-    let mut maps = Vec::new();
-    for (name, map) in object.maps.drain() {
-        let fd = object::data(loaded, &name)?.fd().as_fd().as_raw_fd();
-        maps.push((name, fd, map));
-    }
-    let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
-    let maps = maps.iter().map(|(name, fd, map)| (name.as_str(), *fd, map));
-    object.relocate_maps(maps, &text).map_err(aya::EbpfError::from)?;
-    object.relocate_calls(&text).map_err(aya::EbpfError::from)?;
-    Ok(object)
+struct Again {
+    object: Object,
+    /// By which the verifier knows the functions that it looks at apart from their callers.
+    types: Option<OwnedFd>,
 }
 
-/// Loads a program that was accepted once more, and reads the log.
-fn said(object: &mut Object, name: &'static str, accepted: &HeldProgram) -> Result<Verified, LoaderError> {
-    let incomplete = || LoaderError::Incomplete {
-        what: format!("program {name}"),
-    };
-    let program = object.programs.get(name).ok_or_else(incomplete)?;
-    let kind = match program.section {
-        ProgramSection::CgroupSockAddr { .. } => Kind::SocketAddress,
-        ProgramSection::CgroupSock { .. } => Kind::Socket,
-        ProgramSection::SchedClassifier => Kind::Packet,
-        _ => return Err(incomplete()),
-    };
-    let attach_type = Hook::ALL
-        .into_iter()
-        .find(|hook| hook.name() == name)
-        .map_or(0, Hook::attach_type);
-    let function = object
-        .functions
-        .get(&program.function_key())
-        .ok_or_else(incomplete)?;
-    let instructions: Vec<[u8; 8]> = function
-        .instructions
-        .iter()
-        .map(|instruction| {
-            let [low, high] = instruction.off.to_ne_bytes();
-            let [a, b, c, d] = instruction.imm.to_ne_bytes();
-            let registers = (instruction.src_reg() << 4) | instruction.dst_reg();
-            [instruction.code, registers, low, high, a, b, c, d]
-        })
-        .collect();
-    let log = program::log(kind, attach_type, &instructions).map_err(LoaderError::kernel(format!(
-        "load {name} with the verifier's log"
-    )))?;
-    let (processed, stack) = figures(&log).ok_or_else(|| LoaderError::Log {
-        program: name,
-        log: tail(&log),
-    })?;
-    // Of a kernel before 5.16 there is none.
-    if let Some(counted) = accepted.processed()
-        && counted != processed
-    {
-        return Err(LoaderError::Log {
-            program: name,
-            log: format!(
-                "{counted} instructions when it was loaded first; then:\n{}",
-                tail(&log)
-            ),
-        });
+impl Again {
+    fn new(loaded: &aya::Ebpf) -> Result<Self, LoaderError> {
+        let mut object = Object::parse(object::OBJECT).map_err(aya::EbpfError::from)?;
+        let types = match aya::features().btf() {
+            Some(features) => object
+                .fixup_and_sanitize_btf(features)
+                .map_err(aya::EbpfError::from)?
+                .map(|types| program::load_types(&types.to_bytes()))
+                .transpose()
+                .map_err(LoaderError::kernel("load the object's types"))?,
+            None => None,
+        };
+        let mut maps = Vec::new();
+        for (name, map) in object.maps.drain() {
+            let fd = object::data(loaded, &name)?.fd().as_fd().as_raw_fd();
+            maps.push((name, fd, map));
+        }
+        let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+        let maps = maps.iter().map(|(name, fd, map)| (name.as_str(), *fd, map));
+        object.relocate_maps(maps, &text).map_err(aya::EbpfError::from)?;
+        object.relocate_calls(&text).map_err(aya::EbpfError::from)?;
+        Ok(Self { object, types })
     }
-    Ok(Verified {
-        program: name,
-        instructions: instructions.len(),
-        processed,
-        stack,
-    })
+
+    /// Loads a program that was accepted once more, and reads the log.
+    fn load(&self, name: &'static str, accepted: &HeldProgram) -> Result<Verified, LoaderError> {
+        let incomplete = || LoaderError::Incomplete {
+            what: format!("program {name}"),
+        };
+        let program = self.object.programs.get(name).ok_or_else(incomplete)?;
+        let kind = match program.section {
+            ProgramSection::CgroupSockAddr { .. } => Kind::SocketAddress,
+            ProgramSection::CgroupSock { .. } => Kind::Socket,
+            ProgramSection::SchedClassifier => Kind::Packet,
+            _ => return Err(incomplete()),
+        };
+        let attach_type = Hook::ALL
+            .into_iter()
+            .find(|hook| hook.name() == name)
+            .map_or(0, Hook::attach_type);
+        let function = self
+            .object
+            .functions
+            .get(&program.function_key())
+            .ok_or_else(incomplete)?;
+        let instructions: Vec<[u8; 8]> = function.instructions.iter().map(bytes).collect();
+        let functions = function.func_info.func_info_bytes();
+        let types = self.types.as_ref().map(|types| Types {
+            types: types.as_fd(),
+            functions: &functions,
+            record: function.func_info_rec_size,
+        });
+        let log = program::log(kind, attach_type, &instructions, types).map_err(LoaderError::kernel(
+            format!("load {name} with the verifier's log"),
+        ))?;
+        let (processed, stack) = figures(&log).ok_or_else(|| LoaderError::Log {
+            program: name,
+            log: tail(&log),
+        })?;
+        if let Some(counted) = accepted.processed()
+            && counted != processed
+        {
+            return Err(LoaderError::Log {
+                program: name,
+                log: format!(
+                    "{counted} instructions when it was loaded first; then:\n{}",
+                    tail(&log)
+                ),
+            });
+        }
+        Ok(Verified {
+            program: name,
+            instructions: instructions.len(),
+            processed,
+            stack,
+        })
+    }
+}
+
+/// An instruction as the kernel takes it.
+fn bytes(instruction: &bpf_insn) -> [u8; 8] {
+    let [low, high] = instruction.off.to_ne_bytes();
+    let [a, b, c, d] = instruction.imm.to_ne_bytes();
+    let registers = (instruction.src_reg() << 4) | instruction.dst_reg();
+    [instruction.code, registers, low, high, a, b, c, d]
 }
 
 /// `stack depth 208+64` and `processed 1234 insns (limit 1000000) …`.

@@ -130,7 +130,11 @@ fn compare(now: &Figures, committed: Option<&Figures>) -> (String, Vec<String>) 
                 old.map_or_else(|| "none".to_owned(), |old| old.processed.to_string()),
                 change.map_or_else(String::new, |change| format!("{change:+.1} %")),
                 row.stack.clone(),
-                old.map_or_else(|| "none".to_owned(), |old| old.stack.clone()),
+                match old {
+                    None => "none".to_owned(),
+                    Some(old) if old.stack == row.stack => "the same".to_owned(),
+                    Some(old) => old.stack.clone(),
+                },
             ],
         );
     }

@@ -1,11 +1,12 @@
 //! Programs by id; the one program that the loader writes by hand; and what the verifier says of others.
 
 use std::{
+    ffi::CStr,
     io,
     os::fd::{BorrowedFd, OwnedFd},
 };
 
-use super::{address, bpf_fd, by_id, info};
+use super::{address, bpf_fd, by_id, info, raw};
 
 const LOAD: i32 = 5;
 const GET_FD_BY_ID: i32 = 13;
@@ -88,7 +89,37 @@ struct Load {
     name: [u8; 16],
     interface: u32,
     attach_type: u32,
+    types: u32,
+    function_record: u32,
+    functions: u64,
+    function_count: u32,
+    end: u32,
 }
+
+impl Load {
+    const NONE: Self = Self {
+        program_type: 0,
+        instruction_count: 0,
+        instructions: 0,
+        license: 0,
+        log_level: 0,
+        log_size: 0,
+        log: 0,
+        kernel_version: 0,
+        flags: 0,
+        name: [0; 16],
+        interface: 0,
+        attach_type: 0,
+        types: 0,
+        function_record: 0,
+        functions: 0,
+        function_count: 0,
+        end: 0,
+    };
+}
+
+/// As in the object: it grants all helpers.
+const LICENSE: &CStr = c"Dual MIT/GPL";
 
 /// What kind a program is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,29 +142,78 @@ impl Kind {
     }
 }
 
+/// What a program's functions are, in the types of its object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Types<'a> {
+    /// The types, loaded.
+    pub(crate) types: BorrowedFd<'a>,
+    /// A record for each function.
+    pub(crate) functions: &'a [u8],
+    /// Bytes of a record.
+    pub(crate) record: usize,
+}
+
+/// Loads types (BTF).
+pub(crate) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
+    const BTF_LOAD: i32 = 18;
+    #[repr(C)]
+    struct LoadTypes {
+        types: u64,
+        log: u64,
+        size: u32,
+        log_size: u32,
+        log_level: u32,
+        end: u32,
+    }
+    let mut attributes = LoadTypes {
+        types: address(types.as_ptr()),
+        log: 0,
+        size: u32::try_from(types.len()).map_err(io::Error::other)?,
+        log_size: 0,
+        log_level: 0,
+        end: 0,
+    };
+    // SAFETY: the types outlive the call; returns a new descriptor.
+    unsafe { bpf_fd(BTF_LOAD, &mut attributes) }
+}
+
 /// Loads a program for what the verifier says of it at the end, and lets it go.
-pub(crate) fn log(kind: Kind, attach_type: u32, instructions: &[[u8; 8]]) -> io::Result<String> {
+pub(crate) fn log(
+    kind: Kind,
+    attach_type: u32,
+    instructions: &[[u8; 8]],
+    types: Option<Types<'_>>,
+) -> io::Result<String> {
     /// `BPF_LOG_STATS`.
     const STATISTICS: u32 = 4;
     /// A few lines, and one for each function.
     const SIZE: usize = 64 * 1024;
+    let size = |length: usize| u32::try_from(length).map_err(io::Error::other);
     let mut said = vec![0_u8; SIZE];
     let mut attributes = Load {
         program_type: kind.number(),
-        instruction_count: u32::try_from(instructions.len()).map_err(io::Error::other)?,
+        instruction_count: size(instructions.len())?,
         instructions: address(instructions.as_ptr()),
-        license: address(c"Dual MIT/GPL".as_ptr()),
+        license: address(LICENSE.as_ptr()),
         log_level: STATISTICS,
-        log_size: u32::try_from(SIZE).map_err(io::Error::other)?,
+        log_size: size(SIZE)?,
         log: address(said.as_mut_ptr()),
-        kernel_version: 0,
-        flags: 0,
-        name: [0; 16],
-        interface: 0,
         attach_type,
+        ..Load::NONE
     };
-    // SAFETY: instructions and license outlive the call, and there is room for `log_size` bytes; returns a new
-    // descriptor.
+    if let Some(Types {
+        types,
+        functions,
+        record,
+    }) = types
+    {
+        attributes.types = raw(types);
+        attributes.function_record = size(record)?;
+        attributes.functions = address(functions.as_ptr());
+        attributes.function_count = size(functions.len() / record.max(1))?;
+    }
+    // SAFETY: instructions, license and functions outlive the call, and there is room for `log_size` bytes; returns a
+    // new descriptor.
     drop(unsafe { bpf_fd(LOAD, &mut attributes) }?);
     let said = said.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(said).into_owned())
@@ -174,15 +254,9 @@ pub(crate) fn set_retval_is_offered(attach_type: u32) -> io::Result<bool> {
         program_type: Kind::SocketAddress.number(),
         instruction_count: u32::try_from(program.len()).map_err(io::Error::other)?,
         instructions: address(program.as_ptr()),
-        license: address(c"Dual MIT/GPL".as_ptr()),
-        log_level: 0,
-        log_size: 0,
-        log: 0,
-        kernel_version: 0,
-        flags: 0,
-        name: [0; 16],
-        interface: 0,
+        license: address(LICENSE.as_ptr()),
         attach_type,
+        ..Load::NONE
     };
     // SAFETY: instructions and license outlive the call; there is no log; returns a new descriptor.
     match unsafe { bpf_fd(LOAD, &mut attributes) } {
