@@ -30,6 +30,15 @@ pub(super) fn bytes(step: &Step, tuple: &Tuple, v4: bool) -> Vec<u8> {
         spoil(&mut frame, 14, *twist);
     }
     frame.resize(frame.len().clamp(15, LONGEST), 0);
+    // The kernel runs nothing on less than the header that the ethertype says, but does not look behind a tag.
+    let least = match frame[12..14] {
+        [0x08, 0x00] => 34,
+        [0x86, 0xdd] => 54,
+        _ => 0,
+    };
+    if frame.len() < least {
+        frame.splice(12..12, [0x81, 0, 0, 1]);
+    }
     frame
 }
 

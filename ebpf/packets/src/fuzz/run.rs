@@ -18,7 +18,7 @@ use super::{
     kernel::{Kernel, KernelError},
     pool,
     row::Row,
-    shrink::{Mismatch, attempt, shrink},
+    shrink::{Mismatch, again, shrink},
     sockets::Sockets,
 };
 use crate::model::{Input, Observed, Outcome, Routes, Socket, State};
@@ -167,7 +167,8 @@ impl<'a> Fuzzer<'a> {
             routes: &self.routes,
             sockets: &self.sockets,
         };
-        let again = attempt(self.kernel, around, &mismatch.state, mismatch.now, &mismatch.shot)?;
+        let (state, shot) = (&mismatch.state, &mismatch.shot);
+        let again = again(self.kernel, around, &mismatch, state, shot)?;
         match again {
             Some(again) => shrink(self.kernel, around, again),
             None => Ok(mismatch),

@@ -9,7 +9,9 @@ use super::{
 use crate::model::{Outcome, State};
 
 /// Runs that shrinking may take.
-const RUNS: usize = 2_000;
+const RUNS: usize = 4_000;
+/// How often a packet is tried: what is chosen at random may have to be chosen again.
+const TRIES: usize = 8;
 
 /// One packet that was not treated as it should have been.
 #[derive(Clone, Debug)]
@@ -35,13 +37,12 @@ pub(super) fn shrink(
     loop {
         let mut smaller = None;
         for (state, shot) in candidates(&least) {
-            runs += 1;
+            runs += TRIES;
             if runs > RUNS {
                 return Ok(least);
             }
-            let tried = attempt(kernel, around, &state, least.now, &shot)?;
-            if let Some(tried) = tried.filter(|tried| alike(tried, &least)) {
-                smaller = Some(tried);
+            smaller = again(kernel, around, &least, &state, &shot)?;
+            if smaller.is_some() {
                 break;
             }
         }
@@ -52,8 +53,25 @@ pub(super) fn shrink(
     }
 }
 
-/// The same packet on the same maps, at another time; `None` if nothing differs.
-pub(super) fn attempt(
+/// The same mismatch with a packet and maps that may be others; `None` if it is not there again.
+pub(super) fn again(
+    kernel: &mut Kernel,
+    around: Surroundings<'_>,
+    mismatch: &Mismatch,
+    state: &State,
+    shot: &Shot,
+) -> Result<Option<Mismatch>, KernelError> {
+    for _ in 0..TRIES {
+        let tried = attempt(kernel, around, state, mismatch.now, shot)?;
+        if let Some(tried) = tried.filter(|tried| alike(tried, mismatch)) {
+            return Ok(Some(tried));
+        }
+    }
+    Ok(None)
+}
+
+/// A packet on maps, at another time; `None` if nothing differs.
+fn attempt(
     kernel: &mut Kernel,
     around: Surroundings<'_>,
     state: &State,

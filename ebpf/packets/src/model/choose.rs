@@ -154,7 +154,9 @@ impl Run<'_> {
         if self.observed.counter == Counter::DroppedHole && slots.contains(&None) {
             return None;
         }
-        let taken = self.observed.flows.get(tuple).map(|flow| flow.backend);
+        let stored = self.observed.flows.get(tuple);
+        let new = stored.filter(|flow| self.state.flows.get(tuple) != Some(flow));
+        let taken = new.map(|flow| flow.backend);
         let whole = || slots.iter().flatten();
         let same = whole().find(|(backend, _)| Some(*backend) == taken);
         // What was not stored may have been any of them.

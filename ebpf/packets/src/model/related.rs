@@ -42,8 +42,13 @@ impl Run<'_> {
             destination: to.source,
             ..flow.to
         };
-        let bytes = self.rewritten(frame, &inner, &to, &outer);
-        self.send(frame, &outer, way, Counter::FlowRelated, bytes)
+        match self.exit(frame, &outer, way) {
+            Err(stop) => self.stop(frame, stop),
+            Ok(exit) => {
+                let bytes = self.rewritten(frame, &inner, &to, &outer);
+                self.leave(frame, exit, Counter::FlowRelated, bytes)
+            }
+        }
     }
 
     /// The packet that an error quotes, and its tuple.

@@ -26,6 +26,27 @@ impl Way {
     }
 }
 
+/// Where a packet goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Exit {
+    /// To the stack, or out of the device.
+    On,
+    /// From the device back into the stack.
+    In,
+    /// By the route that was looked up.
+    Routed,
+}
+
+/// Why a packet goes nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    NoRoute,
+    /// For the next hop, and to be cut by us.
+    ToBeCut,
+    /// For the next hop, which takes so much.
+    TooBig(u32),
+}
+
 /// What is stored for a packet.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Change {
@@ -85,57 +106,74 @@ impl Run<'_> {
         if self.expires(frame, way, to.destination) {
             return self.answer(frame, Answer::TimeExceeded, Counter::AnsweredTimeExceeded);
         }
-        let ports = |tuple: &Tuple| (tuple.source_port, tuple.destination_port);
-        if packet.tuple.protocol == SCTP && frame.fragment.is_some() && ports(to) != ports(&packet.tuple) {
-            return self.drop(Counter::DroppedFragment);
-        }
         for key in change.remove {
             self.flows.remove(&key);
         }
         self.flows.extend(change.put);
         self.traffic = change.traffic;
+        let exit = match self.exit(frame, to, way) {
+            Ok(exit) => exit,
+            Err(stop) => return self.stop(frame, stop),
+        };
+        let ports = |tuple: &Tuple| (tuple.source_port, tuple.destination_port);
+        if packet.tuple.protocol == SCTP && frame.fragment.is_some() && ports(to) != ports(&packet.tuple) {
+            return self.drop(Counter::DroppedFragment);
+        }
         let bytes = rewrite::packet(self.input.frame, frame, to, &self.left(frame));
-        self.send(frame, to, way, counter, bytes)
+        self.leave(frame, exit, counter, bytes)
     }
 
-    /// What was rewritten goes where it has to.
-    pub(super) fn send(
-        self,
-        frame: &Frame,
-        to: &Tuple,
-        way: Way,
-        counter: Counter,
-        bytes: Vec<u8>,
-    ) -> Outcome {
-        let mut bytes = bytes;
+    /// Where a packet goes when it has been translated.
+    pub(super) fn exit(&self, frame: &Frame, to: &Tuple, way: Way) -> Result<Exit, Stop> {
         if !self.directed(way) {
-            return self.outcome(Verdict::Pass, counter, bytes);
+            return Ok(Exit::On);
         }
         if self.own(to.destination) {
-            if self.input.hook.inbound() {
-                return self.outcome(Verdict::Pass, counter, bytes);
-            }
-            bytes[..12].rotate_left(6);
-            return self.outcome(Verdict::Redirect, counter, bytes);
+            return Ok(if self.input.hook.inbound() {
+                Exit::On
+            } else {
+                Exit::In
+            });
         }
         let mtu = match self.input.routes.to(to.destination) {
             Route::Via { mtu } if self.input.forwards => mtu,
-            _ => return self.drop(Counter::DroppedRoute),
+            _ => return Err(Stop::NoRoute),
         };
         let length = frame.end - frame.ip;
-        if self.input.gso_size == 0 && length > usize::try_from(mtu).expect("an MTU is small") {
-            let whole = !frame.v4 || self.input.frame[frame.ip + 6] & 0x40 != 0;
-            return if whole {
-                self.answer(frame, Answer::TooBig(mtu), Counter::AnsweredTooBig)
-            } else {
-                self.drop(Counter::DroppedTooBig)
-            };
+        if self.input.gso_size != 0 || length <= usize::try_from(mtu).expect("an MTU is small") {
+            Ok(Exit::Routed)
+        } else if frame.v4 && self.input.frame[frame.ip + 6] & 0x40 == 0 {
+            Err(Stop::ToBeCut)
+        } else {
+            Err(Stop::TooBig(mtu))
         }
-        if self.input.hook.inbound() {
-            rewrite::one_hop_less(&mut bytes, frame, &self.left(frame));
+    }
+
+    /// What becomes of one that goes nowhere.
+    pub(super) fn stop(self, frame: &Frame, stop: Stop) -> Outcome {
+        match stop {
+            Stop::NoRoute => self.drop(Counter::DroppedRoute),
+            Stop::ToBeCut => self.drop(Counter::DroppedTooBig),
+            Stop::TooBig(mtu) => self.answer(frame, Answer::TooBig(mtu), Counter::AnsweredTooBig),
         }
-        // Tags go: the device that the packet leaves by adds its own.
-        bytes.drain(12..frame.ip - 2);
-        self.outcome(Verdict::Redirect, counter, bytes)
+    }
+
+    /// What has been translated goes where it has to.
+    pub(super) fn leave(self, frame: &Frame, exit: Exit, counter: Counter, mut bytes: Vec<u8>) -> Outcome {
+        match exit {
+            Exit::On => self.outcome(Verdict::Pass, counter, bytes),
+            Exit::In => {
+                bytes[..12].rotate_left(6);
+                self.outcome(Verdict::Redirect, counter, bytes)
+            }
+            Exit::Routed => {
+                if self.input.hook.inbound() {
+                    rewrite::one_hop_less(&mut bytes, frame, &self.left(frame));
+                }
+                // Tags go: the device that the packet leaves by adds its own.
+                bytes.drain(12..frame.ip - 2);
+                self.outcome(Verdict::Redirect, counter, bytes)
+            }
+        }
     }
 }
