@@ -1,8 +1,26 @@
 //! What the datapath's packet programs do, as tables: a sentence, maps, a packet in, a verdict, a packet out.
 //!
+//! ```text
+//! DATAPATH.md ─┬─▶ rows ─▶ table::Row ───┬─▶ stage ─▶ lb_loader::Detached (BPF_PROG_TEST_RUN in a World) ─▶ as the row says?
+//!              │            ▲            │
+//!              │          build          └─▶ model ─▶ as the row says?
+//!              │                                ▲
+//!              └─▶ model                        └──── fuzz: random maps and packets, on both
+//! ```
+//!
+//! Tables and model were written from the same document, neither from the programs nor from the other.
+//!
 //! | module | holds |
 //! |---|---|
+//! | `rows` | the tables: read them in the order of the document |
+//! | `table` | [`Row`](table::Row): what a row is made of |
+//! | `build` | packets, from scratch |
+//! | `stage` | plays rows on the programs: as they are written, cut off at each byte, with each entry of the maps missing |
+//! | `check` | whether a packet is whole, by a library that builds none |
+//! | `maglev` | the Maglev hash, from the document's words |
 //! | `world` | [`World`](world::World): a node in a network namespace, where devices and routes are what they are |
+//! | `model` | the programs once more, in plain Rust |
+//! | `fuzz` | differential fuzzing of programs and model |
 
 pub mod build;
 pub mod check;

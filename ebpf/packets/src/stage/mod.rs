@@ -98,6 +98,12 @@ impl Stage {
         })
     }
 
+    /// How many packets and calls have been counted, on whatever.
+    fn counted(&self) -> Result<u64, StageError> {
+        let counts = self.detached.maps().counters()?;
+        Ok(Counter::ALL.into_iter().map(|counter| counts.get(counter)).sum())
+    }
+
     /// Traffic of the service port and the backend that a step names, since this was asked last.
     fn traffic(&self, step: &Step) -> [Traffic; 2] {
         let maps = self.detached.maps();
