@@ -125,10 +125,7 @@ fn ports_are_read_behind_extension_headers() {
 fn what_is_mended_is_whole_but_for_udp_lengths() {
     for packet in all() {
         let bytes = packet.bytes();
-        assert_eq!(
-            super::mend(&bytes).as_ref().map(|mended| mended.len()),
-            Some(bytes.len())
-        );
+        assert_eq!(super::mend(&bytes).as_ref().map(Vec::len), Some(bytes.len()));
         for length in packet.network_offset() + packet.header_length() + 40..bytes.len() {
             let mended = super::mend(&bytes[..length]).expect("more than a header");
             match check(&mended) {
