@@ -66,6 +66,14 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(local(at, UDP))
             .packet(NodeIngress, udp((at.cluster_ip, 40_000), frontend))
             .dropped(DroppedMartian),
+        row("from outside, the node's own address is not told that a port is unknown")
+            .given(local(at, UDP))
+            .packet(NodeIngress, udp((at.node, 40_000), (frontend.0, 81)))
+            .dropped(RejectedUnknownPort),
+        row("from outside, a service's address is not told that a port is unknown")
+            .given(local(at, TCP))
+            .packet(NodeIngress, tcp((at.cluster_ip, 40_000), (frontend.0, 81)).syn())
+            .dropped(RejectedUnknownPort),
         row("from a pod's device, the node's own address may be a client")
             .given(local(at, UDP))
             .packet(PodIngress, udp((at.node_also, 40_000), cluster))
