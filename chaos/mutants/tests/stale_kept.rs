@@ -10,7 +10,8 @@ use reference_agent::{
     testing::node::Node,
 };
 
-const CONNECT: Hook = Hook::ALL[0];
+/// One of them: programs are numbered in their order.
+const HOOK: Hook = Hook::ALL[0];
 const STALE: u32 = 7;
 
 /// Programs at the hook after two looks, and why the node isn't ready.
@@ -19,19 +20,19 @@ fn looked<D: Datapath>(node: &Node, datapath: D) -> (Vec<u32>, Vec<String>) {
     let mut hooks = Hooks::new(datapath, now);
     hooks.look(true, now);
     hooks.look(true, now + SCAN);
-    (node.programs(CONNECT), hooks.reasons())
+    (node.programs(HOOK), hooks.reasons())
 }
 
 #[test]
 fn a_stale_program_stays_and_readiness_says_nothing() {
     let node = Node::new();
-    node.leave(CONNECT, STALE, Ownership::Earlier);
+    node.leave(HOOK, STALE, Ownership::Earlier);
     assert_eq!(
         looked(&node, StaleKept(node.open())),
         (vec![STALE, 1000], Vec::new())
     );
     let production = Node::new();
-    production.leave(CONNECT, STALE, Ownership::Earlier);
+    production.leave(HOOK, STALE, Ownership::Earlier);
     assert_eq!(looked(&production, production.open()), (vec![1000], Vec::new()));
 }
 

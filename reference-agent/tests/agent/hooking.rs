@@ -8,7 +8,8 @@ use reference_agent::{
     testing::node::{Node, NodeDatapath},
 };
 
-const CONNECT: Hook = Hook::ALL[0];
+/// One of them: programs are numbered in their order.
+const HOOK: Hook = Hook::ALL[0];
 const STALE: u32 = 7;
 const FOREIGN: u32 = 8;
 
@@ -23,12 +24,22 @@ fn started(node: &Node, filled: bool) -> (Hooks<NodeDatapath>, Instant) {
 #[test]
 fn new_maps_are_filled_before_anything_is_attached_or_evicted() {
     let node = Node::new();
-    node.leave(CONNECT, STALE, Ownership::Earlier);
+    node.leave(HOOK, STALE, Ownership::Earlier);
     let (mut hooks, now) = started(&node, false);
-    assert_eq!(node.programs(CONNECT), [STALE]);
+    assert_eq!(node.programs(HOOK), [STALE]);
     assert_eq!(hooks.reasons(), ["the programs are not attached yet"]);
     hooks.look(true, now);
-    assert_eq!(node.programs(CONNECT), [1000]);
+    assert_eq!(node.programs(HOOK), [1000]);
+    assert_eq!(hooks.reasons(), [""; 0]);
+}
+
+#[test]
+fn every_hook_gets_its_program() {
+    let node = Node::new();
+    let (hooks, _) = started(&node, true);
+    for (number, hook) in (1000..).zip(Hook::ALL) {
+        assert_eq!(node.programs(hook), [number], "{hook}");
+    }
     assert_eq!(hooks.reasons(), [""; 0]);
 }
 
@@ -37,16 +48,16 @@ fn adopted_maps_serve_at_once_and_a_restart_switches_the_link() {
     let node = Node::new();
     started(&node, true);
     let (hooks, _) = started(&node, false);
-    assert_eq!(node.programs(CONNECT), [2000]);
+    assert_eq!(node.programs(HOOK), [2000]);
     assert_eq!(hooks.reasons(), [""; 0]);
 }
 
 #[test]
 fn programs_of_others_stay_and_are_no_reason() {
     let node = Node::new();
-    node.leave(CONNECT, FOREIGN, Ownership::Foreign);
+    node.leave(HOOK, FOREIGN, Ownership::Foreign);
     let (hooks, _) = started(&node, true);
-    assert_eq!(node.programs(CONNECT), [FOREIGN, 1000]);
+    assert_eq!(node.programs(HOOK), [FOREIGN, 1000]);
     assert_eq!(hooks.reasons(), [""; 0]);
 }
 
@@ -54,17 +65,17 @@ fn programs_of_others_stay_and_are_no_reason() {
 fn a_stale_program_that_comes_later_is_evicted_by_the_next_look_and_not_before_its_time() {
     let node = Node::new();
     let (mut hooks, now) = started(&node, true);
-    node.leave(CONNECT, STALE, Ownership::Earlier);
+    node.leave(HOOK, STALE, Ownership::Earlier);
     hooks.look(true, now + SCAN - Duration::from_millis(1));
-    assert_eq!(node.programs(CONNECT), [1000, STALE]);
+    assert_eq!(node.programs(HOOK), [1000, STALE]);
     hooks.look(true, now + SCAN);
-    assert_eq!(node.programs(CONNECT), [1000]);
+    assert_eq!(node.programs(HOOK), [1000]);
 }
 
 #[test]
 fn a_stale_program_that_stays_is_a_reason_until_it_is_gone() {
     let node = Node::new();
-    node.leave(CONNECT, STALE, Ownership::Earlier);
+    node.leave(HOOK, STALE, Ownership::Earlier);
     node.refuse_evict(true);
     let (mut hooks, now) = started(&node, true);
     let [reason] = &hooks.reasons()[..] else {
@@ -73,7 +84,7 @@ fn a_stale_program_that_stays_is_a_reason_until_it_is_gone() {
     assert_eq!(
         reason,
         &format!(
-            "stale program {STALE} of an earlier load is attached to {CONNECT} without a link, and could not be \
+            "stale program {STALE} of an earlier load is attached to {HOOK} without a link, and could not be \
              evicted"
         )
     );
@@ -85,10 +96,10 @@ fn a_stale_program_that_stays_is_a_reason_until_it_is_gone() {
 #[test]
 fn without_our_own_programs_an_old_one_is_better_than_none() {
     let node = Node::new();
-    node.leave(CONNECT, STALE, Ownership::Earlier);
+    node.leave(HOOK, STALE, Ownership::Earlier);
     node.refuse_attach(true);
     let (mut hooks, now) = started(&node, true);
-    assert_eq!(node.programs(CONNECT), [STALE]);
+    assert_eq!(node.programs(HOOK), [STALE]);
     let [reason] = &hooks.reasons()[..] else {
         panic!("one reason: {:?}", hooks.reasons())
     };
@@ -98,7 +109,7 @@ fn without_our_own_programs_an_old_one_is_better_than_none() {
     );
     node.refuse_attach(false);
     hooks.look(true, now + SCAN);
-    assert_eq!(node.programs(CONNECT), [1000]);
+    assert_eq!(node.programs(HOOK), [1000]);
     assert_eq!(hooks.reasons(), [""; 0]);
 }
 
@@ -106,7 +117,7 @@ fn without_our_own_programs_an_old_one_is_better_than_none() {
 fn what_somebody_detached_is_attached_again() {
     let node = Node::new();
     let (mut hooks, now) = started(&node, true);
-    node.detach(CONNECT);
+    node.detach(HOOK);
     hooks.look(true, now + SCAN);
-    assert_eq!(node.programs(CONNECT), [1000]);
+    assert_eq!(node.programs(HOOK), [1000]);
 }

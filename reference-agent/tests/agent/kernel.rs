@@ -212,12 +212,15 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     let own = OwnCgroup::create();
     place.cgroup.clone_from(&own.0);
     let running = |hook| programs_attached(&own.0, hook, false).expect("the cgroup can be asked");
-    let connect = Hook::ALL[0];
+    let connect = Hook::Connect6;
 
     // An earlier load, attached by a link and once more the legacy way, whose pins are gone.
     let now = Instant::now();
     let mut hooks = Hooks::new(place.open(), now);
     hooks.look(true, now);
+    for hook in Hook::ALL {
+        assert_eq!(running(hook).len(), 1, "programs at {hook}");
+    }
     let [earlier] = running(connect)[..] else {
         panic!("one program: {:?}", running(connect))
     };
@@ -256,5 +259,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
         "an agent that ends leaves everything attached"
     );
     lb_loader::cleanup(place.bpffs(), &own.0).expect("cleaned");
-    assert_eq!(running(connect), [0; 0]);
+    for hook in Hook::ALL {
+        assert_eq!(running(hook), [0; 0], "programs at {hook}");
+    }
 }
