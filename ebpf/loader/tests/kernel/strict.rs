@@ -16,31 +16,66 @@ use nix::sys::utsname::uname;
 use crate::support::isolated;
 
 #[test]
-fn programs_load_where_unwritten_stack_may_not_be_read() {
-    if release() < (6, 3) {
-        let why = "this kernel's verifier refuses such reads to everybody: every other test shows it";
-        return testing::skip(&testing::current(), why);
+fn socket_programs_load_where_unwritten_stack_may_not_be_read() {
+    if !asks_something() {
+        return;
     }
     isolated(|_| {
-        // Capabilities are a thread's own.
-        let loading = thread::spawn(|| {
-            for capability in [Capability::CAP_PERFMON, Capability::CAP_SYS_ADMIN] {
-                caps::drop(None, CapSet::Effective, capability).expect("capabilities can be dropped");
-            }
-            let object = include_bytes_aligned!("../../../prebuilt/plumbline.bpf.o");
-            let mut object = EbpfLoader::new().load(object).expect("the object is loaded");
-            let sockets = Hook::ALL.map(Hook::name).into_iter();
-            let refused: Vec<String> = sockets
-                .chain(DeviceHook::ALL.map(DeviceHook::name))
-                .filter_map(|name| {
-                    let program = object.program_mut(name).expect("every hook has its program");
-                    load(program).err().map(|error| format!("{name}: {error}"))
-                })
-                .collect();
-            assert!(refused.is_empty(), "{}", refused.join("\n\n"));
-        });
-        assert!(loading.join().is_ok(), "a program was refused");
+        let refused = refused(Hook::ALL.map(Hook::name).to_vec());
+        assert!(refused.is_empty(), "{}", refused.join("\n\n"));
     });
+}
+
+#[test]
+fn packet_programs_are_not_refused_for_reads_of_unwritten_stack() {
+    /// Of rules against speculative execution, which every verifier has for processes without CAP_PERFMON, and none for
+    /// those with it: beyond the instruction nothing is known.
+    const SPECULATION: &str = "prohibited for !root";
+    if !asks_something() {
+        return;
+    }
+    isolated(|_| {
+        let (undecided, refused): (Vec<_>, Vec<_>) = refused(DeviceHook::ALL.map(DeviceHook::name).to_vec())
+            .into_iter()
+            .partition(|said| said.contains(SPECULATION));
+        assert!(refused.is_empty(), "{}", refused.join("\n\n"));
+        if let Some(undecided) = undecided.first() {
+            let reason = undecided.lines().find(|line| line.contains(SPECULATION));
+            let why = format!(
+                "without CAP_PERFMON this verifier stops at what it refuses to nobody else: {}",
+                reason.unwrap_or_default().trim()
+            );
+            testing::skip(&testing::current(), &why);
+        }
+    });
+}
+
+/// Whether this kernel's verifier is more lenient with root than older ones; says so where it is not.
+fn asks_something() -> bool {
+    if release() >= (6, 3) {
+        return true;
+    }
+    let why = "this kernel's verifier refuses such reads to everybody: every other test shows it";
+    testing::skip(&testing::current(), why);
+    false
+}
+
+/// What is said of those of the programs that do not load without CAP_PERFMON.
+fn refused(names: Vec<&'static str>) -> Vec<String> {
+    // Capabilities are a thread's own.
+    let loading = thread::spawn(move || {
+        for capability in [Capability::CAP_PERFMON, Capability::CAP_SYS_ADMIN] {
+            caps::drop(None, CapSet::Effective, capability).expect("capabilities can be dropped");
+        }
+        let object = include_bytes_aligned!("../../../prebuilt/plumbline.bpf.o");
+        let mut object = EbpfLoader::new().load(object).expect("the object is loaded");
+        let said = names.into_iter().filter_map(|name| {
+            let program = object.program_mut(name).expect("every hook has its program");
+            load(program).err().map(|error| format!("{name}: {error}"))
+        });
+        said.collect()
+    });
+    loading.join().expect("the object has the programs")
 }
 
 fn load(program: &mut Program) -> Result<(), ProgramError> {
