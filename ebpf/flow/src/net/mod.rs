@@ -20,6 +20,7 @@
 //! | `conntrack` | states and time limits | 4 |
 //! | `known` | packets of flows | 4 |
 //! | `open` | packets that open flows | 5 |
+//! | `martian` | sources that nobody can have | 5 |
 //! | `allocate` | source ports | 5 |
 //! | `checksum`, `crc32c` | checksums by difference | 6 |
 //! | `route` | where a translated packet goes | 7 |
@@ -36,6 +37,7 @@ mod hook;
 mod icmp;
 mod known;
 mod limit;
+mod martian;
 mod open;
 mod outcome;
 mod read;

@@ -11,7 +11,7 @@ use crate::{
         Hook, Outcome,
         allocate::{self, Place},
         conntrack::{self, ACK, RST, SYN},
-        route,
+        martian, route,
         view::{Entry, Inserted, Node},
         work::{Fragment, Old, Work},
     },
@@ -56,7 +56,7 @@ fn backend<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<(), Outcome>
         });
     }
     let client = work.headers.tuple.source;
-    if is_martian(hook, node, client) {
+    if martian::is_one(hook, node, client) {
         return Err(Outcome::DroppedMartian);
     }
     if frontend.flags & frontend_flags::SOURCE_RANGES != 0 && !node.admits(&source_key(&frontend, client)) {
@@ -142,29 +142,6 @@ fn begins(work: &Work, maglev: bool) -> Result<(), Outcome> {
         SCTP if signals & SYN == 0 && !maglev => Err(Outcome::DroppedNoFlow),
         _ => Ok(()),
     }
-}
-
-/// Whether a source is one that nobody can have.
-#[inline(always)]
-fn is_martian<N: Node>(hook: Hook, node: N, source: Address) -> bool {
-    let [first, ..] = source.words();
-    let never = if source.is_v4() {
-        let [high, ..] = source.last4();
-        source == Address::UNSPECIFIED_V4
-            || source == Address::v4([255; 4])
-            || high & 0xf0 == 224
-            || source.is_loopback()
-    } else {
-        let [high, ..] = first.to_ne_bytes();
-        source == Address::UNSPECIFIED_V6 || high == 0xff || source.is_loopback()
-    };
-    never || matches!(hook, Hook::NodeIngress) && is_ours(node, source)
-}
-
-#[inline(always)]
-fn is_ours<N: Node>(node: N, source: Address) -> bool {
-    const OURS: u32 = address_flags::NODE | address_flags::VIP;
-    matches!(node.address(&source), Some(flags) if flags & OURS != 0)
 }
 
 #[inline(always)]

@@ -3,8 +3,10 @@
 use lb_abi::{Address, ICMP, ICMPV6, TCP};
 
 use crate::net::{
+    Hook,
     checksum::{Sum, full},
     conntrack::{ACK, FIN, RST, SYN},
+    martian,
     outcome::Answer,
     view::{Node, Packet},
     work::{Fragment, Headers, Transport, Work},
@@ -30,7 +32,7 @@ const DF: u8 = 0x40;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Silence {
-    /// Nothing is sent about such a packet (RFC 1122, 3.2.2; RFC 4443, 2.4 (e)).
+    /// Nothing is sent about such a packet, or to such a source (RFC 1122, 3.2.2; RFC 4443, 2.4 (e)).
     Defined,
     /// More was sent in this second than may be.
     Limited,
@@ -38,13 +40,14 @@ pub enum Silence {
 
 /// Whether a packet may be answered now. If so, it counts.
 #[inline(always)]
-pub fn admits<P: Packet, N: Node>(packet: P, node: N, work: &mut Work) -> Result<(), Silence> {
+pub fn admits<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Work) -> Result<(), Silence> {
     let group = match packet.byte(0) {
         Some(first) => first & 1 != 0,
         None => true,
     };
     let error = matches!(work.headers.transport, Transport::Icmp);
-    if group || error || matches!(work.headers.fragment, Fragment::Later) {
+    let later = matches!(work.headers.fragment, Fragment::Later);
+    if group || error || later || martian::is_one(hook, node, work.headers.tuple.source) {
         return Err(Silence::Defined);
     }
     if work.limit.admits(node.now(), node.rejects_per_second()) {

@@ -12,7 +12,7 @@ use super::{
 /// Makes of a packet its answer, and has that go back where the packet came from; `false`: it is dropped instead.
 #[inline(always)]
 pub(super) fn send(hook: Hook, skb: Skb, node: Local, scratch: &mut Scratch, answer: Answer) -> bool {
-    match reject::admits(skb, node, &mut scratch.work) {
+    match reject::admits(hook, skb, node, &mut scratch.work) {
         Err(Silence::Defined) => return false,
         Err(Silence::Limited) => {
             scratch.outcome = Outcome::DroppedRejectLimit;
