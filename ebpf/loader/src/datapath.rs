@@ -17,7 +17,7 @@ use crate::{
     device::{self, attach::Attaching},
     environment,
     map::{
-        Barrier,
+        Barrier, carry,
         pins::{self, Pins},
     },
     node,
@@ -145,7 +145,9 @@ impl Datapath {
     }
 
     /// Attaches the programs to the cgroup, or switches the links of an earlier start to them without a gap; then
-    /// drops the maps of another layout, if there were any. Idempotent.
+    /// drops the maps of another layout, if there were any, having given connections and clients with affinity the ids
+    /// that their services and backends have now. So it comes after the maps are filled and the network devices
+    /// attached, or flows over UDP choose their backends again. Idempotent.
     ///
     /// # Errors
     /// [`LoaderError::Occupied`] if a program that is not ours was attached in a way that forbids others.
@@ -164,7 +166,12 @@ impl Datapath {
             });
         }
         self.links = links;
-        self.pins.commit_next()?;
+        if self.pins.maps_next().exists() {
+            let affinity = carry::copy_affinity(&self.pins.maps(), &self.maps)?;
+            let flows = carry::renumber_flows(&self.maps)?;
+            tracing::info!(affinity, flows, "took over from the set of maps that is replaced");
+            self.pins.commit_next()?;
+        }
         Ok(attached)
     }
 

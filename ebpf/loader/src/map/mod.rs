@@ -10,9 +10,11 @@
 //! | `config` | CONFIG |
 //! | `counters` | the per-CPU counters, summed |
 //! | `barrier` | waits for running programs |
+//! | `carry` | what a new set takes over from another, whose ids are others |
 //! | `pins` | where a set of maps is pinned; which set is adopted, and how one takes another's place |
 
 mod barrier;
+pub(crate) mod carry;
 mod config;
 mod counters;
 mod memory;

@@ -42,9 +42,14 @@ use crate::{
 /// write while the new ones are put in their place is lost.
 ///
 /// REVERSE and SOCKETS: sockets keep showing their frontends; otherwise those from before show their backends.
-/// FRAGMENTS: datagrams of which a part has passed. Of AFFINITY, whose entries are nothing but ids, which the new set
-/// gives anew, none is taken over: clients choose once more.
-const CARRIED: [MapName; 3] = [MapName::Reverse, MapName::Sockets, MapName::Fragments];
+/// FRAGMENTS: datagrams of which a part has passed. FLOWS: connections go on; [`carry`](super::carry) gives them their
+/// new ids, and copies AFFINITY.
+const CARRIED: [MapName; 4] = [
+    MapName::Reverse,
+    MapName::Sockets,
+    MapName::Fragments,
+    MapName::Flows,
+];
 
 /// The folders below a bpffs.
 #[derive(Clone, Debug)]
@@ -131,6 +136,16 @@ fn open_checked(folder: &Path, map: MapName) -> Result<OwnedFd, Mismatch> {
     }
 }
 
+/// Whether a folder holds maps of this ABI version.
+pub(crate) fn is_current(folder: &Path) -> bool {
+    meta(folder).is_ok_and(|meta| meta == Meta::CURRENT)
+}
+
+/// Whether a map is pinned in a folder, and laid out as it should be.
+pub(crate) fn fits(folder: &Path, map: MapName) -> bool {
+    open_checked(folder, map).is_ok()
+}
+
 fn meta(folder: &Path) -> Result<Meta, Mismatch> {
     let view = View::<u32, Meta>::new(MapName::Meta, open_checked(folder, MapName::Meta)?);
     let absent = || io::Error::from(io::ErrorKind::NotFound);
@@ -201,9 +216,9 @@ impl Pins {
     pub(crate) fn begin_next(&self) -> Result<PathBuf, LoaderError> {
         let next = self.maps_next();
         fs::create_dir(&next).map_err(LoaderError::path("create", &next))?;
-        if meta(&self.maps()).is_ok_and(|meta| meta == Meta::CURRENT) {
+        if is_current(&self.maps()) {
             for name in CARRIED {
-                if open_checked(&self.maps(), name).is_ok() {
+                if fits(&self.maps(), name) {
                     let map = open(&self.maps(), name, 0)?;
                     let path = next.join(name.name());
                     sys::pin(map.as_fd(), &path).map_err(LoaderError::path("pin", path))?;

@@ -145,6 +145,12 @@ impl<K: Plain, V: Plain> Table<K, V> {
         unsafe { bpf::update(self.fd.as_fd(), key, value) }.map_err(self.failed(Operation::Put))
     }
 
+    /// Replaces; `false`: there is no such key, and none is inserted.
+    pub fn replace(&self, key: &K, value: &V) -> Result<bool, MapError> {
+        // SAFETY: the types have the map's sizes, and no padding whose bytes would be undefined.
+        unsafe { bpf::replace(self.fd.as_fd(), key, value) }.map_err(self.failed(Operation::Put))
+    }
+
     /// Removes; absent is no error. `true`: it was there.
     ///
     /// Its memory is given to the next entry at once, which a program that has just found the removed one would

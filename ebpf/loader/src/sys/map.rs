@@ -161,6 +161,23 @@ pub(crate) unsafe fn update<K, V>(map: BorrowedFd<'_>, key: *const K, value: *co
     unsafe { bpf(UPDATE, &mut element) }.map(drop)
 }
 
+/// Replaces (`BPF_EXIST`); `false`: no such key.
+///
+/// # Safety
+/// As [`update`].
+pub(crate) unsafe fn replace<K, V>(map: BorrowedFd<'_>, key: *const K, value: *const V) -> io::Result<bool> {
+    const EXIST: u64 = 2;
+    let mut element = Element {
+        map: raw(map),
+        pad: 0,
+        key: address(key),
+        value: address(value),
+        flags: EXIST,
+    };
+    // SAFETY: the caller's promise.
+    absent_is_false(unsafe { bpf(UPDATE, &mut element) })
+}
+
 /// Removes; `false`: no such key.
 ///
 /// # Safety

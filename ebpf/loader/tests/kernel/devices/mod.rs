@@ -5,12 +5,14 @@
 //! | `attach` | attached, adopted by a restart, gone with the device |
 //! | `ownership` | what is found, what is evicted, what stays |
 //! | `packets` | packets from a client outside to pods here and elsewhere, and back |
+//! | `replace` | connections go on when a new set of maps takes another's place |
 //! | `network` | namespaces and devices for all of these |
 
 mod attach;
 mod network;
 mod ownership;
 mod packets;
+mod replace;
 
 use lb_loader::{Datapath, DeviceAttachment, DeviceMode, Ownership};
 

@@ -28,8 +28,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 const NODE_PORT: u16 = 30_080;
 const VIP_PORT: u16 = 80;
 
-/// Opens, and attaches to all devices.
-fn start(node: &Node, mode: DeviceMode) -> Datapath {
+/// Opens; nothing is attached.
+pub(super) fn open(node: &Node, mode: DeviceMode) -> Datapath {
     let [v4, v6] = FAMILIES.map(|family| family.node);
     let (IpAddr::V4(v4), IpAddr::V6(v6)) = (v4, v6) else {
         panic!("one family each")
@@ -45,7 +45,11 @@ fn start(node: &Node, mode: DeviceMode) -> Datapath {
         devices: mode,
         ..node.options.clone()
     };
-    let mut datapath = Datapath::open(&options).expect("the datapath opens");
+    Datapath::open(&options).expect("the datapath opens")
+}
+
+/// Attaches to all devices.
+pub(super) fn attach(datapath: &mut Datapath) {
     for (device, kind) in [
         (UPLINK, DeviceKind::Node),
         (FAR, DeviceKind::Node),
@@ -53,11 +57,16 @@ fn start(node: &Node, mode: DeviceMode) -> Datapath {
     ] {
         datapath.attach_device(device, kind).expect("attached");
     }
+}
+
+fn start(node: &Node, mode: DeviceMode) -> Datapath {
+    let mut datapath = open(node, mode);
+    attach(&mut datapath);
     datapath
 }
 
 /// Puts the addresses of a family.
-fn announce(datapath: &Datapath, family: Family) {
+pub(super) fn announce(datapath: &Datapath, family: Family) {
     let addresses = &datapath.maps().addresses;
     for (address, flags) in [
         (family.node, address_flags::NODE),
@@ -70,7 +79,7 @@ fn announce(datapath: &Datapath, family: Family) {
 }
 
 /// Puts a service port with at most one backend, at the node port and at the VIP of a family.
-fn expose(
+pub(super) fn expose(
     datapath: &Datapath,
     family: Family,
     protocol: u8,
@@ -120,7 +129,7 @@ fn expose(
 }
 
 /// Both ways to a service.
-fn ways(family: Family) -> [SocketAddr; 2] {
+pub(super) fn ways(family: Family) -> [SocketAddr; 2] {
     [
         SocketAddr::new(family.node, NODE_PORT),
         SocketAddr::new(family.vip, VIP_PORT),
@@ -128,7 +137,7 @@ fn ways(family: Family) -> [SocketAddr; 2] {
 }
 
 /// Starts servers for both protocols, at one port, that answer each line with their own address and the client's.
-fn serve(namespace: &Namespace, address: IpAddr) -> SocketAddr {
+pub(super) fn serve(namespace: &Namespace, address: IpAddr) -> SocketAddr {
     namespace.run(move || {
         let listener = TcpListener::bind((address, 0)).expect("a listener");
         let own = listener.local_addr().expect("its address");
@@ -205,7 +214,7 @@ impl Client {
 }
 
 #[track_caller]
-fn counted(datapath: &Datapath, never: &[Counter]) {
+pub(super) fn counted(datapath: &Datapath, never: &[Counter]) {
     let counts = datapath.maps().counters().expect("the counters are read");
     let shown: Vec<(&str, u64)> = Counter::ALL
         .into_iter()
@@ -218,7 +227,7 @@ fn counted(datapath: &Datapath, never: &[Counter]) {
 }
 
 /// What nothing that is tried here may count.
-const NEVER: [Counter; 8] = [
+pub(super) const NEVER: [Counter; 8] = [
     Counter::PacketUnreadable,
     Counter::DroppedMalformed,
     Counter::DroppedPortsExhausted,
@@ -299,7 +308,7 @@ fn a_client_of_a_service_without_backends_is_told_at_once() {
 }
 
 /// Asks without end, on one connection and with a new one each time; counts.
-fn ask_on(
+pub(super) fn ask_on(
     protocol: u8,
     way: SocketAddr,
     backend: SocketAddr,
