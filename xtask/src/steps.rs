@@ -56,6 +56,19 @@ pub(crate) fn programs() -> anyhow::Result<PathBuf> {
         .context("this program has no folder")
 }
 
+/// Builds a program of a package, optimised, and says where it is.
+pub(crate) fn optimised(package: &str, program: &str) -> anyhow::Result<PathBuf> {
+    let mut build = cargo();
+    build.args(["build", "--release", "--package", package, "--bin", program]);
+    must("build", &mut build)?;
+    // This program's folder is that of another profile.
+    let programs = programs()?;
+    let target = programs
+        .parent()
+        .context("this program is not in a target folder")?;
+    Ok(target.join("release").join(program))
+}
+
 /// Whether this process may do what needs root.
 pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()

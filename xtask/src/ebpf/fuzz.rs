@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-
 use crate::steps;
 
 /// The program, and its package.
@@ -31,15 +29,7 @@ pub(crate) struct Args {
 /// Runs it.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     super::refresh()?;
-    let mut build = steps::cargo();
-    build.args(["build", "--release", "--package", PACKAGE, "--bin", PROGRAM]);
-    steps::must("build", &mut build)?;
-    // This program's folder is that of another profile.
-    let programs = steps::programs()?;
-    let target = programs
-        .parent()
-        .context("this program is not in a target folder")?;
-    let program = target.join("release").join(PROGRAM);
+    let program = steps::optimised(PACKAGE, PROGRAM)?;
     let mut command = steps::as_root(&program, "running eBPF programs")?;
     command.args([
         "--cases",

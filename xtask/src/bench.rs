@@ -1,0 +1,40 @@
+//! `cargo xtask bench`: what things cost, on this machine.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::{ebpf, steps};
+
+/// Where the CSV files go, from the root of the repository.
+const CSV: &str = "target/plumbline/bench";
+
+/// Measures, prints a table and writes CSV files to target/plumbline/bench.
+#[derive(clap::Args)]
+#[command(after_help = "Exit codes: 0 measured, 2 could not run. No figure is a failure.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The datapath: nanoseconds for a packet on each path, and connect() with and without the programs, among 1 and
+    /// 50,000 services. Half a minute; needs root
+    Datapath,
+}
+
+/// Runs one of its commands.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Command::Datapath => datapath(),
+    }
+}
+
+fn datapath() -> anyhow::Result<ExitCode> {
+    ebpf::refresh()?;
+    let program = steps::optimised("lb-bench", "lb-bench")?;
+    let mut command = steps::as_root(&program, "loading eBPF programs")?;
+    command.current_dir(steps::root()).args(["--csv", CSV]);
+    steps::become_("bench", &mut command)
+}
