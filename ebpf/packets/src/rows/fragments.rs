@@ -26,7 +26,10 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
     let Ends {
         client,
         frontend,
+        cluster,
         node_port,
+        pod_client,
+        node_client,
         pod,
         far,
         masked,
@@ -126,6 +129,54 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, second(datagram(client, frontend)))
             .routed(FlowForwarded, second(datagram(masked, far)).hops(63))
             .leaves([remotely]),
+        row("time exceeded is not said about a later fragment")
+            .given(remote(at, UDP).connection(remotely.age(5)).with(seen(1)))
+            .packet(NodeIngress, second(datagram(client, frontend)).hops(1))
+            .dropped(AnsweredTimeExceeded),
+        row("time exceeded is said about a first fragment")
+            .given(remote(at, UDP).connection(remotely.age(5)))
+            .packet(NodeIngress, first(datagram(client, frontend)).hops(1))
+            .answered(
+                AnsweredTimeExceeded,
+                answer(quoting(
+                    at.node,
+                    client.0,
+                    Error::TIME_EXCEEDED,
+                    &first(datagram(client, frontend)).hops(1),
+                    8,
+                )),
+            )
+            .notes(seen(0)),
+        row("a first fragment that a pod sends opens a flow")
+            .given(remote(at, UDP))
+            .packet(PodIngress, first(datagram(pod_client, cluster)))
+            .passed_on(FlowOpened, first(datagram(pod_client, far)))
+            .leaves([connection(UDP, [pod_client, cluster], [pod_client, far])])
+            .notes(noted(UDP, pod_client, cluster, 0x77aa, 0)),
+        row("fragments of a reply reach a pod as the frontend's")
+            .given(remote(at, UDP).connection(connection(UDP, [pod_client, cluster], [pod_client, far])))
+            .packet(PodEgress, first(datagram(far, pod_client)))
+            .passed_on(FlowReplied, first(datagram(cluster, pod_client)))
+            .packet(PodEgress, last(datagram(far, pod_client)))
+            .passed_on(FlowReplied, last(datagram(cluster, pod_client)))
+            .leaves([connection(UDP, [pod_client, cluster], [pod_client, far]).seen(ANSWER)])
+            .notes(noted(UDP, far, pod_client, 0x77aa, 0)),
+        row("fragments of a reply from elsewhere reach the client")
+            .given(remote(at, UDP).connection(remotely))
+            .packet(NodeIngress, first(datagram(far, masked)))
+            .routed(FlowReplied, first(datagram(frontend, client)).hops(63))
+            .packet(NodeIngress, last(datagram(far, masked)))
+            .routed(FlowReplied, last(datagram(frontend, client)).hops(63))
+            .leaves([remotely.seen(ANSWER)])
+            .notes(noted(UDP, far, masked, 0x77aa, 0)),
+        row("fragments that the node sends itself are routed")
+            .given(remote(at, UDP))
+            .packet(NodeEgress, first(datagram(node_client, cluster)))
+            .routed(FlowOpened, first(datagram(node_client, far)))
+            .packet(NodeEgress, last(datagram(node_client, cluster)))
+            .routed(FlowForwarded, last(datagram(node_client, far)))
+            .leaves([connection(UDP, [node_client, cluster], [node_client, far])])
+            .notes(noted(UDP, node_client, cluster, 0x77aa, 0)),
         row("the first fragment of a reply is shown as the frontend's")
             .given(local(at, UDP).connection(known))
             .packet(NodeEgress, first(datagram(pod, client)))

@@ -41,6 +41,18 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(local(at, TCP).address(frontend.0.into(), both))
             .packet(NodeIngress, echo(client.0, frontend.0))
             .left_alone(PacketPassed),
+        row("an unknown port of a service's address that is the node's, too, is unknown")
+            .given(local(at, TCP).address(frontend.0.into(), both))
+            .packet(NodeIngress, tcp(client, (frontend.0, 22)).syn())
+            .answered(
+                RejectedUnknownPort,
+                reset((frontend.0, 22), client, 0, Some(0x1000_0002)),
+            ),
+        row("a service's address that is the node's, too, has node ports")
+            .given(local(at, TCP).address(frontend.0.into(), both))
+            .packet(NodeIngress, tcp(client, (frontend.0, NODE_PORT)).syn())
+            .passed_on(FlowOpened, tcp(client, ends(at).pod).syn())
+            .leaves([connection(TCP, [client, (frontend.0, NODE_PORT)], [client, ends(at).pod]).seen(OPEN)]),
         row("a ping through the node is not ours")
             .given(local(at, TCP))
             .packet(NodeIngress, echo(client.0, at.pod_a))

@@ -8,6 +8,7 @@
 //! | `tags` | 802.1Q |
 //! | `fragments` | fragments of both families |
 //! | `quotes` | ICMP errors about flows, both directions |
+//! | `related` | where such errors go |
 //! | `messages` | other ICMP, protocols without ports |
 //! | `opening` | the first packet of a flow, without SNAT: hooks, scopes, kinds of frontends |
 //! | `replying` | reverse NAT |
@@ -45,6 +46,7 @@ mod prelude;
 mod quotes;
 mod reading;
 mod rejecting;
+mod related;
 mod replacing;
 mod replying;
 mod routing;
@@ -96,6 +98,7 @@ fn both(at: &Addresses) -> Vec<Row> {
         tags::rows(at),
         fragments::rows(at),
         quotes::rows(at),
+        related::rows(at),
         messages::rows(at),
         opening::rows(at),
         replying::rows(at),

@@ -12,6 +12,11 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
         far,
         ..
     } = ends(at);
+    let loopback: std::net::IpAddr = if at.node.is_ipv4() {
+        std::net::Ipv4Addr::LOCALHOST.into()
+    } else {
+        std::net::Ipv6Addr::LOCALHOST.into()
+    };
     let outdated = Meta {
         abi: Meta::CURRENT.abi - 1,
         ..Meta::CURRENT
@@ -65,6 +70,18 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 matches!(entry, Entry::Address(_, address_flags::NODE))
             }))
             .packet(NodeIngress, tcp(client, (at.node, NODE_PORT)).syn())
+            .left_alone(PacketPassed),
+        row("node ports answer at loopback to sockets alone, never to packets")
+            .given(local(at, TCP).address(loopback.into(), address_flags::NODE))
+            .packet(NodeIngress, tcp(client, (loopback, NODE_PORT)).syn())
+            .left_alone(PacketPassed),
+        row("the unspecified address is the key of node ports, and no destination")
+            .given(local(at, TCP))
+            .packet(PodIngress, tcp(pod_client, (unspecified(at), NODE_PORT)).syn())
+            .left_alone(PacketPassed),
+        row("the unspecified address is no destination, even if ADDRESSES has it")
+            .given(local(at, TCP).address(unspecified(at).into(), address_flags::NODE))
+            .packet(NodeEgress, tcp((at.node, 42_000), (unspecified(at), NODE_PORT)).syn())
             .left_alone(PacketPassed),
         row("an Ethernet frame that is not IP is left alone")
             .given(local(at, TCP))

@@ -1,5 +1,7 @@
 //! Packets that are not what their headers say: dropped where they are for a service, left alone otherwise.
 
+use std::net::IpAddr;
+
 use super::prelude::*;
 
 /// A packet that is malformed, at three destinations: a VIP, an address of the node's, anybody's.
@@ -125,10 +127,59 @@ pub(super) fn v6() -> Vec<Row> {
     let at = &crate::world::V6;
     let Ends { client, frontend, .. } = ends(at);
     let segment = |to| tcp(client, to).syn().data(8);
+    // IPv4's addresses, as IPv6 writes them.
+    let v4 = &crate::world::V4;
+    let mapped = |(address, port): End| match address {
+        IpAddr::V4(address) => (IpAddr::V6(address.to_ipv6_mapped()), port),
+        IpAddr::V6(_) => (address, port),
+    };
+    let usual = ends(v4);
+    let (from, to) = (mapped(usual.client), mapped(usual.frontend));
+    let known =
+        connection(TCP, [usual.client, usual.frontend], [usual.client, usual.pod]).seen(OPEN | ANSWER);
+    let masked =
+        connection(TCP, [usual.client, usual.frontend], [usual.masked, usual.far]).seen(OPEN | ANSWER);
     vec![
         row("without a whole header, here behind a tag, nothing is known of a packet")
             .given(local(at, TCP))
             .packet(NodeIngress, segment(frontend).tag(C_TAG, 7).short(28 + 1))
             .left_alone(PacketUnreadable),
+        row("IPv6 between IPv4-mapped addresses is not for an IPv4 service")
+            .given(local(v4, TCP))
+            .packet(NodeIngress, tcp(from, to).syn())
+            .left_alone(PacketPassed),
+        row("IPv6 between IPv4-mapped addresses is not rejected for an IPv4 service")
+            .given(nobody(v4, UDP))
+            .packet(PodIngress, udp(from, to))
+            .left_alone(PacketPassed),
+        row("IPv6 between IPv4-mapped addresses does not reset an IPv4 connection")
+            .given(local(v4, TCP).connection(known.age(5)))
+            .packet(NodeIngress, tcp(from, to).rst())
+            .left_alone(PacketPassed),
+        row("IPv6 between IPv4-mapped addresses is no reply of an IPv4 connection")
+            .given(local(v4, TCP).connection(known.age(5)))
+            .packet(NodeEgress, tcp(mapped(usual.pod), from).fin().ack())
+            .left_alone(PacketPassed),
+        row("IPv6 between IPv4-mapped addresses reaches a pod as it is")
+            .given(local(v4, TCP).connection(known.age(5)))
+            .packet(PodEgress, tcp(mapped(usual.pod), from).ack())
+            .left_alone(PacketPassed),
+        row("IPv6 from an IPv4-mapped address is nobody's, to an IPv6 service")
+            .given(local(at, TCP))
+            .packet(NodeIngress, tcp(from, frontend).syn())
+            .left_alone(PacketPassed),
+        row("an ICMPv6 error between IPv4-mapped addresses is not about an IPv4 connection")
+            .given(remote(v4, TCP).connection(masked.age(5)))
+            .packet(
+                NodeIngress,
+                quoting(
+                    mapped(usual.far).0,
+                    mapped(usual.masked).0,
+                    Error::too_big(SMALL_MTU),
+                    &tcp(mapped(usual.masked), mapped(usual.far)).ack(),
+                    8,
+                ),
+            )
+            .left_alone(PacketPassed),
     ]
 }

@@ -146,6 +146,28 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 )),
             )
             .leaves([connection(TCP, [node_client, cluster], [node_client, narrow]).seen(OPEN | ANSWER)]),
+        row("the first packet of a flow is answered, too, where it is too long; the flow stays, and is over in time")
+            .given(remote(at, TCP).behind(false, narrow, TCP))
+            .packet(NodeIngress, tcp(client, frontend).syn().data(fits(SMALL_MTU + 1)).dont_fragment())
+            .answered(
+                AnsweredTooBig,
+                answer(quoting(
+                    at.node,
+                    client.0,
+                    Error::too_big(SMALL_MTU),
+                    &tcp(client, frontend).syn().data(fits(SMALL_MTU + 1)).dont_fragment(),
+                    8,
+                )),
+            )
+            .leaves([narrowly.seen(OPEN)]),
+        row("too big is not said to a link-layer broadcast")
+            .given(known())
+            .packet(
+                NodeIngress,
+                segment(SMALL_MTU + 1).dont_fragment().link([0xff; 6], crate::world::PEER_LINK),
+            )
+            .dropped(AnsweredTooBig)
+            .leaves([narrowly]),
         row("no route to the backend: dropped; the flow stays, and is over in time")
             .given(nowhere(at.nowhere))
             .packet(NodeIngress, tcp(client, frontend).syn())
