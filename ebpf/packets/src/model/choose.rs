@@ -63,9 +63,10 @@ impl Run<'_> {
             Some((frontend, service))
         };
         let unspecified = IpAddr::from(tuple.destination).is_unspecified();
+        // The unspecified address stands for loopback, where packets find no node ports.
+        let loopback = unspecified || tuple.destination.is_loopback();
         let exact = at(tuple.destination).filter(|_| !unspecified);
-        let node =
-            self.flags(tuple.destination) & address_flags::NODE != 0 && !tuple.destination.is_loopback();
+        let node = self.flags(tuple.destination) & address_flags::NODE != 0 && !loopback;
         let found = match exact {
             None if node && tuple.destination.is_v4() => at(Address::UNSPECIFIED_V4),
             None if node => at(Address::UNSPECIFIED_V6),

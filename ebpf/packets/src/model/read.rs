@@ -196,7 +196,10 @@ fn six(bytes: &[u8], ip: usize, lengths: Lengths) -> Read {
         return Read::Unreadable;
     }
     let v6 = |at: usize| Address::v6(bytes[at..at + 16].try_into().expect("16 bytes"));
-    let destination = v6(ip + 24);
+    let (source, destination) = (v6(ip + 8), v6(ip + 24));
+    if source.is_v4() || destination.is_v4() {
+        return Read::Other;
+    }
     let mut total = 40 + word(bytes, ip + 4);
     if total == 40 && lengths.merged {
         total = there;
@@ -209,7 +212,7 @@ fn six(bytes: &[u8], ip: usize, lengths: Lengths) -> Read {
         ip,
         payload: ip + 40,
         end: ip + total.min(there),
-        source: v6(ip + 8),
+        source,
         destination,
         protocol: bytes[ip + 6],
         fragment: None,
