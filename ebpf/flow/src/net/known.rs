@@ -32,7 +32,7 @@ pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Ou
 fn forward<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Result<Outcome, Unknown> {
     let now = node.now();
     let tuple = &work.headers.tuple;
-    let (protocol, signals) = (tuple.protocol, work.headers.signals);
+    let protocol = tuple.protocol;
     let seen = entry.seen();
     work.to = entry.to();
     work.old_reply = work.to.inverse();
@@ -54,7 +54,7 @@ fn forward<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Re
     if leads_back.is_none() {
         write_again(node, work, entry, now, flow_flags::REPLY);
     }
-    entry.note(conntrack::shows(signals, false), now);
+    entry.note(work.headers.shows(false), now);
     (work.service, work.backend) = (entry.service(), entry.backend());
     Ok(Outcome::Forwarded)
 }
@@ -87,7 +87,7 @@ fn reply<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Resu
     let now = node.now();
     work.to = entry.to();
     work.key = work.to.inverse();
-    let shows = conntrack::shows(work.headers.signals, true);
+    let shows = work.headers.shows(true);
     let forward = node.flow(&work.key);
     if let Some(forward) = forward
         && (forward.to().inverse() != work.headers.tuple

@@ -10,7 +10,7 @@ use crate::{
     net::{
         Hook, Outcome,
         allocate::{self, Place},
-        conntrack::{self, ACK, RST, SYN},
+        conntrack::{ACK, RST, SYN},
         martian, route,
         view::{Entry, Inserted, Node},
         work::{Fragment, Old, Work},
@@ -169,7 +169,7 @@ fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outco
     let now = node.now();
     work.flow = Flow {
         to: work.headers.tuple.inverse(),
-        seen: conntrack::shows(work.headers.signals, false),
+        seen: work.headers.shows(false),
         last_seen: now,
         service: work.service,
         backend: work.backend,
@@ -220,7 +220,7 @@ fn follow<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<Out
         node.remove(&work.key);
     }
     route::decide(hook, node, work, entry.flags(), work.to.destination)?;
-    entry.note(conntrack::shows(work.headers.signals, false), now);
+    entry.note(work.headers.shows(false), now);
     (work.service, work.backend) = (entry.service(), entry.backend());
     Ok(Outcome::Forwarded)
 }

@@ -4,6 +4,7 @@ use lb_abi::{Address, BackendId, Flow, Port, ServiceId, Tuple};
 
 use crate::net::{
     allocate::{Place, Trial},
+    conntrack::shows,
     limit::Limit,
     reject::ANSWER_WORDS,
 };
@@ -154,6 +155,16 @@ impl Headers {
         let [_, second, _] = self.fixed;
         let [_, _, flags, _] = second.to_ne_bytes();
         !self.v4 || flags & 0x40 != 0
+    }
+
+    /// What the packet adds to [`Flow::seen`]; of fragments other than the first, nothing.
+    #[inline(always)]
+    pub const fn shows(&self, reply: bool) -> u32 {
+        if matches!(self.fragment, Fragment::Later) {
+            0
+        } else {
+            shows(self.signals, reply)
+        }
     }
 
     /// Bytes from the IP header on.
