@@ -1,7 +1,7 @@
 //! A row with a packet that is cut off, or with an entry missing: whatever happens then, nothing is half rewritten and
 //! nothing goes to the wrong place.
 //!
-//! That is so whatever is in the maps. They are filled anew when a packet has been changed, so that nearly every one
+//! That is so whatever is in the maps. They are filled anew when a packet has opened a flow, so that nearly every one
 //! meets what the row gives.
 
 use std::net::IpAddr;
@@ -30,6 +30,8 @@ impl Stage {
     pub fn play_cut_off(&mut self, row: &Row) -> Result<usize, StageError> {
         let before = self.counted()?;
         let (mut tried, mut run) = (0, 0);
+        let known = |entry: &Entry| matches!(entry, Entry::Connection(_));
+        let opens = !row.given.entries.iter().any(known);
         for (index, step) in row.steps.iter().enumerate() {
             let frame = step.packet.bytes();
             let end = step.packet.network_offset() + step.packet.traffic() as usize;
@@ -44,7 +46,7 @@ impl Stage {
                         scene = Some(self.until(row, index, None)?);
                         run += index;
                     }
-                    if self.cut_off(row, index, &tagged_if_short(&cut))? {
+                    if self.cut_off(row, index, &tagged_if_short(&cut))? && opens {
                         scene = None;
                     }
                     tried += 1;
