@@ -57,6 +57,8 @@ const RST: u8 = 1 << 2;
 const PSH: u8 = 1 << 3;
 const ACK: u8 = 1 << 4;
 const URG: u8 = 1 << 5;
+const ECE: u8 = 1 << 6;
+const CWR: u8 = 1 << 7;
 
 /// A TCP segment without flags and data.
 pub fn tcp(source: End, destination: End) -> Packet {
@@ -128,6 +130,12 @@ impl Packet {
     #[must_use]
     pub fn urgent(self) -> Self {
         self.flags(URG)
+    }
+
+    /// TCP: ECE and CWR, which in a SYN ask for explicit congestion notification (RFC 3168, 6.1.1).
+    #[must_use]
+    pub fn congestion(self) -> Self {
+        self.flags(ECE | CWR)
     }
 
     fn flags(mut self, flags: u8) -> Self {
@@ -298,6 +306,8 @@ impl Tcp {
         header.psh = has(PSH);
         header.ack = has(ACK);
         header.urg = has(URG);
+        header.ece = has(ECE);
+        header.cwr = has(CWR);
         header
             .set_options_raw(&self.options)
             .expect("at most 40 bytes of options");

@@ -5,6 +5,12 @@
 //! frame ─▶ tags ─▶ network: IPv4, IPv6 ─▶ transport: TCP, UDP, SCTP, ICMP ─▶ quote ─▶ network …
 //! ```
 //!
+//! | module | holds |
+//! |---|---|
+//! | `network` | IPv4, IPv6, extension headers |
+//! | `transport` | TCP, UDP, SCTP, ICMP and what it quotes |
+//! | `mend` | [`mend`]: what was cut off, as if it had been sent so |
+//!
 //! Knows nothing of the code that builds packets, and nothing of the programs.
 
 mod mend;

@@ -26,6 +26,9 @@
 //! | `routing` | TTL, MTU, routes |
 //! | `checksums` | checksums that are zero, become zero, or are wrong |
 //!
+//! A new rule of the document gets a row here first, and the row a failure; then the program and the model follow. A row
+//! that fuzzing has printed can be pasted as it is, with [`frame`](crate::build::frame) for its packets.
+//!
 //! A module's `rows` are those of one family, for each in turn; `v4` and `v6` those that only one has.
 
 mod affinity;

@@ -106,6 +106,11 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                     .dont_fragment(),
             )
             .leaves([connection(TCP, [client, frontend], [client, pod]).seen(OPEN)]),
+        row("a SYN that asks for congestion notification is a SYN")
+            .given(local(at, TCP))
+            .packet(NodeIngress, tcp(client, frontend).syn().congestion())
+            .passed_on(FlowOpened, tcp(client, pod).syn().congestion())
+            .leaves([connection(TCP, [client, frontend], [client, pod]).seen(OPEN)]),
         row("a pod's SYN to a ClusterIP goes to a backend on this node, from the pod's own address")
             .given(local_other(at, TCP))
             .packet(PodIngress, tcp(pod_client, cluster).syn())

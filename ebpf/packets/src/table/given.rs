@@ -186,13 +186,6 @@ impl Given {
         self
     }
 
-    /// CONFIG.
-    #[must_use]
-    pub const fn config(mut self, config: Config) -> Self {
-        self.config = config;
-        self
-    }
-
     /// META.
     #[must_use]
     pub const fn meta(mut self, meta: Meta) -> Self {
