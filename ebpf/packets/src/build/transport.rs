@@ -200,12 +200,13 @@ impl Packet {
         self
     }
 
-    /// TCP, UDP: with a checksum that is wrong by this much, as one's complement has it.
+    /// TCP, UDP, ICMP: with a checksum that is wrong by this much, as one's complement has it.
     #[must_use]
     pub fn checksum_off_by(self, off: u16) -> Self {
         let offset = match &self.body {
             Body::Tcp(_) => 16,
             Body::Udp(_) => 6,
+            Body::Icmp(_) => 2,
             body => panic!("no checksum of this kind: {body:?}"),
         };
         let right = self.body.bytes(self.ip.source, self.ip.destination);

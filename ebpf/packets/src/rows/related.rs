@@ -103,6 +103,39 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 FlowRelated,
                 quoting(cluster.0, at.pod_a, unreachable, &udp(pod_client, cluster), 8),
             ),
+        row("a quoted UDP checksum that becomes 0 is 0xffff, as it was sent")
+            .given(local(at, UDP).connection(outside))
+            .packet(
+                NodeEgress,
+                quoting(
+                    pod.0,
+                    client.0,
+                    unreachable,
+                    &udp(client, frontend).zero_sum().to(pod),
+                    8,
+                ),
+            )
+            .passed_on(
+                FlowRelated,
+                quoting(
+                    frontend.0,
+                    client.0,
+                    unreachable,
+                    &udp(client, frontend).zero_sum(),
+                    8,
+                ),
+            ),
+        row("an error with a wrong checksum is as wrong afterwards, though what it quotes is right")
+            .given(local(at, UDP).connection(outside))
+            .packet(
+                NodeEgress,
+                quoting(pod.0, client.0, unreachable, &udp(client, pod), 8).checksum_off_by(0x0204),
+            )
+            .passed_on(
+                FlowRelated,
+                quoting(frontend.0, client.0, unreachable, &udp(client, frontend), 8).checksum_off_by(0x0204),
+            )
+            .still_wrong(),
         row("an error towards a pod keeps its hops, be it one")
             .given(
                 remote(at, UDP).connection(connection(UDP, [pod_client, cluster], [pod_client, far]).age(7)),
