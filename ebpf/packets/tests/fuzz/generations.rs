@@ -20,7 +20,7 @@ use lb_loader::{Detached, DeviceHook, Input};
 use lb_packets::{
     build::tcp,
     model::{Read, read},
-    world::{Addresses, POD_A, V4, V6, World},
+    world::{Addresses, POD_A, UPLINK, V4, V6, World},
 };
 
 /// Changes of the backends.
@@ -29,8 +29,12 @@ const CHANGES: u32 = 1_000;
 const MEMBERS: u32 = 4;
 /// Ids of backends are used again after so many sets.
 const SETS: u32 = 8;
-/// Changes in a wrong order that are tried, at most, before the test is said to have no teeth.
-const TRIES: u32 = 20_000;
+/// Changes in a wrong order that are tried, at most, before the test is said to have no teeth. A few microseconds lie
+/// between the switch and what must not come so early, or so late: a packet must be held up within them, as an
+/// interrupt does.
+const TRIES: u32 = 1_000_000;
+/// Packets that one system call sends, where what becomes of each is not looked at.
+const REPEAT: u32 = 1_000;
 
 const PORT: u16 = 80;
 const FAMILIES: [(ServiceId, &Addresses); 2] = [(1, &V4), (2, &V6)];
@@ -40,7 +44,7 @@ const FAMILIES: [(ServiceId, &Addresses); 2] = [(1, &V4), (2, &V6)];
 enum Order {
     /// As it has to be.
     Right,
-    /// The old slots go before the barrier.
+    /// Old slots go at once, before any barrier.
     SlotsBeforeBarrier,
     /// The new backends come after the switch.
     BackendsAfterSwitch,
@@ -179,20 +183,14 @@ impl Stage {
         self.slots(set);
         self.switch(set);
         match order {
+            Order::Right => self.detached.barrier().unwrap(),
+            Order::SlotsBeforeBarrier => {}
             Order::BackendsAfterSwitch => {
                 self.backends(set);
                 self.detached.barrier().unwrap();
-                self.remove_slots(old);
-            }
-            Order::SlotsBeforeBarrier => {
-                self.remove_slots(old);
-                self.detached.barrier().unwrap();
-            }
-            Order::Right => {
-                self.detached.barrier().unwrap();
-                self.remove_slots(old);
             }
         }
+        self.remove_slots(old);
         self.remove_backends(old);
     }
 
@@ -241,6 +239,27 @@ impl Stage {
     }
 }
 
+impl Stage {
+    /// Sends packets as fast as can be, until the changes are done; says how many.
+    fn hammer(&self) -> u64 {
+        let _world = World::enter().unwrap();
+        let frame = tcp((V4.client, 40_000), (V4.cluster_ip, PORT)).syn().bytes();
+        let input = Input {
+            packet: &frame,
+            ifindex: UPLINK,
+            gso_size: 0,
+            repeat: REPEAT,
+        };
+        let mut packets = 0;
+        while !self.done.load(Ordering::SeqCst) {
+            let run = self.detached.run(DeviceHook::NodeIngress, &input).unwrap();
+            assert_eq!(run.packet, frame, "what is dropped is as it came");
+            packets += u64::from(REPEAT);
+        }
+        packets
+    }
+}
+
 #[derive(Default, Debug)]
 struct Sent {
     packets: u64,
@@ -285,25 +304,29 @@ fn no_packet_finds_a_hole_or_a_backend_of_neither_set_while_backends_change_a_th
 }
 
 /// The same in a wrong order finds holes: the test would see them.
+///
+/// Packets come from outside, for backends of another node, and there is no address to send from: so each is dropped as
+/// it came when its backend has been chosen, and the same system call can send it again.
 fn finds_a_hole(order: Order) {
     if !testing::root_or_skip(&testing::current()) {
         return;
     }
     let stage = Stage::new();
+    stage.detached.maps().config.put(&Config::NONE).unwrap();
     let tries = thread::scope(|scope| {
-        let sender = scope.spawn(|| stage.send());
+        let sender = scope.spawn(|| stage.hammer());
         let found = (1..=TRIES).find(|set| {
             stage.change(*set, order);
-            stage.holes() > 0
+            set.is_multiple_of(16) && stage.holes() > 0
         });
         stage.done.store(true, Ordering::SeqCst);
         let sent = sender.join().unwrap();
-        assert_eq!(sent.dropped, stage.holes(), "a hole drops its packet");
+        assert!(sent > 0, "no packet was sent");
         found
     });
     match tries {
-        Some(tries) => println!("{order:?}: a hole after {tries} changes"),
-        None => panic!("{order:?}: no hole in {TRIES} changes, though there was one to find in each"),
+        Some(tries) => println!("{order:?}: a hole after at most {tries} changes"),
+        None => panic!("{order:?}: no hole in {TRIES} changes, though there is one in each"),
     }
 }
 

@@ -192,12 +192,13 @@ fn an_answer_with_a_wrong_number_is_found() {
         "a RST that acknowledges a byte too few",
         |state, input, observed| {
             let mut outcome = expected(state, input, observed);
-            if outcome.counter == Counter::RejectedNoBackend && outcome.verdict == Verdict::Redirect {
-                if let Read::Whole(frame) = read(&outcome.frame, false) {
-                    if frame.protocol == lb_abi::TCP {
-                        outcome.frame[frame.payload + 11] ^= 1;
-                    }
+            let rejected =
+                outcome.counter == Counter::RejectedNoBackend && outcome.verdict == Verdict::Redirect;
+            match read(&outcome.frame, false) {
+                Read::Whole(frame) if rejected && frame.protocol == lb_abi::TCP => {
+                    outcome.frame[frame.payload + 11] ^= 1;
                 }
+                _ => {}
             }
             outcome
         },
