@@ -5,14 +5,14 @@ use std::{
     net::IpAddr,
 };
 
-use lb_abi::{Counter, Frontend, TCP, UDP, frontend_flags};
+use lb_abi::{Counter, Frontend, TCP, UDP, frontend_flags, seen::OPEN};
 use lb_loader::DeviceHook;
 use lb_packets::{
     build::{End, Packet, tcp, udp},
     check::ends,
     maglev,
     stage::{Seen, Stage},
-    table::{Given, SERVICE, Step, row},
+    table::{Given, SERVICE, Step, connection, row},
     world::{Addresses, V4, V6, World},
 };
 use nix::{
@@ -85,6 +85,44 @@ fn no_port_is_given_out_twice_and_none_is_left_over() {
             let seen = come(stage, tcp((at.client, 1024 + client), frontend(at)).syn());
             assert_eq!(seen.counted, [Counter::DroppedPortsExhausted], "client {client}");
         }
+    });
+}
+
+/// Of 256 ports the first 200 are in use. Who begins with one of the first 73 finds none in 128 tries: out of 40
+/// connections, all but never none, and never all.
+#[test]
+fn no_more_ports_are_tried_than_the_bound_says() {
+    const ALL: u16 = 256;
+    const IN_USE: u16 = 200;
+    const CLIENTS: u16 = 40;
+    in_both_families(|stage, at| {
+        let far = (at.remote, 8080);
+        let mut given = Given::node(at)
+            .frontend(frontend(at), TCP, FRONTEND)
+            .behind(false, far, TCP)
+            .ports(FIRST, FIRST + ALL - 1);
+        for number in 0..IN_USE {
+            let ends = [(at.stranger, 1024 + number), frontend(at)];
+            given = given.connection(connection(TCP, ends, [(at.node, FIRST + number), far]).seen(OPEN));
+        }
+        let _scene = stage.set(&given).expect("maps");
+        let (mut given_out, mut exhausted) = (BTreeSet::new(), 0);
+        for client in 0..CLIENTS {
+            let seen = come(stage, tcp((at.client, 1024 + client), frontend(at)).syn());
+            match seen.counted[..] {
+                [Counter::FlowOpened] => {
+                    let port = source(&seen).1.expect("a port");
+                    assert!((FIRST + IN_USE..FIRST + ALL).contains(&port), "{port} was in use");
+                    assert!(given_out.insert(port), "{port} was given out twice");
+                }
+                [Counter::DroppedPortsExhausted] => exhausted += 1,
+                ref other => panic!("{other:?}"),
+            }
+        }
+        assert!(
+            exhausted > 0 && !given_out.is_empty(),
+            "{exhausted} of {CLIENTS} found none"
+        );
     });
 }
 

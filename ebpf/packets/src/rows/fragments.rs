@@ -5,7 +5,7 @@ use lb_abi::{FragmentKey, Port};
 use super::prelude::*;
 
 /// What is noted of a datagram whose first fragment has passed.
-fn noted(protocol: u8, source: End, destination: End, id: u32, age: i32) -> Entry {
+pub(super) fn noted(protocol: u8, source: End, destination: End, id: u32, age: i32) -> Entry {
     let bytes = if source.0.is_ipv4() {
         let [high, low] = (id as u16).to_be_bytes();
         [high, low, 0, 0]

@@ -187,5 +187,38 @@ pub(super) fn v6() -> Vec<Row> {
             .packet(NodeIngress, syn(frontend, &[Extension::Unknown(253)]))
             .dropped(DroppedProtocol),
     );
+    let established = opened.seen(OPEN | ANSWER);
+    let merged = |to| {
+        let segment = tcp(client, to).ack().data(2000).extension(Extension::Jumbo(2028));
+        segment.network_bytes(4, &[0, 0])
+    };
+    // A fragment header, and behind it destination options and a whole segment.
+    let behind = |to| {
+        let segment = tcp(client, to).syn().data(16).network().split_off(40);
+        let headers = [60, 0, 0, 1, 0, 0, 0x77, 0xaa, TCP, 0, 1, 4, 0, 0, 0, 0];
+        other(client.0, to.0, 44, &[&headers, segment.as_slice()].concat())
+    };
+    rows.extend([
+        row("what is merged may have a jumbo payload: then it is as long as it is")
+            .given(local(at, TCP).connection(established))
+            .packet(NodeIngress, merged(frontend))
+            .segments(1000)
+            .passed_on(FlowForwarded, merged(pod))
+            .still_wrong()
+            .leaves([established]),
+        row("a hop-by-hop header behind others is a protocol that no service has")
+            .given(local(at, TCP))
+            .packet(
+                NodeIngress,
+                syn(frontend, &[Extension::Destination(1), Extension::HopByHop(1)]),
+            )
+            .dropped(DroppedProtocol),
+        row("extension headers behind the fragment header are looked behind")
+            .given(local(at, TCP))
+            .packet(NodeIngress, behind(frontend))
+            .passed_on(FlowOpened, behind(pod))
+            .leaves([opened])
+            .notes(super::fragments::noted(TCP, client, frontend, 0x77aa, 0)),
+    ]);
     rows
 }
