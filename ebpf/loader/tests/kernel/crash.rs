@@ -118,30 +118,35 @@ fn serve(datapath: &Datapath, cluster_ip: SocketAddrV4, server: SocketAddrV4) {
     frontend(datapath, Protocol::Tcp, cluster_ip, SERVICE);
 }
 
-/// Restarts without end, with the old maps and, every other time, with new ones; says so once it is at it.
+/// Said by the victim before it opens the datapath, and when it has: between the two it makes a set of maps, if there
+/// is none to adopt, and loads the programs; after the second it attaches them.
+const PHASES: [&str; 2] = ["opening", "opened"];
+
+/// Restarts without end, and says how far it is.
 fn restart_for_ever(node: &Node, cluster_ip: SocketAddrV4) -> ! {
     // Who answers at the ClusterIP is the one backend.
     let (server, _) = dial(cluster_ip).expect("the test has set it up");
-    loop {
-        for spoil in [false, true] {
-            if spoil {
-                pin_array(&node.pins("maps/SLOTS"), 1);
-            }
-            let mut datapath = node.open();
-            serve(&datapath, cluster_ip, server);
-            datapath.attach().expect("attached");
-        }
-        println!("restarted");
+    let say = |phase: &str| {
+        println!("{phase}");
         std::io::stdout().flush().expect("said");
+    };
+    let [opening, opened] = PHASES;
+    loop {
+        say(opening);
+        let mut datapath = node.open();
+        say(opened);
+        serve(&datapath, cluster_ip, server);
+        datapath.attach().expect("attached");
     }
 }
 
 #[test]
 fn killed_at_any_moment_the_next_start_serves_and_no_client_notices() {
-    /// How often the process is killed.
-    const KILLS: u32 = 40;
-    /// Each time, this much later after a restart: over all kills, several restarts long.
-    const STEP: Duration = Duration::from_micros(2_500);
+    /// How often the process is killed in each phase, with a set of maps to adopt and with one to replace.
+    const KILLS: u32 = 4;
+    /// Each time, this much later in the phase. What changes on disk does so in its first milliseconds; the seconds that
+    /// the verifier takes are between the two.
+    const STEP: Duration = Duration::from_millis(4);
     isolated(|node| {
         let cluster_ip = SocketAddrV4::new(Node::CLUSTER_IP, 80);
         if node.is_victim() {
@@ -152,19 +157,27 @@ fn killed_at_any_moment_the_next_start_serves_and_no_client_notices() {
         serve(&datapath, cluster_ip, server);
         drop(datapath);
         let done = AtomicBool::new(false);
+        let moments = (0..KILLS).flat_map(|kill| {
+            PHASES
+                .into_iter()
+                .flat_map(move |phase| [false, true].map(|replace| (kill, phase, replace)))
+        });
         thread::scope(|scope| {
             let client = scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     assert_eq!(dial(cluster_ip).expect("a connection").0, server);
                 }
             });
-            for kill in 0..KILLS {
+            for (kill, phase, replace) in moments {
+                if replace {
+                    pin_array(&node.pins("maps/SLOTS"), 1);
+                }
                 let mut victim = node.start_victim();
                 let said = BufReader::new(victim.stdout.take().expect("a pipe"));
                 assert!(
                     said.lines()
-                        .any(|line| line.is_ok_and(|line| line.contains("restarted"))),
-                    "kill {kill}"
+                        .any(|line| line.is_ok_and(|line| line.contains(phase))),
+                    "kill {kill}: the process ended before it was {phase}"
                 );
                 // Not a wait for anything: this is where in its restart the process is hit.
                 thread::sleep(STEP * kill);
@@ -175,7 +188,10 @@ fn killed_at_any_moment_the_next_start_serves_and_no_client_notices() {
                 datapath.attach().expect("attached");
                 attached_alone(node, &datapath);
                 pins_in_order(node);
-                assert!(!client.is_finished(), "kill {kill}: the client was not served");
+                assert!(
+                    !client.is_finished(),
+                    "kill {kill}, {phase}: the client was not served"
+                );
             }
             done.store(true, Ordering::Relaxed);
             client.join().expect("the client was served all along");
