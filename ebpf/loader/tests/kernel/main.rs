@@ -11,6 +11,7 @@
 //! | `crash` | what a killed process leaves is put in order |
 //! | `ownership` | what is found attached, what is evicted, what stays |
 //! | `devices` | packet programs at network devices: attached, adopted, found, evicted; packets between namespaces |
+//! | `detached` | programs run on packets that go nowhere; what the options say to programs |
 //! | `barrier` | the barrier waits for a program that is running |
 //! | `helper` | kernels without `bpf_set_retval` |
 //! | `environment` | the errors of a wrong set-up |
@@ -21,6 +22,7 @@
 
 mod barrier;
 mod crash;
+mod detached;
 mod devices;
 mod environment;
 mod generations;
