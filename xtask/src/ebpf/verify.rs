@@ -172,7 +172,7 @@ fn line(
 ) {
     let _ = writeln!(
         table,
-        "{program:<13}{instructions:>13}{processed:>11}{before:>11}{change:>10}  {stack:<24}{stack_before}"
+        "{program:<13}{instructions:>13}{processed:>11}{before:>11}{change:>10}  {stack:<24}  {stack_before}"
     );
 }
 
