@@ -1,1 +1,259 @@
+//! Whole decisions, on a model of the node.
 
+pub(in crate::net) mod node;
+
+use lb_abi::{
+    Address, Backend, Config, Flow, Frontend, FrontendKey, Port, Service, SlotKey, TCP, Tuple, seen,
+};
+use lb_abi::{address_flags, flow_flags};
+
+use self::node::{Bytes, Fake};
+use super::*;
+use crate::net::conntrack::{ACK, FIN, RST, SYN};
+
+extern crate std;
+use std::{vec, vec::Vec};
+
+const CLIENT: Address = Address::v4([198, 51, 100, 7]);
+const VIP: Address = Address::v4([203, 0, 113, 10]);
+const NODE: Address = Address::v4([192, 0, 2, 1]);
+const POD: Address = Address::v4([10, 244, 2, 2]);
+
+/// A TCP segment over IPv4.
+fn segment(source: (Address, u16), destination: (Address, u16), flags: u8) -> Vec<u8> {
+    let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    packet.extend([0x45, 0, 0, 40, 0, 1, 0x40, 0, 64, TCP, 0, 0]);
+    packet.extend(source.0.last4());
+    packet.extend(destination.0.last4());
+    packet.extend(source.1.to_be_bytes());
+    packet.extend(destination.1.to_be_bytes());
+    packet.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    packet
+}
+
+fn tuple(source: (Address, u16), destination: (Address, u16)) -> Tuple {
+    Tuple {
+        source: source.0,
+        destination: destination.0,
+        source_port: Port::new(source.1),
+        destination_port: Port::new(destination.1),
+        protocol: TCP,
+        pad: [0; 3],
+    }
+}
+
+/// A load balancer's IP in front of a pod of another node.
+fn remote() -> Fake {
+    let mut fake = Fake::default();
+    let key = FrontendKey {
+        address: VIP,
+        port: Port::new(80),
+        protocol: TCP,
+        pad: 0,
+    };
+    let both = Frontend {
+        internal: 1,
+        external: 1,
+        ..Frontend::default()
+    };
+    fake.maps.frontends.insert(key, both);
+    fake.maps
+        .addresses
+        .extend([(VIP, address_flags::VIP), (NODE, address_flags::NODE)]);
+    fake.maps.services.insert(
+        1,
+        Service {
+            generation: 1,
+            slots: 1,
+        },
+    );
+    fake.maps.slots.insert(
+        SlotKey {
+            service: 1,
+            generation: 1,
+            index: 0,
+        },
+        5,
+    );
+    let pod = Backend {
+        address: POD,
+        port: Port::new(8080),
+        protocol: TCP,
+        flags: 0,
+    };
+    fake.maps.backends.insert(5, pod);
+    fake.maps.now = 1000;
+    fake.config = Config {
+        node_v4: NODE,
+        snat_first: 40_000,
+        snat_last: 40_001,
+        ..Config::NONE
+    };
+    fake
+}
+
+/// What becomes of a packet at the uplink.
+fn arrives(fake: &Fake, packet: &[u8], work: &mut Work) -> Outcome {
+    let hook = Hook::NodeIngress;
+    match decide(hook, Bytes(packet), fake, work) {
+        Ok(outcome) => outcome,
+        Err(Rest::Open) => open(hook, fake, work),
+        Err(Rest::Icmp) => icmp(hook, Bytes(packet), fake, work),
+    }
+}
+
+#[test]
+fn a_connection_is_opened_forwarded_answered_and_closed() {
+    let (fake, mut work) = (remote(), Work::NEW);
+    let (client, vip, pod) = ((CLIENT, 5000), (VIP, 80), (POD, 8080));
+    assert_eq!(
+        arrives(&fake, &segment(client, vip, SYN), &mut work),
+        Outcome::Opened
+    );
+    let masked = (NODE, work.to.source_port.get());
+    assert_eq!(work.to, tuple(masked, pod));
+    assert_eq!((work.way, work.service, work.backend), (Way::Routed, 1, 5));
+
+    assert_eq!(
+        arrives(&fake, &segment(pod, masked, SYN | ACK), &mut work),
+        Outcome::Replied
+    );
+    assert_eq!((work.to, work.way), (tuple(vip, client), Way::Routed));
+    for (flags, seen) in [
+        (ACK, seen::OPEN | seen::ANSWER),
+        (FIN | ACK, seen::OPEN | seen::ANSWER | seen::CLIENT_FIN),
+    ] {
+        assert_eq!(
+            arrives(&fake, &segment(client, vip, flags), &mut work),
+            Outcome::Forwarded
+        );
+        assert_eq!(fake.entry(&tuple(client, vip)).map(|flow| flow.seen), Some(seen));
+    }
+    let flags = fake.entry(&tuple(pod, masked)).map(|flow| flow.flags);
+    assert_eq!(flags, Some(flow_flags::REPLY | flow_flags::SNAT));
+}
+
+#[test]
+fn ports_never_collide_and_run_out() {
+    let (fake, mut work) = (remote(), Work::NEW);
+    let mut ports = Vec::new();
+    for client in [5000, 5001] {
+        assert_eq!(
+            arrives(&fake, &segment((CLIENT, client), (VIP, 80), SYN), &mut work),
+            Outcome::Opened
+        );
+        ports.push(work.to.source_port.get());
+    }
+    ports.sort_unstable();
+    assert_eq!(ports, [40_000, 40_001]);
+    let third = segment((CLIENT, 5002), (VIP, 80), SYN);
+    assert_eq!(arrives(&fake, &third, &mut work), Outcome::DroppedPortsExhausted);
+    assert!(
+        fake.entry(&tuple((CLIENT, 5002), (VIP, 80))).is_none(),
+        "nothing is left of it"
+    );
+}
+
+#[test]
+fn the_port_of_a_connection_that_is_over_is_given_away_once() {
+    let (mut fake, mut work) = (remote(), Work::NEW);
+    for client in [5000, 5001] {
+        arrives(&fake, &segment((CLIENT, client), (VIP, 80), SYN), &mut work);
+    }
+    fake.maps.now += 61;
+    for client in [5002, 5003] {
+        let packet = segment((CLIENT, client), (VIP, 80), SYN);
+        assert_eq!(
+            arrives(&fake, &packet, &mut work),
+            Outcome::Opened,
+            "client {client}"
+        );
+    }
+    let packet = segment((CLIENT, 5004), (VIP, 80), SYN);
+    assert_eq!(arrives(&fake, &packet, &mut work), Outcome::DroppedPortsExhausted);
+}
+
+#[test]
+fn an_entry_that_is_being_replaced_is_not_taken_again() {
+    let (mut fake, mut work) = (remote(), Work::NEW);
+    fake.config.snat_last = 40_000;
+    arrives(&fake, &segment((CLIENT, 5000), (VIP, 80), SYN), &mut work);
+    fake.maps.now += 61;
+    let reply = tuple((POD, 8080), (NODE, 40_000));
+    fake.change(&reply, |flow: &mut Flow| flow.claim = CLAIMED);
+    let packet = segment((CLIENT, 5001), (VIP, 80), SYN);
+    assert_eq!(arrives(&fake, &packet, &mut work), Outcome::DroppedPortsExhausted);
+}
+
+#[test]
+fn ports_of_sockets_are_left_to_them() {
+    let (mut fake, mut work) = (remote(), Work::NEW);
+    fake.socket = Some(Port::new(40_000));
+    arrives(&fake, &segment((CLIENT, 5000), (VIP, 80), SYN), &mut work);
+    assert_eq!(work.to.source_port.get(), 40_001);
+}
+
+#[test]
+fn what_opens_nothing_is_rejected_and_a_reset_is_not() {
+    let (fake, mut work) = (remote(), Work::NEW);
+    for (flags, port, outcome) in [
+        (ACK, 80, Outcome::NoFlow),
+        (SYN | ACK, 80, Outcome::NoFlow),
+        (RST, 80, Outcome::DroppedNoFlow),
+        (SYN, 81, Outcome::UnknownPort),
+        (RST | ACK, 81, Outcome::DroppedNoFlow),
+    ] {
+        let packet = segment((CLIENT, 5000), (VIP, port), flags);
+        assert_eq!(
+            arrives(&fake, &packet, &mut work),
+            outcome,
+            "{flags:#b} to {port}"
+        );
+    }
+}
+
+#[test]
+fn a_packet_at_its_last_hop_leaves_no_trace() {
+    let (fake, mut work) = (remote(), Work::NEW);
+    let mut packet = segment((CLIENT, 5000), (VIP, 80), SYN);
+    packet[14 + 8] = 1;
+    assert_eq!(arrives(&fake, &packet, &mut work), Outcome::TimeExceeded);
+    assert!(fake.is_empty());
+}
+
+#[test]
+fn every_outcome_counts_on_a_counter_of_its_own() {
+    let (fake, mut work) = (remote(), Work::NEW);
+    let stranger = segment((CLIENT, 5000), (POD, 80), SYN);
+    let passed = arrives(&fake, &stranger, &mut work);
+    assert_eq!(
+        (passed, passed.disposition()),
+        (Outcome::Passed, Disposition::Leave)
+    );
+    assert_eq!(passed.counter().name(), "packet_passed");
+    let martian = segment((NODE, 5000), (VIP, 80), SYN);
+    let dropped = arrives(&fake, &martian, &mut work);
+    assert_eq!(
+        (dropped, dropped.disposition()),
+        (Outcome::DroppedMartian, Disposition::Drop)
+    );
+}
+
+#[test]
+fn no_packet_that_is_cut_off_is_translated() {
+    let (fake, mut work) = (remote(), Work::NEW);
+    let packet = segment((CLIENT, 5000), (VIP, 80), SYN);
+    for length in 14..packet.len() {
+        let expected = if length < 34 {
+            Outcome::Unreadable
+        } else {
+            Outcome::DroppedMalformed
+        };
+        assert_eq!(
+            arrives(&fake, &packet[..length], &mut work),
+            expected,
+            "{length} bytes"
+        );
+    }
+    assert!(fake.is_empty());
+}

@@ -37,7 +37,7 @@ pub(super) fn skip<P: Packet>(packet: P, headers: &mut Headers, merged: bool) ->
     let mut kind = headers.tuple.protocol;
     let mut at = headers.l4;
     for index in 0..=MOST {
-        if !is_one(kind) && !(kind == HOP_BY_HOP && index == 0) {
+        if !(is_one(kind) || kind == HOP_BY_HOP && index == 0) {
             headers.tuple.protocol = kind;
             headers.l4 = at;
             return Ok(());
