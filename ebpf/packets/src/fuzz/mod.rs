@@ -11,7 +11,9 @@
 //! | `run` | [`Fuzzer`]: cases by seed and number, until one differs |
 //! | `case` | [`Case`]: maps and a short sequence of packets |
 //! | `pool` | the addresses and ports that everything is drawn from, and the ways there |
-//! | `scenario` | random services, and what the programs themselves may have written, torn too |
+//! | `draw` | what scenarios are drawn as |
+//! | `scenario` | random services |
+//! | `written` | what the programs themselves may have written, torn too |
 //! | `step` | random packets: at services and flows, answers to what came out before, ICMP errors about it, noise |
 //! | `frame` | a packet's bytes from its description |
 //! | `kernel` | [`Kernel`]: maps and programs; writes what differs, reads what was written |
@@ -24,6 +26,7 @@
 
 mod case;
 mod compare;
+mod draw;
 mod frame;
 mod kernel;
 mod pool;
@@ -35,6 +38,7 @@ mod sockets;
 mod step;
 #[cfg(test)]
 mod tests;
+mod written;
 
 pub use self::{
     case::Case,

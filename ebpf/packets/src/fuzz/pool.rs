@@ -102,6 +102,11 @@ pub(super) const FIRST: u16 = 40001;
 /// The port that a local socket has.
 pub(super) const TAKEN: u16 = 40003;
 
+/// Identification of a datagram, of which both halves are told from each other's.
+pub(super) const fn datagram(number: u32) -> u32 {
+    0x1d1d_0000 + 0x1_0001 * number
+}
+
 /// Ways from the world's node: what its routing table says.
 pub fn routes() -> Routes {
     let uplink = Route::Via { mtu: MTU };

@@ -2,7 +2,7 @@
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
-use super::{pool, scenario::rarely};
+use super::{draw::rarely, pool};
 use crate::{build::Extension, model::Device};
 
 /// A packet, its hook, and what is done to its bytes.
@@ -237,7 +237,7 @@ fn shape() -> impl Strategy<Value = Shape> {
                 options,
                 extensions,
                 piece,
-                id: 0x1d1d_0000 + 0x1_0001 * id,
+                id: pool::datagram(id),
                 tags,
                 group,
                 checksum,
