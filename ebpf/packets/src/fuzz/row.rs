@@ -169,6 +169,10 @@ impl Row {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { shot, outcome, .. } = self;
+        writeln!(
+            f,
+            "// let ip = |text: &str| -> IpAddr {{ text.parse().expect(\"an address\") }};"
+        )?;
         writeln!(f, "row(\"seed {}, case {}\")", self.seed, self.case)?;
         writeln!(f, "    .given(")?;
         self.given(f)?;

@@ -24,9 +24,17 @@ pub(crate) const FIRST: Limits = Limits {
 
 /// Runs cases.
 pub(crate) fn run(model: Model, limits: &Limits) -> Report {
+    let mut reports = run_each(model, &[*limits]);
+    reports.pop().unwrap()
+}
+
+/// Runs cases of several seeds with the same programs.
+pub(crate) fn run_each(model: Model, all: &[Limits]) -> Vec<Report> {
     let _world = World::enter().unwrap();
     let sockets = Sockets::open().unwrap();
     let mut kernel = Kernel::load().unwrap();
     let mut fuzzer = Fuzzer::new(&mut kernel, model, &sockets);
-    fuzzer.run(limits, |_| ControlFlow::Continue(())).unwrap()
+    all.iter()
+        .map(|limits| fuzzer.run(limits, |_| ControlFlow::Continue(())).unwrap())
+        .collect()
 }
