@@ -36,14 +36,27 @@ pub(in crate::net) fn transport<P: Packet>(
     if there < QUOTED {
         return Err(Unread::Malformed);
     }
-    let [ports, second] = packet.words::<2>(at).ok_or(Unread::Malformed)?;
-    let [a, b, c, d] = ports.to_ne_bytes();
-    if matches!(headers.transport, Transport::Icmp) {
-        headers.signals = a;
+    if protocol == TCP && matches!(part, Part::Packet) {
+        if there < 20 {
+            return Err(Unread::Malformed);
+        }
+        let [ports, _, _, fourth] = packet.words::<4>(at).ok_or(Unread::Malformed)?;
+        let [offset, flags, ..] = fourth.to_ne_bytes();
+        let header = u32::from(offset >> 4) * 4;
+        if header < 20 || header > there {
+            return Err(Unread::Malformed);
+        }
+        set_ports(headers, ports);
+        headers.signals = flags;
         return Ok(());
     }
-    headers.tuple.source_port = Port([a, b]);
-    headers.tuple.destination_port = Port([c, d]);
+    let [ports, second] = packet.words::<2>(at).ok_or(Unread::Malformed)?;
+    if matches!(headers.transport, Transport::Icmp) {
+        let [kind, ..] = ports.to_ne_bytes();
+        headers.signals = kind;
+        return Ok(());
+    }
+    set_ports(headers, ports);
     match protocol {
         UDP => {
             let [high, low, checksum_high, checksum_low] = second.to_ne_bytes();
@@ -54,17 +67,6 @@ pub(in crate::net) fn transport<P: Packet>(
                 return Err(Unread::Malformed);
             }
         }
-        TCP if matches!(part, Part::Packet) => {
-            if there < 20 {
-                return Err(Unread::Malformed);
-            }
-            let [offset, flags] = packet.half(at + 12).ok_or(Unread::Malformed)?;
-            let header = u32::from(offset >> 4) * 4;
-            if header < 20 || header > there {
-                return Err(Unread::Malformed);
-            }
-            headers.signals = flags;
-        }
         SCTP if matches!(part, Part::Packet) => {
             if there < 13 {
                 return Err(Unread::Malformed);
@@ -74,4 +76,12 @@ pub(in crate::net) fn transport<P: Packet>(
         _ => {}
     }
     Ok(())
+}
+
+/// The first word of every header with ports.
+#[inline(always)]
+const fn set_ports(headers: &mut Headers, word: u32) {
+    let [a, b, c, d] = word.to_ne_bytes();
+    headers.tuple.source_port = Port([a, b]);
+    headers.tuple.destination_port = Port([c, d]);
 }
