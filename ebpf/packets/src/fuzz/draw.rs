@@ -32,6 +32,8 @@ pub(super) struct BackendDraw {
     pub(super) port: usize,
     pub(super) misplaced: bool,
     pub(super) absent: bool,
+    /// Of the other family.
+    pub(super) foreign: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -121,12 +123,15 @@ pub(super) fn service() -> impl Strategy<Value = ServiceDraw> {
 
 pub(super) fn backend() -> impl Strategy<Value = BackendDraw> {
     let host = prop_oneof![4 => 0..5_usize, 1 => 0..pool::HOSTS];
-    (host, 0..3_usize, rarely(12), rarely(20)).prop_map(|(host, port, misplaced, absent)| BackendDraw {
-        host,
-        port,
-        misplaced,
-        absent,
-    })
+    (host, 0..3_usize, rarely(12), rarely(20), rarely(40)).prop_map(
+        |(host, port, misplaced, absent, foreign)| BackendDraw {
+            host,
+            port,
+            misplaced,
+            absent,
+            foreign,
+        },
+    )
 }
 
 pub(super) fn flow() -> impl Strategy<Value = FlowDraw> {

@@ -161,7 +161,7 @@ impl Scenario {
         for (id, draw) in (1..).zip(backends) {
             let local = (draw.host < 2) != draw.misplaced;
             let backend = Backend {
-                address: pool::host(self.v4, draw.host).into(),
+                address: pool::host(self.v4 != draw.foreign, draw.host).into(),
                 port: Port::new(pool::TARGETS[draw.port]),
                 protocol: self.protocol,
                 flags: if local { backend_flags::LOCAL } else { 0 },

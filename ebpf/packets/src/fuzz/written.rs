@@ -21,6 +21,7 @@ impl Scenario {
             .state
             .backends
             .iter()
+            .filter(|(_, backend)| backend.address.is_v4() == self.v4)
             .map(|(id, backend)| (*id, *backend))
             .collect();
         let node = pool::family(self.v4).node;
@@ -66,7 +67,9 @@ impl Scenario {
         let client = (pool::client(v4, draw.client), pool::SOURCES[draw.source]);
         let key = self.tuple(client, (at, frontend.port.get()));
         let id = draw.backend as u32 + 1;
-        let Some(backend) = self.state.backends.get(&id).copied() else {
+        let backend = self.state.backends.get(&id).copied();
+        // Of the other family: no flow was ever opened to it.
+        let Some(backend) = backend.filter(|backend| backend.address.is_v4() == v4) else {
             return;
         };
         let mut to = Tuple {

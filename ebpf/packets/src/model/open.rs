@@ -61,6 +61,9 @@ impl Run<'_> {
         let Some((backend_id, backend)) = self.choose(frontend, id, service, &tuple) else {
             return self.drop(Counter::DroppedHole);
         };
+        if backend.address.is_v4() != packet.frame.v4 {
+            return self.drop(Counter::DroppedHole);
+        }
         let own = self.flags(tuple.source) & address_flags::NODE != 0;
         let mut snat = match self.input.hook {
             Device::NodeIngress => backend.flags & backend_flags::LOCAL == 0,
