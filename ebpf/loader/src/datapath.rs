@@ -63,7 +63,8 @@ pub struct Datapath {
 }
 
 impl Datapath {
-    /// Adopts the pinned maps, or creates a set, and loads the programs against it. Attaches nothing.
+    /// Adopts the pinned maps, or creates a set, and loads the socket programs against it; the packet programs are
+    /// loaded when the first device is attached. Attaches nothing.
     ///
     /// Maps are adopted if type, key size, value size, capacity, flags and ABI version are right; FLOWS with any
     /// capacity within its bounds, so that [`Options::flows`] decides for new sets only. CONFIG is written as the
@@ -134,9 +135,15 @@ impl Datapath {
         Hook::ALL.into_iter().zip(&self.programs.sockets)
     }
 
-    /// The packet programs that were loaded, attached or not.
+    /// The packet programs that were loaded: those of the kinds of devices that have been attached, mostly.
     pub fn device_programs(&self) -> impl Iterator<Item = (DeviceHook, &HeldProgram)> {
-        DeviceHook::ALL.into_iter().zip(&self.programs.devices)
+        self.programs.devices()
+    }
+
+    /// A packet program, loaded now if it was not yet; attached or not.
+    pub fn device_program(&mut self, hook: DeviceHook) -> Result<&HeldProgram, LoaderError> {
+        self.programs.load_device(hook)?;
+        self.programs.device(hook)
     }
 
     /// Returns when no program still runs that began before the call: an RCU grace period, tens of milliseconds.
@@ -219,6 +226,8 @@ impl Datapath {
         let device = device::find(&mut netlink, device.into())?;
         self.forget_gone()?;
         let [first, second] = kind.hooks();
+        self.programs.load_device(first)?;
+        self.programs.load_device(second)?;
         let mut attach = |hook: DeviceHook| {
             let attaching = Attaching {
                 netlink: &mut netlink,

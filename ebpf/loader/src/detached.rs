@@ -50,14 +50,14 @@ impl Detached {
     /// Loads all programs, with this many entries of FLOWS. META says that the maps are live, and CONFIG is
     /// [`Config::NONE`].
     pub fn load(flows: u32) -> Result<Self, LoaderError> {
-        let (programs, object) = object::load_detached(node::flows(Some(flows))?)?;
-        let maps = Maps::new(|name| object.map(name))?;
+        let programs = object::load_detached(node::flows(Some(flows))?)?;
+        let maps = Maps::new(|name| programs.map(name))?;
         maps.config.put(&Config::NONE)?;
         let detached = Self {
-            programs,
             maps,
-            meta: object.map(MapName::Meta)?,
+            meta: programs.map(MapName::Meta)?,
             barrier: Barrier::new()?,
+            programs,
         };
         detached.put_meta(&Meta::CURRENT)?;
         Ok(detached)
@@ -66,7 +66,7 @@ impl Detached {
     /// Says whose the maps are: with any other value than [`Meta::CURRENT`] the programs leave everything alone.
     pub fn put_meta(&self, meta: &Meta) -> Result<(), LoaderError> {
         let key = 0_u32;
-        // SAFETY: the sizes of META's key and value, which the object's `map` has checked.
+        // SAFETY: the sizes of META's key and value, which `Programs::map` has checked.
         unsafe { sys::map::update(self.meta.as_fd(), &raw const key, meta) }
             .map_err(LoaderError::kernel("write META"))
     }

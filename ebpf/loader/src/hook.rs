@@ -118,16 +118,6 @@ impl DeviceHook {
             Self::PodEgress => "pod_egress",
         }
     }
-
-    /// Its place in [`ALL`](Self::ALL).
-    pub(crate) const fn index(self) -> usize {
-        match self {
-            Self::NodeIngress => 0,
-            Self::NodeEgress => 1,
-            Self::PodIngress => 2,
-            Self::PodEgress => 3,
-        }
-    }
 }
 
 impl fmt::Display for DeviceHook {

@@ -1,6 +1,7 @@
 //! The embedded object: programs, loaded against a set of maps.
 
 use std::{
+    collections::BTreeMap,
     os::fd::{AsFd as _, OwnedFd},
     path::Path,
 };
@@ -19,65 +20,77 @@ use crate::{
 /// Made by `cargo xtask ebpf build`; this crate's build script warns when it is not that of the sources.
 pub(crate) static OBJECT: &[u8] = include_bytes_aligned!("../../prebuilt/plumbline.bpf.o");
 
-/// Every program of the object, loaded.
+/// The programs of the object: those of sockets loaded, those of packets when they are needed first, as a verifier has
+/// much to go through.
 #[derive(Debug)]
 pub(crate) struct Programs {
+    object: Ebpf,
     /// In the order of [`Hook::ALL`].
     pub(crate) sockets: Vec<HeldProgram>,
-    /// In the order of [`DeviceHook::ALL`].
-    pub(crate) devices: Vec<HeldProgram>,
+    devices: BTreeMap<DeviceHook, HeldProgram>,
 }
 
 impl Programs {
+    /// Loads the program of a packet hook, if it is not loaded yet.
+    pub(crate) fn load_device(&mut self, hook: DeviceHook) -> Result<(), LoaderError> {
+        if !self.devices.contains_key(&hook) {
+            let program = program(&mut self.object, hook.name())?;
+            self.devices.insert(hook, program);
+        }
+        Ok(())
+    }
+
     /// The program of a packet hook.
+    ///
+    /// # Errors
+    /// [`LoaderError::Incomplete`] if it was not loaded.
     pub(crate) fn device(&self, hook: DeviceHook) -> Result<&HeldProgram, LoaderError> {
-        self.devices
-            .get(hook.index())
-            .ok_or_else(|| incomplete(hook.name()))
+        self.devices.get(&hook).ok_or_else(|| incomplete(hook.name()))
+    }
+
+    /// The packet programs that were loaded.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = (DeviceHook, &HeldProgram)> {
+        self.devices.iter().map(|(hook, program)| (*hook, program))
     }
 
     /// Which packet hook a program is for.
     pub(crate) fn device_hook(&self, program_id: u32) -> Option<DeviceHook> {
-        DeviceHook::ALL
-            .into_iter()
-            .zip(&self.devices)
+        self.devices()
             .find(|(_, program)| program.id() == program_id)
             .map(|(hook, _)| hook)
     }
 
-    /// Ids of all.
+    /// Ids of all that were loaded.
     pub(crate) fn ids(&self) -> Vec<u32> {
         self.sockets
             .iter()
-            .chain(&self.devices)
+            .chain(self.devices.values())
             .map(HeldProgram::id)
             .collect()
     }
 }
 
-/// Loads all programs. Maps that are pinned in the folder are used, the others are made and pinned there; FLOWS with
+/// Loads the socket programs. Maps that are pinned in the folder are used, the others are made and pinned there; FLOWS with
 /// this many entries.
 ///
 /// The caller has checked the layout of those that are there, and checks that of those that are made.
 pub(crate) fn load(folder: &Path, flows: u32) -> Result<Programs, LoaderError> {
-    let mut object = open(Some(folder), flows)?;
-    programs(&mut object)
+    programs(open(Some(folder), flows)?)
 }
 
 /// Loads all programs against maps of their own.
-pub(crate) fn load_detached(flows: u32) -> Result<(Programs, Object), LoaderError> {
-    let mut object = open(None, flows)?;
-    let programs = programs(&mut object)?;
-    Ok((programs, Object(object)))
+pub(crate) fn load_detached(flows: u32) -> Result<Programs, LoaderError> {
+    let mut programs = programs(open(None, flows)?)?;
+    for hook in DeviceHook::ALL {
+        programs.load_device(hook)?;
+    }
+    Ok(programs)
 }
 
-/// The maps of a load that pins nothing.
-pub(crate) struct Object(Ebpf);
-
-impl Object {
-    /// One of them, if its layout is right.
+impl Programs {
+    /// One of the maps, if its layout is right.
     pub(crate) fn map(&self, name: MapName) -> Result<OwnedFd, LoaderError> {
-        let fd = data(&self.0, name.name())?.fd().as_fd();
+        let fd = data(&self.object, name.name())?.fd().as_fd();
         let failed = || LoaderError::kernel(format!("look at map {name} of the object"));
         let (layout, _) = sys::map::describe(fd).map_err(failed())?;
         if !name.fits(layout) {
@@ -140,17 +153,15 @@ pub(crate) fn open(folder: Option<&Path>, flows: u32) -> Result<Ebpf, LoaderErro
     Ok(loader.load(OBJECT)?)
 }
 
-fn programs(object: &mut Ebpf) -> Result<Programs, LoaderError> {
-    let mut load = |name| program(object, name);
+fn programs(mut object: Ebpf) -> Result<Programs, LoaderError> {
+    let sockets = Hook::ALL
+        .into_iter()
+        .map(|hook| program(&mut object, hook.name()))
+        .collect::<Result<_, _>>()?;
     Ok(Programs {
-        sockets: Hook::ALL
-            .into_iter()
-            .map(|hook| load(hook.name()))
-            .collect::<Result<_, _>>()?,
-        devices: DeviceHook::ALL
-            .into_iter()
-            .map(|hook| load(hook.name()))
-            .collect::<Result<_, _>>()?,
+        object,
+        sockets,
+        devices: BTreeMap::new(),
     })
 }
 

@@ -3,8 +3,8 @@
 use std::fs;
 
 use lb_loader::{
-    Cleanup, Datapath, DeviceAttachment, DeviceKind, DeviceMode, Direction, HeldProgram, LoaderError, Manner,
-    Ownership, attach_filter, attach_tcx, cleanup,
+    Cleanup, Datapath, DeviceAttachment, DeviceHook, DeviceKind, DeviceMode, Direction, HeldProgram,
+    LoaderError, Manner, Ownership, attach_filter, attach_tcx, cleanup,
 };
 
 use super::{
@@ -15,11 +15,10 @@ use super::{
 use crate::support::{ForeignProgram, Node, isolated};
 
 /// The ingress program of nodes of a load, held.
-fn hold(datapath: &Datapath) -> HeldProgram {
-    let mut programs = datapath.device_programs();
-    let (_, program) = programs
-        .find(|(hook, _)| hook.name() == "node_ingress")
-        .expect("node_ingress is one of them");
+fn hold(datapath: &mut Datapath) -> HeldProgram {
+    let program = datapath
+        .device_program(DeviceHook::NodeIngress)
+        .expect("it can be loaded");
     HeldProgram::by_id(program.id()).expect("it is loaded")
 }
 
@@ -30,13 +29,13 @@ fn leave_behind(node: &Node) -> Datapath {
     earlier
         .attach_device("uplink", DeviceKind::Node)
         .expect("attached by links");
-    let program = hold(&earlier);
+    let program = hold(&mut earlier);
     attach_filter("uplink", Direction::Egress, 3, &program).expect("attached as a filter");
     let pinned = node.options.bpffs.join("plumbline");
     fs::remove_dir_all(&pinned).expect("unpinned");
     // The program of the link at ingress is there already: another load's.
-    let other = start(node, DeviceMode::First);
-    attach_tcx("uplink", Direction::Ingress, &hold(&other)).expect("attached without a link");
+    let mut other = start(node, DeviceMode::First);
+    attach_tcx("uplink", Direction::Ingress, &hold(&mut other)).expect("attached without a link");
     drop(other);
     fs::remove_dir_all(&pinned).expect("unpinned");
     earlier
