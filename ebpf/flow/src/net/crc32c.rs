@@ -24,18 +24,17 @@ pub fn ports_changed(checksum: [u8; 4], old: [u8; 4], new: [u8; 4], length: u32)
     (u32::from_le_bytes(checksum) ^ remainder).to_le_bytes()
 }
 
-/// A remainder, and zeros behind it.
+/// A remainder, and zeros behind it. No branches on bits, here and below: a verifier would follow both ways at each.
 #[inline(never)]
 fn zeros(mut remainder: u32, bytes: u32) -> u32 {
     for (power, &shift) in SHIFT.iter().enumerate() {
-        if bytes >> power & 1 == 1 {
-            remainder = multiply(remainder, shift);
-        }
+        let chosen = 0_u32.wrapping_sub(bytes >> power & 1);
+        remainder ^= (multiply(remainder, shift) ^ remainder) & chosen;
     }
     remainder
 }
 
-/// The product modulo the polynomial. No branches on bits: a verifier would follow both ways at each.
+/// The product modulo the polynomial.
 #[inline(always)]
 const fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;

@@ -16,6 +16,8 @@ use crate::net::{
 pub const ANSWER_WORDS: usize = 64;
 /// What an answer quotes, at most, in bytes.
 pub const QUOTE: u32 = 128;
+/// The same, in words.
+const QUOTE_WORDS: usize = QUOTE as usize / 4;
 
 /// Words of an IP header without options or extension headers.
 const V4: usize = 5;
@@ -142,9 +144,13 @@ fn error<P: Packet>(packet: P, work: &mut Work, error: Error, source: Address) -
     // Of a whole L4 header there are 8 bytes.
     let quote = l4.wrapping_sub(l3) + 8;
     let quote = if quote > QUOTE { QUOTE } else { quote };
+    // Zeros behind the quote, so that the sum is over as many words whatever is quoted: a loop whose end is not known
+    // has older verifiers follow every way out of it.
     let copied = if v4 {
+        work.answer[V4 + ICMP_WORDS..V4 + ICMP_WORDS + QUOTE_WORDS].fill(0);
         packet.copy::<{ V4 + ICMP_WORDS }>(l3, quote, &mut work.answer)
     } else {
+        work.answer[V6 + ICMP_WORDS..V6 + ICMP_WORDS + QUOTE_WORDS].fill(0);
         packet.copy::<{ V6 + ICMP_WORDS }>(l3, quote, &mut work.answer)
     };
     if !copied {
@@ -157,7 +163,7 @@ fn error<P: Packet>(packet: P, work: &mut Work, error: Error, source: Address) -
         header_v4(answer, source, tuple.source, ICMP, length);
         let [kind, code] = error.v4;
         [answer[V4], answer[V4 + 1]] = [u32::from_ne_bytes([kind, code, 0, 0]), error.mtu.to_be()];
-        let [high, low] = sum(answer, V4, length, Sum::NONE);
+        let [high, low] = full(&answer[V4..V4 + ICMP_WORDS + QUOTE_WORDS], Sum::NONE);
         answer[V4] = u32::from_ne_bytes([kind, code, high, low]);
         return Some(V4 + length);
     }
@@ -165,7 +171,7 @@ fn error<P: Packet>(packet: P, work: &mut Work, error: Error, source: Address) -
     let [kind, code] = error.v6;
     [answer[V6], answer[V6 + 1]] = [u32::from_ne_bytes([kind, code, 0, 0]), error.mtu.to_be()];
     let pseudo = Sum::pseudo_header(source, tuple.source, ICMPV6, bytes(length));
-    let [high, low] = sum(answer, V6, length, pseudo);
+    let [high, low] = full(&answer[V6..V6 + ICMP_WORDS + QUOTE_WORDS], pseudo);
     answer[V6] = u32::from_ne_bytes([kind, code, high, low]);
     Some(V6 + length)
 }
@@ -283,17 +289,6 @@ fn header_v6(
     ];
     [answer[2], answer[3], answer[4], answer[5]] = source.words();
     [answer[6], answer[7], answer[8], answer[9]] = destination.words();
-}
-
-/// The checksum of `words` words from number `from` on.
-#[inline(always)]
-fn sum(answer: &[u32; ANSWER_WORDS], from: usize, words: usize, mut more: Sum) -> [u8; 2] {
-    for (index, &word) in answer.iter().enumerate() {
-        if index >= from && index < from + words {
-            more = more.and(word);
-        }
-    }
-    more.complemented()
 }
 
 /// Words, in bytes; there are [`ANSWER_WORDS`] at most.
