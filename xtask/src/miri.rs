@@ -24,10 +24,7 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
         );
     }
     let native = steps::run("native byte order", miri().args(PACKAGES))?;
-    let foreign = steps::run(
-        "big endian",
-        miri().args(PACKAGES).args(["--target", BIG_ENDIAN]),
-    )?;
+    let foreign = steps::run("big endian", miri().args(PACKAGES).args(["--target", BIG_ENDIAN]))?;
     Ok(if native && foreign {
         ExitCode::SUCCESS
     } else {
