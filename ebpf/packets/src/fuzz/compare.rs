@@ -13,8 +13,8 @@ use super::{
 };
 use crate::model::{Observed, Outcome, Rejects, Routes, Socket, State, Translated};
 
-/// Slots that are tried for packets that leave no trace of the one that was chosen.
-const PICKS: usize = 4;
+/// Slots, and a hole, that are tried for packets that leave no trace of what was chosen.
+const PICKS: usize = 5;
 
 /// One thing that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]

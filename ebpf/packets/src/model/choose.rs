@@ -152,17 +152,15 @@ impl Run<'_> {
         let slots: Vec<_> = (0..service.slots)
             .map(|index| self.slot(id, service, index))
             .collect();
-        if self.observed.counter == Counter::DroppedHole && slots.contains(&None) {
-            return None;
-        }
         let stored = self.observed.flows.get(tuple);
         let new = stored.filter(|flow| self.state.flows.get(tuple) != Some(flow));
         let taken = new.map(|flow| flow.backend);
         let whole = || slots.iter().flatten();
         let same = whole().find(|(backend, _)| Some(*backend) == taken);
-        // What was not stored may have been any of them.
-        let any = whole().nth(self.observed.pick % whole().count().max(1));
-        same.or(any).copied()
+        // What was not stored may have been any of them, or a hole.
+        let hole = slots.contains(&None).then_some(None);
+        let any: Vec<_> = hole.into_iter().chain(whole().map(|slot| Some(*slot))).collect();
+        same.copied().or_else(|| any[self.observed.pick % any.len()])
     }
 
     /// A port from which the tuple can be sent on, `to` being complete but for it: the one that was taken, if it is
