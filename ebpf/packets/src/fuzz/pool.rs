@@ -83,7 +83,7 @@ pub(super) fn odd(v4: bool, index: usize) -> IpAddr {
         of("224.0.0.1", "ff02::1"),
         of("239.1.2.3", "ffff::1"),
         of("255.255.255.255", "ff0e::1"),
-        of("240.0.0.1", "fe80::1"),
+        of("240.0.0.1", "100::1"),
         place(v4, 0),
         family(v4).node_also,
     ];
