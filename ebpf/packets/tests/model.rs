@@ -85,7 +85,7 @@ const fn device(hook: DeviceHook) -> Device {
 
 const fn verdict(verdict: Verdict) -> model::Verdict {
     match verdict {
-        Verdict::Ok => model::Verdict::Pass,
+        Verdict::On => model::Verdict::Pass,
         Verdict::Shot => model::Verdict::Drop,
         Verdict::Redirect => model::Verdict::Redirect,
     }

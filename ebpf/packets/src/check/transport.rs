@@ -69,8 +69,8 @@ fn udp(packet: &Network<'_>) -> Result<(), Wrong> {
         });
     }
     match (word(header, 6), internet(packet, 6)) {
-        // Without one (RFC 768); in IPv6 there always is one (RFC 8200, 8.1).
-        (0, _) if packet.source.is_ipv4() => Ok(()),
+        // Without one (RFC 768; in IPv6 that of tunnels, RFC 6935).
+        (0, _) => Ok(()),
         (found, 0) => checksum("UDP checksum", found, u16::MAX),
         (found, expected) => checksum("UDP checksum", found, expected),
     }

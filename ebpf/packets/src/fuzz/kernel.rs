@@ -33,7 +33,9 @@ pub enum KernelError {
     #[error("failed to keep to one processor and read its clock")]
     Processor(#[from] Errno),
     /// A verdict that the programs are not to have.
-    #[error("the program returned {0}; TC_ACT_OK, TC_ACT_SHOT or TC_ACT_REDIRECT (0, 2, 7) was expected")]
+    #[error(
+        "the program returned {0}; TC_ACT_UNSPEC, TC_ACT_SHOT or TC_ACT_REDIRECT (-1, 2, 7) was expected"
+    )]
     Verdict(i32),
     /// Every packet counts once.
     #[error("a packet counted {0:?}; once was expected")]
@@ -215,7 +217,7 @@ impl Kernel {
         let run = self.detached.run(hook, &input)?;
         let after = Self::now()?;
         let verdict = match run.verdict {
-            0 => Verdict::Pass,
+            -1 => Verdict::Pass,
             2 => Verdict::Drop,
             7 => Verdict::Redirect,
             other => return Err(KernelError::Verdict(other)),

@@ -50,8 +50,7 @@ pub(super) fn transport(old: &[u8], new: &mut [u8], frame: &Frame, whole: &Frame
         return;
     }
     let none = old[at..at + 2] == [0, 0];
-    let quoted = frame.ip != whole.ip;
-    if frame.protocol == UDP && none && (frame.v4 || quoted) {
+    if frame.protocol == UDP && none {
         return;
     }
     let pseudo = if frame.v4 { 12..20 } else { 8..40 };

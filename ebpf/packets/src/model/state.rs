@@ -126,7 +126,7 @@ pub struct Observed<'a> {
 /// What a program returns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
-    /// TC_ACT_OK.
+    /// TC_ACT_UNSPEC: on to whatever comes next.
     Pass,
     /// TC_ACT_SHOT.
     Drop,

@@ -31,6 +31,16 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeEgress, zero_out.clone().from(pod))
             .passed_on(FlowReplied, zero_out)
             .leaves([locally(UDP, ANSWER)]),
+        row("a UDP checksum of 0 stays: there is none")
+            .given(local(at, UDP))
+            .packet(NodeIngress, udp(client, frontend).no_checksum())
+            .passed_on(FlowOpened, udp(client, pod).no_checksum())
+            .leaves([connection(UDP, [client, frontend], [client, pod])]),
+        row("a UDP checksum of 0 stays where the packet is routed, too")
+            .given(remote(at, UDP))
+            .packet(NodeIngress, udp(client, frontend).no_checksum())
+            .routed(FlowOpened, udp(masked, far).no_checksum().hops(63))
+            .leaves([connection(UDP, [client, frontend], [masked, far])]),
         row("a wrong TCP checksum is as wrong afterwards: the backend sees it")
             .given(local(at, TCP))
             .packet(NodeIngress, tcp(client, frontend).syn().checksum_off_by(0x1234))
@@ -76,21 +86,9 @@ pub(super) fn v4() -> Vec<Row> {
         client,
         frontend,
         pod,
-        far,
-        masked,
         ..
     } = ends(at);
     vec![
-        row("a UDP checksum of 0 stays: there is none")
-            .given(local(at, UDP))
-            .packet(NodeIngress, udp(client, frontend).no_checksum())
-            .passed_on(FlowOpened, udp(client, pod).no_checksum())
-            .leaves([connection(UDP, [client, frontend], [client, pod])]),
-        row("a UDP checksum of 0 stays where the packet is routed, too")
-            .given(remote(at, UDP))
-            .packet(NodeIngress, udp(client, frontend).no_checksum())
-            .routed(FlowOpened, udp(masked, far).no_checksum().hops(63))
-            .leaves([connection(UDP, [client, frontend], [masked, far])]),
         row("a wrong header checksum is as wrong afterwards")
             .given(local(at, UDP))
             .packet(NodeIngress, udp(client, frontend).header_checksum_off_by(0x1001))

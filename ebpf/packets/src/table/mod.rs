@@ -74,8 +74,8 @@ pub struct Step {
 /// What a program returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// TC_ACT_OK: on to the stack, or out.
-    Ok,
+    /// TC_ACT_UNSPEC: on to the next program or filter, and then to the stack, or out.
+    On,
     /// TC_ACT_SHOT.
     Shot,
     /// TC_ACT_REDIRECT: to another device, or back.
@@ -86,7 +86,7 @@ impl Verdict {
     /// The number (`linux/pkt_cls.h`).
     pub const fn number(self) -> i32 {
         match self {
-            Self::Ok => 0,
+            Self::On => -1,
             Self::Shot => 2,
             Self::Redirect => 7,
         }
@@ -131,7 +131,7 @@ impl Row {
             gso_size: 0,
             out: packet.clone(),
             packet,
-            verdict: Verdict::Ok,
+            verdict: Verdict::On,
             counter: None,
             traffic: (SERVICE, BACKEND),
             checked: true,
@@ -162,7 +162,7 @@ impl Row {
     /// Changed, and passed on to the stack or the device.
     #[must_use]
     pub fn passed_on(self, counter: Counter, out: Packet) -> Self {
-        self.becomes(Verdict::Ok, counter, out)
+        self.becomes(Verdict::On, counter, out)
     }
 
     /// Changed, and sent by the device that the route look-up gives.

@@ -20,6 +20,7 @@ use lb_loader::{Detached, DeviceHook, Input};
 use lb_packets::{
     build::tcp,
     model::{Read, read},
+    table::Verdict,
     world::{Addresses, POD_A, UPLINK, V4, V6, World},
 };
 
@@ -219,7 +220,7 @@ impl Stage {
                 let last = self.switching.load(Ordering::SeqCst);
                 sent.packets += 1;
                 // A hole drops; the counter says so, too.
-                if run.verdict != 0 {
+                if run.verdict != Verdict::On.number() {
                     sent.dropped += 1;
                     continue;
                 }

@@ -1,8 +1,8 @@
 //! What happens to packets: `lb_flow::net` decides, and here it is done.
 //!
 //! ```text
-//! skb::Skb, node::Local ─▶ lb_flow::net::decide ─▶ Disposition ─┬─ Leave ─────────────────────────────▶ TC_ACT_OK
-//!                                                               ├─ Translate ─▶ route ─▶ rewrite, icmp ─▶ OK, REDIRECT
+//! skb::Skb, node::Local ─▶ lb_flow::net::decide ─▶ Disposition ─┬─ Leave ─────────────────────────────▶ NEXT
+//!                                                               ├─ Translate ─▶ route ─▶ rewrite, icmp ─▶ NEXT, REDIRECT
 //!                                                               ├─ Answer ────▶ answer ──────────────▶ REDIRECT
 //!                                                               └─ Drop ──────────────────────────────▶ SHOT
 //! ```
@@ -34,8 +34,9 @@ use crate::maps::{Maps, count, count_connection, count_packet};
 /// What a program of these hooks returns.
 pub type Action = i32;
 
-/// `TC_ACT_OK`: the packet goes on.
-const OK: Action = 0;
+/// `TC_ACT_UNSPEC`, which TCX has as `TCX_NEXT`: the packet goes on, to the next program or filter at the device (another
+/// one's policy, say) and then to the stack. `TC_ACT_OK` would keep it from those.
+const NEXT: Action = -1;
 /// `TC_ACT_SHOT`: it does not.
 const SHOT: Action = 2;
 /// `TC_ACT_REDIRECT`: it goes where a helper was told.
@@ -85,7 +86,7 @@ pub fn pod_egress(context: &TcContext) -> Action {
 fn run(hook: Hook, context: &TcContext) -> Action {
     let skb = Skb::new(context.skb.skb);
     match begin(hook, skb) {
-        Next::Leave => return OK,
+        Next::Leave => return NEXT,
         Next::Act => {}
         Next::Open => apart::open(hook, skb),
         Next::Icmp => apart::icmp(hook, skb),
@@ -149,13 +150,13 @@ fn act(hook: Hook, skb: Skb) -> Action {
     };
     if let Disposition::Translate = disposition {
         match translate(hook, skb) {
-            Moved::On => return OK,
+            Moved::On => return NEXT,
             Moved::Elsewhere => return REDIRECT,
             Moved::Not => {}
         }
     }
     match self::disposition() {
-        Some(Disposition::Leave) => OK,
+        Some(Disposition::Leave) => NEXT,
         Some(Disposition::Answer(kind)) => apart::answer(hook, skb, kind),
         Some(Disposition::Drop | Disposition::Translate) | None => SHOT,
     }

@@ -33,7 +33,7 @@ pub(super) fn translate(skb: Skb, work: &Work, hop: bool) -> Result<(), Outcome>
         }
         return addresses(skb, headers, to.source, to.destination, hop);
     }
-    if headers.unsummed && headers.v4 {
+    if headers.unsummed {
         // No checksum stands against the ports that are written.
         if ports {
             skb.store(headers.l4, &[words(work)], Summed::Follows)?;
