@@ -10,7 +10,7 @@
 //! are in the order of the names. So the table depends on the set of backends alone.
 //!
 //! # Hash
-//! [`hash`]: 64 bits, folded from the name's three words by the finalizer of SplitMix64, with one seed for the
+//! `hash`: 64 bits, folded from the name's three words by the finalizer of SplitMix64, with one seed for the
 //! offset and one for the skip. It is part of what nodes agree on: a change moves connections that pass from one
 //! node to another.
 //!

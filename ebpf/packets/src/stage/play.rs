@@ -24,8 +24,8 @@ type Window = [u32; 2];
 impl Stage {
     /// Plays a row: every packet, and all that it leaves.
     ///
-    /// A row that does not hold after more than [`PATIENCE`] is played again, up to [`TIMES`] in all: its ages were not
-    /// what it says.
+    /// A row that does not hold after more than 2 s (`PATIENCE`) is played again, a few times (`TIMES`): its ages were
+    /// not what it says.
     ///
     /// # Errors
     /// [`StageError::Mismatch`] if it does not hold.

@@ -1,3 +1,5 @@
+//! Against sums byte by byte.
+
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use lb_abi::{Port, TCP};

@@ -1,3 +1,5 @@
+//! Time limits, what packets show, and what is over when.
+
 use lb_abi::seen::{ANSWER, BACKEND_FIN, CLIENT_FIN, OPEN, RESET};
 
 use super::*;

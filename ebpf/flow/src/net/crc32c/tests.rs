@@ -1,3 +1,5 @@
+//! Against CRC32c bit by bit.
+
 use super::*;
 
 extern crate std;

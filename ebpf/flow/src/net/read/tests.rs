@@ -1,3 +1,5 @@
+//! Headers that are whole, cut off, or contradict each other.
+
 use lb_abi::{SCTP, TCP, UDP};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Numbers, checksums and quotes of answers.
+
 use super::*;
 
 #[test]
