@@ -16,7 +16,7 @@ use crate::net::{
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Work {
-    /// As it came; written by [`read`](crate::net::read).
+    /// As it came; written when a packet is read.
     pub headers: Headers,
     /// What an ICMP error quotes; written where the outcome is [`Related`](crate::net::Outcome::Related).
     pub quoted: Headers,

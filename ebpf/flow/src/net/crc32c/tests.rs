@@ -45,7 +45,10 @@ fn the_reference_is_crc32c() {
 
 #[test]
 fn changed_ports_give_the_checksum_of_the_changed_packet() {
-    for length in (12..80).chain([255, 256, 257, 1480, 4095, 4096, 65_515]) {
+    // Miri takes a thousand times as long.
+    let longest = if cfg!(miri) { 20 } else { 65_515 };
+    let lengths = (12..80).chain([255, 256, 257, 1480, 4095, 4096, 65_515]);
+    for length in lengths.filter(|length| *length <= longest) {
         for (old, new) in [
             ([0, 80, 0, 81], [0, 80, 0, 81]),
             ([0xc0, 1, 0, 80], [0xc0, 1, 0x1f, 0x90]),
