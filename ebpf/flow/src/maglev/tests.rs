@@ -94,7 +94,10 @@ fn every_field_counts() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics of more numbers than Miri has time for, by code that other tests run")]
+#[cfg_attr(
+    miri,
+    ignore = "statistics of more numbers than Miri has time for, by code that other tests run"
+)]
 fn neighbouring_connections_are_spread_over_the_slots() {
     const SLOTS: u32 = 16;
     const EACH: u32 = 1024;
