@@ -58,7 +58,7 @@ pub struct Flow {
     /// Zero.
     pub pad: u32,
     /// A number of this entry's own: who takes the place of a connection that is over changes it first, by
-    /// compare-and-exchange, so that only one does.
+    /// compare-and-exchange to `u64::MAX`, which nobody takes, so that only one does.
     pub claim: u64,
 }
 
