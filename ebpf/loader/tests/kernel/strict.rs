@@ -11,9 +11,8 @@ use aya::{
 };
 use caps::{CapSet, Capability};
 use lb_loader::{DeviceHook, Hook};
-use nix::sys::utsname::uname;
 
-use crate::support::isolated;
+use crate::support::{isolated, release};
 
 #[test]
 fn socket_programs_load_where_unwritten_stack_may_not_be_read() {
@@ -84,16 +83,5 @@ fn load(program: &mut Program) -> Result<(), ProgramError> {
         Program::CgroupSock(program) => program.load(),
         Program::SchedClassifier(program) => program.load(),
         other => panic!("no hook is of the kind of {other:?}"),
-    }
-}
-
-/// Version and patch level of the running kernel.
-fn release() -> (u32, u32) {
-    let name = uname().expect("the kernel has a name");
-    let release = name.release().to_str().expect("a release in ASCII");
-    let mut numbers = release.split(['.', '-']).map(str::parse);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(version)), Some(Ok(level))) => (version, level),
-        _ => panic!("a release without two numbers: {release}"),
     }
 }

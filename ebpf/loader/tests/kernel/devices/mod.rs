@@ -18,7 +18,11 @@ use lb_loader::{Datapath, DeviceAttachment, DeviceMode, Ownership};
 
 use crate::support::Node;
 
-/// Both ways to attach, of which this kernel has both. The filter's priority is nobody else's.
+/// Why a test of links can't be run on older kernels.
+const NO_TCX: &str = "this kernel has no TCX (Linux 6.6), so that there is only one way to attach";
+
+/// Both ways to attach; a kernel without TCX has only the second, whichever is asked for. The filter's priority is
+/// nobody else's.
 const MODES: [DeviceMode; 2] = [DeviceMode::First, DeviceMode::Filter { priority: 77 }];
 
 /// Opens and attaches to the cgroup, with a way to attach to devices.

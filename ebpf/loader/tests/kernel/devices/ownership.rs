@@ -8,11 +8,11 @@ use lb_loader::{
 };
 
 use super::{
-    MODES,
+    MODES, NO_TCX,
     network::{has_clsact, pair},
     of, scan, start,
 };
-use crate::support::{ForeignProgram, Node, isolated};
+use crate::support::{ForeignProgram, Node, has_tcx, isolated};
 
 /// The ingress program of nodes of a load, held.
 fn hold(datapath: &mut Datapath) -> HeldProgram {
@@ -63,6 +63,9 @@ const LEFT: [(Direction, &str); 4] = [
 
 #[test]
 fn leftovers_of_every_kind_are_found_and_evicted() {
+    if !has_tcx() {
+        return testing::skip(&testing::current(), NO_TCX);
+    }
     isolated(|node| {
         pair("uplink", None);
         let earlier = leave_behind(node);
@@ -99,6 +102,9 @@ fn leftovers_of_every_kind_are_found_and_evicted() {
 
 #[test]
 fn foreign_programs_of_the_same_name_stay_in_their_order() {
+    if !has_tcx() {
+        return testing::skip(&testing::current(), NO_TCX);
+    }
     isolated(|node| {
         pair("uplink", None);
         let (first, second) = (
@@ -161,6 +167,9 @@ fn foreign_programs_of_the_same_name_stay_in_their_order() {
 
 #[test]
 fn cleanup_leaves_nothing_at_any_device_and_does_so_once() {
+    if !has_tcx() {
+        return testing::skip(&testing::current(), NO_TCX);
+    }
     isolated(|node| {
         pair("uplink", None);
         pair("pod", None);

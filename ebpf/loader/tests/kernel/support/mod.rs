@@ -3,12 +3,14 @@
 pub(crate) mod bytecode;
 mod foreign;
 mod isolation;
+mod kernel;
 mod node;
 mod sockets;
 
 pub(crate) use self::{
     foreign::{ForeignProgram, overwrite_meta, pin_array},
     isolation::{isolated, loopback_up},
+    kernel::{has_tcx, release},
     node::{Node, Protocol, frontend, switch},
     sockets::{TcpServer, UdpServer, dial, receive, udp_client},
 };
