@@ -23,7 +23,7 @@ const LINE: Duration = Duration::from_secs(10);
 #[command(name = "cargo xtask ebpf fuzz", max_term_width = 100)]
 struct Arguments {
     /// Cases
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     cases: u64,
     /// What all cases are drawn from; without it, the clock
     #[arg(long)]
@@ -32,7 +32,7 @@ struct Arguments {
     #[arg(long, default_value_t = 0)]
     first: u64,
     /// Seconds after which no case is begun; without it, there is no limit
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     time_limit: Option<u64>,
 }
 
@@ -74,10 +74,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         ControlFlow::Continue(())
     })?;
     bar.finish_and_clear();
-    Ok(tell(&report))
+    Ok(tell(&report, limits.cases))
 }
 
-fn tell(report: &Report) -> ExitCode {
+fn tell(report: &Report, asked: u64) -> ExitCode {
     for (counter, times) in &report.counters {
         println!("{times:>10} {}", counter.name());
     }
@@ -90,7 +90,16 @@ fn tell(report: &Report) -> ExitCode {
         took.as_secs_f64()
     );
     match &report.mismatch {
+        None if *cases == 0 => {
+            eprintln!(
+                "error: the time limit ended before the first case: nothing was compared; give it more seconds"
+            );
+            ExitCode::from(2)
+        }
         None => {
+            if *cases < asked {
+                println!("ended by the time limit: {cases} of {asked} cases");
+            }
             println!("programs and model agree");
             ExitCode::SUCCESS
         }

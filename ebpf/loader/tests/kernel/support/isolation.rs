@@ -157,7 +157,7 @@ impl Drop for OwnCgroup {
         // Where nothing is left in it, or the kernel is older than 5.14, this does nothing.
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
         let begun = Instant::now();
-        while let Err(error) = fs::remove_dir(&self.0) {
+        while let Err(error) = remove(&self.0) {
             if begun.elapsed() > EMPTY_LIMIT {
                 eprintln!("failed to remove {}: {error}", self.0.display());
                 return;
@@ -165,6 +165,17 @@ impl Drop for OwnCgroup {
             thread::yield_now();
         }
     }
+}
+
+/// Removes a cgroup and those that a test has made below it.
+fn remove(cgroup: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(cgroup)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove(&entry.path())?;
+        }
+    }
+    fs::remove_dir(cgroup)
 }
 
 /// Removes the cgroups of test programs that were killed. Their processes have died with them.
@@ -176,7 +187,7 @@ fn sweep(mount: &Path) {
     for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
         if entry.file_name().to_str().and_then(killed).unwrap_or(false) {
             // Another test may be at it too.
-            let _ = fs::remove_dir(entry.path());
+            let _ = remove(&entry.path());
         }
     }
 }
