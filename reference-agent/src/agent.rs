@@ -1,31 +1,40 @@
-//! The agent: watches, control loop and hooks, put together.
+//! The agent: feeds, control loop, hooks and workers, put together.
+//!
+//! ```text
+//! feeds (API or folder, host) ─▶ events ─▶ control loop ─▶ maps, hooks
+//! workers (own way, probe, …) ─▶ board ◀──────┘ └─▶ changes ─▶ those who act on them
+//!                                  └─▶ /healthz, /readyz
+//! ```
+//!
+//! # Bounds
+//! [`EVENTS`] in the queue to the control loop, which slows the feeds down when it is full; as many are carried into
+//! the maps together. A round at least every half second.
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+mod control_loop;
 
-use futures::FutureExt;
-use kube::Client;
+use std::{net::SocketAddr, time::Instant};
+
+use futures::future::BoxFuture;
 use tokio::{
     net::TcpListener,
-    sync::{mpsc, watch},
+    sync::mpsc,
     task::{JoinError, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
 
+use self::control_loop::ControlLoop;
 use crate::{
+    board::Board,
     control::{Brain, Control},
     datapath::Datapath,
     hooks::Hooks,
     maps::MapError,
-    model::{Event, Kind, Service, Slice},
-    reflect,
-    status::{self, Status},
+    model::Event,
+    status,
 };
 
-/// Events that are carried into the maps together.
-const BATCH: usize = reflect::EVENTS;
+/// Events that wait for the control loop.
+pub const EVENTS: usize = 1024;
 
 /// Why an agent ended.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +60,36 @@ pub enum AgentError {
     Panicked(#[from] JoinError),
 }
 
+/// Where events come from: runs until nobody listens. One that returns earlier has nothing more to say.
+pub struct Feed(Box<dyn FnOnce(mpsc::Sender<Event>) -> BoxFuture<'static, ()> + Send>);
+
+impl Feed {
+    /// A feed that sends what `run` sends.
+    pub fn new<F, R>(run: F) -> Self
+    where
+        F: FnOnce(mpsc::Sender<Event>) -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        Self(Box::new(move |events| Box::pin(run(events))))
+    }
+}
+
+/// What an agent is put together from.
+pub struct Parts<B, D> {
+    /// Makes plans of events.
+    pub brain: B,
+    /// Maps and programs.
+    pub datapath: D,
+    /// Where events come from.
+    pub feeds: Vec<Feed>,
+    /// What runs beside the control loop. Dropped wherever it waits when the agent ends.
+    pub workers: Vec<BoxFuture<'static, ()>>,
+    /// What the parts say about themselves; workers hold clones.
+    pub board: Board,
+    /// Where health and the rest are served.
+    pub listen: SocketAddr,
+}
+
 /// Runs an agent until told to end; then everything stays attached and pinned, and goes on serving.
 ///
 /// Needs a multi-threaded runtime: writes to maps block for as long as the kernel takes.
@@ -58,12 +97,17 @@ pub enum AgentError {
 /// # Errors
 /// Only what no retry can heal. An API server that can't be reached is waited for.
 pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
-    client: Client,
-    brain: B,
-    datapath: D,
-    listen: SocketAddr,
+    parts: Parts<B, D>,
     shutdown: CancellationToken,
 ) -> Result<(), AgentError> {
+    let Parts {
+        brain,
+        datapath,
+        feeds,
+        workers,
+        board,
+        listen,
+    } = parts;
     // Whatever way this ends, the other tasks are told.
     let shutdown = shutdown.child_token();
     let _guard = shutdown.clone().drop_guard();
@@ -76,96 +120,43 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         })?;
     let control = Control::new(brain, datapath.maps())?;
     let hooks = Hooks::new(datapath, Instant::now());
-    let (publish, published) = watch::channel(Status {
-        reasons: reasons(&control, &hooks),
-        beat: Instant::now(),
-    });
-    let (sender, events) = mpsc::channel(reflect::EVENTS);
+    let (sender, events) = mpsc::channel(EVENTS);
+    // Before anybody can ask.
+    let control_loop = ControlLoop::new(control, hooks, board.clone());
 
-    let mut tasks = JoinSet::new();
-    let health = status::serve(listener, published, shutdown.clone());
-    tasks.spawn(async move { health.await.map_err(AgentError::Serve) });
-    let services = reflect::reflect::<Service>(client.clone(), sender.clone());
-    let slices = reflect::reflect::<Slice>(client, sender);
-    tasks.spawn(services.map(Ok));
-    tasks.spawn(slices.map(Ok));
-    let ending = shutdown.clone();
-    tasks.spawn(drive(control, hooks, events, publish, ending).map(Ok));
-    // The first to end ends all: told to, or by a failure.
-    let mut result = Ok(());
-    while let Some(ended) = tasks.join_next().await {
-        result = result.and(ended.map_err(AgentError::Panicked).flatten());
-        shutdown.cancel();
+    let mut others = JoinSet::new();
+    for Feed(run) in feeds {
+        others.spawn(run(sender.clone()));
     }
-    result
-}
-
-/// The control loop: events and deadlines in, writes out.
-async fn drive<B: Brain, D: Datapath>(
-    mut control: Control<B, D::Maps>,
-    mut hooks: Hooks<D>,
-    mut events: mpsc::Receiver<Event>,
-    publish: watch::Sender<Status>,
-    shutdown: CancellationToken,
-) {
-    let mut batch = Vec::with_capacity(BATCH);
+    drop(sender);
+    for worker in workers {
+        others.spawn(worker);
+    }
+    let mut essential = JoinSet::new();
+    let health = status::serve(listener, board, shutdown.clone());
+    essential.spawn(async move { health.await.map_err(AgentError::Serve) });
+    let ending = shutdown.clone();
+    essential.spawn(async move {
+        control_loop.run(events, ending).await;
+        Ok(())
+    });
+    let mut result = Ok(());
     loop {
-        tokio::task::block_in_place(|| round(&mut control, &mut hooks, Instant::now()));
-        report(&publish, reasons(&control, &hooks));
-        let wake = control.deadline().into_iter().chain([soonest(&hooks)]).min();
-        let wake = wake.unwrap_or_else(|| soonest(&hooks));
+        // The first essential one to end ends all, and so does a panic anywhere.
         tokio::select! {
-            () = shutdown.cancelled() => return,
-            _ = events.recv_many(&mut batch, BATCH) => {
-                for event in batch.drain(..) {
-                    control.apply(event);
+            ended = essential.join_next() => match ended {
+                Some(ended) => {
+                    result = result.and(ended.map_err(AgentError::Panicked).flatten());
+                    shutdown.cancel();
+                }
+                None => return result,
+            },
+            Some(ended) = others.join_next() => {
+                if let Err(panicked) = ended {
+                    result = result.and(Err(AgentError::Panicked(panicked)));
+                    shutdown.cancel();
                 }
             }
-            () = tokio::time::sleep_until(wake.into()) => {}
         }
     }
-}
-
-fn round<B: Brain, D: Datapath>(control: &mut Control<B, D::Maps>, hooks: &mut Hooks<D>, now: Instant) {
-    control.reconcile(now);
-    hooks.look(control.synced(), now);
-}
-
-/// While the hooks wait for the maps, their time is past; the loop comes round anyway, for its beat.
-fn soonest<D: Datapath>(hooks: &Hooks<D>) -> Instant {
-    const IDLE: Duration = Duration::from_millis(500);
-    hooks.next().max(Instant::now() + IDLE)
-}
-
-/// Why this node can't be relied on.
-fn reasons<B: Brain, D: Datapath>(control: &Control<B, D::Maps>, hooks: &Hooks<D>) -> Vec<String> {
-    let unsynced = control.brain().model().unsynced().map(|kind| {
-        let kind = match kind {
-            Kind::Service => "services",
-            Kind::EndpointSlice => "endpointslices",
-        };
-        format!("{kind} have not been listed yet")
-    });
-    hooks
-        .reasons()
-        .into_iter()
-        .chain(unsynced)
-        .chain(control.troubles())
-        .collect()
-}
-
-fn report(publish: &watch::Sender<Status>, reasons: Vec<String>) {
-    publish.send_modify(|status| {
-        if status.reasons != reasons {
-            if reasons.is_empty() {
-                tracing::info!("ready");
-            } else {
-                tracing::info!(?reasons, "not ready");
-            }
-        }
-        *status = Status {
-            reasons,
-            beat: Instant::now(),
-        };
-    });
 }

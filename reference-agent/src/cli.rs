@@ -9,6 +9,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     agent,
+    board::Board,
     control::{Brain, Planner},
     datapath::{Datapath, KernelDatapath},
     dump,
@@ -150,7 +151,15 @@ where
     let datapath = KernelDatapath::open(&options)?;
     tracing::info!(adopted = datapath.adopted(), "the datapath is open");
     let (brain, datapath) = compose(planner, datapath);
-    agent::run(client, brain, datapath, run.listen, shutdown).await?;
+    let parts = agent::Parts {
+        brain,
+        datapath,
+        feeds: crate::reflect::feeds(&client),
+        workers: Vec::new(),
+        board: Board::new(),
+        listen: run.listen,
+    };
+    agent::run(parts, shutdown).await?;
     tracing::info!("ended; programs and maps stay as they are");
     Ok(())
 }

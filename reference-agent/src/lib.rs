@@ -19,11 +19,12 @@
 //! | [`resolve`], [`dump`] | map contents → what clients meet, as text |
 //! | [`reflect`] | kube-rs watches → events |
 //! | [`datapath`], [`hooks`] | programs at the node's cgroup: attached, stale ones evicted |
-//! | [`agent`], [`status`], [`cli`] | the process: loop, `/healthz`, `/readyz`, command line |
+//! | [`agent`], [`board`], [`status`], [`cli`] | the process: loop, what its parts say, `/healthz`, `/readyz`, command line |
 //!
 //! **Law 1**: for every history of events, what has been written equals `plan(model)` from scratch
 //! (`tests/agent/law.rs`).
 pub mod agent;
+pub mod board;
 pub mod cli;
 pub mod control;
 pub mod datapath;

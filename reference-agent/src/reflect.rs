@@ -7,7 +7,8 @@
 //!
 //! # Bounds
 //! [`RETRY_LIMIT`] between tries, [`WATCH_LIMIT`] for one watch, [`READ_LIMIT`] for an API server that says
-//! nothing, [`EVENTS`] in the queue to the control loop, which slows the watches down when it is full.
+//! nothing, [`EVENTS`](crate::agent::EVENTS) in the queue to the control loop, which slows the watches down when it
+//! is full.
 
 use std::{fmt, time::Duration};
 
@@ -24,6 +25,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::{
+    agent::Feed,
     decode::{self, Decoded, Defect},
     model::{Event, Service, Slice},
     relist::{Object, Relist, Watched},
@@ -40,8 +42,6 @@ pub const WATCH_LIMIT: Duration = Duration::from_secs(60);
 pub const READ_LIMIT: Duration = Duration::from_secs(75);
 /// A connection that is not accepted in this time is given up.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// Events that wait for the control loop.
-pub const EVENTS: usize = 1024;
 
 /// What can be reflected.
 pub trait Reflected: Object + Sized + Send + 'static {
@@ -85,6 +85,15 @@ pub fn client(mut config: kube::Config) -> Result<Client, kube::Error> {
     config.read_timeout = Some(READ_LIMIT);
     config.reset_reader_on_write = true;
     Client::try_from(config)
+}
+
+/// Watches all kinds.
+pub fn feeds(client: &Client) -> Vec<Feed> {
+    let (services, slices) = (client.clone(), client.clone());
+    vec![
+        Feed::new(|events| reflect::<Service>(services, events)),
+        Feed::new(|events| reflect::<Slice>(slices, events)),
+    ]
 }
 
 /// Watches one kind until nobody listens.

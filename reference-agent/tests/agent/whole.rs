@@ -15,11 +15,12 @@ use kube::{
 use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
 use lb_loader::{Hook, Ownership};
 use reference_agent::{
-    agent::{self, AgentError},
+    agent::{self, AgentError, Parts},
+    board::Board,
     control::Planner,
     dump::dump,
     reflect,
-    testing::node::Node,
+    testing::node::{Node, NodeDatapath},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -92,6 +93,17 @@ impl Control {
     }
 }
 
+fn parts(client: &Client, node: &Node, listen: SocketAddr) -> Parts<Planner, NodeDatapath> {
+    Parts {
+        brain: Planner::default(),
+        datapath: node.open(),
+        feeds: reflect::feeds(client),
+        workers: Vec::new(),
+        board: Board::new(),
+        listen,
+    }
+}
+
 /// An agent that runs.
 struct Running {
     health: SocketAddr,
@@ -107,7 +119,7 @@ impl Running {
         drop(free);
         let shutdown = CancellationToken::new();
         let client = control.client().await;
-        let run = agent::run(client, Planner::default(), node.open(), health, shutdown.clone());
+        let run = agent::run(parts(&client, node, health), shutdown.clone());
         Self {
             health,
             shutdown,
@@ -312,14 +324,8 @@ async fn a_health_address_in_use_is_an_error_that_names_it() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
     let client = control.client().await;
-    let ended = agent::run(
-        client,
-        Planner::default(),
-        Node::new().open(),
-        address,
-        CancellationToken::new(),
-    )
-    .await;
+    let parts = parts(&client, &Node::new(), address);
+    let ended = agent::run(parts, CancellationToken::new()).await;
     let error = ended.expect_err("the address is in use").to_string();
     assert!(
         error.starts_with(&format!("failed to listen on {address}")),

@@ -1,0 +1,88 @@
+//! What the parts of the agent say about themselves: the truth behind `/healthz` and `/readyz`.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Who speaks, in the order of `/readyz`. A part that has said nothing has nothing against being ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Programs and what is attached beside them.
+    Hooks,
+    /// What has not been listed yet.
+    Lists,
+    /// What could not be written.
+    Maps,
+    /// The source of objects.
+    Source,
+    /// The agent's own way to the API server.
+    OwnWay,
+    /// The agent's own probe through the datapath.
+    Probe,
+}
+
+/// A board that every part writes on; clones are the same board.
+#[derive(Clone, Debug)]
+pub struct Board(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    reasons: BTreeMap<Part, Vec<String>>,
+    beat: Instant,
+    logged: Vec<String>,
+}
+
+impl Default for Board {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Board {
+    /// Nothing is said yet.
+    pub fn new() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            reasons: BTreeMap::new(),
+            beat: Instant::now(),
+            logged: Vec::new(),
+        })))
+    }
+
+    /// Why this node can't be relied on as far as `part` knows, one sentence each; empty: it can. Replaces what the
+    /// part said before.
+    pub fn say(&self, part: Part, reasons: Vec<String>) {
+        self.lock().reasons.insert(part, reasons);
+    }
+
+    /// The control loop has come round. What is said now differently from the last time is logged.
+    pub fn beat(&self, now: Instant) {
+        let mut state = self.lock();
+        state.beat = now;
+        let reasons: Vec<String> = state.reasons.values().flatten().cloned().collect();
+        if reasons == state.logged {
+            return;
+        }
+        if reasons.is_empty() {
+            tracing::info!("ready");
+        } else {
+            tracing::info!(?reasons, "not ready");
+        }
+        state.logged = reasons;
+    }
+
+    /// Why this node can't be relied on; empty: it can.
+    pub fn reasons(&self) -> Vec<String> {
+        self.lock().reasons.values().flatten().cloned().collect()
+    }
+
+    /// How long the control loop has not come round.
+    pub fn silent(&self) -> Duration {
+        self.lock().beat.elapsed()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
