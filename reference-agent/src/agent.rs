@@ -11,25 +11,25 @@
 //! the maps together. A round at least every half second.
 
 mod control_loop;
+mod queue;
 
 use std::{net::SocketAddr, time::Instant};
 
 use futures::future::BoxFuture;
 use tokio::{
     net::TcpListener,
-    sync::mpsc,
     task::{JoinError, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
 
 use self::control_loop::ControlLoop;
+pub use self::queue::{Arrival, Closed, EventSender, queue};
 use crate::{
     board::Board,
     control::{Brain, Control},
     datapath::Datapath,
     hooks::Hooks,
     maps::MapError,
-    model::Event,
     status,
 };
 
@@ -61,13 +61,13 @@ pub enum AgentError {
 }
 
 /// Where events come from: runs until nobody listens. One that returns earlier has nothing more to say.
-pub struct Feed(Box<dyn FnOnce(mpsc::Sender<Event>) -> BoxFuture<'static, ()> + Send>);
+pub struct Feed(Box<dyn FnOnce(EventSender) -> BoxFuture<'static, ()> + Send>);
 
 impl Feed {
     /// A feed that sends what `run` sends.
     pub fn new<F, R>(run: F) -> Self
     where
-        F: FnOnce(mpsc::Sender<Event>) -> R + Send + 'static,
+        F: FnOnce(EventSender) -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
         Self(Box::new(move |events| Box::pin(run(events))))
@@ -120,7 +120,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         })?;
     let control = Control::new(brain, datapath.maps())?;
     let hooks = Hooks::new(datapath, Instant::now());
-    let (sender, events) = mpsc::channel(EVENTS);
+    let (sender, events) = queue();
     // Before anybody can ask.
     let control_loop = ControlLoop::new(control, hooks, board.clone());
 

@@ -22,12 +22,11 @@ use kube::{
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use tokio::sync::mpsc;
 
 use crate::{
-    agent::Feed,
+    agent::{EventSender, Feed},
     decode::{self, Decoded, Defect},
-    model::{Event, Service, Slice},
+    model::{Service, Slice},
     relist::{Object, Relist, Watched},
 };
 
@@ -97,7 +96,7 @@ pub fn feeds(client: &Client) -> Vec<Feed> {
 }
 
 /// Watches one kind until nobody listens.
-pub async fn reflect<T: Reflected>(client: Client, events: mpsc::Sender<Event>) {
+pub async fn reflect<T: Reflected>(client: Client, events: EventSender) {
     let resource = T::resource();
     let kind = resource.kind.as_str();
     let api: Api<Raw> = Api::all_with(client, &resource);

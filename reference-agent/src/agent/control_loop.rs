@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::EVENTS;
+use super::{Arrival, EVENTS};
 use crate::{
     board::{Board, Part},
     control::{Brain, Control},
     datapath::Datapath,
     hooks::Hooks,
-    model::{Event, Kind},
+    model::Kind,
 };
 
 /// The longest time from one round to the next.
@@ -37,8 +37,8 @@ impl<B: Brain, D: Datapath> ControlLoop<B, D> {
     }
 
     /// Until told to end.
-    pub(super) async fn run(mut self, mut events: mpsc::Receiver<Event>, shutdown: CancellationToken) {
-        let mut batch = Vec::with_capacity(EVENTS);
+    pub(super) async fn run(mut self, mut events: mpsc::Receiver<Arrival>, shutdown: CancellationToken) {
+        let mut batch: Vec<Arrival> = Vec::with_capacity(EVENTS);
         loop {
             tokio::task::block_in_place(|| self.round(Instant::now()));
             let wake = self.wake();
@@ -46,8 +46,8 @@ impl<B: Brain, D: Datapath> ControlLoop<B, D> {
                 () = shutdown.cancelled() => return,
                 received = events.recv_many(&mut batch, EVENTS), if !events.is_closed() || !events.is_empty() => {
                     tracing::trace!(received, "events");
-                    for event in batch.drain(..) {
-                        self.control.apply(event);
+                    for arrival in batch.drain(..) {
+                        self.control.apply(arrival.event);
                     }
                 }
                 () = tokio::time::sleep_until(wake.into()) => {}

@@ -16,12 +16,12 @@ use axum::{
 };
 use futures::StreamExt;
 use reference_agent::{
+    agent::{self, Arrival},
     model::{Event, Kind, Slice},
     reflect,
     testing::objects::{name, slice},
 };
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 /// Nothing here takes longer.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -117,11 +117,11 @@ async fn events(script: Vec<Answer>, last: Event) -> Vec<Event> {
     let mut config = kube::Config::new(url.parse().expect("a URL"));
     config.default_retry = false;
     let client = reflect::client(config).expect("a client");
-    let (sender, mut receiver) = mpsc::channel(64);
+    let (sender, mut receiver) = agent::queue();
     let reflector = tokio::spawn(reflect::reflect::<Slice>(client, sender));
     let mut seen = Vec::new();
     let collected = tokio::time::timeout(LIMIT, async {
-        while let Some(event) = receiver.recv().await {
+        while let Some(Arrival { event, .. }) = receiver.recv().await {
             let done = event == last;
             seen.push(event);
             if done {
