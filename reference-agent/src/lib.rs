@@ -36,6 +36,7 @@ pub mod maglev;
 pub mod maps;
 pub mod model;
 pub mod names;
+pub mod own;
 pub mod plan;
 pub mod reconcile;
 pub mod reflect;

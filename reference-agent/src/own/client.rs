@@ -1,0 +1,86 @@
+//! A Kubernetes client whose connections go to whichever API server answers.
+//!
+//! The same layers as kube's own client has; only how a connection is made differs. Requests name the host of the
+//! configuration, wherever they go.
+
+use std::{sync::Arc, time::Duration};
+
+use http::Uri;
+use hyper_timeout::TimeoutConnector;
+use hyper_util::{client::legacy, rt::TokioExecutor};
+use kube::{
+    Client,
+    client::{Body, ClientBuilder, ConfigExt as _},
+};
+use rustls::pki_types::ServerName;
+use tower::{BoxError, ServiceBuilder, retry::RetryLayer};
+
+use super::{
+    dial::{Dialler, Security},
+    servers::{ApiServers, OwnWayError},
+};
+
+/// A connection on which nothing arrives for this long is given up. Longer than the API server lets a watch last: a
+/// quiet watch is none.
+pub const READ_LIMIT: Duration = Duration::from_secs(75);
+/// A connection on which nothing happens for this long is asked whether anybody is there, and again every third of it;
+/// after three questions it is over. So a machine that is gone is noticed long before [`READ_LIMIT`].
+pub const KEEPALIVE: Duration = Duration::from_secs(9);
+/// Data that is not acknowledged for this long ends the connection (`TCP_USER_TIMEOUT`, RFC 5482).
+pub const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
+
+impl ApiServers {
+    /// A client by which any of the addresses is reached.
+    ///
+    /// # Errors
+    /// The configuration can't be used, such as a certificate that is none.
+    pub fn client(&self, config: &kube::Config) -> Result<Client, OwnWayError> {
+        let mut connector = TimeoutConnector::new(Dialler::new(self.clone(), security(config)?));
+        connector.set_read_timeout(Some(READ_LIMIT));
+        connector.set_write_timeout(config.write_timeout);
+        connector.set_reset_reader_on_write(true);
+        let client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new()).build(connector);
+        let retry = config
+            .default_retry
+            .then(|| RetryLayer::new(kube::client::retry::RetryPolicy::server_retry()));
+        let service = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .option_layer(retry)
+            .option_layer(config.auth_layer().map_err(OwnWayError::Config)?)
+            .layer(config.extra_headers_layer().map_err(OwnWayError::Config)?)
+            .map_err(BoxError::from)
+            .service(client);
+        Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+    }
+}
+
+/// How a connection is made safe: whoever answers must be who the configuration says, at whatever address.
+fn security(config: &kube::Config) -> Result<Option<Security>, OwnWayError> {
+    if config.cluster_url.scheme_str() == Some("http") {
+        return Ok(None);
+    }
+    // Which TLS provider is used must not depend on what else is compiled in. Chosen already is as good.
+    let _chosen = rustls::crypto::ring::default_provider().install_default();
+    let tls = config.rustls_client_config().map_err(OwnWayError::Config)?;
+    let host = config
+        .tls_server_name
+        .as_deref()
+        .or_else(|| host(&config.cluster_url));
+    let name = host
+        .and_then(|host| ServerName::try_from(host.to_owned()).ok())
+        .ok_or_else(|| OwnWayError::Host(config.cluster_url.to_string()))?;
+    Ok(Some(Security {
+        connector: Arc::new(tls).into(),
+        name,
+    }))
+}
+
+/// The host of a URL; an IPv6 address without its brackets.
+pub(super) fn host(url: &Uri) -> Option<&str> {
+    let host = url.host()?;
+    Some(
+        host.strip_prefix('[')
+            .and_then(|inner| inner.strip_suffix(']'))
+            .unwrap_or(host),
+    )
+}

@@ -1,0 +1,413 @@
+//! Where API servers may answer, and in which order they are tried.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use http::Uri;
+use tokio::{net::lookup_host, time::timeout};
+
+use super::{
+    client::host,
+    state::{Remembered, StateFile},
+};
+use crate::board::{Board, Part};
+
+/// Most addresses that are tried for one connection.
+pub const CANDIDATES: usize = 32;
+/// Most endpoints that are remembered; those seen longest ago are forgotten first.
+pub const REMEMBERED: usize = 16;
+/// For how long what a name was resolved to is good.
+pub const NAMES_FRESH: Duration = Duration::from_secs(30);
+/// How long names may take to be resolved; then what they were resolved to before serves.
+pub const NAME_LIMIT: Duration = Duration::from_secs(2);
+/// With no address answering for this long, `/readyz` says so. Shorter is a restart of the API server.
+pub const BLIND_LIMIT: Duration = Duration::from_secs(30);
+/// How often [`ApiServers::watch`] looks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is wrong with the configuration of the way to the API server.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnWayError {
+    /// kube can't use its configuration.
+    #[error("failed to use the configuration of the API server: {0}")]
+    Config(kube::Error),
+    /// A server without a host, or with one that no certificate can have.
+    #[error("the API server {0:?}: expected a URL such as https://10.0.0.1:6443 or https://api.example.org")]
+    Host(String),
+}
+
+/// All ways to the API server; clones share what they learn.
+#[derive(Clone, Debug)]
+pub struct ApiServers(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// As configured, in order: the kubeconfig's, then those given.
+    configured: Vec<Server>,
+    /// `None`: nothing is remembered from one start to the next.
+    file: Option<StateFile>,
+    /// Whether endpoints may be dialled: only where a certificate says who answers.
+    verified: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Server {
+    At(SocketAddr),
+    Named { host: String, port: u16 },
+}
+
+#[derive(Debug, Default)]
+struct State {
+    remembered: Remembered,
+    asked: Option<Instant>,
+    /// Where a connection ended in silence: tried last.
+    distrusted: HashSet<SocketAddr>,
+    /// Since when nobody answers, and what was said last.
+    blind: Option<(Instant, Vec<String>)>,
+}
+
+impl ApiServers {
+    /// Those of a configuration, `more` of the same cluster, and those that an earlier start has left in the folder
+    /// `state`. Waits for names to be resolved, for at most [`NAME_LIMIT`].
+    ///
+    /// # Errors
+    /// [`OwnWayError::Host`].
+    pub async fn new(config: &kube::Config, more: &[Uri], state: Option<&Path>) -> Result<Self, OwnWayError> {
+        let configured: Result<_, _> = [&config.cluster_url]
+            .into_iter()
+            .chain(more)
+            .map(server)
+            .collect();
+        let file = state.map(StateFile::new);
+        let verified = config.cluster_url.scheme_str() != Some("http") && !config.accept_invalid_certs;
+        let mut remembered = file.as_ref().map(StateFile::read).unwrap_or_default();
+        remembered.endpoints.truncate(REMEMBERED);
+        remembered.resolved.truncate(CANDIDATES);
+        let servers = Self(Arc::new(Inner {
+            configured: configured?,
+            file,
+            verified,
+            state: Mutex::new(State {
+                remembered,
+                ..State::default()
+            }),
+        }));
+        servers.resolve().await;
+        Ok(servers)
+    }
+
+    /// Address and port of each server of the configuration, names resolved: a frontend that is one of these is kept
+    /// for the agent. Not the endpoints: those are reached without a frontend.
+    pub fn addresses(&self) -> BTreeSet<(IpAddr, u16)> {
+        let state = self.lock();
+        self.known(&state)
+            .into_iter()
+            .map(|address| (address.ip(), address.port()))
+            .collect()
+    }
+
+    /// Takes endpoints of API servers as they were seen last. None at all is no news: these are for when there are
+    /// none. Without a verified certificate nothing is remembered, or whoever writes slices would be told the agent's
+    /// token.
+    pub fn learn(&self, endpoints: impl IntoIterator<Item = SocketAddr>) {
+        if !self.0.verified {
+            return;
+        }
+        let mut state = self.lock();
+        let seen: Vec<SocketAddr> = endpoints.into_iter().collect();
+        let mut now: Vec<SocketAddr> = Vec::new();
+        for address in seen.iter().chain(&state.remembered.endpoints) {
+            if now.len() < REMEMBERED && !now.contains(address) {
+                now.push(*address);
+            }
+        }
+        if now != state.remembered.endpoints {
+            tracing::info!(?seen, "endpoints of API servers, remembered");
+            state.remembered.endpoints = now;
+            self.store(&state.remembered);
+        }
+    }
+
+    /// Why the agent is blind, if it is: no address has answered for [`BLIND_LIMIT`].
+    pub fn reasons(&self, now: Instant) -> Vec<String> {
+        let state = self.lock();
+        let Some((since, said)) = &state.blind else {
+            return Vec::new();
+        };
+        let silent = now.saturating_duration_since(*since);
+        if silent < BLIND_LIMIT {
+            return Vec::new();
+        }
+        vec![format!(
+            "no API server has answered since {} s; Services are served as last known; tried {}; \
+             name another address with --api-server if there is one",
+            // Not a new sentence each second.
+            silent.as_secs() / 30 * 30,
+            said.join("; ")
+        )]
+    }
+
+    /// Tells the board whether the agent is blind, and keeps names resolved. For ever.
+    pub async fn watch(self, board: Board) {
+        loop {
+            self.resolve_stale().await;
+            board.say(Part::OwnWay, self.reasons(Instant::now()));
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Where to try, in this order: as configured, then endpoints; what was silent last.
+    pub(super) async fn candidates(&self) -> Vec<SocketAddr> {
+        self.resolve_stale().await;
+        let state = self.lock();
+        let mut candidates = self.known(&state);
+        if self.0.verified {
+            candidates.extend(&state.remembered.endpoints);
+        }
+        let mut once = HashSet::new();
+        candidates.retain(|address| once.insert(*address));
+        // Stable: otherwise in order.
+        candidates.sort_by_key(|address| state.distrusted.contains(address));
+        candidates.truncate(CANDIDATES);
+        candidates
+    }
+
+    /// A connection was made.
+    pub(super) fn answered(&self, address: SocketAddr) {
+        if let Some((since, _)) = self.lock().blind.take() {
+            tracing::info!(%address, after = ?since.elapsed(), "an API server answers again");
+        }
+    }
+
+    /// An API server has sent something.
+    pub(super) fn spoke(&self, address: SocketAddr) {
+        self.lock().distrusted.remove(&address);
+    }
+
+    /// A connection ended without a byte.
+    pub(super) fn silent(&self, address: SocketAddr) {
+        let mut state = self.lock();
+        if state.distrusted.len() >= CANDIDATES {
+            state.distrusted.clear();
+        }
+        if state.distrusted.insert(address) {
+            tracing::warn!(%address, "an API server accepted a connection and said nothing; it is tried last now");
+        }
+    }
+
+    /// Nobody answered.
+    pub(super) fn unanswered(&self, said: &[String]) {
+        let mut state = self.lock();
+        match &mut state.blind {
+            Some((_, before)) => said.clone_into(before),
+            None => {
+                tracing::warn!(tried = ?said, "no API server answers; Services are served as last known");
+                state.blind = Some((Instant::now(), said.to_vec()));
+            }
+        }
+        // The next try asks for the names again.
+        state.asked = None;
+    }
+
+    /// The configured servers, names resolved.
+    fn known(&self, state: &State) -> Vec<SocketAddr> {
+        let fixed = self.0.configured.iter().filter_map(|server| match server {
+            Server::At(address) => Some(*address),
+            Server::Named { .. } => None,
+        });
+        let resolved = state.remembered.resolved.iter().copied();
+        // The kubeconfig's comes first, whatever it is.
+        if matches!(self.0.configured.first(), Some(Server::Named { .. })) {
+            resolved.chain(fixed).collect()
+        } else {
+            fixed.chain(resolved).collect()
+        }
+    }
+
+    async fn resolve_stale(&self) {
+        let stale = self
+            .lock()
+            .asked
+            .is_none_or(|asked| asked.elapsed() > NAMES_FRESH);
+        if stale {
+            self.resolve().await;
+        }
+    }
+
+    async fn resolve(&self) {
+        self.lock().asked = Some(Instant::now());
+        let mut resolved = Vec::new();
+        for server in &self.0.configured {
+            let Server::Named { host, port } = server else {
+                continue;
+            };
+            match timeout(NAME_LIMIT, lookup_host((host.as_str(), *port))).await {
+                Ok(Ok(found)) => resolved.extend(found),
+                Ok(Err(error)) => tracing::debug!(host, %error, "the name of an API server is not resolved"),
+                Err(_) => tracing::debug!(host, "the name of an API server is not resolved in time"),
+            }
+        }
+        resolved.truncate(CANDIDATES);
+        // Resolvers rotate their answers.
+        resolved.sort_unstable();
+        resolved.dedup();
+        let mut state = self.lock();
+        // What was known before serves until there is something else.
+        if !resolved.is_empty() && resolved != state.remembered.resolved {
+            state.remembered.resolved = resolved;
+            self.store(&state.remembered);
+        }
+    }
+
+    /// Failing is no reason to stop: the next start has one way less.
+    fn store(&self, remembered: &Remembered) {
+        let Some(file) = &self.0.file else { return };
+        if let Err(error) = file.write(remembered) {
+            tracing::warn!(
+                file = %file.path().display(), %error,
+                "can't remember the addresses of API servers for the next start; is the folder of --state writable?"
+            );
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn server(url: &Uri) -> Result<Server, OwnWayError> {
+    let wrong = || OwnWayError::Host(url.to_string());
+    let port = match (url.port_u16(), url.scheme_str()) {
+        (Some(port), _) => port,
+        (None, Some("https")) => 443,
+        (None, Some("http")) => 80,
+        (None, _) => return Err(wrong()),
+    };
+    let host = host(url).ok_or_else(wrong)?;
+    Ok(host.parse::<IpAddr>().map_or_else(
+        |_| Server::Named {
+            host: host.to_owned(),
+            port,
+        },
+        |address| Server::At((address, port).into()),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    async fn servers(url: &'static str, more: &[&'static str], state: Option<&Path>) -> ApiServers {
+        let more: Vec<Uri> = more.iter().map(|url| Uri::from_static(url)).collect();
+        let config = kube::Config::new(Uri::from_static(url));
+        ApiServers::new(&config, &more, state).await.expect("servers")
+    }
+
+    #[tokio::test]
+    async fn the_configured_come_first_then_those_given_then_those_seen_last() {
+        let servers = servers("https://10.96.0.1", &["https://[2001:db8::1]:6443"], None).await;
+        servers.learn([at("10.0.0.1:6443"), at("10.0.0.2:6443")]);
+        servers.learn([]);
+        servers.learn([at("10.0.0.3:6443"), at("10.0.0.1:6443")]);
+        let expected = [
+            "10.96.0.1:443",
+            "[2001:db8::1]:6443",
+            "10.0.0.3:6443",
+            "10.0.0.1:6443",
+            "10.0.0.2:6443",
+        ];
+        assert_eq!(servers.candidates().await, expected.map(at));
+        let kept =
+            [at("10.96.0.1:443"), at("[2001:db8::1]:6443")].map(|address| (address.ip(), address.port()));
+        assert_eq!(servers.addresses(), kept.into(), "endpoints are no frontends");
+        servers.silent(at("10.96.0.1:443"));
+        assert_eq!(servers.candidates().await[4], at("10.96.0.1:443"), "silent: last");
+        servers.spoke(at("10.96.0.1:443"));
+        assert_eq!(servers.candidates().await, expected.map(at));
+    }
+
+    #[tokio::test]
+    async fn what_was_learned_outlives_the_process_and_is_bounded() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = servers("https://10.96.0.1", &[], Some(folder.path())).await;
+        first.learn((0..=255).map(|last| SocketAddr::from(([10, 0, 0, last], 6443))));
+        let next = servers("https://10.96.0.1", &[], Some(folder.path())).await;
+        let candidates = next.candidates().await;
+        assert_eq!(candidates, first.candidates().await);
+        assert_eq!(candidates.len(), 1 + REMEMBERED);
+    }
+
+    #[tokio::test]
+    async fn a_name_is_resolved_and_what_it_was_resolved_to_is_remembered() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = servers(
+            "https://localhost:6443",
+            &["https://10.0.0.9"],
+            Some(folder.path()),
+        )
+        .await;
+        let known = first.addresses();
+        assert!(
+            known.contains(&("127.0.0.1".parse().expect("an address"), 6443)),
+            "{known:?}"
+        );
+        assert_eq!(
+            first.candidates().await.last(),
+            Some(&at("10.0.0.9:443")),
+            "the kubeconfig's comes first"
+        );
+        // Of a name that nobody resolves any more, what it was.
+        let next = servers("https://nobody.invalid:6443", &[], Some(folder.path())).await;
+        assert!(next.addresses().is_subset(&known) && !next.addresses().is_empty());
+    }
+
+    #[tokio::test]
+    async fn without_a_certificate_nothing_is_learned() {
+        let servers = servers("http://10.96.0.1:8080", &[], None).await;
+        servers.learn([at("10.0.0.1:6443")]);
+        assert_eq!(servers.candidates().await, [at("10.96.0.1:8080")]);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_server_is_refused_by_name() {
+        for wrong in ["10.0.0.1", "/api", "ftp://10.0.0.1"] {
+            let config = kube::Config::new(Uri::from_static("https://10.96.0.1"));
+            let error = ApiServers::new(&config, &[Uri::from_static(wrong)], None).await;
+            let error = error.expect_err("no server").to_string();
+            assert!(
+                error.contains(wrong) && error.contains("expected a URL"),
+                "{error}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn blindness_is_told_after_a_while_and_once() {
+        let servers = servers("https://10.96.0.1", &[], None).await;
+        servers.unanswered(&["10.96.0.1:443: refused".to_owned()]);
+        let begin = Instant::now();
+        assert_eq!(
+            servers.reasons(begin),
+            [""; 0],
+            "a restart of the API server is no reason"
+        );
+        let told = servers.reasons(begin + BLIND_LIMIT);
+        assert!(told[0].contains("10.96.0.1:443: refused"), "{told:?}");
+        assert_eq!(
+            servers.reasons(begin + BLIND_LIMIT + Duration::from_secs(9)),
+            told
+        );
+        servers.answered(at("10.96.0.1:443"));
+        assert_eq!(servers.reasons(begin + BLIND_LIMIT), [""; 0]);
+    }
+}
