@@ -147,6 +147,7 @@ where
     let planner = Planner::new(Perspective {
         node: run.node.clone(),
         selection: run.backend_selection,
+        ..Perspective::default()
     });
     let datapath = KernelDatapath::open(&options)?;
     tracing::info!(adopted = datapath.adopted(), "the datapath is open");

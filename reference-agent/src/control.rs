@@ -91,7 +91,7 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
 
     /// Carries everything outstanding into the maps, and retries what is due.
     ///
-    /// Does nothing until both kinds have synced once: a Service of which only one page of slices is known
+    /// Does nothing until all kinds have synced once: a Service of which only one page of slices is known
     /// would lose the others' backends.
     pub fn reconcile(&mut self, now: Instant) {
         if !self.synced() {
@@ -106,7 +106,7 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
         self.reconciler.reconcile(plans, now);
     }
 
-    /// Whether both kinds have been listed in full at least once.
+    /// Whether all kinds have been listed in full at least once, and the machine is known.
     pub fn synced(&self) -> bool {
         self.brain.model().synced()
     }

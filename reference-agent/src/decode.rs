@@ -5,14 +5,15 @@
 //! for one such field, and a whole list for one such object. So each part stands for itself: what can be read is
 //! used, what can't is left out and named in a [`Defect`].
 
-use std::{collections::BTreeSet, fmt, net::IpAddr};
+use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    model::{Endpoint, Service, ServicePort, Slice, SlicePort},
+    findings::Reason,
+    model::{Endpoint, Node, Service, ServicePort, Slice, SlicePort},
     names::ObjectName,
     transport::{Family, Protocol},
 };
@@ -21,10 +22,14 @@ use crate::{
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Label of a Service that another proxy takes care of (KEP-2447).
 pub const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+/// Label of a Node: the zone that it is in.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A part of an object that could not be used, and was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect {
+    /// What kind of.
+    pub reason: Reason,
     /// Path of the field.
     pub field: String,
     /// What was expected, and what was found.
@@ -86,10 +91,10 @@ pub fn service(object: &Value) -> Result<Decoded<Service>, Defect> {
     let ports = service_ports(&spec["ports"], &mut defects);
     Ok(Decoded {
         object: Service {
-            name,
             created,
             cluster_ips,
             ports,
+            ..Service::new(name)
         },
         defects,
     })
@@ -106,7 +111,7 @@ pub fn slice(object: &Value) -> Result<Decoded<Slice>, Defect> {
     let service = label
         .as_str()
         .filter(|service| !service.is_empty())
-        .map(str::to_owned);
+        .map(Arc::from);
     let mut slice = Slice {
         name,
         service,
@@ -125,6 +130,50 @@ pub fn slice(object: &Value) -> Result<Decoded<Slice>, Defect> {
     }
     Ok(Decoded {
         object: slice,
+        defects,
+    })
+}
+
+/// Name of a Node.
+///
+/// # Errors
+/// Without a name it can't be told from others.
+pub fn node_name(object: &Value) -> Result<ObjectName, Defect> {
+    let name = &object["metadata"]["name"];
+    let text = name.as_str().filter(|name| !name.is_empty());
+    text.map(|name| ObjectName::new("", name))
+        .ok_or_else(|| expected("metadata.name", "a name", name))
+}
+
+/// A Node.
+///
+/// # Errors
+/// It has no name.
+pub fn node(object: &Value) -> Result<Decoded<Node>, Defect> {
+    let name = node_name(object)?.name.to_string();
+    let mut defects = Vec::new();
+    let zone = match &object["metadata"]["labels"][ZONE] {
+        Value::Null => None,
+        Value::String(zone) => Some(zone.clone()).filter(|zone| !zone.is_empty()),
+        found => {
+            defects.push(expected(&format!("metadata.labels[{ZONE}]"), "a zone", found));
+            None
+        }
+    };
+    let mut addresses = Vec::new();
+    for (field, value) in items("status.addresses", &object["status"]["addresses"], &mut defects) {
+        // Others are names.
+        if matches!(value["type"].as_str(), Some("InternalIP" | "ExternalIP")) {
+            let field = format!("{field}.address");
+            addresses.extend(address(&field, None, &value["address"], &mut defects));
+        }
+    }
+    Ok(Decoded {
+        object: Node {
+            name,
+            zone,
+            addresses,
+        },
         defects,
     })
 }
@@ -165,10 +214,20 @@ fn service_ports(ports: &Value, defects: &mut Vec<Defect>) -> Vec<ServicePort> {
             continue;
         };
         if seen.insert((port, protocol)) {
-            read.push(ServicePort { name, port, protocol });
+            let node_port = None;
+            read.push(ServicePort {
+                name,
+                port,
+                protocol,
+                node_port,
+            });
         } else {
             let problem = format!("{protocol} {port} is there already; the first one counts");
-            defects.push(Defect { field, problem });
+            defects.push(Defect {
+                reason: Reason::PortRepeated,
+                field,
+                problem,
+            });
         }
     }
     read
@@ -183,7 +242,7 @@ fn slice_ports(ports: &Value, defects: &mut Vec<Defect>) -> Vec<SlicePort> {
         .collect()
 }
 
-fn port(field: &str, value: &Value, defects: &mut Vec<Defect>) -> Option<(String, u16, Protocol)> {
+fn port(field: &str, value: &Value, defects: &mut Vec<Defect>) -> Option<(Arc<str>, u16, Protocol)> {
     let protocol = match &value["protocol"] {
         Value::Null => Protocol::Tcp,
         found => match found.as_str() {
@@ -218,7 +277,7 @@ fn port(field: &str, value: &Value, defects: &mut Vec<Defect>) -> Option<(String
         ));
         return None;
     };
-    Some((name.to_owned(), number, protocol))
+    Some((name.into(), number, protocol))
 }
 
 fn endpoints(family: Family, endpoints: &Value, defects: &mut Vec<Defect>) -> Vec<Endpoint> {
@@ -239,7 +298,7 @@ fn endpoints(family: Family, endpoints: &Value, defects: &mut Vec<Defect>) -> Ve
         };
         let node = match &value["nodeName"] {
             Value::Null => None,
-            Value::String(node) => Some(node.clone()).filter(|node| !node.is_empty()),
+            Value::String(node) => Some(node.as_str()).filter(|node| !node.is_empty()).map(Arc::from),
             found => {
                 // Its address is as good as ever; traffic to it only looks as if it came from this node.
                 defects.push(expected(&format!("{field}.nodeName"), "a name", found));
@@ -249,7 +308,12 @@ fn endpoints(family: Family, endpoints: &Value, defects: &mut Vec<Defect>) -> Ve
         // "No semantics are defined for additional addresses beyond the first."
         let field = format!("{field}.addresses[0]");
         let address = address(&field, Some(family), &value["addresses"][0], defects);
-        read.extend(address.map(|address| Endpoint { address, ready, node }));
+        read.extend(address.map(|address| Endpoint {
+            ready,
+            serving: ready,
+            node,
+            ..Endpoint::new(address)
+        }));
     }
     read
 }
@@ -297,6 +361,7 @@ fn expected(field: &str, what: &str, found: &Value) -> Defect {
         found.push('…');
     }
     Defect {
+        reason: Reason::Malformed,
         field: field.to_owned(),
         problem: format!("expected {what}, found {found}; left out"),
     }

@@ -12,6 +12,7 @@
 //! ```
 
 use std::{
+    collections::BTreeSet,
     fmt::Write,
     net::{IpAddr, SocketAddr},
 };
@@ -52,16 +53,17 @@ pub fn dump(contents: &Contents) -> String {
 }
 
 fn served(serving: &Serving) -> String {
-    if serving.slots.is_empty() {
+    if serving.internal.is_empty() {
         return " refused".to_owned();
     }
     let mut text = String::new();
-    for backend in serving.backends() {
+    let backends: BTreeSet<_> = serving.internal.iter().collect();
+    for backend in backends {
         let address = backend.address;
         let _ = write!(text, " {}", SocketAddr::new(address.address, address.port));
     }
     if serving.selection == Selection::Maglev {
-        let table = serving.slots.iter().map(|backend| backend.address);
+        let table = serving.internal.iter().map(|backend| backend.address);
         let (slots, digest) = (table.len(), maglev::digest(table));
         let _ = write!(text, " (maglev table of {slots}: {digest:016x})");
     }

@@ -1,7 +1,7 @@
 //! The reference service load balancer agent.
 //!
 //! ```text
-//! Services, EndpointSlices ─▶ reflect ─▶ decode ─▶ relist ─▶ model ─▶ plan ─▶ reconcile ─▶ LbMaps ─▶ eBPF maps
+//! Services, EndpointSlices, Nodes ─▶ reflect ─▶ decode ─▶ relist ─▶ model ─▶ plan ─▶ reconcile ─▶ LbMaps ─▶ eBPF maps
 //!                                                            └──────── control ────────┘
 //!                             cgroup ◀─ attached, and alone ◀─ hooks ◀─ datapath ─▶ programs
 //! ```
@@ -9,6 +9,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`transport`], [`names`] | addresses; identity as numbers |
+//! | [`findings`] | what can't be used, and why |
 //! | [`decode`] | JSON of the API → the model's types, part by part |
 //! | [`relist`] | a watch's lists and events → events without gaps |
 //! | [`model`] | what the API says; which Services an event touches |
@@ -30,6 +31,7 @@ pub mod control;
 pub mod datapath;
 pub mod decode;
 pub mod dump;
+pub mod findings;
 pub mod hooks;
 pub mod ids;
 pub mod maglev;

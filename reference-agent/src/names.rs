@@ -5,18 +5,18 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
-/// Namespace and name of an API object.
+/// Namespace and name of an API object. Clones share their text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
-    /// Its namespace.
-    pub namespace: String,
+    /// Its namespace; empty for what belongs to none, such as a Node.
+    pub namespace: Arc<str>,
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
 }
 
 impl ObjectName {
     /// From both parts.
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self {
             namespace: namespace.into(),
             name: name.into(),
@@ -26,13 +26,51 @@ impl ObjectName {
 
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        match &*self.namespace {
+            "" => f.write_str(&self.name),
+            namespace => write!(f, "{namespace}/{}", self.name),
+        }
     }
 }
 
 /// Number of an [`ObjectName`], for as long as anything refers to it. Never handed out twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(u64);
+
+impl ObjectId {
+    /// The node itself, which no [`Interner`] hands out: what is in the plan and not in the API.
+    pub const NODE: Self = Self(0);
+}
+
+/// Names of one kind, such as zones: sorted, each once. Takes no memory of its own while empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NameSet(Box<[Arc<str>]>);
+
+impl NameSet {
+    /// Whether a name is one of them.
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.binary_search_by(|one| (**one).cmp(name)).is_ok()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(AsRef::as_ref)
+    }
+}
+
+impl<T: Into<Arc<str>>> FromIterator<T> for NameSet {
+    fn from_iter<I: IntoIterator<Item = T>>(names: I) -> Self {
+        let mut names: Vec<_> = names.into_iter().map(Into::into).collect();
+        names.sort_unstable();
+        names.dedup();
+        Self(names.into_boxed_slice())
+    }
+}
 
 /// Hands out numbers for names, and forgets names that nothing refers to any more.
 #[derive(Debug, Default)]
@@ -108,6 +146,26 @@ mod tests {
         let a = interner.acquire(&ObjectName::new("a", "b-c"));
         let b = interner.acquire(&ObjectName::new("a-b", "c"));
         assert_ne!(a, b);
+    }
+
+    #[test]
+    fn a_set_of_names_has_each_once_and_finds_it() {
+        let names: NameSet = ["b", "a", "b"].into_iter().collect();
+        assert_eq!(names.iter().collect::<Vec<_>>(), ["a", "b"]);
+        assert!(names.contains("a") && names.contains("b") && !names.contains("ab"));
+        assert!(NameSet::default().is_empty() && !names.is_empty());
+    }
+
+    #[test]
+    fn no_name_has_the_number_of_the_node() {
+        let mut interner = Interner::default();
+        assert_ne!(interner.acquire(&ObjectName::new("", "")), ObjectId::NODE);
+    }
+
+    #[test]
+    fn what_has_no_namespace_shows_as_its_name() {
+        assert_eq!(ObjectName::new("", "node1").to_string(), "node1");
+        assert_eq!(ObjectName::new("t", "x").to_string(), "t/x");
     }
 
     #[test]

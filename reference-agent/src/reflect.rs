@@ -26,7 +26,8 @@ use serde_json::Value;
 use crate::{
     agent::{EventSender, Feed},
     decode::{self, Decoded, Defect},
-    model::{Service, Slice},
+    model::{Event, Host, Node, Service, Slice},
+    names::ObjectName,
     relist::{Object, Relist, Watched},
 };
 
@@ -46,6 +47,13 @@ pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 pub trait Reflected: Object + Sized + Send + 'static {
     /// Where the API has it.
     fn resource() -> ApiResource;
+    /// Reads the name of one object.
+    ///
+    /// # Errors
+    /// It has none.
+    fn name_of(object: &Value) -> Result<ObjectName, Defect> {
+        decode::name(object)
+    }
     /// Reads one object.
     ///
     /// # Errors
@@ -73,6 +81,20 @@ impl Reflected for Slice {
     }
 }
 
+impl Reflected for Node {
+    fn resource() -> ApiResource {
+        ApiResource::erase::<v1::Node>(&())
+    }
+
+    fn name_of(object: &Value) -> Result<ObjectName, Defect> {
+        decode::node_name(object)
+    }
+
+    fn decode(object: &Value) -> Result<Decoded<Self>, Defect> {
+        decode::node(object)
+    }
+}
+
 /// A client whose every wait ends.
 ///
 /// # Errors
@@ -86,12 +108,17 @@ pub fn client(mut config: kube::Config) -> Result<Client, kube::Error> {
     Client::try_from(config)
 }
 
-/// Watches all kinds.
+/// Watches all kinds, and describes this machine as one without addresses.
 pub fn feeds(client: &Client) -> Vec<Feed> {
-    let (services, slices) = (client.clone(), client.clone());
+    let (services, slices, nodes) = (client.clone(), client.clone(), client.clone());
     vec![
         Feed::new(|events| reflect::<Service>(services, events)),
         Feed::new(|events| reflect::<Slice>(slices, events)),
+        Feed::new(|events| reflect::<Node>(nodes, events)),
+        Feed::new(|events: EventSender| async move {
+            // Fails only where nobody listens any more.
+            _ = events.send(Event::Host(Host::default())).await;
+        }),
     ]
 }
 
@@ -169,7 +196,7 @@ fn told<T: Reflected>(event: watcher::Event<Raw>) -> Option<Watched<T>> {
         }
         watcher::Event::Apply(raw) => whole(raw).map(Watched::Apply),
         watcher::Event::Delete(raw) => {
-            let name = decode::name(&raw.object)
+            let name = T::name_of(&raw.object)
                 .map_err(|defect| reject::<T>(&defect))
                 .ok()?;
             Some(Watched::Delete(name))

@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 
 use crate::{
-    model::{Event, Kind, Service, Slice},
+    model::{Event, Kind, Node, Service, Slice},
     names::ObjectName,
 };
 
@@ -34,7 +34,7 @@ pub trait Object {
     /// The kind.
     const KIND: Kind;
     /// Namespace and name.
-    fn name(&self) -> &ObjectName;
+    fn name(&self) -> ObjectName;
     /// The event that it exists.
     fn applied(self) -> Event;
     /// The event that one of this name does not.
@@ -44,8 +44,8 @@ pub trait Object {
 impl Object for Service {
     const KIND: Kind = Kind::Service;
 
-    fn name(&self) -> &ObjectName {
-        &self.name
+    fn name(&self) -> ObjectName {
+        self.name.clone()
     }
 
     fn applied(self) -> Event {
@@ -60,8 +60,8 @@ impl Object for Service {
 impl Object for Slice {
     const KIND: Kind = Kind::EndpointSlice;
 
-    fn name(&self) -> &ObjectName {
-        &self.name
+    fn name(&self) -> ObjectName {
+        self.name.clone()
     }
 
     fn applied(self) -> Event {
@@ -70,6 +70,22 @@ impl Object for Slice {
 
     fn deleted(name: ObjectName) -> Event {
         Event::SliceDeleted(name)
+    }
+}
+
+impl Object for Node {
+    const KIND: Kind = Kind::Node;
+
+    fn name(&self) -> ObjectName {
+        ObjectName::new("", &*self.name)
+    }
+
+    fn applied(self) -> Event {
+        Event::NodeApplied(self)
+    }
+
+    fn deleted(name: ObjectName) -> Event {
+        Event::NodeDeleted(name.name.to_string())
     }
 }
 
@@ -90,10 +106,11 @@ impl Relist {
                 Vec::new()
             }
             Watched::InitApply(object) | Watched::Apply(object) => {
+                let name = object.name();
                 if let Some(missing) = &mut self.missing {
-                    missing.remove(object.name());
+                    missing.remove(&name);
                 }
-                self.known.insert(object.name().clone());
+                self.known.insert(name);
                 vec![object.applied()]
             }
             Watched::Delete(name) => {

@@ -124,8 +124,8 @@ pub fn resolve(contents: &Contents) -> (Resolved, BTreeSet<Defect>) {
         };
         let mut found = 0;
         let mut serving = Serving {
-            slots: Vec::new(),
             selection,
+            ..Serving::default()
         };
         for (&key, backend) in slots.range(slot(0)..slot(service.slots)) {
             found += 1;
@@ -133,10 +133,11 @@ pub fn resolve(contents: &Contents) -> (Resolved, BTreeSet<Defect>) {
                 .get(backend)
                 .and_then(|value| Backend::from_value(*value))
             {
-                Some(backend) => serving.slots.push(backend),
+                Some(backend) => serving.internal.push(backend),
                 None => _ = defects.insert(Defect::DanglingSlot(frontend, key, *backend)),
             }
         }
+        serving.external.clone_from(&serving.internal);
         resolved.insert(frontend, serving);
         if found != service.slots as usize {
             defects.insert(Defect::MissingSlots(frontend, id, service.slots, found));

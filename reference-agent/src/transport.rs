@@ -1,6 +1,9 @@
 //! Transport addresses: what frontends and backends have in common.
 
-use std::{fmt, net::IpAddr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use lb_abi::{FrontendKey, Port, SCTP, TCP, UDP, backend_flags};
 
@@ -153,9 +156,73 @@ impl Backend {
     }
 }
 
+/// A range of addresses (CIDR). Displays as `192.0.2.0/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Range {
+    address: IpAddr,
+    length: u8,
+}
+
+impl Range {
+    /// All addresses whose first `length` bits are those of `address`, whose others don't matter; `None`: the family
+    /// has no so many bits.
+    pub fn new(address: IpAddr, length: u8) -> Option<Self> {
+        let address = match address {
+            IpAddr::V4(v4) => {
+                let host = u32::MAX.checked_shr(length.into()).unwrap_or(0);
+                (length <= 32).then(|| IpAddr::from(Ipv4Addr::from_bits(v4.to_bits() & !host)))
+            }
+            IpAddr::V6(v6) => {
+                let host = u128::MAX.checked_shr(length.into()).unwrap_or(0);
+                (length <= 128).then(|| IpAddr::from(Ipv6Addr::from_bits(v6.to_bits() & !host)))
+            }
+        };
+        address.map(|address| Self { address, length })
+    }
+
+    /// Its first address: the others differ in bits behind [`length`](Self::length).
+    pub const fn address(self) -> IpAddr {
+        self.address
+    }
+
+    /// How many bits are the same in all of them.
+    pub const fn length(self) -> u8 {
+        self.length
+    }
+
+    /// The family of its addresses.
+    pub const fn family(self) -> Family {
+        Family::of(self.address)
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bits_of_a_range_that_do_not_count_are_cleared() {
+        let range = |text: &str, length| Range::new(text.parse().expect("an address"), length);
+        let shown = |text: &str, length| range(text, length).map(|range| range.to_string());
+        assert_eq!(shown("192.0.2.255", 24).as_deref(), Some("192.0.2.0/24"));
+        assert_eq!(shown("192.0.2.255", 32).as_deref(), Some("192.0.2.255/32"));
+        assert_eq!(shown("192.0.2.255", 0).as_deref(), Some("0.0.0.0/0"));
+        assert_eq!(shown("192.0.2.255", 33), None);
+        assert_eq!(
+            shown("2001:db8::ffff", 127).as_deref(),
+            Some("2001:db8::fffe/127")
+        );
+        assert_eq!(shown("2001:db8::1", 128).as_deref(), Some("2001:db8::1/128"));
+        assert_eq!(shown("2001:db8::1", 0).as_deref(), Some("::/0"));
+        assert_eq!(shown("2001:db8::1", 129), None);
+        assert_eq!(range("192.0.2.1", 24), range("192.0.2.2", 24));
+    }
 
     fn address() -> TransportAddress {
         TransportAddress {

@@ -43,7 +43,12 @@ impl Brain for LastSliceWins {
                 }
             }
             Event::SliceDeleted(name) => self.last.retain(|_, last| last != name),
-            Event::ServiceApplied(_) | Event::ServiceDeleted(_) | Event::Synced(_) => {}
+            Event::ServiceApplied(_)
+            | Event::ServiceDeleted(_)
+            | Event::NodeApplied(_)
+            | Event::NodeDeleted(_)
+            | Event::Host(_)
+            | Event::Synced(_) => {}
         }
         dirty.extend(self.planner.apply(event));
         dirty

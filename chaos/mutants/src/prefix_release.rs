@@ -119,7 +119,7 @@ impl Brain for PrefixRelease {
                 self.shown.insert(service.name.clone(), lost);
             }
             Event::ServiceDeleted(name) => _ = self.shown.remove(name),
-            Event::Synced(_) => {}
+            Event::NodeApplied(_) | Event::NodeDeleted(_) | Event::Host(_) | Event::Synced(_) => {}
         }
         self.planner.apply(event)
     }
@@ -133,7 +133,9 @@ impl Brain for PrefixRelease {
             .and_then(|name| self.shown.get(name))
         {
             for port in plan.ports.values_mut() {
-                port.backends.retain(|backend| !shown.contains(&backend.address));
+                for set in [&mut port.cluster, &mut port.local, &mut port.serving] {
+                    set.retain(|backend| !shown.contains(&backend.address));
+                }
             }
         }
         plan

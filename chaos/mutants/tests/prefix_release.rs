@@ -6,11 +6,12 @@ use reference_agent::{
     control::Planner,
     incident_one_table,
     maps::Contents,
-    model::{Event, Kind},
+    model::Event,
     testing::{
         World,
         incidents::Row,
         objects::{addresses, service, slice},
+        synced,
     },
 };
 
@@ -35,9 +36,7 @@ incident_one_table!(as_in_the_affected_release);
 
 /// Both Services with a backend of their own beside the shared one.
 fn begin() -> Vec<Event> {
-    vec![
-        Event::Synced(Kind::Service),
-        Event::Synced(Kind::EndpointSlice),
+    let objects = [
         Event::ServiceApplied(service("t/t", "10.96.0.1", &["TCP 80", "UDP 80 dns"])),
         Event::ServiceApplied(service("t/t-ext", "10.96.0.2", &["TCP 80", "UDP 80 dns"])),
         Event::SliceApplied(slice(
@@ -52,7 +51,8 @@ fn begin() -> Vec<Event> {
             &["TCP 80", "UDP 80 dns"],
             &["1.1.1.1", "1.1.1.3"],
         )),
-    ]
+    ];
+    synced().into_iter().chain(objects).collect()
 }
 
 #[test]

@@ -77,6 +77,7 @@ impl<B: Brain, D: Datapath> ControlLoop<B, D> {
             let kind = match kind {
                 Kind::Service => "services",
                 Kind::EndpointSlice => "endpointslices",
+                Kind::Node => "nodes",
             };
             format!("{kind} have not been listed yet")
         });

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lb_abi::{BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, capacity};
+use lb_abi::{BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, capacity, frontend_flags};
 
 use super::{
     Reconciler,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     maps::{LbMaps, MapError},
-    plan::PortPlan,
+    plan::{PortPlan, Selection, Set},
     transport::Backend,
 };
 
@@ -19,7 +19,7 @@ impl<M: LbMaps> Reconciler<M> {
     pub(super) fn write(&mut self, at: PortRef, plan: &PortPlan) -> Result<(), MapError> {
         let wanted: BTreeSet<_> = plan
             .frontends
-            .iter()
+            .keys()
             .map(|frontend| frontend.frontend_key())
             .collect();
         self.written.want(at, &wanted);
@@ -33,7 +33,7 @@ impl<M: LbMaps> Reconciler<M> {
             // None of its frontends has a place; what failed is named already.
             return Ok(());
         }
-        let slots = plan.slots();
+        let slots = plan.slots(Set::Cluster);
         let id = match self.written.id(at) {
             Some(id) if self.written.holds(id, &slots) => id,
             // One store switches all frontends; none of them may be somebody else's.
@@ -51,7 +51,10 @@ impl<M: LbMaps> Reconciler<M> {
         let value = Frontend {
             internal: id,
             external: id,
-            flags: plan.flags(),
+            flags: match plan.selection {
+                Selection::Random => 0,
+                Selection::Maglev => frontend_flags::MAGLEV,
+            },
             affinity_seconds: 0,
         };
         let placed = self.place(&wanted, value);

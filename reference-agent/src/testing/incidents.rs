@@ -7,11 +7,14 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    model::{Event, Kind, Service, Slice},
+    model::{Event, Service, Slice},
     transport::TransportAddress,
 };
 
-use super::objects::{address, addresses, name, service, slice};
+use super::{
+    objects::{address, addresses, name, service, slice},
+    synced,
+};
 
 /// One row.
 #[derive(Debug)]
@@ -74,14 +77,13 @@ fn test_pair() -> Pair {
 
 impl Pair {
     fn begin(&self) -> Vec<Event> {
-        vec![
-            Event::Synced(Kind::Service),
-            Event::Synced(Kind::EndpointSlice),
+        let objects = [
             Event::ServiceApplied(self.short.clone()),
             Event::ServiceApplied(self.long.clone()),
             Event::SliceApplied(self.short_slice.clone()),
             Event::SliceApplied(self.long_slice.clone()),
-        ]
+        ];
+        synced().into_iter().chain(objects).collect()
     }
 
     fn annotate_short(&self) -> Event {

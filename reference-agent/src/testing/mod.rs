@@ -14,7 +14,7 @@ use std::{
 use crate::{
     control::{Brain, Control, Planner},
     maps::{Contents, LbMaps, faulty::FaultyMaps, memory::MemoryMaps},
-    model::{Event, Kind, Service, Slice},
+    model::{Event, Host, Kind, Service, Slice},
     plan::{self, Perspective, Serving},
     resolve::{self, Resolved},
     transport::TransportAddress,
@@ -75,10 +75,11 @@ impl<B: Brain> World<B> {
         }
     }
 
-    /// Both kinds' first list ends.
+    /// Every kind's first list ends, and the machine is one without addresses.
     pub fn sync(&mut self) {
-        self.event(Event::Synced(Kind::Service));
-        self.event(Event::Synced(Kind::EndpointSlice));
+        for event in synced() {
+            self.event(event);
+        }
     }
 
     /// One event, carried through until nothing is outstanding.
@@ -212,12 +213,22 @@ impl<B: Brain> World<B> {
     }
 }
 
+/// What the agent waits for: the end of every kind's first list, and a machine, one without addresses.
+pub fn synced() -> [Event; 4] {
+    [
+        Event::Host(Host::default()),
+        Event::Synced(Kind::Node),
+        Event::Synced(Kind::Service),
+        Event::Synced(Kind::EndpointSlice),
+    ]
+}
+
 /// Frontends with the addresses of their backends.
 pub type Served = BTreeMap<TransportAddress, BTreeSet<TransportAddress>>;
 
 /// Whom clients can get.
 pub fn served(resolved: &Resolved) -> Served {
-    let backends = |serving: &Serving| serving.slots.iter().map(|backend| backend.address).collect();
+    let backends = |serving: &Serving| serving.internal.iter().map(|backend| backend.address).collect();
     resolved
         .iter()
         .map(|(frontend, serving)| (*frontend, backends(serving)))

@@ -1,6 +1,6 @@
 //! Objects in one line.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use crate::{
     model::{Endpoint, Service, ServicePort, Slice, SlicePort},
@@ -39,11 +39,11 @@ pub fn addresses(texts: &[&str]) -> BTreeSet<TransportAddress> {
 }
 
 /// `TCP 80` or `TCP 80 http`.
-fn port(text: &str) -> (String, u16, Protocol) {
+fn port(text: &str) -> (Arc<str>, u16, Protocol) {
     let mut parts = text.split(' ');
     let protocol = protocol_of(parts.next().expect("a protocol"));
     let port = parts.next().expect("a port").parse().expect("a port");
-    (parts.next().unwrap_or_default().to_owned(), port, protocol)
+    (parts.next().unwrap_or_default().into(), port, protocol)
 }
 
 fn protocol_of(text: &str) -> Protocol {
@@ -59,14 +59,20 @@ fn protocol_of(text: &str) -> Protocol {
 pub fn service(name_: &str, cluster_ip: &str, ports: &[&str]) -> Service {
     let ports = ports.iter().map(|text| {
         let (name, port, protocol) = port(text);
-        ServicePort { name, port, protocol }
+        let node_port = None;
+        ServicePort {
+            name,
+            port,
+            protocol,
+            node_port,
+        }
     });
     let ips = cluster_ip.split(',').flat_map(str::parse::<IpAddr>).collect();
     Service {
-        name: name(name_),
         created: Some(0),
         cluster_ips: ips,
         ports: ports.collect(),
+        ..Service::new(name(name_))
     }
 }
 
@@ -80,13 +86,15 @@ pub fn slice(name_: &str, service: &str, ports: &[&str], endpoints: &[&str]) -> 
         let (address, node) = text
             .split_once('@')
             .map_or((*text, None), |(address, node)| (address, Some(node)));
+        let ready = !text.starts_with('!');
         Endpoint {
-            address: address.trim_start_matches('!').parse().expect("an address"),
-            ready: !text.starts_with('!'),
-            node: node.map(str::to_owned),
+            ready,
+            serving: ready,
+            node: node.map(Arc::from),
+            ..Endpoint::new(address.trim_start_matches('!').parse().expect("an address"))
         }
     });
-    let service = (!service.is_empty()).then(|| service.to_owned());
+    let service = (!service.is_empty()).then(|| service.into());
     Slice {
         name: name(name_),
         service,

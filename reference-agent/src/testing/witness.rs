@@ -62,7 +62,7 @@ impl<M: LbMaps> Witness<M> {
         for frontend in self.old.keys().chain(self.new.keys()).chain(seen.keys()) {
             // Chosen at random or by hash, both from whole slots: a frontend may follow its slots in that.
             let [seen, old, new] =
-                [&seen, &self.old, &self.new].map(|all| all.get(frontend).map(|serving| &serving.slots));
+                [&seen, &self.old, &self.new].map(|all| all.get(frontend).map(|serving| &serving.internal));
             if seen != old && seen != new {
                 self.violations.push(format!(
                     "after {write}: {frontend} is {seen:?}, was {old:?}, will be {new:?}"

@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use reference_agent::{
     control::Planner,
     maps::{Contents, LbMaps, memory::MemoryMaps},
-    model::Event,
     plan::{self, Perspective, Selection},
     resolve,
     testing::{
         World,
         objects::{address, addresses, backend, service, slice},
+        synced,
     },
 };
 use rstest::rstest;
@@ -35,10 +35,12 @@ fn tell_everything(world: &mut World<Planner>) {
 }
 
 #[test]
-fn nothing_is_written_before_both_kinds_have_synced() {
+fn nothing_is_written_before_all_kinds_have_synced() {
     let found = served().contents();
     let mut world = World::with(Planner::default(), &found);
-    world.event(Event::Synced(reference_agent::model::Kind::Service));
+    for event in synced().into_iter().take(3) {
+        world.event(event);
+    }
     world.put_service(service("t/z", "10.96.0.3", &["TCP 80"]));
     world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.2"]));
     assert_eq!(world.contents(), found);

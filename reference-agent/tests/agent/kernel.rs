@@ -11,9 +11,12 @@ use reference_agent::{
     datapath::Datapath,
     hooks::{Hooks, SCAN},
     maps::{Contents, LbMaps, MapError, kernel, memory::MemoryMaps},
-    model::{Event, Kind},
+    model::Event,
     names::ObjectName,
-    testing::objects::{address, backend, service, slice},
+    testing::{
+        objects::{address, backend, service, slice},
+        synced,
+    },
 };
 
 use crate::place::{OwnCgroup, Place};
@@ -155,14 +158,13 @@ fn maps_in_the_kernel_keep_the_contract() {
 }
 
 fn served() -> Vec<Event> {
-    vec![
+    let objects = [
         Event::ServiceApplied(service("t/x", "10.96.0.1", &["TCP 80"])),
         Event::ServiceApplied(service("t/y", "10.96.0.2", &["TCP 80"])),
         Event::SliceApplied(slice("t/1", "x", &["TCP 8080"], &["10.0.0.1", "10.0.0.2"])),
         Event::SliceApplied(slice("t/2", "y", &["TCP 8080"], &["10.0.0.1"])),
-        Event::Synced(Kind::Service),
-        Event::Synced(Kind::EndpointSlice),
-    ]
+    ];
+    objects.into_iter().chain(synced()).collect()
 }
 
 fn control(place: &Place, events: impl IntoIterator<Item = Event>) -> Control<Planner, kernel::KernelMaps> {

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use reference_agent::{
     control::Planner,
     maps::Contents,
-    model::{Event, Model, Service, Slice},
+    model::{Event, Host, Kind, Model, Service, Slice},
     names::ObjectName,
     plan::{self, Perspective, Plan, Selection},
     testing::{
@@ -45,7 +45,7 @@ impl Told {
             Event::ServiceDeleted(name) => _ = self.services.remove(&name),
             Event::SliceApplied(slice) => _ = self.slices.insert(slice.name.clone(), slice),
             Event::SliceDeleted(name) => _ = self.slices.remove(&name),
-            Event::Synced(_) => {}
+            Event::NodeApplied(_) | Event::NodeDeleted(_) | Event::Host(_) | Event::Synced(_) => {}
         }
     }
 
@@ -60,6 +60,14 @@ impl Told {
         }
         plan::plan(&model, perspective)
     }
+}
+
+/// Over maps with contents. Nodes and this machine are known from the start, and never change.
+fn seen_as(perspective: &Perspective, found: &Contents) -> World<Planner> {
+    let mut world = World::with(Planner::new(perspective.clone()), found);
+    world.event(Event::Synced(Kind::Node));
+    world.event(Event::Host(Host::default()));
+    world
 }
 
 struct History {
@@ -77,9 +85,10 @@ impl History {
         let perspective = Perspective {
             node: "here".to_owned(),
             selection,
+            ..Perspective::default()
         };
         Self {
-            world: World::seen_as(perspective.clone()),
+            world: seen_as(&perspective, &Contents::default()),
             perspective,
             services: Feed::new(),
             slices: Feed::new(),
@@ -180,7 +189,7 @@ impl History {
     fn restart(&mut self) {
         self.world.assert_lawful();
         self.found = self.world.contents();
-        self.world = World::with(Planner::new(self.perspective.clone()), &self.found);
+        self.world = seen_as(&self.perspective, &self.found);
         self.told = Told::default();
         self.services.restart();
         self.slices.restart();

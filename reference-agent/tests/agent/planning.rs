@@ -10,7 +10,7 @@ use lb_abi::{address_flags, frontend_flags};
 use reference_agent::{
     maglev,
     model::{Event, Model, Service, Slice},
-    plan::{self, Perspective, Selection},
+    plan::{self, Perspective, PortPlan, Selection, Set},
     testing::{
         Served,
         objects::{address, addresses, name, service, slice},
@@ -219,7 +219,7 @@ fn seen_from(node: &str, model: &Model) -> BTreeMap<TransportAddress, Vec<String
     let shown = |backend: Backend| format!("{}{}", backend.address, if backend.local { "@" } else { "" });
     let resolved = plan::resolve(&plan::plan(model, &perspective)).into_iter();
     resolved
-        .map(|(frontend, serving)| (frontend, serving.slots.into_iter().map(shown).collect()))
+        .map(|(frontend, serving)| (frontend, serving.internal.into_iter().map(shown).collect()))
         .collect()
 }
 
@@ -316,6 +316,7 @@ fn with_maglev_the_slots_are_the_table_and_frontends_say_so() {
         let perspective = Perspective {
             node: "here".to_owned(),
             selection,
+            ..Perspective::default()
         };
         let [port] = plan::plan_service(&model, &perspective, id)
             .ports
@@ -325,13 +326,14 @@ fn with_maglev_the_slots_are_the_table_and_frontends_say_so() {
             .expect("one port");
         port
     };
+    let flags = |port: &PortPlan| port.flags(&port.frontends[&address("TCP 10.96.0.1:80")]);
     let random = planned(Selection::Random);
-    assert_eq!((random.slots().len(), random.flags()), (3, 0));
+    assert_eq!((random.slots(Set::Cluster).len(), flags(&random)), (3, 0));
     let hashed = planned(Selection::Maglev);
     let table = maglev::table(addresses(&["TCP 1.1.1.1:80", "TCP 1.1.1.2:80", "TCP 1.1.1.3:80"]));
-    let slots = hashed.slots();
+    let slots = hashed.slots(Set::Cluster);
     assert!(slots.iter().map(|backend| &backend.address).eq(&table));
-    assert_eq!((slots.len(), hashed.flags()), (1021, frontend_flags::MAGLEV));
+    assert_eq!((slots.len(), flags(&hashed)), (1021, frontend_flags::MAGLEV));
     let local: BTreeSet<_> = slots.iter().filter(|backend| backend.local).collect();
     assert_eq!(local.len(), 1, "{local:?}");
 }

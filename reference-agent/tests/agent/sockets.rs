@@ -23,10 +23,13 @@ use reference_agent::{
     control::{Control, Planner},
     datapath::Datapath,
     maps::kernel::KernelMaps,
-    model::{Event, Kind},
+    model::Event,
     names::ObjectName,
     plan::{Perspective, Selection},
-    testing::objects::{service, slice},
+    testing::{
+        objects::{service, slice},
+        synced,
+    },
 };
 use rstest::rstest;
 use rtnetlink::{LinkMessageBuilder, LinkUnspec};
@@ -110,14 +113,14 @@ impl Served {
         let planner = Planner::new(Perspective {
             node: "here".to_owned(),
             selection,
+            ..Perspective::default()
         });
         let control = Control::new(planner, datapath.maps()).expect("readable maps");
         let mut served = Self {
             control,
             _place: place,
         };
-        let synced = [Event::Synced(Kind::Service), Event::Synced(Kind::EndpointSlice)];
-        served.tell(events.into_iter().chain(synced));
+        served.tell(events.into_iter().chain(synced()));
         datapath.attach().expect("attached");
         served
     }

@@ -287,7 +287,7 @@ async fn without_an_api_server_adopted_maps_serve_and_readyz_says_what_is_missin
     control.stop().await;
 
     let agent = Running::start(&control, &node).await;
-    let unsynced = "services have not been listed yet\nendpointslices have not been listed yet\n";
+    let unsynced = "services have not been listed yet\nendpointslices have not been listed yet\nnodes have not been listed yet\n";
     agent.until_readyz((503, unsynced)).await;
     assert_eq!(agent.get("/healthz").await, Some((200, "ok\n".to_owned())));
     assert_eq!(dump(&node.contents()), served);

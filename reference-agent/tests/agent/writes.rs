@@ -5,11 +5,12 @@ use std::{collections::BTreeSet, time::Instant};
 use reference_agent::{
     control::{Control, Planner},
     maps::{Contents, LbMaps, memory::MemoryMaps},
-    model::{Event, Kind},
+    model::Event,
     resolve,
     testing::{
         World,
         objects::{addresses, name, service, slice},
+        synced,
     },
 };
 
@@ -45,8 +46,9 @@ impl Large {
     }
 
     fn sync(&mut self) {
-        self.0.apply(Event::Synced(Kind::Service));
-        self.0.apply(Event::Synced(Kind::EndpointSlice));
+        for event in synced() {
+            self.0.apply(event);
+        }
         self.reconcile();
     }
 

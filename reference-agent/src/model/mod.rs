@@ -12,84 +12,21 @@
 //! - Of two Services that claim one frontend the oldest has it, then the first by namespace and name; whoever
 //!   loses or gains a frontend by an event is marked.
 
+mod objects;
+
 use std::{
     collections::{BTreeSet, HashMap},
-    net::IpAddr,
     sync::Arc,
 };
 
 use crate::{
     names::{Interner, ObjectId, ObjectName},
-    transport::{Protocol, TransportAddress},
+    transport::TransportAddress,
 };
 
-/// A Service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
-    /// Namespace and name.
-    pub name: ObjectName,
-    /// `metadata.creationTimestamp`, seconds since the Unix epoch.
-    pub created: Option<i64>,
-    /// Cluster IPs. None for Services that are not balanced here: headless ones, ExternalName, those of another
-    /// proxy.
-    pub cluster_ips: Vec<IpAddr>,
-    /// Its ports, unique by number and protocol.
-    pub ports: Vec<ServicePort>,
-}
-
-/// A port of a Service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServicePort {
-    /// Its name; empty for the only port of a Service.
-    pub name: String,
-    /// The frontends' port.
-    pub port: u16,
-    /// Its protocol.
-    pub protocol: Protocol,
-}
-
-/// An EndpointSlice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slice {
-    /// Namespace and name.
-    pub name: ObjectName,
-    /// Value of the label `kubernetes.io/service-name`; `None`: it belongs to no Service.
-    pub service: Option<String>,
-    /// Its ports.
-    pub ports: Vec<SlicePort>,
-    /// Its endpoints.
-    pub endpoints: Vec<Endpoint>,
-}
-
-impl Slice {
-    /// Namespace and name of the Service it belongs to.
-    pub fn owner(&self) -> Option<ObjectName> {
-        let service = self.service.as_ref()?;
-        Some(ObjectName::new(self.name.namespace.clone(), service.clone()))
-    }
-}
-
-/// A port of an EndpointSlice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlicePort {
-    /// Matches [`ServicePort::name`].
-    pub name: String,
-    /// The backends' port.
-    pub port: u16,
-    /// Its protocol.
-    pub protocol: Protocol,
-}
-
-/// An endpoint of an EndpointSlice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// Its first address; the API gives others no meaning.
-    pub address: IpAddr,
-    /// Whether it takes traffic.
-    pub ready: bool,
-    /// The node it runs on, if it says.
-    pub node: Option<String>,
-}
+pub use self::objects::{
+    Endpoint, Host, Node, Policy, Probe, Service, ServicePort, Slice, SlicePort, SourceRanges,
+};
 
 /// What kind of object a list is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,9 +35,11 @@ pub enum Kind {
     Service,
     /// EndpointSlices.
     EndpointSlice,
+    /// Nodes.
+    Node,
 }
 
-/// Something that the API said.
+/// Something that the API said, or this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A Service exists, like this.
@@ -111,6 +50,12 @@ pub enum Event {
     SliceApplied(Slice),
     /// An EndpointSlice doesn't exist.
     SliceDeleted(ObjectName),
+    /// A Node exists, like this.
+    NodeApplied(Node),
+    /// A Node, by its name, doesn't exist.
+    NodeDeleted(String),
+    /// This machine is like this.
+    Host(Host),
     /// Everything of this kind has been named at least once.
     Synced(Kind),
 }
@@ -126,8 +71,9 @@ pub struct Model {
     slices: HashMap<ObjectId, Stored>,
     slices_of: HashMap<ObjectId, BTreeSet<ObjectId>>,
     claims: HashMap<TransportAddress, BTreeSet<Claim>>,
-    synced_services: bool,
-    synced_slices: bool,
+    nodes: HashMap<String, Node>,
+    host: Option<Host>,
+    synced: BTreeSet<Kind>,
 }
 
 #[derive(Debug)]
@@ -160,22 +106,37 @@ impl Model {
             Event::ServiceDeleted(name) => self.remove_service(&name, &mut dirty),
             Event::SliceApplied(slice) => self.put_slice(slice, &mut dirty),
             Event::SliceDeleted(name) => self.remove_slice(&name, &mut dirty),
-            Event::Synced(Kind::Service) => self.synced_services = true,
-            Event::Synced(Kind::EndpointSlice) => self.synced_slices = true,
+            Event::NodeApplied(node) => _ = self.nodes.insert(node.name.clone(), node),
+            Event::NodeDeleted(name) => _ = self.nodes.remove(&name),
+            Event::Host(host) => {
+                self.host = Some(host);
+                dirty.insert(ObjectId::NODE);
+            }
+            Event::Synced(kind) => _ = self.synced.insert(kind),
         }
         dirty
     }
 
-    /// Whether both kinds have been named in full at least once: until then absence means nothing.
+    /// Whether every kind has been named in full at least once, and this machine has been described: until then
+    /// absence means nothing.
     pub fn synced(&self) -> bool {
-        self.unsynced().next().is_none()
+        self.host.is_some() && self.unsynced().next().is_none()
     }
 
     /// Kinds whose first list is still outstanding.
     pub fn unsynced(&self) -> impl Iterator<Item = Kind> {
-        let services = (!self.synced_services).then_some(Kind::Service);
-        let slices = (!self.synced_slices).then_some(Kind::EndpointSlice);
-        services.into_iter().chain(slices)
+        let all = [Kind::Service, Kind::EndpointSlice, Kind::Node];
+        all.into_iter().filter(|kind| !self.synced.contains(kind))
+    }
+
+    /// This machine, once it has been described.
+    pub fn host(&self) -> Option<&Host> {
+        self.host.as_ref()
+    }
+
+    /// A Node.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.get(name)
     }
 
     /// All Services, by number, in no order.

@@ -1,0 +1,187 @@
+//! API objects, as far as the datapath needs them.
+
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+
+use crate::{
+    names::{NameSet, ObjectName},
+    transport::{Protocol, Range, TransportAddress},
+};
+
+/// A Service.
+///
+/// Its addresses are such as can be a frontend's; [`decode`](crate::decode) leaves others out and says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Namespace and name.
+    pub name: ObjectName,
+    /// `metadata.creationTimestamp`, seconds since the Unix epoch.
+    pub created: Option<i64>,
+    /// Cluster IPs: their families are the Service's. None for Services that are not balanced here: headless ones,
+    /// ExternalName, those of another proxy.
+    pub cluster_ips: Vec<IpAddr>,
+    /// External IPs.
+    pub external_ips: Vec<IpAddr>,
+    /// Addresses of its load balancers whose packets come with that address (`ipMode: VIP`, KEP-1860); type
+    /// LoadBalancer alone has any.
+    pub load_balancer_ips: Vec<IpAddr>,
+    /// Its ports, unique by number and protocol.
+    pub ports: Vec<ServicePort>,
+    /// `externalTrafficPolicy`.
+    pub external_policy: Policy,
+    /// `internalTrafficPolicy`.
+    pub internal_policy: Policy,
+    /// Time limit of the session affinity `ClientIP`, in seconds; 0: none.
+    pub affinity_seconds: u32,
+    /// `loadBalancerSourceRanges`; `None`: of another type than LoadBalancer, or there are none.
+    pub source_ranges: Option<SourceRanges>,
+    /// `healthCheckNodePort`; `None`: of another type than LoadBalancer, another policy than Local, or there is none.
+    pub health_check_port: Option<u16>,
+}
+
+impl Service {
+    /// Without addresses and ports, and with the defaults of the API.
+    pub fn new(name: ObjectName) -> Self {
+        Self {
+            name,
+            created: None,
+            cluster_ips: Vec::new(),
+            external_ips: Vec::new(),
+            load_balancer_ips: Vec::new(),
+            ports: Vec::new(),
+            external_policy: Policy::Cluster,
+            internal_policy: Policy::Cluster,
+            affinity_seconds: 0,
+            source_ranges: None,
+            health_check_port: None,
+        }
+    }
+}
+
+/// A port of a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServicePort {
+    /// Its name; empty for the only port of a Service.
+    pub name: Arc<str>,
+    /// The frontends' port.
+    pub port: u16,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// The port at every node; types NodePort and LoadBalancer alone have it.
+    pub node_port: Option<u16>,
+}
+
+/// Who of a Service's backends gets the traffic of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Policy {
+    /// All of them.
+    #[default]
+    Cluster,
+    /// Those on that node.
+    Local,
+}
+
+/// Who may use a Service's load balancer addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceRanges {
+    /// The ranges that could be read.
+    pub ranges: BTreeSet<Range>,
+    /// Whether there is one that could not: it admits nobody, of either family.
+    pub unreadable: bool,
+}
+
+/// An EndpointSlice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Namespace and name.
+    pub name: ObjectName,
+    /// Value of the label `kubernetes.io/service-name`; `None`: it belongs to no Service.
+    pub service: Option<Arc<str>>,
+    /// Its ports, unique by name and protocol.
+    pub ports: Vec<SlicePort>,
+    /// Its endpoints.
+    pub endpoints: Vec<Endpoint>,
+}
+
+impl Slice {
+    /// Namespace and name of the Service it belongs to.
+    pub fn owner(&self) -> Option<ObjectName> {
+        Some(ObjectName {
+            namespace: Arc::clone(&self.name.namespace),
+            name: Arc::clone(self.service.as_ref()?),
+        })
+    }
+}
+
+/// A port of an EndpointSlice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlicePort {
+    /// Matches [`ServicePort::name`].
+    pub name: Arc<str>,
+    /// The backends' port.
+    pub port: u16,
+    /// Its protocol.
+    pub protocol: Protocol,
+}
+
+/// An endpoint of an EndpointSlice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its first address; the API gives others no meaning.
+    pub address: IpAddr,
+    /// Whether it takes traffic.
+    pub ready: bool,
+    /// Whether it can be served, ready or not.
+    pub serving: bool,
+    /// Whether it is on its way out.
+    pub terminating: bool,
+    /// The node it runs on, if it says.
+    pub node: Option<Arc<str>>,
+    /// Nodes whose traffic it shall get before others (`hints.forNodes`, KEP-4444).
+    pub for_nodes: NameSet,
+    /// Zones whose traffic it shall get before others (`hints.forZones`, KEP-2433).
+    pub for_zones: NameSet,
+}
+
+impl Endpoint {
+    /// One that takes traffic, and says nothing else.
+    pub fn new(address: IpAddr) -> Self {
+        Self {
+            address,
+            ready: true,
+            serving: true,
+            terminating: false,
+            node: None,
+            for_nodes: NameSet::default(),
+            for_zones: NameSet::default(),
+        }
+    }
+}
+
+/// A Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Label `topology.kubernetes.io/zone`.
+    pub zone: Option<String>,
+    /// The IP addresses of `status.addresses`.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What this machine is, which no API says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// Addresses of its devices, loopback excepted.
+    pub addresses: BTreeSet<IpAddr>,
+    /// The agent's own probe.
+    pub probe: Option<Probe>,
+}
+
+/// A frontend that leads to the agent itself, by which it sees whether the programs work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// What the agent connects to.
+    pub frontend: TransportAddress,
+    /// Where it listens.
+    pub backend: TransportAddress,
+}

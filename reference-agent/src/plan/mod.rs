@@ -1,0 +1,262 @@
+//! Model → what the maps should say. Pure, without ids, sorted.
+//!
+//! `plan` is the union of `plan_service` over all Services and the node itself: what the incremental path writes for
+//! one Service after an event is what a fresh agent would write for it. The rules are those of `SERVICES.md`.
+
+mod serving;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+};
+
+use lb_abi::{address_flags, frontend_flags};
+
+use crate::{
+    findings::Finding,
+    model::{self, Model, Service, ServicePort},
+    names::ObjectId,
+    transport::{Backend, Family, Protocol, Range, TransportAddress},
+};
+
+pub use self::serving::{Serving, addresses, resolve};
+
+/// For whom plans are made: the part of the input that events don't say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Perspective {
+    /// This node's name. Endpoints that name it are local.
+    pub node: String,
+    /// How a backend is chosen.
+    pub selection: Selection,
+    /// Where the agent reaches its API servers, by TCP: service ports with one of these frontends are kept.
+    pub api_servers: BTreeSet<(IpAddr, u16)>,
+}
+
+/// How one of a service port's backends is chosen for a new connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
+pub enum Selection {
+    /// At random: one slot for each backend
+    #[default]
+    Random,
+    /// By a hash of the connection, in Maglev's table: the same backend on every node
+    Maglev,
+}
+
+/// A port of a Service, in one family: the API has them unique by number and protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId {
+    /// The number that the Service has for it; of the node's own probe, its frontend's.
+    pub port: u16,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The family of its frontends and of its backends.
+    pub family: Family,
+}
+
+impl fmt::Display for PortId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            port,
+            protocol,
+            family,
+        } = self;
+        write!(f, "{protocol} {port} ({family})")
+    }
+}
+
+/// One of the two sets of backends of a service port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Set {
+    /// [`PortPlan::cluster`].
+    Cluster,
+    /// [`PortPlan::local`].
+    Local,
+}
+
+/// What a service port should be: its frontends, and who serves them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortPlan {
+    /// Who serves by policy `Cluster`, each address once. Empty: connections are refused. To be written only if a
+    /// frontend has this set.
+    pub cluster: BTreeSet<Backend>,
+    /// Who serves by policy `Local`. To be written only if a frontend has this set.
+    pub local: BTreeSet<Backend>,
+    /// To whom established flows keep; with all of `cluster` and `local`.
+    pub serving: BTreeSet<Backend>,
+    /// Where clients connect to; at least one.
+    pub frontends: BTreeMap<TransportAddress, FrontendPlan>,
+    /// How one of a set's backends is chosen.
+    pub selection: Selection,
+    /// How long a client is sent to the backend that it had; 0: not at all.
+    pub affinity_seconds: u32,
+    /// Who may use the frontends that are `ranged`; `None` if none is.
+    pub sources: Option<BTreeSet<Range>>,
+    /// Whether the agent's own sockets keep the last backends that it had: it is the agent's way to its API server.
+    pub keep: bool,
+}
+
+impl PortPlan {
+    /// One of its sets.
+    pub const fn set(&self, set: Set) -> &BTreeSet<Backend> {
+        match set {
+            Set::Cluster => &self.cluster,
+            Set::Local => &self.local,
+        }
+    }
+
+    /// What FRONTENDS should say of one of its frontends, beside who serves it.
+    pub const fn flags(&self, frontend: &FrontendPlan) -> u32 {
+        let maglev = match self.selection {
+            Selection::Random => 0,
+            Selection::Maglev => frontend_flags::MAGLEV,
+        };
+        let ranged = if frontend.ranged {
+            frontend_flags::SOURCE_RANGES
+        } else {
+            0
+        };
+        let silent = if frontend.silent {
+            frontend_flags::SILENT
+        } else {
+            0
+        };
+        maglev | ranged | silent
+    }
+
+    /// What the slots of one of its sets should hold, in order.
+    pub fn slots(&self, set: Set) -> Vec<Backend> {
+        serving::slots(self.set(set), self.selection)
+    }
+}
+
+/// What clients of a frontend meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrontendPlan {
+    /// Whom clients on this node get.
+    pub internal: Set,
+    /// Whom clients from outside get.
+    pub external: Set,
+    /// Whether packets from outside are dropped, not rejected, while there is no backend for them.
+    pub silent: bool,
+    /// Whether [`PortPlan::sources`] says who is served.
+    pub ranged: bool,
+}
+
+/// The health check node port of a Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// Where it is served, at this host's addresses, by TCP.
+    pub port: u16,
+    /// How many ready endpoints of the Service are on this node, counted by address.
+    pub local_endpoints: usize,
+}
+
+/// What a Service should be, and what of it can't.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServicePlan {
+    /// Its ports; one without frontends has no entry.
+    pub ports: BTreeMap<PortId, PortPlan>,
+    /// The addresses of its frontends, node ports excepted, with what ADDRESSES should say of each; 0: nothing but
+    /// its frontends is the agent's there. Several Services may share one, which then has the flags of all.
+    pub addresses: BTreeMap<IpAddr, u32>,
+    /// Its health check node port.
+    pub health_check: Option<HealthCheck>,
+    /// What of the Service can't be had, sorted.
+    pub findings: Vec<Finding>,
+}
+
+impl ServicePlan {
+    /// Whether there is nothing to be done for it.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What everything should be.
+pub type Plan = BTreeMap<ObjectId, ServicePlan>;
+
+/// The plan of everything, from scratch.
+pub fn plan(model: &Model, perspective: &Perspective) -> Plan {
+    let services = model.services().map(|(id, _)| id);
+    services
+        .chain([ObjectId::NODE])
+        .map(|id| (id, plan_service(model, perspective, id)))
+        .filter(|(_, plan)| !plan.is_empty())
+        .collect()
+}
+
+/// The plan of one Service, or of the node itself; empty if there is none.
+pub fn plan_service(model: &Model, perspective: &Perspective, id: ObjectId) -> ServicePlan {
+    let mut plan = ServicePlan::default();
+    let Some(service) = model.service(id) else {
+        return plan;
+    };
+    for port in &service.ports {
+        for frontend in owned_frontends(model, id, service, port) {
+            // A ClusterIP is Services' alone.
+            *plan.addresses.entry(frontend.address).or_default() |= address_flags::VIP;
+            let key = PortId {
+                port: port.port,
+                protocol: port.protocol,
+                family: Family::of(frontend.address),
+            };
+            let entry = plan.ports.entry(key).or_insert_with(|| {
+                let cluster = backends(model, &perspective.node, id, port, key.family);
+                PortPlan {
+                    serving: cluster.clone(),
+                    cluster,
+                    selection: perspective.selection,
+                    ..PortPlan::default()
+                }
+            });
+            let both = FrontendPlan {
+                internal: Set::Cluster,
+                external: Set::Cluster,
+                silent: false,
+                ranged: false,
+            };
+            entry.frontends.insert(frontend, both);
+        }
+    }
+    plan
+}
+
+fn owned_frontends(
+    model: &Model,
+    id: ObjectId,
+    service: &Service,
+    port: &ServicePort,
+) -> impl Iterator<Item = TransportAddress> {
+    let claimed = model::frontends_of_port(service, port);
+    claimed.filter(move |frontend| model.owner(frontend) == Some(id))
+}
+
+fn backends(
+    model: &Model,
+    node: &str,
+    id: ObjectId,
+    port: &ServicePort,
+    family: Family,
+) -> BTreeSet<Backend> {
+    // Slices may differ about where an address is: local is who is local for one of them.
+    let mut backends = BTreeMap::<TransportAddress, bool>::new();
+    for slice in model.slices_of(id) {
+        let ports = slice.ports.iter();
+        for target in ports.filter(|target| target.name == port.name && target.protocol == port.protocol) {
+            let endpoints = slice.endpoints.iter();
+            for endpoint in endpoints.filter(|one| one.ready && Family::of(one.address) == family) {
+                let address = TransportAddress {
+                    protocol: port.protocol,
+                    address: endpoint.address,
+                    port: target.port,
+                };
+                *backends.entry(address).or_default() |= endpoint.node.as_deref() == Some(node);
+            }
+        }
+    }
+    backends
+        .into_iter()
+        .map(|(address, local)| Backend { address, local })
+        .collect()
+}
