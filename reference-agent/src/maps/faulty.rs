@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, io};
 
-use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
+use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey};
 
 use super::{Contents, LbMaps, MapError};
 
@@ -111,6 +111,26 @@ impl<M: LbMaps> LbMaps for FaultyMaps<M> {
     fn delete_backend(&mut self, id: BackendId) -> Result<(), MapError> {
         self.next("BACKENDS", "delete")?;
         self.inner.delete_backend(id)
+    }
+
+    fn put_source(&mut self, key: SourceKey) -> Result<(), MapError> {
+        self.next("SOURCES", "put")?;
+        self.inner.put_source(key)
+    }
+
+    fn delete_source(&mut self, key: SourceKey) -> Result<(), MapError> {
+        self.next("SOURCES", "delete")?;
+        self.inner.delete_source(key)
+    }
+
+    fn put_kept(&mut self, id: ServiceId, value: Service) -> Result<(), MapError> {
+        self.next("KEPT", "put")?;
+        self.inner.put_kept(id, value)
+    }
+
+    fn delete_kept(&mut self, id: ServiceId) -> Result<(), MapError> {
+        self.next("KEPT", "delete")?;
+        self.inner.delete_kept(id)
     }
 
     fn barrier(&mut self) -> Result<(), MapError> {

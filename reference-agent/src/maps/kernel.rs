@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
-use lb_loader::{Datapath, PinnedMaps};
+use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey};
+use lb_loader::{Datapath, PinnedMaps, Plain, Table};
 
-use super::{Contents, LbMaps, MapError};
+use super::{Contents, LbMaps, MapError, Partial, SOURCE};
 
 /// A datapath that the maps and the hooks share. Both belong to one control loop, so nobody waits.
 #[derive(Clone, Debug)]
@@ -62,7 +62,21 @@ pub fn pinned_contents(maps: &PinnedMaps) -> Result<Contents, MapError> {
         services: maps.services.entries()?,
         slots: maps.slots.entries()?,
         backends: maps.backends.entries()?,
+        sources: maps.sources.entries()?,
+        kept: maps.kept.entries()?,
     })
+}
+
+fn put_all<K: Plain, V: Plain>(table: &Table<K, V>, entries: &[(K, V)]) -> Result<(), Partial> {
+    let (keys, values): (Vec<K>, Vec<V>) = entries.iter().copied().unzip();
+    table.put_all(&keys, &values).map_err(partial)
+}
+
+fn partial((done, error): (usize, lb_loader::MapError)) -> Partial {
+    Partial {
+        done,
+        error: error.into(),
+    }
 }
 
 impl LbMaps for KernelMaps {
@@ -75,6 +89,8 @@ impl LbMaps for KernelMaps {
             services: maps.services.entries()?,
             slots: maps.slots.entries()?,
             backends: maps.backends.entries()?,
+            sources: maps.sources.entries()?,
+            kept: maps.kept.entries()?,
         })
     }
 
@@ -121,6 +137,48 @@ impl LbMaps for KernelMaps {
     fn delete_backend(&mut self, id: BackendId) -> Result<(), MapError> {
         self.0.lock().maps().backends.delete(&id)?;
         Ok(())
+    }
+
+    fn put_source(&mut self, key: SourceKey) -> Result<(), MapError> {
+        Ok(self.0.lock().maps().sources.put(&key, &SOURCE)?)
+    }
+
+    fn delete_source(&mut self, key: SourceKey) -> Result<(), MapError> {
+        self.0.lock().maps().sources.delete(&key)?;
+        Ok(())
+    }
+
+    fn put_kept(&mut self, id: ServiceId, value: Service) -> Result<(), MapError> {
+        Ok(self.0.lock().maps().kept.put(&id, &value)?)
+    }
+
+    fn delete_kept(&mut self, id: ServiceId) -> Result<(), MapError> {
+        self.0.lock().maps().kept.delete(&id)?;
+        Ok(())
+    }
+
+    fn put_backends(&mut self, entries: &[(BackendId, Backend)]) -> Result<(), Partial> {
+        put_all(&self.0.lock().maps().backends, entries)
+    }
+
+    fn delete_backends(&mut self, ids: &[BackendId]) -> Result<(), Partial> {
+        self.0.lock().maps().backends.delete_all(ids).map_err(partial)
+    }
+
+    fn put_slots(&mut self, entries: &[(SlotKey, BackendId)]) -> Result<(), Partial> {
+        put_all(&self.0.lock().maps().slots, entries)
+    }
+
+    fn delete_slots(&mut self, keys: &[SlotKey]) -> Result<(), Partial> {
+        self.0.lock().maps().slots.delete_all(keys).map_err(partial)
+    }
+
+    fn put_addresses(&mut self, entries: &[(Address, u32)]) -> Result<(), Partial> {
+        put_all(&self.0.lock().maps().addresses, entries)
+    }
+
+    fn put_frontends(&mut self, entries: &[(FrontendKey, Frontend)]) -> Result<(), Partial> {
+        put_all(&self.0.lock().maps().frontends, entries)
     }
 
     fn barrier(&mut self) -> Result<(), MapError> {

@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, capacity};
+use lb_abi::{
+    Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey, capacity,
+};
 
-use super::{Contents, LbMaps, MapError, order::Order};
+use super::{Contents, LbMaps, MapError, SOURCE, order::Order};
 
 /// How many entries each map holds; SERVICES, an array, has room for every number below its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,10 @@ pub struct Capacities {
     pub slots: u32,
     /// BACKENDS.
     pub backends: u32,
+    /// SOURCES.
+    pub sources: u32,
+    /// KEPT.
+    pub kept: u32,
 }
 
 impl Default for Capacities {
@@ -29,6 +35,8 @@ impl Default for Capacities {
             frontends: capacity::FRONTENDS,
             slots: capacity::SLOTS,
             backends: capacity::BACKENDS,
+            sources: capacity::SOURCES,
+            kept: capacity::KEPT,
         }
     }
 }
@@ -41,6 +49,8 @@ pub(super) struct Entries {
     pub(super) services: BTreeMap<ServiceId, Service>,
     pub(super) slots: BTreeMap<SlotKey, BackendId>,
     pub(super) backends: BTreeMap<BackendId, Backend>,
+    pub(super) sources: BTreeMap<SourceKey, u32>,
+    pub(super) kept: BTreeMap<ServiceId, Service>,
 }
 
 /// The maps in memory.
@@ -67,6 +77,8 @@ impl MemoryMaps {
             services: contents.services.iter().copied().collect(),
             slots: contents.slots.iter().copied().collect(),
             backends: contents.backends.iter().copied().collect(),
+            sources: contents.sources.iter().copied().collect(),
+            kept: contents.kept.iter().copied().collect(),
         };
         let order = Order::begin(&entries);
         Self {
@@ -124,6 +136,8 @@ impl LbMaps for MemoryMaps {
             services: self.entries.services.iter().map(|(k, v)| (*k, *v)).collect(),
             slots: self.entries.slots.iter().map(|(k, v)| (*k, *v)).collect(),
             backends: self.entries.backends.iter().map(|(k, v)| (*k, *v)).collect(),
+            sources: self.entries.sources.iter().map(|(k, v)| (*k, *v)).collect(),
+            kept: self.entries.kept.iter().map(|(k, v)| (*k, *v)).collect(),
         })
     }
 
@@ -134,7 +148,7 @@ impl LbMaps for MemoryMaps {
             "ADDRESSES",
             self.capacities.addresses,
         )?;
-        self.order.put_address(&self.entries, address, flags);
+        self.order.put_address(&self.entries, address);
         self.entries.addresses.insert(address, flags);
         self.written();
         Ok(())
@@ -213,6 +227,35 @@ impl LbMaps for MemoryMaps {
     fn delete_backend(&mut self, id: BackendId) -> Result<(), MapError> {
         self.order.delete_backend(&self.entries, id);
         self.entries.backends.remove(&id);
+        self.written();
+        Ok(())
+    }
+
+    fn put_source(&mut self, key: SourceKey) -> Result<(), MapError> {
+        room(&self.entries.sources, &key, "SOURCES", self.capacities.sources)?;
+        self.order.put_source(key);
+        self.entries.sources.insert(key, SOURCE);
+        self.written();
+        Ok(())
+    }
+
+    fn delete_source(&mut self, key: SourceKey) -> Result<(), MapError> {
+        self.entries.sources.remove(&key);
+        self.written();
+        Ok(())
+    }
+
+    fn put_kept(&mut self, id: ServiceId, value: Service) -> Result<(), MapError> {
+        room(&self.entries.kept, &id, "KEPT", self.capacities.kept)?;
+        self.order.put_kept(&self.entries, id, value);
+        self.entries.kept.insert(id, value);
+        self.written();
+        Ok(())
+    }
+
+    fn delete_kept(&mut self, id: ServiceId) -> Result<(), MapError> {
+        self.order.delete_kept(&self.entries, id);
+        self.entries.kept.remove(&id);
         self.written();
         Ok(())
     }

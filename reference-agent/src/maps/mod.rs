@@ -5,7 +5,7 @@
 //!
 //! # Contract
 //! - Puts and deletes are idempotent; deleting what is absent is no error.
-//! - A failed operation has changed nothing.
+//! - A failed operation has changed nothing; of one on many entries, [`Partial`] says how many it did.
 //! - [`LbMaps::barrier`] returns when no program still runs that may have seen entries as they were before it.
 
 #[cfg(feature = "testing")]
@@ -16,7 +16,9 @@ pub mod memory;
 #[cfg(feature = "testing")]
 mod order;
 
-use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
+use lb_abi::{
+    Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey, capacity,
+};
 
 /// What can go wrong with a map.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +43,17 @@ pub enum MapError {
     },
 }
 
+/// An operation on many entries that ended early: in their order, the first `done` were carried out, the next one
+/// failed, and nothing was tried of the rest.
+#[derive(Debug, thiserror::Error)]
+#[error("after {done} entries: {error}")]
+pub struct Partial {
+    /// How many were carried out.
+    pub done: usize,
+    /// What became of the next one.
+    pub error: MapError,
+}
+
 /// Everything that is in the maps, in the order of the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
@@ -54,7 +67,25 @@ pub struct Contents {
     pub slots: Vec<(SlotKey, BackendId)>,
     /// BACKENDS.
     pub backends: Vec<(BackendId, Backend)>,
+    /// SOURCES, with their values.
+    pub sources: Vec<(SourceKey, u32)>,
+    /// KEPT.
+    pub kept: Vec<(ServiceId, Service)>,
 }
+
+/// The value of every entry of SOURCES.
+pub const SOURCE: u32 = 1;
+
+/// The maps by name, with their capacities, in an order in which entries lead only to entries of maps before.
+pub const CAPACITIES: [(&str, u32); 7] = [
+    ("BACKENDS", capacity::BACKENDS),
+    ("SLOTS", capacity::SLOTS),
+    ("SERVICES", capacity::SERVICES),
+    ("KEPT", capacity::KEPT),
+    ("SOURCES", capacity::SOURCES),
+    ("ADDRESSES", capacity::ADDRESSES),
+    ("FRONTENDS", capacity::FRONTENDS),
+];
 
 /// The maps of the service load balancer.
 pub trait LbMaps: Send {
@@ -80,6 +111,50 @@ pub trait LbMaps: Send {
     fn put_backend(&mut self, id: BackendId, value: Backend) -> Result<(), MapError>;
     /// Removes.
     fn delete_backend(&mut self, id: BackendId) -> Result<(), MapError>;
+    /// Inserts a range of clients.
+    fn put_source(&mut self, key: SourceKey) -> Result<(), MapError>;
+    /// Removes.
+    fn delete_source(&mut self, key: SourceKey) -> Result<(), MapError>;
+    /// Inserts or replaces.
+    fn put_kept(&mut self, id: ServiceId, value: Service) -> Result<(), MapError>;
+    /// Removes.
+    fn delete_kept(&mut self, id: ServiceId) -> Result<(), MapError>;
+
+    /// Inserts or replaces many, one after the other.
+    fn put_backends(&mut self, entries: &[(BackendId, Backend)]) -> Result<(), Partial> {
+        one_by_one(entries, |&(id, value)| self.put_backend(id, value))
+    }
+    /// Removes many, one after the other.
+    fn delete_backends(&mut self, ids: &[BackendId]) -> Result<(), Partial> {
+        one_by_one(ids, |&id| self.delete_backend(id))
+    }
+    /// Inserts or replaces many, one after the other.
+    fn put_slots(&mut self, entries: &[(SlotKey, BackendId)]) -> Result<(), Partial> {
+        one_by_one(entries, |&(key, backend)| self.put_slot(key, backend))
+    }
+    /// Removes many, one after the other.
+    fn delete_slots(&mut self, keys: &[SlotKey]) -> Result<(), Partial> {
+        one_by_one(keys, |&key| self.delete_slot(key))
+    }
+    /// Inserts or replaces many, one after the other.
+    fn put_addresses(&mut self, entries: &[(Address, u32)]) -> Result<(), Partial> {
+        one_by_one(entries, |&(address, flags)| self.put_address(address, flags))
+    }
+    /// Inserts or replaces many, one after the other.
+    fn put_frontends(&mut self, entries: &[(FrontendKey, Frontend)]) -> Result<(), Partial> {
+        one_by_one(entries, |&(key, value)| self.put_frontend(key, value))
+    }
+
     /// Waits until every program that was running has ended (an RCU grace period).
     fn barrier(&mut self) -> Result<(), MapError>;
+}
+
+fn one_by_one<T>(
+    entries: &[T],
+    mut operation: impl FnMut(&T) -> Result<(), MapError>,
+) -> Result<(), Partial> {
+    for (done, entry) in entries.iter().enumerate() {
+        operation(entry).map_err(|error| Partial { done, error })?;
+    }
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
+use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey};
 use lb_loader::{Attachment, Hook, LoaderError, Ownership};
 
 use crate::{
@@ -235,6 +235,22 @@ impl LbMaps for NodeMaps {
 
     fn delete_backend(&mut self, id: BackendId) -> Result<(), MapError> {
         self.0.lock().maps.delete_backend(id)
+    }
+
+    fn put_source(&mut self, key: SourceKey) -> Result<(), MapError> {
+        self.0.lock().maps.put_source(key)
+    }
+
+    fn delete_source(&mut self, key: SourceKey) -> Result<(), MapError> {
+        self.0.lock().maps.delete_source(key)
+    }
+
+    fn put_kept(&mut self, id: ServiceId, value: Service) -> Result<(), MapError> {
+        self.0.lock().maps.put_kept(id, value)
+    }
+
+    fn delete_kept(&mut self, id: ServiceId) -> Result<(), MapError> {
+        self.0.lock().maps.delete_kept(id)
     }
 
     fn barrier(&mut self) -> Result<(), MapError> {

@@ -6,7 +6,7 @@ use crate::{
     maps::{Contents, LbMaps, MapError},
     resolve::{self, Defect, Resolved},
 };
-use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey};
+use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey};
 
 /// Maps that are looked at after every write.
 pub struct Witness<M> {
@@ -167,6 +167,26 @@ impl<M: LbMaps> LbMaps for Witness<M> {
     fn delete_backend(&mut self, id: BackendId) -> Result<(), MapError> {
         let result = self.inner.delete_backend(id);
         self.after(&format!("delete_backend {id}"), result)
+    }
+
+    fn put_source(&mut self, key: SourceKey) -> Result<(), MapError> {
+        let result = self.inner.put_source(key);
+        self.after(&format!("put_source {key:?}"), result)
+    }
+
+    fn delete_source(&mut self, key: SourceKey) -> Result<(), MapError> {
+        let result = self.inner.delete_source(key);
+        self.after(&format!("delete_source {key:?}"), result)
+    }
+
+    fn put_kept(&mut self, id: ServiceId, value: Service) -> Result<(), MapError> {
+        let result = self.inner.put_kept(id, value);
+        self.after(&format!("put_kept {id} {value:?}"), result)
+    }
+
+    fn delete_kept(&mut self, id: ServiceId) -> Result<(), MapError> {
+        let result = self.inner.delete_kept(id);
+        self.after(&format!("delete_kept {id}"), result)
     }
 
     fn barrier(&mut self) -> Result<(), MapError> {

@@ -308,6 +308,7 @@ fn anything() -> impl Strategy<Value = Contents> {
                     .into_iter()
                     .map(|(id, (host, flags))| (id, backend(host, flags)))
                     .collect(),
+                ..Contents::default()
             }
         },
     )

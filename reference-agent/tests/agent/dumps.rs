@@ -161,6 +161,7 @@ fn defects_are_named() {
             (slot(1, 4, 2), 5),
         ],
         backends: vec![(1, b1), (2, b1), (3, b2), (5, Backend { protocol: 1, ..b2 })],
+        ..Contents::default()
     };
     assert_eq!(
         dump(&contents),

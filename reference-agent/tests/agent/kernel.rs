@@ -64,6 +64,7 @@ fn contract(mut maps: impl LbMaps) {
         ],
         slots: vec![(slot, 9)],
         backends: vec![(9, backend)],
+        ..Contents::default()
     };
     assert_eq!(maps.contents().expect("readable"), Contents::default());
     // Deleting the absent is no error.

@@ -13,7 +13,10 @@ use lb_abi::{
     Remembered, ReverseKey, Service, SlotKey, SourceKey, Tuple,
 };
 
-use crate::{MapError, MapName, Operation, sys::map as bpf};
+use crate::{
+    MapError, MapName, Operation,
+    sys::{batch, map as bpf},
+};
 
 /// Key or value of a map.
 ///
@@ -143,6 +146,31 @@ impl<K: Plain, V: Plain> Table<K, V> {
     pub fn put(&self, key: &K, value: &V) -> Result<(), MapError> {
         // SAFETY: the types have the map's sizes, and no padding whose bytes would be undefined.
         unsafe { bpf::update(self.fd.as_fd(), key, value) }.map_err(self.failed(Operation::Put))
+    }
+
+    /// Puts many, one after the other, in few calls of the kernel.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), with the number of entries put before: nothing was tried after the one that failed.
+    ///
+    /// # Panics
+    /// There are not as many keys as values.
+    pub fn put_all(&self, keys: &[K], values: &[V]) -> Result<(), (usize, MapError)> {
+        assert_eq!(keys.len(), values.len(), "a value for each key");
+        // SAFETY: the types have the map's sizes, and no padding whose bytes would be undefined.
+        unsafe { batch::update_all(self.fd.as_fd(), keys, values) }
+            .map_err(|(done, error)| (done, self.failed(Operation::Put)(error)))
+    }
+
+    /// Removes many, one after the other, in few calls of the kernel; absent is no error.
+    ///
+    /// # Errors
+    /// What the kernel said, with the number of keys that were gone before: nothing was tried after the one that
+    /// failed.
+    pub fn delete_all(&self, keys: &[K]) -> Result<(), (usize, MapError)> {
+        // SAFETY: the keys have the map's size, and no padding.
+        unsafe { batch::delete_all(self.fd.as_fd(), keys) }
+            .map_err(|(done, error)| (done, self.failed(Operation::Delete)(error)))
     }
 
     /// Replaces; `false`: there is no such key, and none is inserted.

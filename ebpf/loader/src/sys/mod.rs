@@ -4,6 +4,7 @@
 //! Each structure here is one arm of `union bpf_attr` of `linux/bpf.h`, as far as it is used: the kernel takes
 //! what it is given the size of and reads the rest as zero. Everything is `repr(C)` without padding.
 
+pub(crate) mod batch;
 pub(crate) mod cgroup;
 pub(crate) mod filter;
 pub(crate) mod link;
