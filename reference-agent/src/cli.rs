@@ -14,6 +14,7 @@ use crate::{
     datapath::{Datapath, KernelDatapath},
     dump,
     maps::kernel,
+    metrics::Metrics,
     plan::{Perspective, Selection},
 };
 
@@ -152,10 +153,11 @@ where
     let datapath = KernelDatapath::open(&options)?;
     tracing::info!(adopted = datapath.adopted(), "the datapath is open");
     let (brain, datapath) = compose(planner, datapath);
+    let metrics = Metrics::new();
     let parts = agent::Parts {
         brain,
         datapath,
-        feeds: crate::reflect::feeds(&client),
+        feeds: crate::reflect::feeds(&client, &metrics),
         workers: Vec::new(),
         board: Board::new(),
         listen: run.listen,

@@ -36,6 +36,7 @@ pub mod hooks;
 pub mod ids;
 pub mod maglev;
 pub mod maps;
+pub mod metrics;
 pub mod model;
 pub mod names;
 pub mod own;

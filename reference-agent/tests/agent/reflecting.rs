@@ -17,6 +17,7 @@ use axum::{
 use futures::StreamExt;
 use reference_agent::{
     agent::{self, Arrival},
+    metrics::Metrics,
     model::{Event, Kind, Slice},
     reflect,
     testing::objects::{name, slice},
@@ -24,35 +25,63 @@ use reference_agent::{
 use serde_json::{Value, json};
 
 /// Nothing here takes longer.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// What the server answers, one after the other. A script that is over answers with 503.
 #[derive(Clone, Debug)]
 enum Answer {
     /// A list.
     List(Vec<Value>),
+    /// Lines of a watch that begins with a streamed list; `open` as below.
+    Stream { lines: Vec<String>, open: bool },
     /// Lines of a watch; `open`: it then stays open in silence, otherwise it ends.
     Watch { lines: Vec<String>, open: bool },
     /// An error.
     Error(StatusCode),
 }
 
-type Script = Arc<Mutex<VecDeque<Answer>>>;
+/// What is to be answered, and what was asked.
+#[derive(Clone, Default)]
+struct Script {
+    answers: Arc<Mutex<VecDeque<Answer>>>,
+    asked: Arc<Mutex<Vec<Parameters>>>,
+}
 
-#[derive(serde::Deserialize)]
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct Parameters {
-    #[serde(default)]
     watch: bool,
+    send_initial_events: bool,
+    resource_version: String,
+    label_selector: String,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            watch: false,
+            send_initial_events: false,
+            resource_version: "none".to_owned(),
+            label_selector: String::new(),
+        }
+    }
 }
 
 async fn answer(State(script): State<Script>, Query(parameters): Query<Parameters>) -> Response {
-    let mut script = script.lock().expect("no handler panics");
-    let next = match (script.front(), parameters.watch) {
+    let mut answers = script.answers.lock().expect("no handler panics");
+    let streamed = parameters.send_initial_events;
+    let next = match (answers.front(), parameters.watch) {
+        (Some(Answer::Stream { .. }), true) if streamed => answers.pop_front(),
+        // As an API server without WatchList.
+        (Some(Answer::Watch { .. } | Answer::List(_)) | None, true) if streamed => {
+            return status(StatusCode::UNPROCESSABLE_ENTITY).into_response();
+        }
         (Some(Answer::Watch { .. }), true) | (Some(Answer::List(_)), false) | (Some(Answer::Error(_)), _) => {
-            script.pop_front()
+            answers.pop_front()
         }
         _ => None,
     };
+    script.asked.lock().expect("no handler panics").push(parameters);
     match next {
         Some(Answer::List(items)) => {
             let list = json!({
@@ -61,7 +90,7 @@ async fn answer(State(script): State<Script>, Query(parameters): Query<Parameter
             });
             list.to_string().into_response()
         }
-        Some(Answer::Watch { lines, open }) => {
+        Some(Answer::Watch { lines, open } | Answer::Stream { lines, open }) => {
             let lines = lines
                 .into_iter()
                 .map(|line| Ok::<_, std::io::Error>(Bytes::from(line + "\n")));
@@ -106,7 +135,16 @@ fn expired() -> String {
 
 /// Events up to and with the one that is waited for.
 async fn events(script: Vec<Answer>, last: Event) -> Vec<Event> {
-    let script: Script = Arc::new(Mutex::new(script.into()));
+    asked(script, last).await.0
+}
+
+/// Events up to and with the one that is waited for, and what was asked, but for refused streams.
+async fn asked(script: Vec<Answer>, last: Event) -> (Vec<Event>, Vec<Parameters>) {
+    let script = Script {
+        answers: Arc::new(Mutex::new(script.into())),
+        asked: Arc::default(),
+    };
+    let requests = Arc::clone(&script.asked);
     let path = "/apis/discovery.k8s.io/v1/endpointslices";
     let router = Router::new().route(path, get(answer)).with_state(script);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
@@ -118,7 +156,7 @@ async fn events(script: Vec<Answer>, last: Event) -> Vec<Event> {
     config.default_retry = false;
     let client = reflect::client(config).expect("a client");
     let (sender, mut receiver) = agent::queue();
-    let reflector = tokio::spawn(reflect::reflect::<Slice>(client, sender));
+    let reflector = tokio::spawn(reflect::reflect::<Slice>(client, sender, Metrics::new()));
     let mut seen = Vec::new();
     let collected = tokio::time::timeout(LIMIT, async {
         while let Some(Arrival { event, .. }) = receiver.recv().await {
@@ -134,7 +172,8 @@ async fn events(script: Vec<Answer>, last: Event) -> Vec<Event> {
     drop(receiver);
     reflector.await.expect("it ends when nobody listens");
     server.abort();
-    seen
+    let requests = requests.lock().expect("no handler panics").clone();
+    (seen, requests)
 }
 
 fn applied(name: &str) -> Event {
@@ -258,4 +297,110 @@ async fn a_watch_that_ends_goes_on_where_it_was_without_a_list() {
     ];
     let seen = events(script, deleted("t/a")).await;
     assert_eq!(seen, [SYNCED, applied("a"), applied("b"), deleted("t/a")]);
+}
+
+fn end_of_list(version: &str) -> String {
+    let metadata = json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}});
+    line(
+        "BOOKMARK",
+        &json!({"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": metadata}),
+    )
+}
+
+#[tokio::test]
+async fn a_list_is_streamed_and_the_watch_behind_it_is_the_same_request() {
+    let lines = vec![
+        line("ADDED", &good("a")),
+        line("ADDED", &good("b")),
+        end_of_list("20"),
+        line("DELETED", &good("b")),
+    ];
+    let stream = Answer::Stream { lines, open: true };
+    let (seen, asked) = asked(vec![stream], deleted("t/b")).await;
+    assert_eq!(seen, [applied("a"), applied("b"), SYNCED, deleted("t/b")]);
+    let [request] = asked.as_slice() else {
+        panic!("one request, not {asked:?}");
+    };
+    assert_eq!(
+        request.resource_version, "",
+        "a consistent read, not whatever the server has cached"
+    );
+    assert_eq!(
+        request.label_selector,
+        "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
+    );
+}
+
+#[tokio::test]
+async fn the_version_of_a_streamed_list_is_gone_on_from_and_its_gap_deletes_as_that_of_a_paged_one() {
+    let stream = |lines, open| Answer::Stream { lines, open };
+    let script = vec![
+        stream(
+            vec![
+                line("ADDED", &good("a")),
+                line("ADDED", &good("b")),
+                end_of_list("20"),
+            ],
+            false,
+        ),
+        Answer::Watch {
+            lines: vec![expired()],
+            open: false,
+        },
+        stream(vec![line("ADDED", &good("b")), end_of_list("30")], true),
+    ];
+    let (seen, asked) = asked(script, deleted("t/a")).await;
+    assert_eq!(
+        seen,
+        [applied("a"), applied("b"), SYNCED, applied("b"), deleted("t/a")]
+    );
+    let versions: Vec<_> = asked
+        .iter()
+        .map(|request| request.resource_version.as_str())
+        .collect();
+    assert_eq!(versions, ["", "20", ""]);
+}
+
+#[rstest::rstest]
+#[case::changes_before_the_end(vec![line("ADDED", &good("a")), line("MODIFIED", &good("a"))], true)]
+#[case::an_end_before_the_end(vec![line("ADDED", &good("a"))], false)]
+#[case::silence(vec![line("ADDED", &good("a"))], true)]
+#[tokio::test]
+async fn a_server_that_takes_the_request_to_stream_and_does_not_is_asked_for_pages(
+    #[case] lines: Vec<String>,
+    #[case] open: bool,
+) {
+    let script = vec![
+        Answer::Stream { lines, open },
+        Answer::List(vec![good("b")]),
+        Answer::Watch {
+            lines: vec![line("ADDED", &good("c"))],
+            open: true,
+        },
+    ];
+    let seen = events(script, applied("c")).await;
+    assert_eq!(
+        seen,
+        [applied("a"), applied("b"), deleted("t/a"), SYNCED, applied("c")]
+    );
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_json_within_a_streamed_list_is_followed_by_another_streamed_list() {
+    let script = vec![
+        Answer::Error(StatusCode::SERVICE_UNAVAILABLE),
+        Answer::Stream {
+            lines: vec![
+                line("ADDED", &good("a")),
+                r#"{"type":"ADDED","object":{{{"#.to_owned(),
+            ],
+            open: true,
+        },
+        Answer::Stream {
+            lines: vec![line("ADDED", &good("b")), end_of_list("20")],
+            open: true,
+        },
+    ];
+    let seen = events(script, SYNCED).await;
+    assert_eq!(seen, [applied("a"), applied("b"), deleted("t/a"), SYNCED]);
 }

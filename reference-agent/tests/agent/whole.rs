@@ -19,6 +19,7 @@ use reference_agent::{
     board::Board,
     control::Planner,
     dump::dump,
+    metrics::Metrics,
     reflect,
     testing::node::{Node, NodeDatapath},
 };
@@ -97,7 +98,7 @@ fn parts(client: &Client, node: &Node, listen: SocketAddr) -> Parts<Planner, Nod
     Parts {
         brain: Planner::default(),
         datapath: node.open(),
-        feeds: reflect::feeds(client),
+        feeds: reflect::feeds(client, &Metrics::new()),
         workers: Vec::new(),
         board: Board::new(),
         listen,

@@ -1,0 +1,236 @@
+//! Prometheus metrics: what the agent counts, under the names that `METRICS.md` documents.
+//!
+//! No label ever carries the name of an object: the number of series is bounded by what is in this file.
+
+mod labelled;
+
+use std::sync::Arc;
+
+use prometheus_client::{
+    encoding::text,
+    metrics::{
+        counter::Counter,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+use self::labelled::Register;
+pub use self::labelled::{Description, Labelled};
+
+/// All metrics of one agent. Clones are the same metrics.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    descriptions: Arc<[Description]>,
+    /// 1 while `/readyz` answers 200.
+    pub ready: Labelled<Gauge, 0>,
+    /// Version of the agent.
+    pub build: Labelled<Gauge, 1>,
+    /// Event in this process → map.
+    pub programming: Histogram,
+    /// Change in the cluster → map.
+    pub network_programming: Histogram,
+    /// One round of reconciling with something to do.
+    pub round: Histogram,
+    /// By kind: `service`, `endpointslice`, `node`.
+    pub objects: Labelled<Gauge, 1>,
+    /// By kind of entry.
+    pub planned: Labelled<Gauge, 1>,
+    /// By reason.
+    pub findings: Labelled<Gauge, 1>,
+    /// What is not written yet though it should be.
+    pub outstanding: Labelled<Gauge, 0>,
+    /// Retries of failed writes.
+    pub retries: Labelled<Counter, 0>,
+    /// By map.
+    pub map_entries: Labelled<Gauge, 1>,
+    /// By map.
+    pub map_capacity: Labelled<Gauge, 1>,
+    /// Audits done.
+    pub audits: Labelled<Counter, 0>,
+    /// By map and what was wrong.
+    pub drift: Labelled<Counter, 2>,
+    /// One audit.
+    pub audit: Histogram,
+    /// By rule.
+    pub packets: Labelled<Counter, 1>,
+    /// Programs of earlier loads that could not be evicted.
+    pub stale_programs: Labelled<Gauge, 0>,
+    /// Programs of earlier loads that were evicted.
+    pub evictions: Labelled<Counter, 0>,
+    /// By kind and cause.
+    pub watch_restarts: Labelled<Counter, 2>,
+    /// By kind and manner.
+    pub lists: Labelled<Counter, 2>,
+    /// By address.
+    pub api_server: Labelled<Gauge, 1>,
+    /// By outcome.
+    pub events: Labelled<Counter, 1>,
+    /// Health check node ports that are served.
+    pub health_check_servers: Labelled<Gauge, 0>,
+    /// By code.
+    pub health_check_answers: Labelled<Counter, 1>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All at zero.
+    pub fn new() -> Self {
+        let mut register = Register::new();
+        let register = &mut register;
+        let ready = register.gauge("ready", [], "1 while /readyz answers 200, otherwise 0.");
+        let build = register.gauge("build_info", ["version"], "1, with the version of the agent.");
+        let programming = register.histogram(
+            "programming_seconds",
+            "From the arrival of an event at the agent until the maps say what it says, in seconds.",
+            exponential_buckets(0.000_25, 2.0, 18),
+        );
+        // kube-proxy's own buckets for the same measure.
+        let network_programming = register.histogram(
+            "network_programming_seconds",
+            "From a change of an endpoint, as the EndpointSlice's annotation \
+             endpoints.kubernetes.io/last-change-trigger-time dates it, until the maps say it, in seconds; comparable to \
+             kubeproxy_network_programming_duration_seconds, and as exact as the clocks of two machines agree.",
+            [0.25, 0.5]
+                .into_iter()
+                .chain((1..60).map(f64::from))
+                .chain((60..120).step_by(5).map(f64::from))
+                .chain((120..=300).step_by(30).map(f64::from)),
+        );
+        let round = register.histogram(
+            "reconcile_seconds",
+            "Duration of a round of the control loop that had events or retries to carry into the maps, in seconds.",
+            exponential_buckets(0.000_05, 2.0, 18),
+        );
+        let objects = register.gauge(
+            "objects",
+            ["kind"],
+            "Objects that the agent knows: service (balanced ones), endpointslice, node.",
+        );
+        let planned = register.gauge(
+            "planned",
+            ["what"],
+            "What the plan says: frontend, backend (distinct), slot (of all service ports).",
+        );
+        let findings = register.gauge(
+            "findings",
+            ["reason"],
+            "Findings that last, by reason; SERVICES.md lists the reasons.",
+        );
+        let outstanding = register.gauge(
+            "outstanding",
+            [],
+            "Service ports that are not written as planned, and groups of entries that are not removed yet.",
+        );
+        let retries = register.counter("retries", [], "Writes that were tried again after a failure.");
+        let map_entries = register.gauge("map_entries", ["map"], "Entries of a map that the agent fills.");
+        let map_capacity = register.gauge("map_capacity", ["map"], "Entries that a map has room for.");
+        let audits = register.counter(
+            "audits",
+            [],
+            "Audits: comparisons of all maps with what was written.",
+        );
+        let drift = register.counter(
+            "drift",
+            ["map", "what"],
+            "Entries that an audit found different from what was written: missing, wrong, or foreign; each was repaired.",
+        );
+        let audit = register.histogram(
+            "audit_seconds",
+            "Duration of an audit, in seconds.",
+            exponential_buckets(0.001, 2.0, 14),
+        );
+        let packets = register.counter(
+            "packets",
+            ["rule"],
+            "Packets that the programs at devices decided on, by the rule that decided; DATAPATH.md lists the rules.",
+        );
+        let stale_programs = register.gauge(
+            "stale_programs",
+            [],
+            "Programs of an earlier load that are attached and could not be evicted.",
+        );
+        let evictions = register.counter("evictions", [], "Programs of an earlier load that were evicted.");
+        let watch_restarts = register.counter(
+            "watch_restarts",
+            ["kind", "cause"],
+            "Watches that ended otherwise than by their time limit: refused, broken, silent, expired, unreadable.",
+        );
+        let lists = register.counter(
+            "lists",
+            ["kind", "manner"],
+            "Complete lists of a kind: streamed or paged.",
+        );
+        let api_server = register.gauge(
+            "api_server",
+            ["address"],
+            "1 for the API server in use, 0 for the others of the list.",
+        );
+        let events = register.counter(
+            "events",
+            ["outcome"],
+            "Kubernetes Events about findings: posted, failed, or dropped because too many waited.",
+        );
+        let health_check_servers = register.gauge(
+            "health_check_servers",
+            [],
+            "Health check node ports that are served.",
+        );
+        let health_check_answers = register.counter(
+            "health_check_answers",
+            ["code"],
+            "Answers of health check node ports by HTTP status code.",
+        );
+        let (registry, descriptions) = std::mem::replace(register, Register::new()).finish();
+        build.at([env!("CARGO_PKG_VERSION")]).set(1);
+        Self {
+            registry: Arc::new(registry),
+            descriptions: descriptions.into(),
+            ready,
+            build,
+            programming,
+            network_programming,
+            round,
+            objects,
+            planned,
+            findings,
+            outstanding,
+            retries,
+            map_entries,
+            map_capacity,
+            audits,
+            drift,
+            audit,
+            packets,
+            stale_programs,
+            evictions,
+            watch_restarts,
+            lists,
+            api_server,
+            events,
+            health_check_servers,
+            health_check_answers,
+        }
+    }
+
+    /// What is measured, in the order of METRICS.md.
+    pub fn descriptions(&self) -> &[Description] {
+        &self.descriptions
+    }
+
+    /// All metrics in the OpenMetrics text format.
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        match text::encode(&mut text, &self.registry) {
+            Ok(()) => text,
+            Err(error) => format!("# failed to encode: {error}\n# EOF\n"),
+        }
+    }
+}

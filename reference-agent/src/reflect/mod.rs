@@ -1,0 +1,130 @@
+//! Watches of the API → events.
+//!
+//! ```text
+//! stream of a list, or pages ─▶ watch from its version ─▶ Raw ─▶ decode ─▶ Relist ─▶ events
+//!         ▲                          │ broken, silent, over: from the last version
+//!         └──────────────────────────┘ expired or unreadable: a new list
+//! ```
+//!
+//! An object is taken from the wire as JSON, whatever is in it, and decoded part by part ([`crate::decode`]): one
+//! that is malformed costs its own malformed parts, never the watch, the list, or another object. Only a line
+//! that is no JSON at all can't be told; then the watch is started again with a list, since an event may be
+//! lost.
+//!
+//! The watches leave out, as kube-proxy's do, what is not balanced here: Services of another proxy and headless ones,
+//! with their slices. An object that gets such a label arrives as deleted.
+//!
+//! Lists are consistent reads: none shows a state from before another one's, whichever API server answers. They are
+//! streamed (KEP-3157) where the server can, since a streamed list costs the server no copy of it; otherwise paged. A
+//! server that takes the request and does not know streaming is found out by what it sends, or by its silence.
+//!
+//! # Bounds
+//! [`RETRY_LIMIT`] between tries, [`WATCH_LIMIT`] for one watch, [`READ_LIMIT`] for an API server that says
+//! nothing, [`STREAM_LIMIT`] for one that says nothing during a streamed list, [`PAGE`] objects in a page,
+//! [`EVENTS`](crate::agent::EVENTS) in the queue to the control loop, which slows the watches down when it is full.
+
+mod raw;
+mod watch;
+
+use std::time::Duration;
+
+use k8s_openapi::api::{core::v1, discovery::v1 as discovery};
+use kube::{Client, api::ApiResource};
+use serde_json::Value;
+
+pub use self::watch::reflect;
+use crate::{
+    agent::Feed,
+    decode::{self, Decoded, Defect},
+    metrics::Metrics,
+    model::{Service, Slice},
+    relist::Object,
+};
+
+/// Delay after the first error of a watch.
+pub const RETRY_FIRST: Duration = Duration::from_millis(100);
+/// Longest delay between two tries. Each is up to twice the one before; a random half keeps agents apart.
+pub const RETRY_LIMIT: Duration = Duration::from_secs(5);
+/// The API server ends each watch after this time; the next one goes on from there.
+pub const WATCH_LIMIT: Duration = Duration::from_secs(60);
+/// A connection on which nothing arrives for this long is given up. Longer than [`WATCH_LIMIT`]: a quiet watch
+/// is none.
+pub const READ_LIMIT: Duration = Duration::from_secs(75);
+/// A connection that is not accepted in this time is given up.
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// A streamed list that is not complete and brings nothing for this long is given up for a paged one.
+pub const STREAM_LIMIT: Duration = Duration::from_secs(10);
+/// Objects in one page of a list: client-go's default.
+pub const PAGE: u32 = 500;
+
+/// Label of a Service that has no cluster IP, and of its slices.
+const HEADLESS: &str = "service.kubernetes.io/headless";
+
+/// What can be reflected.
+pub trait Reflected: Object + Sized + Send + 'static {
+    /// Where the API has it.
+    fn resource() -> ApiResource;
+    /// Which of them are watched.
+    fn selector() -> Option<String>;
+    /// Reads one object.
+    ///
+    /// # Errors
+    /// It has no name.
+    fn decode(object: &Value) -> Result<Decoded<Self>, Defect>;
+}
+
+impl Reflected for Service {
+    fn resource() -> ApiResource {
+        ApiResource::erase::<v1::Service>(&())
+    }
+
+    fn selector() -> Option<String> {
+        Some(balanced())
+    }
+
+    fn decode(object: &Value) -> Result<Decoded<Self>, Defect> {
+        decode::service(object)
+    }
+}
+
+impl Reflected for Slice {
+    fn resource() -> ApiResource {
+        ApiResource::erase::<discovery::EndpointSlice>(&())
+    }
+
+    fn selector() -> Option<String> {
+        Some(balanced())
+    }
+
+    fn decode(object: &Value) -> Result<Decoded<Self>, Defect> {
+        decode::slice(object)
+    }
+}
+
+/// As kube-proxy: the slice controller copies both labels from the Service.
+fn balanced() -> String {
+    format!("!{},!{HEADLESS}", decode::SERVICE_PROXY_NAME)
+}
+
+/// A client whose every wait ends.
+///
+/// # Errors
+/// The configuration can't be used, such as a certificate that is none.
+pub fn client(mut config: kube::Config) -> Result<Client, kube::Error> {
+    // Which TLS provider is used must not depend on what else is compiled in. Chosen already is as good.
+    let _chosen = rustls::crypto::ring::default_provider().install_default();
+    config.connect_timeout = Some(CONNECT_LIMIT);
+    config.read_timeout = Some(READ_LIMIT);
+    config.reset_reader_on_write = true;
+    Client::try_from(config)
+}
+
+/// Watches all kinds.
+pub fn feeds(client: &Client, metrics: &Metrics) -> Vec<Feed> {
+    vec![feed::<Service>(client, metrics), feed::<Slice>(client, metrics)]
+}
+
+fn feed<T: Reflected>(client: &Client, metrics: &Metrics) -> Feed {
+    let (client, metrics) = (client.clone(), metrics.clone());
+    Feed::new(|events| reflect::<T>(client, events, metrics))
+}

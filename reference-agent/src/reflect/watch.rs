@@ -1,0 +1,345 @@
+//! List and watch of one kind, over everything that can go wrong with them.
+//!
+//! kube's own watcher streams lists from version 0, which may be older than what was known, and waits without end for
+//! a server that ignores the request to stream.
+
+use std::time::{Duration, SystemTime};
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{
+    Api, Client,
+    api::{ListParams, WatchParams},
+    core::{Status, WatchEvent},
+};
+use serde::Deserialize;
+
+use super::{PAGE, RETRY_FIRST, RETRY_LIMIT, Reflected, STREAM_LIMIT, WATCH_LIMIT, raw::Raw};
+use crate::{
+    agent::{Closed, EventSender},
+    decode::{self, Defect},
+    metrics::Metrics,
+    relist::{Relist, Watched},
+};
+
+/// Annotation of the bookmark that ends a streamed list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+/// Annotation of a slice: when the change behind it happened.
+const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+/// Watches one kind until nobody listens.
+pub async fn reflect<T: Reflected>(client: Client, events: EventSender, metrics: Metrics) {
+    let closed = events.clone();
+    let reflector = Reflector::<T>::new(client, events, metrics);
+    tokio::select! {
+        () = closed.closed() => {}
+        Closed = reflector.run() => {}
+    }
+}
+
+/// Why a list or watch ended.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error(transparent)]
+    Closed(#[from] Closed),
+    #[error("the request failed: {0}")]
+    Refused(#[source] kube::Error),
+    #[error("the connection broke: {0}")]
+    Broken(#[source] kube::Error),
+    #[error("the API server sent a line that is no event: {0}")]
+    Unreadable(#[source] kube::Error),
+    #[error("the API server ended it: {} {} {}", .0.code, .0.reason, .0.message)]
+    Told(Box<Status>),
+    #[error("nothing came for {0:?}")]
+    Silent(Duration),
+    #[error("the API server does not stream lists: {0}")]
+    NotStreamed(String),
+    #[error("{0} has no resourceVersion")]
+    NoVersion(&'static str),
+}
+
+impl Ended {
+    /// The last version can't be gone on from.
+    fn needs_list(&self) -> bool {
+        match self {
+            Self::Told(status) => status.code == 410,
+            Self::Refused(kube::Error::Api(status)) => status.code == 410,
+            Self::Unreadable(_) | Self::NoVersion(_) | Self::NotStreamed(_) => true,
+            Self::Closed(_) | Self::Refused(_) | Self::Broken(_) | Self::Silent(_) => false,
+        }
+    }
+
+    /// Its name in metrics.
+    fn cause(&self) -> &'static str {
+        match self {
+            _ if matches!(self, Self::Told(_) | Self::Refused(_)) && self.needs_list() => "expired",
+            Self::Refused(_) | Self::NotStreamed(_) => "refused",
+            Self::Closed(_) | Self::Broken(_) | Self::Told(_) => "broken",
+            Self::Unreadable(_) | Self::NoVersion(_) => "unreadable",
+            Self::Silent(_) => "silent",
+        }
+    }
+}
+
+struct Reflector<T> {
+    api: Api<Raw>,
+    kind: String,
+    events: EventSender,
+    metrics: Metrics,
+    relist: Relist,
+    /// Lists are streamed until a server turns out not to.
+    streamed: bool,
+    /// Where a watch goes on from; `None`: with a list.
+    version: Option<String>,
+    delay: Duration,
+    of: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Reflected> Reflector<T> {
+    fn new(client: Client, events: EventSender, metrics: Metrics) -> Self {
+        let resource = T::resource();
+        Self {
+            api: Api::all_with(client, &resource),
+            kind: resource.kind.to_ascii_lowercase(),
+            events,
+            metrics,
+            relist: Relist::default(),
+            streamed: true,
+            version: None,
+            delay: RETRY_FIRST,
+            of: std::marker::PhantomData,
+        }
+    }
+
+    async fn run(mut self) -> Closed {
+        loop {
+            let ended = match &self.version {
+                None if self.streamed => self.stream_list().await,
+                None => self.page_list().await,
+                Some(version) => {
+                    let version = version.clone();
+                    self.watch(&version).await
+                }
+            };
+            match ended {
+                Ok(()) => {}
+                Err(Ended::Closed(closed)) => return closed,
+                Err(ended) => self.recover(&ended).await,
+            }
+        }
+    }
+
+    /// Names what happened, decides where to go on, and waits.
+    async fn recover(&mut self, ended: &Ended) {
+        let kind = self.kind.as_str();
+        self.metrics.watch_restarts.at([kind, ended.cause()]).inc();
+        if let Ended::NotStreamed(why) = ended {
+            tracing::info!(kind, why, "the API server does not stream lists; taking pages");
+            self.streamed = false;
+            return;
+        }
+        let list = ended.needs_list();
+        if list {
+            self.version = None;
+        }
+        let pause = self.delay.mul_f64(rand::random_range(0.5..=1.0));
+        tracing::warn!(kind, error = chain(ended), ?pause, list, "the watch failed");
+        tokio::time::sleep(pause).await;
+        self.delay = (self.delay * 2).min(RETRY_LIMIT);
+    }
+
+    /// A list as a stream, and the watch behind it on the same connection.
+    async fn stream_list(&mut self) -> Result<(), Ended> {
+        let parameters = WatchParams {
+            send_initial_events: true,
+            ..Self::parameters()
+        };
+        // No version: at least as new as anything that was there when the request came.
+        let stream = match self.api.watch(&parameters, "").await {
+            Ok(stream) => stream,
+            Err(error) => return Err(not_streamed(error)),
+        };
+        let mut stream = std::pin::pin!(stream);
+        self.tell(Watched::Init, None).await?;
+        loop {
+            let next = tokio::time::timeout(STREAM_LIMIT, stream.next()).await;
+            let none = |why: &str| Err(Ended::NotStreamed(why.to_owned()));
+            match next {
+                Err(_) => return none("it sent no end of the list"),
+                Ok(None) => return none("it ended the stream before the list"),
+                Ok(Some(event)) => match event.map_err(broken)? {
+                    WatchEvent::Added(object) => self.object(object, Watched::InitApply).await?,
+                    WatchEvent::Bookmark(mark)
+                        if mark.metadata.annotations.contains_key(INITIAL_EVENTS_END) =>
+                    {
+                        self.version = Some(mark.metadata.resource_version);
+                        break;
+                    }
+                    WatchEvent::Bookmark(_) => {}
+                    WatchEvent::Error(status) => return Err(Ended::Told(status)),
+                    WatchEvent::Modified(_) | WatchEvent::Deleted(_) => {
+                        return none("it sent changes before the end of the list");
+                    }
+                },
+            }
+        }
+        self.listed("streamed").await?;
+        self.follow(stream).await
+    }
+
+    /// A list in pages.
+    async fn page_list(&mut self) -> Result<(), Ended> {
+        let mut parameters = ListParams {
+            label_selector: T::selector(),
+            limit: Some(PAGE),
+            ..ListParams::default()
+        };
+        self.tell(Watched::Init, None).await?;
+        loop {
+            let page = self.api.list(&parameters).await.map_err(Ended::Refused)?;
+            for object in page.items {
+                self.object(object, Watched::InitApply).await?;
+            }
+            parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if parameters.continue_token.is_none() {
+                let version = page
+                    .metadata
+                    .resource_version
+                    .filter(|version| !version.is_empty());
+                self.version = Some(version.ok_or(Ended::NoVersion("the list"))?);
+                return self.listed("paged").await;
+            }
+        }
+    }
+
+    async fn listed(&mut self, manner: &str) -> Result<(), Ended> {
+        self.metrics.lists.at([&self.kind, manner]).inc();
+        tracing::info!(kind = self.kind, manner, "listed");
+        self.delay = RETRY_FIRST;
+        self.tell(Watched::InitDone, None).await
+    }
+
+    async fn watch(&mut self, version: &str) -> Result<(), Ended> {
+        let stream = self
+            .api
+            .watch(&Self::parameters(), version)
+            .await
+            .map_err(Ended::Refused)?;
+        self.follow(std::pin::pin!(stream)).await
+    }
+
+    /// What comes behind the list, until the watch ends.
+    async fn follow(
+        &mut self,
+        mut stream: impl Stream<Item = kube::Result<WatchEvent<Raw>>> + Unpin,
+    ) -> Result<(), Ended> {
+        // The server ends a watch by itself; a connection that is dead says nothing at all.
+        const LIMIT: Duration = WATCH_LIMIT.saturating_add(Duration::from_secs(10));
+        loop {
+            let next = tokio::time::timeout(LIMIT, stream.next()).await;
+            let Some(event) = next.map_err(|_| Ended::Silent(LIMIT))? else {
+                return Ok(());
+            };
+            let event = event.map_err(broken)?;
+            let version = match &event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
+                    object.version().map(str::to_owned)
+                }
+                WatchEvent::Bookmark(mark) => Some(mark.metadata.resource_version.clone()),
+                WatchEvent::Error(status) => return Err(Ended::Told(status.clone())),
+            };
+            let version = version.ok_or(Ended::NoVersion("an event"))?;
+            match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    self.object(object, Watched::Apply).await?;
+                }
+                WatchEvent::Deleted(object) => self.deletion(&object).await?,
+                WatchEvent::Bookmark(_) | WatchEvent::Error(_) => {}
+            }
+            // Behind the event: one that was not passed on is asked for again.
+            self.version = Some(version);
+            self.delay = RETRY_FIRST;
+        }
+    }
+
+    fn parameters() -> WatchParams {
+        WatchParams {
+            label_selector: T::selector(),
+            timeout: WATCH_LIMIT.as_secs().try_into().ok(),
+            ..WatchParams::default()
+        }
+    }
+
+    /// One line for each object, whatever is wrong with it: a slice has up to a thousand endpoints.
+    async fn object(&mut self, raw: Raw, watched: impl FnOnce(T) -> Watched<T>) -> Result<(), Ended> {
+        let decoded = match T::decode(&raw.object) {
+            Ok(decoded) => decoded,
+            Err(defect) => {
+                self.reject(&defect);
+                return Ok(());
+            }
+        };
+        if let Some(first) = decoded.defects.first() {
+            let (object, defects) = (decoded.object.name(), decoded.defects.len());
+            tracing::warn!(kind = self.kind, %object, defects, %first, "parts of an object were left out");
+        }
+        self.tell(watched(decoded.object), triggered(&raw)).await
+    }
+
+    async fn deletion(&mut self, raw: &Raw) -> Result<(), Ended> {
+        match decode::name(&raw.object) {
+            Ok(name) => self.tell(Watched::Delete(name), None).await,
+            Err(defect) => {
+                self.reject(&defect);
+                Ok(())
+            }
+        }
+    }
+
+    fn reject(&self, defect: &Defect) {
+        tracing::warn!(kind = self.kind, %defect, "an object was left out");
+    }
+
+    async fn tell(&mut self, watched: Watched<T>, triggered: Option<SystemTime>) -> Result<(), Ended> {
+        for event in self.relist.take(watched) {
+            self.events.send_triggered(event, triggered).await?;
+        }
+        Ok(())
+    }
+}
+
+fn triggered(raw: &Raw) -> Option<SystemTime> {
+    let time = &raw.object["metadata"]["annotations"][TRIGGER_TIME];
+    Time::deserialize(time).ok().map(|time| time.0.into())
+}
+
+/// 400 and 422 are how servers say that they do not know, or do not have, streamed lists.
+fn not_streamed(error: kube::Error) -> Ended {
+    match error {
+        kube::Error::Api(status) if matches!(status.code, 400 | 422) => Ended::NotStreamed(status.message),
+        error => Ended::Refused(error),
+    }
+}
+
+fn broken(error: kube::Error) -> Ended {
+    match error {
+        // From the last version the same line would come again.
+        kube::Error::SerdeError(_) => Ended::Unreadable(error),
+        error => Ended::Broken(error),
+    }
+}
+
+/// With all causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Some of kube's errors repeat their source.
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
