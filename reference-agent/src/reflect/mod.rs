@@ -34,10 +34,11 @@ use serde_json::Value;
 
 pub use self::watch::reflect;
 use crate::{
-    agent::Feed,
+    agent::{EventSender, Feed},
     decode::{self, Decoded, Defect},
     metrics::Metrics,
-    model::{Service, Slice},
+    model::{Event, Host, Node, Service, Slice},
+    names::ObjectName,
     relist::Object,
 };
 
@@ -66,6 +67,13 @@ pub trait Reflected: Object + Sized + Send + 'static {
     fn resource() -> ApiResource;
     /// Which of them are watched.
     fn selector() -> Option<String>;
+    /// Reads the name of one object.
+    ///
+    /// # Errors
+    /// It has none.
+    fn name_of(object: &Value) -> Result<ObjectName, Defect> {
+        decode::name(object)
+    }
     /// Reads one object.
     ///
     /// # Errors
@@ -101,6 +109,24 @@ impl Reflected for Slice {
     }
 }
 
+impl Reflected for Node {
+    fn resource() -> ApiResource {
+        ApiResource::erase::<v1::Node>(&())
+    }
+
+    fn selector() -> Option<String> {
+        None
+    }
+
+    fn name_of(object: &Value) -> Result<ObjectName, Defect> {
+        decode::node_name(object)
+    }
+
+    fn decode(object: &Value) -> Result<Decoded<Self>, Defect> {
+        decode::node(object)
+    }
+}
+
 /// As kube-proxy: the slice controller copies both labels from the Service.
 fn balanced() -> String {
     format!("!{},!{HEADLESS}", decode::SERVICE_PROXY_NAME)
@@ -119,9 +145,17 @@ pub fn client(mut config: kube::Config) -> Result<Client, kube::Error> {
     Client::try_from(config)
 }
 
-/// Watches all kinds.
+/// Watches all kinds, and describes this machine as one without addresses.
 pub fn feeds(client: &Client, metrics: &Metrics) -> Vec<Feed> {
-    vec![feed::<Service>(client, metrics), feed::<Slice>(client, metrics)]
+    vec![
+        feed::<Service>(client, metrics),
+        feed::<Slice>(client, metrics),
+        feed::<Node>(client, metrics),
+        Feed::new(|events: EventSender| async move {
+            // Fails only where nobody listens any more.
+            _ = events.send(Event::Host(Host::default())).await;
+        }),
+    ]
 }
 
 fn feed<T: Reflected>(client: &Client, metrics: &Metrics) -> Feed {

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::{PAGE, RETRY_FIRST, RETRY_LIMIT, Reflected, STREAM_LIMIT, WATCH_LIMIT, raw::Raw};
 use crate::{
     agent::{Closed, EventSender},
-    decode::{self, Defect},
+    decode::Defect,
     metrics::Metrics,
     relist::{Relist, Watched},
 };
@@ -287,7 +287,7 @@ impl<T: Reflected> Reflector<T> {
     }
 
     async fn deletion(&mut self, raw: &Raw) -> Result<(), Ended> {
-        match decode::name(&raw.object) {
+        match T::name_of(&raw.object) {
             Ok(name) => self.tell(Watched::Delete(name), None).await,
             Err(defect) => {
                 self.reject(&defect);
