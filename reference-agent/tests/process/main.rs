@@ -1,0 +1,21 @@
+//! The agent as a process: the unmodified program, from outside.
+//!
+//! ```text
+//! place ── a process, network namespace, bpffs and cgroup for each test
+//!   ├─ control   an API server; the world that the agent is told of
+//!   ├─ node      starts agents there, asks /readyz, dumps, lists pins and programs
+//!   │    └─ trace   stops an agent at its N-th step, and kills it
+//!   └─ clients   servers that say who they are, clients that write down whom they got
+//! ```
+//!
+//! | file | what is shown |
+//! |---|---|
+//! | `killed` | killed at any step, the next agent ends in the planned state and no client notices |
+
+mod clients;
+mod control;
+mod killed;
+mod node;
+mod place;
+mod trace;
+mod world;
