@@ -9,6 +9,7 @@
 //! # Bounds
 //! [`EVENTS`] in the queue to the control loop, which slows the feeds down when it is full; as many are carried into
 //! the maps together. A round at least every half second.
+//! A few questions wait for an answer; more are refused.
 
 mod control_loop;
 mod queue;
@@ -18,21 +19,27 @@ use std::{net::SocketAddr, time::Instant};
 use futures::future::BoxFuture;
 use tokio::{
     net::TcpListener,
+    sync::mpsc,
     task::{JoinError, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
 
 use self::control_loop::ControlLoop;
-pub use self::queue::{Arrival, Closed, EventSender, queue};
+pub use self::{
+    control_loop::Question,
+    queue::{Arrival, Closed, EventSender, queue},
+};
 use crate::{
-    board::Board,
     control::{Brain, Control},
     datapath::Datapath,
     hooks::Hooks,
     maps::MapError,
-    status,
+    reports::Reports,
+    status::{self, Server},
 };
 
+/// Questions of `/dump` and `/plan` that wait for the control loop.
+const QUESTIONS: usize = 4;
 /// Events that wait for the control loop.
 pub const EVENTS: usize = 1024;
 
@@ -41,7 +48,7 @@ pub const EVENTS: usize = 1024;
 pub enum AgentError {
     /// The health endpoint's address can't be had.
     #[error(
-        "failed to listen on {address} for /healthz and /readyz: {source}; is another agent running, or should --listen be another address?"
+        "failed to listen on {address} for /healthz, /readyz and /metrics: {source}; is another agent running, or should --listen be another address?"
     )]
     Listen {
         /// The address.
@@ -84,9 +91,9 @@ pub struct Parts<B, D> {
     pub feeds: Vec<Feed>,
     /// What runs beside the control loop. Dropped wherever it waits when the agent ends.
     pub workers: Vec<BoxFuture<'static, ()>>,
-    /// What the parts say about themselves; workers hold clones.
-    pub board: Board,
-    /// Where health and the rest are served.
+    /// What all parts report to; feeds and workers hold clones.
+    pub reports: Reports,
+    /// Where health, metrics and the rest are served.
     pub listen: SocketAddr,
 }
 
@@ -105,7 +112,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         datapath,
         feeds,
         workers,
-        board,
+        reports,
         listen,
     } = parts;
     // Whatever way this ends, the other tasks are told.
@@ -119,10 +126,12 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
             source,
         })?;
     let control = Control::new(brain, datapath.maps())?;
+    let maps = datapath.maps();
     let hooks = Hooks::new(datapath, Instant::now());
     let (sender, events) = queue();
+    let (asking, questions) = mpsc::channel(QUESTIONS);
     // Before anybody can ask.
-    let control_loop = ControlLoop::new(control, hooks, board.clone());
+    let control_loop = ControlLoop::new(control, hooks, maps, reports.clone());
 
     let mut others = JoinSet::new();
     for Feed(run) in feeds {
@@ -133,11 +142,11 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         others.spawn(worker);
     }
     let mut essential = JoinSet::new();
-    let health = status::serve(listener, board, shutdown.clone());
+    let health = status::serve(listener, Server { reports, asking }, shutdown.clone());
     essential.spawn(async move { health.await.map_err(AgentError::Serve) });
     let ending = shutdown.clone();
     essential.spawn(async move {
-        control_loop.run(events, ending).await;
+        control_loop.run(events, questions, ending).await;
         Ok(())
     });
     let mut result = Ok(());

@@ -9,13 +9,12 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     agent,
-    board::Board,
     control::{Brain, Planner},
     datapath::{Datapath, KernelDatapath},
     dump,
     maps::kernel,
-    metrics::Metrics,
     plan::{Perspective, Selection},
+    reports::Reports,
 };
 
 /// What follows the options in `--help`.
@@ -153,13 +152,13 @@ where
     let datapath = KernelDatapath::open(&options)?;
     tracing::info!(adopted = datapath.adopted(), "the datapath is open");
     let (brain, datapath) = compose(planner, datapath);
-    let metrics = Metrics::new();
+    let reports = Reports::new(None);
     let parts = agent::Parts {
         brain,
         datapath,
-        feeds: crate::reflect::feeds(&client, &metrics),
+        feeds: crate::reflect::feeds(&client, &reports),
         workers: Vec::new(),
-        board: Board::new(),
+        reports,
         listen: run.listen,
     };
     agent::run(parts, shutdown).await?;

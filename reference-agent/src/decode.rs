@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    findings::Reason,
+    findings::{Finding, Reason},
     model::{Endpoint, Node, Service, ServicePort, Slice, SlicePort},
     names::ObjectName,
     transport::{Family, Protocol},
@@ -39,6 +39,15 @@ pub struct Defect {
 impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.problem)
+    }
+}
+
+impl From<Defect> for Finding {
+    fn from(defect: Defect) -> Self {
+        Self {
+            reason: defect.reason,
+            message: defect.to_string(),
+        }
     }
 }
 

@@ -20,7 +20,8 @@
 //! | [`resolve`], [`dump`] | map contents → what clients meet, as text |
 //! | [`reflect`] | kube-rs watches → events |
 //! | [`datapath`], [`hooks`] | programs at the node's cgroup: attached, stale ones evicted |
-//! | [`agent`], [`board`], [`status`], [`cli`] | the process: loop, what its parts say, `/healthz`, `/readyz`, command line |
+//! | [`reports`]: [`board`], [`ledger`], [`metrics`] | what all parts report to |
+//! | [`agent`], [`status`], [`cli`] | the process: loop, `/healthz` to `/dump`, command line |
 //!
 //! **Law 1**: for every history of events, what has been written equals `plan(model)` from scratch
 //! (`tests/agent/law.rs`).
@@ -34,6 +35,7 @@ pub mod dump;
 pub mod findings;
 pub mod hooks;
 pub mod ids;
+pub mod ledger;
 pub mod maglev;
 pub mod maps;
 pub mod metrics;
@@ -44,6 +46,7 @@ pub mod plan;
 pub mod reconcile;
 pub mod reflect;
 pub mod relist;
+pub mod reports;
 pub mod resolve;
 pub mod status;
 #[cfg(feature = "testing")]

@@ -1,52 +1,127 @@
-//! What the agent says about itself.
+//! What the agent says about itself over HTTP.
+//!
+//! # Bounds
+//! [`ANSWER_LIMIT`] for an answer that the control loop must give; a few of those at once, more are refused.
 
 use std::time::Duration;
 
-use axum::{Router, extract::State, http::StatusCode, routing::get};
-use tokio::net::TcpListener;
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, oneshot},
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::board::Board;
+use crate::{agent::Question, maps::MapError, reports::Reports};
 
-/// A control loop that has not come round in this time hangs: it comes round every two seconds.
+/// A control loop that has not come round in this time hangs: it comes round every half second.
 pub const BEAT_LIMIT: Duration = Duration::from_secs(20);
+/// A question that the control loop has not answered in this time is given up.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// Media type of `/metrics`.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves `/healthz` and `/readyz` until told to end.
+/// What answers are made of.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// What the parts have reported.
+    pub reports: Reports,
+    /// For what only the control loop can tell.
+    pub asking: mpsc::Sender<Question>,
+}
+
+/// Serves until told to end:
 ///
-/// - `/healthz`: 200 while the control loop comes round, whatever the API server does; otherwise 503.
-/// - `/readyz`: 200 if the programs are attached and alone, all kinds have synced, and nothing waits to be
-///   written; otherwise 503 with one reason in each line.
+/// | path | answer |
+/// |---|---|
+/// | `/healthz` | 200 while the control loop comes round, whatever the API server does; otherwise 503 |
+/// | `/readyz` | 200 if this node can be relied on: programs attached and alone, everything listed and written, and the agent's own probe answered; otherwise 503 with one reason in each line |
+/// | `/metrics` | counters and gauges, as METRICS.md names them (OpenMetrics) |
+/// | `/findings` | what of the objects can't be used, one line each |
+/// | `/dump` | the maps as text, as `reference-agent dump` prints them |
 ///
 /// # Errors
 /// The listener failed.
-pub async fn serve(listener: TcpListener, board: Board, shutdown: CancellationToken) -> std::io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    server: Server,
+    shutdown: CancellationToken,
+) -> std::io::Result<()> {
     let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .with_state(board);
+        .route("/metrics", get(metrics))
+        .route("/findings", get(findings))
+        .route("/dump", get(dump))
+        .with_state(server);
     axum::serve(listener, router)
         .with_graceful_shutdown(shutdown.cancelled_owned())
         .await
 }
 
-async fn healthz(State(board): State<Board>) -> (StatusCode, String) {
-    let silent = board.silent();
+async fn healthz(State(server): State<Server>) -> (StatusCode, String) {
+    let silent = server.reports.board.silent();
     if silent < BEAT_LIMIT {
         (StatusCode::OK, "ok\n".to_owned())
     } else {
         let silent = silent.as_secs();
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("the control loop has not come round for {silent} s\n"),
-        )
+        unavailable(format!("the control loop has not come round for {silent} s\n"))
     }
 }
 
-async fn readyz(State(board): State<Board>) -> (StatusCode, String) {
-    let reasons = board.reasons();
+async fn readyz(State(server): State<Server>) -> (StatusCode, String) {
+    let reasons = server.reports.board.reasons();
     if reasons.is_empty() {
         return (StatusCode::OK, "ok\n".to_owned());
     }
-    let lines = reasons.iter().flat_map(|reason| [reason, "\n"]);
-    (StatusCode::SERVICE_UNAVAILABLE, lines.collect())
+    unavailable(reasons.iter().flat_map(|reason| [reason, "\n"]).collect())
+}
+
+async fn metrics(State(server): State<Server>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, OPENMETRICS)], server.reports.metrics.encode())
+}
+
+async fn findings(State(server): State<Server>) -> String {
+    server.reports.ledger.text()
+}
+
+async fn dump(State(server): State<Server>) -> Response {
+    match ask(&server, Question::Dump).await {
+        Ok(Ok(text)) => text.into_response(),
+        Ok(Err(error)) => failed(&error),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+fn failed(error: &MapError) -> Response {
+    let text = format!("failed to read the maps: {error}\n");
+    (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+}
+
+async fn ask<T>(
+    server: &Server,
+    question: impl FnOnce(oneshot::Sender<T>) -> Question,
+) -> Result<T, (StatusCode, String)> {
+    let (sender, answer) = oneshot::channel();
+    server
+        .asking
+        .try_send(question(sender))
+        .map_err(|_| unavailable("too many ask at once, or the agent ends; try again\n".to_owned()))?;
+    match tokio::time::timeout(ANSWER_LIMIT, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(_)) => Err(unavailable("the agent ends\n".to_owned())),
+        Err(_) => Err(unavailable(format!(
+            "no answer from the control loop in {ANSWER_LIMIT:?}\n"
+        ))),
+    }
+}
+
+fn unavailable(text: String) -> (StatusCode, String) {
+    (StatusCode::SERVICE_UNAVAILABLE, text)
 }

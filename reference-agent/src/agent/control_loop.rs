@@ -2,42 +2,66 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{Arrival, EVENTS};
 use crate::{
-    board::{Board, Part},
+    board::Part,
     control::{Brain, Control},
     datapath::Datapath,
+    dump,
     hooks::Hooks,
+    maps::{LbMaps as _, MapError},
     model::Kind,
+    reports::Reports,
 };
 
 /// The longest time from one round to the next.
 const IDLE: Duration = Duration::from_millis(500);
 
+/// What others want to know of what the control loop alone may touch. Answered between rounds, when all that was
+/// begun is written.
+#[derive(Debug)]
+pub enum Question {
+    /// The maps as text.
+    Dump(oneshot::Sender<Result<String, MapError>>),
+}
+
 /// All that one thread at a time works on.
 pub(super) struct ControlLoop<B, D: Datapath> {
     control: Control<B, D::Maps>,
     hooks: Hooks<D>,
-    board: Board,
+    /// The same as the control's, to be read.
+    maps: D::Maps,
+    reports: Reports,
 }
 
 impl<B: Brain, D: Datapath> ControlLoop<B, D> {
-    /// Tells the board at once that nothing is ready yet.
-    pub(super) fn new(control: Control<B, D::Maps>, hooks: Hooks<D>, board: Board) -> Self {
+    /// Says at once that nothing is ready yet.
+    pub(super) fn new(
+        control: Control<B, D::Maps>,
+        hooks: Hooks<D>,
+        maps: D::Maps,
+        reports: Reports,
+    ) -> Self {
         let this = Self {
             control,
             hooks,
-            board,
+            maps,
+            reports,
         };
         this.report();
         this
     }
 
     /// Until told to end.
-    pub(super) async fn run(mut self, mut events: mpsc::Receiver<Arrival>, shutdown: CancellationToken) {
+    pub(super) async fn run(
+        mut self,
+        mut events: mpsc::Receiver<Arrival>,
+        mut questions: mpsc::Receiver<Question>,
+        shutdown: CancellationToken,
+    ) {
         let mut batch: Vec<Arrival> = Vec::with_capacity(EVENTS);
         loop {
             tokio::task::block_in_place(|| self.round(Instant::now()));
@@ -50,15 +74,30 @@ impl<B: Brain, D: Datapath> ControlLoop<B, D> {
                         self.control.apply(arrival.event);
                     }
                 }
+                Some(question) = questions.recv() => tokio::task::block_in_place(|| self.answer(question)),
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         }
     }
 
     fn round(&mut self, now: Instant) {
+        let outstanding = self.control.outstanding();
         self.control.reconcile(now);
+        if outstanding {
+            self.reports.metrics.round.observe(now.elapsed().as_secs_f64());
+        }
         self.hooks.look(self.control.synced(), now);
         self.report();
+    }
+
+    /// Whoever asked may have gone away meanwhile.
+    fn answer(&self, question: Question) {
+        match question {
+            Question::Dump(answer) => {
+                let text = self.maps.contents().map(|contents| dump::dump(&contents));
+                let _gone = answer.send(text);
+            }
+        }
     }
 
     /// While the hooks wait for the maps, their time is past; the loop comes round anyway, for its beat.
@@ -81,9 +120,11 @@ impl<B: Brain, D: Datapath> ControlLoop<B, D> {
             };
             format!("{kind} have not been listed yet")
         });
-        self.board.say(Part::Hooks, self.hooks.reasons());
-        self.board.say(Part::Lists, unsynced.collect());
-        self.board.say(Part::Maps, self.control.troubles());
-        self.board.beat(Instant::now());
+        let Reports { board, metrics, .. } = &self.reports;
+        board.say(Part::Hooks, self.hooks.reasons());
+        board.say(Part::Lists, unsynced.collect());
+        board.say(Part::Maps, self.control.troubles());
+        board.beat(Instant::now());
+        metrics.ready.at([]).set(i64::from(board.reasons().is_empty()));
     }
 }

@@ -36,10 +36,10 @@ pub use self::watch::reflect;
 use crate::{
     agent::{EventSender, Feed},
     decode::{self, Decoded, Defect},
-    metrics::Metrics,
     model::{Event, Host, Node, Service, Slice},
     names::ObjectName,
     relist::Object,
+    reports::Reports,
 };
 
 /// Delay after the first error of a watch.
@@ -146,11 +146,11 @@ pub fn client(mut config: kube::Config) -> Result<Client, kube::Error> {
 }
 
 /// Watches all kinds, and describes this machine as one without addresses.
-pub fn feeds(client: &Client, metrics: &Metrics) -> Vec<Feed> {
+pub fn feeds(client: &Client, reports: &Reports) -> Vec<Feed> {
     vec![
-        feed::<Service>(client, metrics),
-        feed::<Slice>(client, metrics),
-        feed::<Node>(client, metrics),
+        feed::<Service>(client, reports),
+        feed::<Slice>(client, reports),
+        feed::<Node>(client, reports),
         Feed::new(|events: EventSender| async move {
             // Fails only where nobody listens any more.
             _ = events.send(Event::Host(Host::default())).await;
@@ -158,7 +158,7 @@ pub fn feeds(client: &Client, metrics: &Metrics) -> Vec<Feed> {
     ]
 }
 
-fn feed<T: Reflected>(client: &Client, metrics: &Metrics) -> Feed {
-    let (client, metrics) = (client.clone(), metrics.clone());
-    Feed::new(|events| reflect::<T>(client, events, metrics))
+fn feed<T: Reflected>(client: &Client, reports: &Reports) -> Feed {
+    let (client, reports) = (client.clone(), reports.clone());
+    Feed::new(|events| reflect::<T>(client, events, reports))
 }

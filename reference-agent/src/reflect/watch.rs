@@ -18,8 +18,12 @@ use super::{PAGE, RETRY_FIRST, RETRY_LIMIT, Reflected, STREAM_LIMIT, WATCH_LIMIT
 use crate::{
     agent::{Closed, EventSender},
     decode::Defect,
-    metrics::Metrics,
+    findings::Finding,
+    ledger::{Origin, Subject},
+    model::{Event, Kind},
+    names::ObjectName,
     relist::{Relist, Watched},
+    reports::Reports,
 };
 
 /// Annotation of the bookmark that ends a streamed list.
@@ -28,9 +32,9 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
 /// Watches one kind until nobody listens.
-pub async fn reflect<T: Reflected>(client: Client, events: EventSender, metrics: Metrics) {
+pub async fn reflect<T: Reflected>(client: Client, events: EventSender, reports: Reports) {
     let closed = events.clone();
-    let reflector = Reflector::<T>::new(client, events, metrics);
+    let reflector = Reflector::<T>::new(client, events, reports);
     tokio::select! {
         () = closed.closed() => {}
         Closed = reflector.run() => {}
@@ -85,7 +89,7 @@ struct Reflector<T> {
     api: Api<Raw>,
     kind: String,
     events: EventSender,
-    metrics: Metrics,
+    reports: Reports,
     relist: Relist,
     /// Lists are streamed until a server turns out not to.
     streamed: bool,
@@ -96,13 +100,13 @@ struct Reflector<T> {
 }
 
 impl<T: Reflected> Reflector<T> {
-    fn new(client: Client, events: EventSender, metrics: Metrics) -> Self {
+    fn new(client: Client, events: EventSender, reports: Reports) -> Self {
         let resource = T::resource();
         Self {
             api: Api::all_with(client, &resource),
             kind: resource.kind.to_ascii_lowercase(),
             events,
-            metrics,
+            reports,
             relist: Relist::default(),
             streamed: true,
             version: None,
@@ -132,7 +136,11 @@ impl<T: Reflected> Reflector<T> {
     /// Names what happened, decides where to go on, and waits.
     async fn recover(&mut self, ended: &Ended) {
         let kind = self.kind.as_str();
-        self.metrics.watch_restarts.at([kind, ended.cause()]).inc();
+        self.reports
+            .metrics
+            .watch_restarts
+            .at([kind, ended.cause()])
+            .inc();
         if let Ended::NotStreamed(why) = ended {
             tracing::info!(kind, why, "the API server does not stream lists; taking pages");
             self.streamed = false;
@@ -213,7 +221,7 @@ impl<T: Reflected> Reflector<T> {
     }
 
     async fn listed(&mut self, manner: &str) -> Result<(), Ended> {
-        self.metrics.lists.at([&self.kind, manner]).inc();
+        self.reports.metrics.lists.at([&self.kind, manner]).inc();
         tracing::info!(kind = self.kind, manner, "listed");
         self.delay = RETRY_FIRST;
         self.tell(Watched::InitDone, None).await
@@ -270,7 +278,6 @@ impl<T: Reflected> Reflector<T> {
         }
     }
 
-    /// One line for each object, whatever is wrong with it: a slice has up to a thousand endpoints.
     async fn object(&mut self, raw: Raw, watched: impl FnOnce(T) -> Watched<T>) -> Result<(), Ended> {
         let decoded = match T::decode(&raw.object) {
             Ok(decoded) => decoded,
@@ -279,10 +286,9 @@ impl<T: Reflected> Reflector<T> {
                 return Ok(());
             }
         };
-        if let Some(first) = decoded.defects.first() {
-            let (object, defects) = (decoded.object.name(), decoded.defects.len());
-            tracing::warn!(kind = self.kind, %object, defects, %first, "parts of an object were left out");
-        }
+        let subject = Subject::Object(T::KIND, decoded.object.name());
+        let findings = decoded.defects.into_iter().map(Finding::from).collect();
+        self.reports.ledger.set(subject, Origin::Read, findings);
         self.tell(watched(decoded.object), triggered(&raw)).await
     }
 
@@ -302,10 +308,24 @@ impl<T: Reflected> Reflector<T> {
 
     async fn tell(&mut self, watched: Watched<T>, triggered: Option<SystemTime>) -> Result<(), Ended> {
         for event in self.relist.take(watched) {
+            if let Some(gone) = gone(&event) {
+                self.reports.ledger.set(gone, Origin::Read, Vec::new());
+            }
             self.events.send_triggered(event, triggered).await?;
         }
         Ok(())
     }
+}
+
+/// The object that an event says is gone: nothing is to be found about it any more.
+fn gone(event: &Event) -> Option<Subject> {
+    let (kind, name) = match event {
+        Event::ServiceDeleted(name) => (Kind::Service, name.clone()),
+        Event::SliceDeleted(name) => (Kind::EndpointSlice, name.clone()),
+        Event::NodeDeleted(name) => (Kind::Node, ObjectName::new("", name.as_str())),
+        _ => return None,
+    };
+    Some(Subject::Object(kind, name))
 }
 
 fn triggered(raw: &Raw) -> Option<SystemTime> {

@@ -17,9 +17,9 @@ use axum::{
 use futures::StreamExt;
 use reference_agent::{
     agent::{self, Arrival},
-    metrics::Metrics,
     model::{Event, Kind, Slice},
     reflect,
+    reports::Reports,
     testing::objects::{name, slice},
 };
 use serde_json::{Value, json};
@@ -156,7 +156,7 @@ async fn asked(script: Vec<Answer>, last: Event) -> (Vec<Event>, Vec<Parameters>
     config.default_retry = false;
     let client = reflect::client(config).expect("a client");
     let (sender, mut receiver) = agent::queue();
-    let reflector = tokio::spawn(reflect::reflect::<Slice>(client, sender, Metrics::new()));
+    let reflector = tokio::spawn(reflect::reflect::<Slice>(client, sender, Reports::new(None)));
     let mut seen = Vec::new();
     let collected = tokio::time::timeout(LIMIT, async {
         while let Some(Arrival { event, .. }) = receiver.recv().await {

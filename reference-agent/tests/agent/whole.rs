@@ -16,11 +16,10 @@ use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
 use lb_loader::{Hook, Ownership};
 use reference_agent::{
     agent::{self, AgentError, Parts},
-    board::Board,
     control::Planner,
     dump::dump,
-    metrics::Metrics,
     reflect,
+    reports::Reports,
     testing::node::{Node, NodeDatapath},
 };
 use serde_json::{Value, json};
@@ -95,12 +94,13 @@ impl Control {
 }
 
 fn parts(client: &Client, node: &Node, listen: SocketAddr) -> Parts<Planner, NodeDatapath> {
+    let reports = Reports::new(None);
     Parts {
         brain: Planner::default(),
         datapath: node.open(),
-        feeds: reflect::feeds(client, &Metrics::new()),
+        feeds: reflect::feeds(client, &reports),
         workers: Vec::new(),
-        board: Board::new(),
+        reports,
         listen,
     }
 }
