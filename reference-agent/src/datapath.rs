@@ -1,8 +1,14 @@
-//! The programs at the node's cgroup: attached, and alone.
+//! The programs at the node's cgroup and devices: attached, and alone.
 //!
 //! [`Datapath`] is a seam: `chaos/mutants` puts its bugs around [`KernelDatapath`] there.
 
-use lb_loader::{Attachment, Hook, LoaderError, Options, Ownership};
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, Ipv6Addr},
+};
+
+use lb_abi::Address;
+use lb_loader::{Attachment, DeviceKind, Hook, LoaderError, Options, Ownership};
 
 use crate::maps::{
     LbMaps,
@@ -31,6 +37,33 @@ pub trait Datapath: Send {
     /// # Errors
     /// What the kernel said.
     fn unattached(&self) -> Result<Vec<Hook>, LoaderError>;
+
+    /// Tells the programs from which addresses of the node packets to remote backends are sent. `None`: none are sent
+    /// over that family. Idempotent.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError>;
+
+    /// Attaches the programs of a kind to a network device, by its index. Idempotent; one that had those of the other
+    /// kind gets these.
+    ///
+    /// # Errors
+    /// What the kernel said; [`LoaderError::NoDevice`]: the device is gone.
+    fn attach_device(&mut self, device: u32, kind: DeviceKind) -> Result<(), LoaderError>;
+
+    /// Ends every attachment of this agent, of any load, to a device; one that is gone has none.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn detach_device(&mut self, device: u32) -> Result<(), LoaderError>;
+
+    /// Devices at which anything of this agent is attached, of any load. Of which kind: `None`, unless both programs
+    /// are those of now.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn devices(&self) -> Result<BTreeMap<u32, Option<DeviceKind>>, LoaderError>;
 
     /// What an earlier load of this agent has left attached to the cgroup.
     ///
@@ -99,6 +132,66 @@ impl Datapath for KernelDatapath {
                 .any(|found| found.hook == *hook && found.ownership == Ownership::Current)
         };
         Ok(Hook::ALL.into_iter().filter(|hook| !ours(hook)).collect())
+    }
+
+    fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError> {
+        let datapath = self.shared.lock();
+        let table = &datapath.maps().config;
+        let before = table.get()?;
+        let mut config = before;
+        config.node_v4 = v4.map_or(Address::UNSPECIFIED_V4, |v4| Address::v4(v4.octets()));
+        config.node_v6 = v6.map_or(Address::UNSPECIFIED_V6, |v6| Address::v6(v6.octets()));
+        if config != before {
+            table.put(&config)?;
+        }
+        Ok(())
+    }
+
+    fn attach_device(&mut self, device: u32, kind: DeviceKind) -> Result<(), LoaderError> {
+        for attached in self.shared.lock().attach_device(device, kind)? {
+            let lb_loader::AttachedDevice {
+                hook,
+                device,
+                program_id,
+                manner,
+                updated,
+            } = attached;
+            tracing::info!(%hook, %device, program_id, ?manner, updated, "attached");
+        }
+        Ok(())
+    }
+
+    fn detach_device(&mut self, device: u32) -> Result<(), LoaderError> {
+        for ended in self.shared.lock().detach_device(device)? {
+            let lb_loader::DeviceAttachment {
+                device,
+                direction,
+                program_id,
+                ..
+            } = ended;
+            tracing::info!(%device, %direction, program_id, "detached");
+        }
+        Ok(())
+    }
+
+    fn devices(&self) -> Result<BTreeMap<u32, Option<DeviceKind>>, LoaderError> {
+        let mut hooks: BTreeMap<u32, Vec<_>> = BTreeMap::new();
+        for found in self.shared.lock().scan_devices()? {
+            match found.ownership {
+                Ownership::Foreign => {}
+                Ownership::Earlier => _ = hooks.entry(found.device.index).or_default(),
+                Ownership::Current => hooks.entry(found.device.index).or_default().extend(found.hook),
+            }
+        }
+        let of = |there: &[_]| {
+            [DeviceKind::Node, DeviceKind::Pod]
+                .into_iter()
+                .find(|kind| kind.hooks().iter().all(|hook| there.contains(hook)))
+        };
+        Ok(hooks
+            .into_iter()
+            .map(|(device, there)| (device, of(&there)))
+            .collect())
     }
 
     fn stale(&self) -> Result<Vec<Attachment>, LoaderError> {

@@ -3,13 +3,20 @@
 //! At start, and again every [`SCAN`]: programs that are not attached where they belong are attached, programs of
 //! an earlier load of this agent are evicted. Both are found by id in what the kernel says is attached, never in
 //! what the agent remembers: pins may be gone, links may be held by others, names may be anybody's. Programs of
-//! others stay.
+//! others stay. Network devices come before the cgroup, so that no answer to a connection of an earlier start goes out
+//! untranslated; those that come later are attached at once.
 
-use std::time::{Duration, Instant};
+mod devices;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use lb_loader::Attachment;
 
-use crate::datapath::Datapath;
+use self::devices::Devices;
+use crate::{datapath::Datapath, host::View};
 
 /// From one look at the cgroup to the next: how long a stale program can go unnoticed.
 pub const SCAN: Duration = Duration::from_secs(2);
@@ -18,6 +25,7 @@ pub const SCAN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Hooks<D> {
     datapath: D,
+    devices: Devices,
     next: Instant,
     seen: Seen,
 }
@@ -38,6 +46,7 @@ impl<D: Datapath> Hooks<D> {
     pub fn new(datapath: D, now: Instant) -> Self {
         Self {
             datapath,
+            devices: Devices::default(),
             next: now,
             seen: Seen::Nothing,
         }
@@ -46,6 +55,14 @@ impl<D: Datapath> Hooks<D> {
     /// When to call [`look`](Self::look) next.
     pub fn next(&self) -> Instant {
         self.next
+    }
+
+    /// Takes what the host has now. Devices that are new are attached at once, if the programs are attached at all.
+    pub fn host(&mut self, view: Arc<View>) {
+        self.devices.want(view);
+        if self.seen != Seen::Nothing {
+            self.devices.catch_up(&mut self.datapath);
+        }
     }
 
     /// Puts everything in order, if it is time. `filled`: the maps say what the API says.
@@ -58,6 +75,7 @@ impl<D: Datapath> Hooks<D> {
         }
         self.next = now + SCAN;
         let mut bad = Vec::new();
+        self.devices.look(&mut self.datapath);
         self.attach(&mut bad);
         // Without our own programs an old one is better than none.
         if bad.is_empty() {
@@ -78,11 +96,13 @@ impl<D: Datapath> Hooks<D> {
 
     /// Why this node can't be relied on, one sentence each; empty: it can.
     pub fn reasons(&self) -> Vec<String> {
-        match &self.seen {
+        let mut reasons = match &self.seen {
             Seen::Nothing => vec!["the programs are not attached yet".to_owned()],
             Seen::Good => Vec::new(),
             Seen::Bad(reasons) => reasons.clone(),
-        }
+        };
+        reasons.extend(self.devices.reasons());
+        reasons
     }
 
     fn attach(&mut self, bad: &mut Vec<String>) {

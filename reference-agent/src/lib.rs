@@ -34,6 +34,7 @@ pub mod decode;
 pub mod dump;
 pub mod findings;
 pub mod hooks;
+pub mod host;
 pub mod ids;
 pub mod ledger;
 pub mod maglev;

@@ -3,7 +3,12 @@
 //! It attaches its own programs beside it and says that all is well. The old program runs first, rewrites the
 //! destination from its own maps, and the new one sees an address that is no Service.
 
-use lb_loader::{Attachment, Hook, LoaderError};
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, Ipv6Addr},
+};
+
+use lb_loader::{Attachment, DeviceKind, Hook, LoaderError};
 use reference_agent::datapath::Datapath;
 
 /// A datapath that sees no stale program.
@@ -27,6 +32,22 @@ impl<D: Datapath> Datapath for StaleKept<D> {
 
     fn unattached(&self) -> Result<Vec<Hook>, LoaderError> {
         self.0.unattached()
+    }
+
+    fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError> {
+        self.0.set_addresses(v4, v6)
+    }
+
+    fn attach_device(&mut self, device: u32, kind: DeviceKind) -> Result<(), LoaderError> {
+        self.0.attach_device(device, kind)
+    }
+
+    fn detach_device(&mut self, device: u32) -> Result<(), LoaderError> {
+        self.0.detach_device(device)
+    }
+
+    fn devices(&self) -> Result<BTreeMap<u32, Option<DeviceKind>>, LoaderError> {
+        self.0.devices()
     }
 
     fn stale(&self) -> Result<Vec<Attachment>, LoaderError> {

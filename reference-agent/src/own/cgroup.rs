@@ -156,7 +156,7 @@ fn folder(cgroup: &str, mountinfo: &str) -> Option<PathBuf> {
             let shown = filesystem.starts_with("cgroup2 ") && inside;
             shown.then(|| Path::new(&unescape(point)).join(below))
         })
-        .last()
+        .next_back()
 }
 
 /// Spaces, tabs, newlines and backslashes are octal there.

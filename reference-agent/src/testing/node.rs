@@ -1,9 +1,13 @@
 //! A node without a kernel: maps that can be looked at from outside, and a cgroup that is a list.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{Ipv4Addr, Ipv6Addr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey};
-use lb_loader::{Attachment, Hook, LoaderError, Ownership};
+use lb_loader::{Attachment, DeviceKind, Hook, LoaderError, Ownership};
 
 use crate::{
     datapath::Datapath,
@@ -22,6 +26,11 @@ struct State {
     opened_before: bool,
     refuse_attach: bool,
     refuse_evict: bool,
+    addresses: (Option<Ipv4Addr>, Option<Ipv6Addr>),
+    /// Device, load and kind of what is attached.
+    devices: BTreeMap<u32, (u32, DeviceKind)>,
+    refused_devices: BTreeSet<u32>,
+    gone_devices: BTreeSet<u32>,
 }
 
 impl Node {
@@ -76,6 +85,43 @@ impl Node {
     /// From now on evicting fails, or doesn't.
     pub fn refuse_evict(&self, refuse: bool) {
         self.lock().refuse_evict = refuse;
+    }
+
+    /// From now on a device lets nothing be attached.
+    pub fn refuse_device(&self, device: u32, refuse: bool) {
+        let mut state = self.lock();
+        if refuse {
+            state.refused_devices.insert(device);
+        } else {
+            state.refused_devices.remove(&device);
+        }
+    }
+
+    /// A device goes, with what is attached to it.
+    pub fn remove_device(&self, device: u32) {
+        let mut state = self.lock();
+        state.devices.remove(&device);
+        state.gone_devices.insert(device);
+    }
+
+    /// Somebody detaches everything at a device.
+    pub fn detach_device(&self, device: u32) {
+        self.lock().devices.remove(&device);
+    }
+
+    /// Devices with programs, and of which kind they are.
+    pub fn devices(&self) -> BTreeMap<u32, DeviceKind> {
+        let state = self.lock();
+        state
+            .devices
+            .iter()
+            .map(|(device, (_, kind))| (*device, *kind))
+            .collect()
+    }
+
+    /// What packets to remote backends are sent from.
+    pub fn addresses(&self) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
+        self.lock().addresses
     }
 
     /// Programs at a hook, in the order of running.
@@ -170,6 +216,41 @@ impl Datapath for NodeDatapath {
                 .any(|found| found.hook == *hook && self.is_current(found))
         };
         Ok(Hook::ALL.into_iter().filter(|hook| !there(hook)).collect())
+    }
+
+    fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError> {
+        self.node.lock().addresses = (v4, v6);
+        Ok(())
+    }
+
+    fn attach_device(&mut self, device: u32, kind: DeviceKind) -> Result<(), LoaderError> {
+        let mut state = self.node.lock();
+        if state.gone_devices.contains(&device) {
+            return Err(LoaderError::NoDevice {
+                device: format!("with index {device}"),
+                found: Vec::new(),
+            });
+        }
+        if state.refused_devices.contains(&device) {
+            return Err(refused("attach node_egress"));
+        }
+        state.devices.insert(device, (self.load, kind));
+        Ok(())
+    }
+
+    fn detach_device(&mut self, device: u32) -> Result<(), LoaderError> {
+        self.node.lock().devices.remove(&device);
+        Ok(())
+    }
+
+    fn devices(&self) -> Result<BTreeMap<u32, Option<DeviceKind>>, LoaderError> {
+        let state = self.node.lock();
+        let kind = |(load, kind): &(u32, DeviceKind)| (*load == self.load).then_some(*kind);
+        Ok(state
+            .devices
+            .iter()
+            .map(|(device, there)| (*device, kind(there)))
+            .collect())
     }
 
     fn stale(&self) -> Result<Vec<Attachment>, LoaderError> {

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod decoding;
+mod devices;
 mod dumps;
 mod failures;
 mod hooking;

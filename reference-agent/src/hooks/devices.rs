@@ -1,0 +1,128 @@
+//! Keeps the programs attached to the devices that the host has.
+//!
+//! What is wanted comes as a [`View`]; a device that is new in it is attached at once, so that a pod is served as soon as
+//! its device is there. What the kernel says is attached is compared with it at each look: a device that was not
+//! attached, or not to these programs, is tried again then. A device that goes meanwhile is no error: its view follows.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use lb_loader::{DeviceKind, LoaderError};
+
+use crate::{datapath::Datapath, host::View};
+
+/// Most devices that `/readyz` names.
+const NAMED: usize = 8;
+
+/// The devices of one node.
+#[derive(Debug, Default)]
+pub(super) struct Devices {
+    wanted: Option<Arc<View>>,
+    /// What has been attached, as far as is known.
+    attached: BTreeMap<u32, DeviceKind>,
+    /// What failed, by device.
+    failed: BTreeMap<u32, String>,
+    /// Why nothing is known.
+    blind: Option<String>,
+}
+
+impl Devices {
+    /// Takes what the host has now.
+    pub(super) fn want(&mut self, view: Arc<View>) {
+        self.wanted = Some(view);
+    }
+
+    /// Attaches what is new, and tells the programs the node's addresses.
+    pub(super) fn catch_up(&mut self, datapath: &mut impl Datapath) {
+        let Some(view) = self.wanted.clone() else { return };
+        self.failed.retain(|device, _| view.devices.contains_key(device));
+        self.attached
+            .retain(|device, _| view.devices.contains_key(device));
+        if let Err(error) = datapath.set_addresses(view.v4, view.v6) {
+            self.blind = Some(format!("the programs are not told the node's addresses: {error}"));
+        }
+        for (device, (name, kind)) in &view.devices {
+            if self.attached.get(device) == Some(kind) || self.failed.contains_key(device) {
+                continue;
+            }
+            match datapath.attach_device(*device, *kind) {
+                Ok(()) => {
+                    self.attached.insert(*device, *kind);
+                }
+                Err(error) if is_gone(&error) => {
+                    tracing::debug!(device, name, "went before it was attached");
+                }
+                Err(error) => {
+                    tracing::warn!(device, name, %error, "not attached to a device");
+                    let failed = format!("not attached to device {name} ({device}): {error}");
+                    self.failed.insert(*device, failed);
+                }
+            }
+        }
+    }
+
+    /// Compares with what the kernel says; what is missing, wrong, too much, or has failed is put in order.
+    pub(super) fn look(&mut self, datapath: &mut impl Datapath) {
+        let Some(view) = self.wanted.clone() else { return };
+        self.failed.clear();
+        self.blind = None;
+        match datapath.devices() {
+            Ok(found) => {
+                let missing = |device: &u32| {
+                    self.attached.contains_key(device) && found.get(device).is_none_or(Option::is_none)
+                };
+                for device in view.devices.keys().filter(|device| missing(device)) {
+                    tracing::warn!(
+                        device,
+                        "programs were detached from a device by somebody; attaching them again"
+                    );
+                }
+                for device in found.keys().filter(|device| !view.devices.contains_key(device)) {
+                    self.detach(datapath, *device);
+                }
+                self.attached = found
+                    .into_iter()
+                    .filter_map(|(device, kind)| Some((device, kind?)))
+                    .collect();
+            }
+            Err(error) => self.blind = Some(format!("can't see what is attached to devices: {error}")),
+        }
+        self.catch_up(datapath);
+    }
+
+    /// Why packets can't be relied on, one sentence each.
+    pub(super) fn reasons(&self) -> Vec<String> {
+        let mut reasons: Vec<String> = self
+            .blind
+            .iter()
+            .chain(self.failed.values().take(NAMED))
+            .cloned()
+            .collect();
+        if self.failed.len() > NAMED {
+            reasons.push(format!("nor to {} more devices", self.failed.len() - NAMED));
+        }
+        reasons
+    }
+
+    fn detach(&mut self, datapath: &mut impl Datapath, device: u32) {
+        if let Err(error) = datapath.detach_device(device)
+            && !is_gone(&error)
+        {
+            let failed = format!("not detached from device {device}, which is not served any more: {error}");
+            self.failed.insert(device, failed);
+        }
+    }
+}
+
+/// Whether the device went meanwhile.
+fn is_gone(error: &LoaderError) -> bool {
+    match error {
+        LoaderError::NoDevice { .. } => true,
+        LoaderError::Kernel { source, .. } => {
+            matches!(
+                source.raw_os_error().map(nix::errno::Errno::from_raw),
+                Some(nix::errno::Errno::ENODEV | nix::errno::Errno::ENXIO)
+            )
+        }
+        _ => false,
+    }
+}

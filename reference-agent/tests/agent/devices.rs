@@ -1,0 +1,146 @@
+//! Programs at the devices that the host has, in memory.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use lb_loader::{DeviceKind, Hook};
+use reference_agent::{
+    hooks::{Hooks, SCAN},
+    host::View,
+    testing::node::Node,
+};
+
+/// A host with these devices.
+fn host(devices: &[(u32, DeviceKind)]) -> Arc<View> {
+    let devices = devices
+        .iter()
+        .map(|(index, kind)| (*index, (format!("device{index}"), *kind)));
+    Arc::new(View {
+        devices: devices.collect(),
+        v4: Some([192, 0, 2, 1].into()),
+        ..View::default()
+    })
+}
+
+fn kinds<const N: usize>(devices: [(u32, DeviceKind); N]) -> BTreeMap<u32, DeviceKind> {
+    devices.into()
+}
+
+const UPLINK: (u32, DeviceKind) = (2, DeviceKind::Node);
+const POD: (u32, DeviceKind) = (7, DeviceKind::Pod);
+
+#[test]
+fn nothing_is_attached_to_devices_before_the_maps_serve() {
+    let node = Node::new();
+    let now = Instant::now();
+    let mut hooks = Hooks::new(node.open(), now);
+    hooks.host(host(&[UPLINK]));
+    hooks.look(false, now);
+    assert_eq!(node.devices(), kinds([]));
+    hooks.look(true, now);
+    assert_eq!(node.devices(), kinds([UPLINK]));
+    assert_eq!(node.addresses().0, Some([192, 0, 2, 1].into()));
+    assert_eq!(hooks.reasons(), [""; 0]);
+}
+
+#[test]
+fn a_pods_device_is_attached_when_it_comes_and_not_at_the_next_look() {
+    let node = Node::new();
+    let now = Instant::now();
+    let mut hooks = Hooks::new(node.open(), now);
+    hooks.host(host(&[UPLINK]));
+    hooks.look(true, now);
+    hooks.host(host(&[UPLINK, POD]));
+    assert_eq!(node.devices(), kinds([UPLINK, POD]));
+    node.remove_device(POD.0);
+    hooks.host(host(&[UPLINK]));
+    assert_eq!(node.devices(), kinds([UPLINK]));
+    assert_eq!(hooks.reasons(), [""; 0]);
+}
+
+#[test]
+fn a_device_that_goes_before_it_is_attached_is_no_reason() {
+    let node = Node::new();
+    let now = Instant::now();
+    let mut hooks = Hooks::new(node.open(), now);
+    hooks.look(true, now);
+    node.remove_device(POD.0);
+    hooks.host(host(&[POD]));
+    assert_eq!(hooks.reasons(), [""; 0]);
+}
+
+#[test]
+fn a_device_that_lets_nothing_be_attached_is_named_and_tried_again() {
+    let node = Node::new();
+    let now = Instant::now();
+    let mut hooks = Hooks::new(node.open(), now);
+    node.refuse_device(POD.0, true);
+    hooks.host(host(&[UPLINK, POD]));
+    hooks.look(true, now);
+    assert_eq!(node.devices(), kinds([UPLINK]), "the others are served");
+    assert_eq!(node.programs(Hook::ALL[0]), [1000]);
+    let [reason] = &hooks.reasons()[..] else {
+        panic!("one reason: {:?}", hooks.reasons())
+    };
+    assert!(
+        reason.starts_with("not attached to device device7 (7): failed to"),
+        "{reason}"
+    );
+    node.refuse_device(POD.0, false);
+    hooks.look(true, now + SCAN - Duration::from_millis(1));
+    assert_eq!(node.devices(), kinds([UPLINK]), "not before its time");
+    hooks.look(true, now + SCAN);
+    assert_eq!(node.devices(), kinds([UPLINK, POD]));
+    assert_eq!(hooks.reasons(), [""; 0]);
+}
+
+#[test]
+fn of_many_devices_that_fail_some_are_named_and_the_rest_counted() {
+    let node = Node::new();
+    let now = Instant::now();
+    let mut hooks = Hooks::new(node.open(), now);
+    let devices: Vec<_> = (10..30).map(|index| (index, DeviceKind::Pod)).collect();
+    for (index, _) in &devices {
+        node.refuse_device(*index, true);
+    }
+    hooks.host(host(&devices));
+    hooks.look(true, now);
+    let reasons = hooks.reasons();
+    assert_eq!(reasons.len(), 9, "{reasons:?}");
+    assert_eq!(reasons.last().map(String::as_str), Some("nor to 12 more devices"));
+}
+
+#[test]
+fn what_somebody_detaches_is_attached_again_and_what_is_not_wanted_any_more_is_detached() {
+    let node = Node::new();
+    let now = Instant::now();
+    let mut hooks = Hooks::new(node.open(), now);
+    hooks.host(host(&[UPLINK, POD]));
+    hooks.look(true, now);
+    node.detach_device(UPLINK.0);
+    hooks.look(true, now + SCAN);
+    assert_eq!(node.devices(), kinds([UPLINK, POD]));
+    // The pod's device has become one of the node's; the uplink is not to be served.
+    hooks.host(host(&[(POD.0, DeviceKind::Node)]));
+    assert_eq!(node.devices()[&POD.0], DeviceKind::Node);
+    hooks.look(true, now + SCAN * 2);
+    assert_eq!(node.devices(), kinds([(POD.0, DeviceKind::Node)]));
+}
+
+#[test]
+fn a_restart_switches_the_programs_at_devices_and_leaves_none_where_they_are_not_wanted() {
+    let node = Node::new();
+    let now = Instant::now();
+    let mut hooks = Hooks::new(node.open(), now);
+    hooks.host(host(&[UPLINK, POD]));
+    hooks.look(true, now);
+    drop(hooks);
+    let mut hooks = Hooks::new(node.open(), now);
+    hooks.host(host(&[UPLINK]));
+    hooks.look(false, now);
+    assert_eq!(node.devices(), kinds([UPLINK]), "adopted maps serve at once");
+    assert_eq!(hooks.reasons(), [""; 0]);
+}
