@@ -5,17 +5,22 @@
 //!   ├─ control   an API server; the world that the agent is told of
 //!   ├─ node      starts agents there, asks /readyz, dumps, lists pins and programs
 //!   │    └─ trace   stops an agent at its N-th step, and kills it
-//!   └─ clients   servers that say who they are, clients that write down whom they got
+//!   ├─ clients   servers that say who they are, clients that write down whom they got
+//!   └─ flows     connections and sockets that last; some of them in a pod
 //! ```
 //!
 //! | file | what is shown |
 //! |---|---|
 //! | `killed` | killed at any step, the next agent ends in the planned state and no client notices |
+//! | `load` | restarted under load, it loses no connection and no datagram |
 
 mod clients;
 mod control;
+mod flows;
 mod killed;
+mod load;
 mod node;
 mod place;
+mod pod;
 mod trace;
 mod world;
