@@ -33,6 +33,7 @@ use crate::{
     control::{Brain, Control},
     datapath::Datapath,
     hooks::Hooks,
+    host::HostWatch,
     maps::MapError,
     reports::Reports,
     status::{self, Server},
@@ -89,6 +90,8 @@ pub struct Parts<B, D> {
     pub datapath: D,
     /// Where events come from.
     pub feeds: Vec<Feed>,
+    /// This machine; `None`: it has no devices to be served, and its addresses come by a feed of somebody's.
+    pub host: Option<HostWatch>,
     /// What runs beside the control loop. Dropped wherever it waits when the agent ends.
     pub workers: Vec<BoxFuture<'static, ()>>,
     /// What all parts report to; feeds and workers hold clones.
@@ -111,6 +114,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         brain,
         datapath,
         feeds,
+        host,
         workers,
         reports,
         listen,
@@ -131,7 +135,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
     let (sender, events) = queue();
     let (asking, questions) = mpsc::channel(QUESTIONS);
     // Before anybody can ask.
-    let control_loop = ControlLoop::new(control, hooks, maps, reports.clone());
+    let control_loop = ControlLoop::new(control, hooks, host, maps, reports.clone());
 
     let mut others = JoinSet::new();
     for Feed(run) in feeds {

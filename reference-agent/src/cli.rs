@@ -3,6 +3,7 @@
 use std::{io::IsTerminal, net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
+use futures::FutureExt as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -12,7 +13,9 @@ use crate::{
     control::{Brain, Planner},
     datapath::{Datapath, KernelDatapath},
     dump,
+    host::{self, HostFlags},
     maps::kernel,
+    own::OwnFlags,
     plan::{Perspective, Selection},
     reports::Reports,
 };
@@ -75,6 +78,10 @@ pub struct Run {
     cgroup: Cgroup,
     #[command(flatten)]
     bpffs: Bpffs,
+    #[command(flatten)]
+    host: HostFlags,
+    #[command(flatten)]
+    own: OwnFlags,
     /// Where /healthz and /readyz are served
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9440")]
     listen: SocketAddr,
@@ -140,24 +147,31 @@ where
     log();
     tracing::info!(node = run.node, version = env!("CARGO_PKG_VERSION"), "starting");
     // All that can be wrong with the configuration is found before the datapath is touched.
-    let client = crate::reflect::client(config(run.kubeconfig.as_deref()).await?)?;
+    let config = config(run.kubeconfig.as_deref()).await?;
+    let servers = run.own.servers(&config).await?;
+    let client = servers.client(&config)?;
     let shutdown = CancellationToken::new();
     end_on_signal(shutdown.clone())?;
-    let options = lb_loader::Options::new(&run.bpffs.bpffs, &run.cgroup.cgroup);
+    let mut options = lb_loader::Options::new(&run.bpffs.bpffs, &run.cgroup.cgroup);
+    options.node.own_cgroup = run.own.cgroup();
     let planner = Planner::new(Perspective {
         node: run.node.clone(),
         selection: run.backend_selection,
-        ..Perspective::default()
+        api_servers: servers.addresses(),
     });
     let datapath = KernelDatapath::open(&options)?;
     tracing::info!(adopted = datapath.adopted(), "the datapath is open");
     let (brain, datapath) = compose(planner, datapath);
     let reports = Reports::new(None);
+    let mut feeds = crate::reflect::feeds(&client, &reports);
+    let (feed, host) = host::feed(run.node.clone(), run.host.options(), None);
+    feeds.push(feed);
     let parts = agent::Parts {
         brain,
         datapath,
-        feeds: crate::reflect::feeds(&client, &reports),
-        workers: Vec::new(),
+        feeds,
+        host: Some(host),
+        workers: vec![servers.watch(reports.board.clone()).boxed()],
         reports,
         listen: run.listen,
     };

@@ -12,6 +12,7 @@ use crate::{
     datapath::Datapath,
     dump,
     hooks::Hooks,
+    host::HostWatch,
     maps::{LbMaps as _, MapError},
     model::Kind,
     reports::Reports,
@@ -32,6 +33,7 @@ pub enum Question {
 pub(super) struct ControlLoop<B, D: Datapath> {
     control: Control<B, D::Maps>,
     hooks: Hooks<D>,
+    host: Option<HostWatch>,
     /// The same as the control's, to be read.
     maps: D::Maps,
     reports: Reports,
@@ -42,12 +44,14 @@ impl<B: Brain, D: Datapath> ControlLoop<B, D> {
     pub(super) fn new(
         control: Control<B, D::Maps>,
         hooks: Hooks<D>,
+        host: Option<HostWatch>,
         maps: D::Maps,
         reports: Reports,
     ) -> Self {
         let this = Self {
             control,
             hooks,
+            host,
             maps,
             reports,
         };
@@ -74,13 +78,40 @@ impl<B: Brain, D: Datapath> ControlLoop<B, D> {
                         self.control.apply(arrival.event);
                     }
                 }
+                () = seen(&mut self.host) => tokio::task::block_in_place(|| self.take_host()),
                 Some(question) = questions.recv() => tokio::task::block_in_place(|| self.answer(question)),
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         }
     }
 
+    /// Devices that are new are served at once.
+    fn take_host(&mut self) {
+        let view = self
+            .host
+            .as_mut()
+            .and_then(|host| host.views.borrow_and_update().clone());
+        if let Some(view) = view {
+            self.hooks.host(view);
+        }
+    }
+
+    /// Tells which addresses the Node object has, if it has others than before.
+    fn tell_host(&self) {
+        let Some(host) = &self.host else { return };
+        let node = self.control.brain().model().node(&host.node);
+        let addresses = node.map_or(&[][..], |node| &node.addresses);
+        host.internal.send_if_modified(|before| {
+            let differs = before != addresses;
+            if differs {
+                addresses.clone_into(before);
+            }
+            differs
+        });
+    }
+
     fn round(&mut self, now: Instant) {
+        self.tell_host();
         let outstanding = self.control.outstanding();
         self.control.reconcile(now);
         if outstanding {
@@ -127,4 +158,14 @@ impl<B: Brain, D: Datapath> ControlLoop<B, D> {
         board.beat(Instant::now());
         metrics.ready.at([]).set(i64::from(board.reasons().is_empty()));
     }
+}
+
+/// Returns when the machine has changed; never, if nobody looks at it.
+async fn seen(host: &mut Option<HostWatch>) {
+    if let Some(host) = host
+        && host.views.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }

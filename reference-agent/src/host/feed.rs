@@ -17,6 +17,8 @@ use crate::{
 /// The other end of a [`feed`]: what the control loop and the hooks have of it.
 #[derive(Debug)]
 pub struct HostWatch {
+    /// The name of this node's Node object.
+    pub node: String,
     /// The machine as it is now; `None`: it has not been seen yet.
     pub views: watch::Receiver<Option<Arc<View>>>,
     /// Takes the addresses of this node's Node object, those to be preferred first.
@@ -25,7 +27,7 @@ pub struct HostWatch {
 
 /// Tells of this machine: [`Event::Host`] at once and whenever its addresses change, views whenever anything does.
 /// Of the network namespace of the thread that first runs it.
-pub fn feed(options: HostOptions, probe: Option<Probe>) -> (Feed, HostWatch) {
+pub fn feed(node: String, options: HostOptions, probe: Option<Probe>) -> (Feed, HostWatch) {
     let (publish, views) = watch::channel(None);
     let (internal, told) = watch::channel(Vec::new());
     let feed = Feed::new(move |events| async move {
@@ -38,7 +40,14 @@ pub fn feed(options: HostOptions, probe: Option<Probe>) -> (Feed, HostWatch) {
         };
         tokio::join!(snapshots(sender), telling.run(seen, told));
     });
-    (feed, HostWatch { views, internal })
+    (
+        feed,
+        HostWatch {
+            node,
+            views,
+            internal,
+        },
+    )
 }
 
 struct Telling {

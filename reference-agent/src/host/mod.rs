@@ -11,6 +11,7 @@
 //! | `view` | pure: what follows from a snapshot and the options |
 //! | `watch` | multicast groups of rtnetlink → snapshots, without gaps |
 //! | `feed` | snapshots → events and devices, as they change |
+//! | `flags` | the command line |
 //!
 //! # Which devices are served
 //!
@@ -31,12 +32,14 @@
 //! Devices without Ethernet header (`tun`, `wg`, `ipip`) that rule 2, 3 or 8 would serve can't be; they are named once.
 
 mod feed;
+mod flags;
 mod snapshot;
 mod view;
 mod watch;
 
 pub use self::{
     feed::{HostWatch, feed},
+    flags::HostFlags,
     snapshot::{HostAddress, Link, LinkKind, Snapshot},
     view::{HostOptions, View},
     watch::{RETRY_FIRST, RETRY_LIMIT, SETTLE, watch},

@@ -17,6 +17,7 @@
 //! | `dial` | one connection: all addresses, one after the other and side by side |
 //! | `client` | a Kubernetes client whose connections are made so |
 //! | `state` | what is remembered from one start to the next |
+//! | `flags` | the command line |
 //! | [`cgroup`] | the cgroup in which the agent is alone |
 //!
 //! # Bounds
@@ -26,12 +27,15 @@
 pub mod cgroup;
 mod client;
 mod dial;
+mod flags;
 mod servers;
 mod state;
 
 pub use self::{
+    cgroup::{NoOwnCgroup, OwnCgroup},
     client::{KEEPALIVE, READ_LIMIT, UNACKNOWLEDGED},
     dial::{CONNECT_LIMIT, STAGGER},
+    flags::OwnFlags,
     servers::{ApiServers, BLIND_LIMIT, CANDIDATES, NAME_LIMIT, NAMES_FRESH, OwnWayError, REMEMBERED},
     state::{STATE_FILE, STATE_MOST},
 };

@@ -99,6 +99,7 @@ fn parts(client: &Client, node: &Node, listen: SocketAddr) -> Parts<Planner, Nod
         brain: Planner::default(),
         datapath: node.open(),
         feeds: reflect::feeds(client, &reports),
+        host: None,
         workers: Vec::new(),
         reports,
         listen,

@@ -93,7 +93,9 @@ impl Node {
             .arg(program)
             .args(["run", "--node", "here", "--kubeconfig"])
             .arg(&self.kubeconfig)
-            .args(["--listen", &LISTEN.to_string()]);
+            .args(["--listen", &LISTEN.to_string()])
+            .arg("--state")
+            .arg(self.log.with_extension("state"));
         self.place(&mut command);
         let log = File::options().create(true).append(true).open(&self.log);
         command.stdout(Stdio::null()).stderr(log.expect("a log"));

@@ -296,6 +296,7 @@ impl Keeper {
             "--listen",
             &health::LISTEN.to_string(),
         ]);
+        command.arg("--state").arg(self.log.with_extension("state"));
         command.stdin(Stdio::null());
         command.stdout(log.try_clone().map_err(failed())?).stderr(log);
         let placement = self.node.placement(&self.node.agent_cgroup())?;
