@@ -25,6 +25,8 @@ pub enum Ownership {
     Current,
     /// Ours, of another load: an earlier start, or another process.
     Earlier,
+    /// Ours, loaded for another node that this kernel runs too: its network namespace is another one. It stays.
+    OtherNode,
     /// Somebody else's. It stays.
     Foreign,
 }
@@ -71,13 +73,17 @@ pub fn programs_attached(cgroup: &Path, hook: Hook, effective: bool) -> Result<V
 /// Attaches a program the way of before bpf_link, with BPF_F_ALLOW_MULTI: it stays until it is detached or the
 /// cgroup is removed, whatever process ends.
 pub fn attach_legacy_multi(cgroup: &Path, hook: Hook, program: &HeldProgram) -> Result<(), LoaderError> {
-    bpf::attach_multi(Cgroup::open(cgroup)?.as_fd(), program.as_fd(), hook.attach_type()).map_err(
-        LoaderError::kernel(format!(
-            "attach program {} to {hook} of {}",
-            program.id(),
-            cgroup.display()
-        )),
+    bpf::attach(
+        Cgroup::open(cgroup)?.as_fd(),
+        program.as_fd(),
+        hook.attach_type(),
+        bpf::ALLOW_MULTI,
     )
+    .map_err(LoaderError::kernel(format!(
+        "attach program {} to {hook} of {}",
+        program.id(),
+        cgroup.display()
+    )))
 }
 
 /// Undoes [`attach_legacy_multi`]; not attached is no error. `true`: it was.
@@ -231,8 +237,11 @@ pub(crate) fn is_at(link: &Link, cgroup: &Cgroup, hook: Hook) -> bool {
 }
 
 fn query(cgroup: &Cgroup, hook: Hook, effective: bool) -> Result<Vec<u32>, LoaderError> {
-    bpf::query(cgroup.as_fd(), hook.attach_type(), effective).map_err(LoaderError::kernel(format!(
-        "ask what is attached to {hook} of {}",
-        cgroup.path().display()
-    )))
+    let attached = bpf::query(cgroup.as_fd(), hook.attach_type(), effective);
+    attached
+        .map(|attached| attached.programs)
+        .map_err(LoaderError::kernel(format!(
+            "ask what is attached to {hook} of {}",
+            cgroup.path().display()
+        )))
 }

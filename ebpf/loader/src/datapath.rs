@@ -5,17 +5,20 @@ use std::{
     fs::File,
     io,
     os::fd::{AsFd as _, OwnedFd},
+    sync::{Mutex, PoisonError},
 };
 
 use nix::fcntl::Flock;
 
 use crate::{
     AttachedDevice, Attachment, DeviceAttachment, DeviceHook, DeviceId, DeviceKind, DeviceMode, Direction,
-    Filesystem, HeldProgram, Hook, LoaderError, MapError, Maps, Options, Ownership,
+    Filesystem, HeldProgram, Hook, Inventory, LoaderError, MapError, MapName, Maps, Options, Ownership,
     attachment::{attachments, end, is_at},
     cgroup::Cgroup,
     device::{self, attach::Attaching},
     environment,
+    inventory::{self, cgroups::Hierarchy, programs::Owner},
+    leftovers,
     map::{
         Barrier, carry,
         pins::{self, Pins},
@@ -59,6 +62,9 @@ pub struct Datapath {
     mode: DeviceMode,
     /// Likewise, by index of the device.
     device_links: HashMap<(u32, Direction), OwnedFd>,
+    /// What was seen of all programs on the machine.
+    seen: Mutex<inventory::programs::Programs>,
+    hierarchy: Hierarchy,
     _lock: Flock<File>,
 }
 
@@ -114,6 +120,8 @@ impl Datapath {
             links: Vec::new(),
             mode: options.devices,
             device_links: HashMap::new(),
+            seen: Mutex::default(),
+            hierarchy: Hierarchy::of(&options.cgroup)?,
             pins,
             cgroup,
             _lock: lock,
@@ -207,6 +215,26 @@ impl Datapath {
             });
         }
         end(&self.cgroup, attachment).map(drop)
+    }
+
+    /// What earlier loads of ours have left running for this node: at any cgroup, shown by a mount or not, removed or
+    /// not; at any device; and programs that are attached where nobody can look, which are [`disarm`](crate::disarm)ed.
+    /// Attachments are [`Ownership::Earlier`], for [`evict`](crate::evict). Pins and holders are not looked for.
+    ///
+    /// Cheap enough for every second while nothing of ours is loaded but this.
+    pub fn leftovers(&self) -> Result<Inventory, LoaderError> {
+        let owner = Owner {
+            programs: self.programs.ids().into_iter().collect(),
+            meta: None,
+            namespace: node::namespace_cookie()?,
+        };
+        let node = leftovers::Node {
+            hierarchy: &self.hierarchy,
+            owner: &owner,
+            meta: Some(self.programs.map_id(MapName::Meta)?),
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        node.leftovers(&mut seen)
     }
 
     /// Attaches the programs of a kind of device to one, or switches the links or filters of an earlier start to them
@@ -360,7 +388,8 @@ impl Datapath {
         let occupied = |source| LoaderError::Occupied {
             hook,
             cgroup: self.cgroup.path().to_owned(),
-            others: bpf::query(self.cgroup.as_fd(), hook.attach_type(), true).unwrap_or_default(),
+            others: bpf::query(self.cgroup.as_fd(), hook.attach_type(), true)
+                .map_or_else(|_| Vec::new(), |attached| attached.programs),
             source,
         };
         if evicted {

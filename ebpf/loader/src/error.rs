@@ -242,6 +242,18 @@ pub enum LoaderError {
         /// Whose it is.
         ownership: Ownership,
     },
+    /// An attachment could not be ended.
+    #[error("program {program_id} is still at {place}: {why}; {remedy}")]
+    NotEvicted {
+        /// The program.
+        program_id: u32,
+        /// Where it is attached, and how.
+        place: String,
+        /// What is in the way.
+        why: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
     /// A map operation failed.
     #[error(transparent)]
     Map(#[from] MapError),

@@ -13,16 +13,20 @@
 //! | `datapath` | [`Datapath`]: open, attach, scan, evict |
 //! | `map` | [`Maps`] and their tables; the pinned set, adopted or replaced |
 //! | `attachment` | what is attached to a cgroup and whose it is; [`cleanup`] |
+//! | `inventory` | [`inventory()`]: everything that is attached anywhere, of any owner; [`evict`] |
+//! | `leftovers` | what earlier loads have left running for this node: [`Datapath::leftovers`] |
 //! | `device` | network devices: attached to, looked at, detached from |
 //! | `verify` | what the verifier says about each program |
 //! | `program` | [`HeldProgram`]: anybody's program, by id |
+//! | `raw_map` | [`RawMap`]: anybody's map, by id, in bytes |
 //! | `detached` | [`Detached`]: programs and maps for tests and measurements, run on packets given to them |
 //! | `object` | the embedded object: programs loaded against a set of maps |
 //! | `options` | [`Options`]: what whoever runs the datapath decides |
 //! | `node` | what follows from the options and the machine: CONFIG, the size of FLOWS |
 //! | `ipv6only` | where the kernel keeps IPV6_V6ONLY, for the programs |
 //! | `environment` | file systems, privileges, the lock |
-//! | `sys` | bpf(2), netlink |
+//! | `mounts` | what is mounted |
+//! | `sys` | bpf(2), netlink, handles of cgroups |
 //!
 //! # Invariants
 //! - No map and no program is ever found, opened or told apart by its name. A program is ours if one of the maps it
@@ -39,12 +43,16 @@ mod device;
 mod environment;
 mod error;
 mod hook;
+mod inventory;
 mod ipv6only;
+mod leftovers;
 mod map;
+mod mounts;
 mod node;
 mod object;
 mod options;
 mod program;
+mod raw_map;
 mod sys;
 mod verify;
 
@@ -56,16 +64,21 @@ pub use self::{
     datapath::{Attached, Datapath},
     detached::{Detached, Input, Run},
     device::{
-        AttachedDevice, Device, DeviceAttachment, DeviceId, DeviceKind, DeviceMode, Direction, Manner,
-        attach_filter, attach_tcx,
+        AttachedDevice, Device, DeviceAttachment, DeviceId, DeviceKind, DeviceManner, DeviceMode, Direction,
+        attach_filter, attach_tcx, attach_xdp,
     },
     error::{Filesystem, LoaderError, MapError, Operation},
     hook::{DeviceHook, Hook},
+    inventory::{
+        Blind, CgroupState, Evicted, Found, Holder, Inventory, Layer, LooseProgram, Manner, MapDescription,
+        Place, ProgramDescription, Scope, XdpMode, disarm, effective, evict, inventory,
+    },
     map::{
         ConfigTable, Counts, MapName, Maps, PinnedMaps, Plain, ServiceTable, ServiceView, Table,
         TrafficTable, TrafficView, View, read_pinned,
     },
     options::{NodeOptions, Options},
     program::HeldProgram,
+    raw_map::{RawEntry, RawMap},
     verify::{Refused, Verified, verify},
 };

@@ -88,11 +88,20 @@ pub(crate) fn load_detached(flows: u32) -> Result<Programs, LoaderError> {
 }
 
 impl Programs {
+    /// The id of one of the maps.
+    pub(crate) fn map_id(&self, name: MapName) -> Result<u32, LoaderError> {
+        let fd = data(&self.object, name.name())?.fd().as_fd();
+        let described = sys::map::describe(fd);
+        described
+            .map(|map| map.id)
+            .map_err(LoaderError::kernel(format!("look at map {name} of the object")))
+    }
+
     /// One of the maps, if its layout is right.
     pub(crate) fn map(&self, name: MapName) -> Result<OwnedFd, LoaderError> {
         let fd = data(&self.object, name.name())?.fd().as_fd();
         let failed = || LoaderError::kernel(format!("look at map {name} of the object"));
-        let (layout, _) = sys::map::describe(fd).map_err(failed())?;
+        let layout = sys::map::describe(fd).map_err(failed())?.layout;
         if !name.fits(layout) {
             return Err(missing(name.name()));
         }

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    ops::RangeInclusive,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
@@ -70,6 +71,11 @@ impl HeldProgram {
         Some(self.description.processed).filter(|processed| *processed != 0)
     }
 
+    /// All that the kernel tells of it.
+    pub(crate) const fn description(&self) -> &Description {
+        &self.description
+    }
+
     /// Ids of the maps it uses.
     pub fn map_ids(&self) -> &[u32] {
         &self.description.map_ids
@@ -78,10 +84,13 @@ impl HeldProgram {
     /// Whether it is of a Plumbline datapath, of any load and version: one of its maps is a META with our magic.
     pub fn is_ours(&self) -> Result<bool, LoaderError> {
         for id in self.map_ids() {
-            if is_meta(*id).map_err(LoaderError::kernel(format!(
-                "read map {id} of program {}",
-                self.id()
-            )))? {
+            if meta(*id)
+                .map_err(LoaderError::kernel(format!(
+                    "read map {id} of program {}",
+                    self.id()
+                )))?
+                .is_some()
+            {
                 return Ok(true);
             }
         }
@@ -95,24 +104,44 @@ impl AsFd for HeldProgram {
     }
 }
 
-/// Whether a map is a META of any version: an array whose first element begins with the magic.
-fn is_meta(id: u32) -> io::Result<bool> {
+/// The ABI version of a META whose maps were taken out of use: there is no version 0, so that programs of every version
+/// leave everything alone.
+pub(crate) const RETIRED: u32 = 0;
+
+/// The META that a map is, of any version; `None`: it is another map. Its magic is ours, and the rest is as found.
+pub(crate) fn meta(id: u32) -> io::Result<Option<Meta>> {
     /// Versions to come may be longer; a page is more than any will need, and an array of larger values is not one.
     const LONGEST: usize = 4096;
+    let Some(value) = only_value(id, size_of::<Meta>()..=LONGEST)? else {
+        return Ok(None);
+    };
+    let word = |at: usize| {
+        let bytes = value.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        u32::from_ne_bytes(bytes.unwrap_or_default())
+    };
+    Ok(value.starts_with(&MAGIC).then(|| Meta {
+        magic: MAGIC,
+        abi: word(8),
+        pad: word(12),
+    }))
+}
+
+/// The first value of a map that is an array whose values are of one of these sizes, in bytes.
+pub(crate) fn only_value(id: u32, sizes: RangeInclusive<usize>) -> io::Result<Option<Vec<u8>>> {
     let map = match sys::map::open(id, READ_ONLY) {
         Ok(map) => map,
         // Its owner lets nobody read it, which ours never do.
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(false),
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let (layout, _) = sys::map::describe(map.as_fd())?;
+    let layout = sys::map::describe(map.as_fd())?.layout;
     let size = usize::try_from(layout.value_size).unwrap_or(usize::MAX);
-    if layout.map_type != ARRAY || !(size_of::<Meta>()..=LONGEST).contains(&size) {
-        return Ok(false);
+    if layout.map_type != ARRAY || !sizes.contains(&size) {
+        return Ok(None);
     }
     let key = 0_u32;
     let mut value = vec![0_u8; size];
     // SAFETY: an array's key is 4 bytes, and the value has the map's size.
     let found = unsafe { sys::map::lookup(map.as_fd(), &raw const key, value.as_mut_ptr()) }?;
-    Ok(found && value.starts_with(&MAGIC))
+    Ok(found.then_some(value))
 }

@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
 };
 
-use super::{AttachedDevice, Device, DeviceMode, Direction, Manner, scan::Owners};
+use super::{AttachedDevice, Device, DeviceManner, DeviceMode, Direction, scan::Owners};
 use crate::{
     DeviceHook, HeldProgram, LoaderError,
     map::pins::Pins,
@@ -81,7 +81,7 @@ impl Attaching<'_> {
         let id = link::describe(link.as_fd())
             .map_err(self.failed("look at the link of"))?
             .id;
-        Ok((self.done(Manner::Link { id }, updated), Some(link)))
+        Ok((self.done(DeviceManner::Link { id }, updated), Some(link)))
     }
 
     /// The pinned link, if it is of this device: the index may have been that of another one, also in another network
@@ -154,7 +154,7 @@ impl Attaching<'_> {
         Ok(ours)
     }
 
-    fn done(&self, manner: Manner, updated: bool) -> AttachedDevice {
+    fn done(&self, manner: DeviceManner, updated: bool) -> AttachedDevice {
         AttachedDevice {
             hook: self.hook,
             device: self.device.clone(),
@@ -174,8 +174,8 @@ impl Attaching<'_> {
     }
 }
 
-pub(super) fn manner(filter: &Filter) -> Manner {
-    Manner::Filter {
+pub(super) fn manner(filter: &Filter) -> DeviceManner {
+    DeviceManner::Filter {
         priority: filter.priority,
         handle: filter.handle,
         chain: filter.chain,

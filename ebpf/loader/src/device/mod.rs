@@ -14,7 +14,7 @@ mod unowned;
 
 use std::fmt;
 
-pub use self::unowned::{attach_filter, attach_tcx};
+pub use self::unowned::{attach_filter, attach_tcx, attach_xdp};
 use crate::{
     DeviceHook, LoaderError, Ownership,
     sys::{
@@ -110,14 +110,14 @@ impl Direction {
         }
     }
 
-    const fn attach_type(self) -> u32 {
+    pub(crate) const fn attach_type(self) -> u32 {
         match self {
             Self::Ingress => tcx::INGRESS,
             Self::Egress => tcx::EGRESS,
         }
     }
 
-    const fn parent(self) -> u32 {
+    pub(crate) const fn parent(self) -> u32 {
         match self {
             Self::Ingress => filter::INGRESS,
             Self::Egress => filter::EGRESS,
@@ -150,7 +150,7 @@ pub enum DeviceMode {
 
 /// In which way a program is attached to a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Manner {
+pub enum DeviceManner {
     /// By a link of TCX.
     Link {
         /// The link.
@@ -179,7 +179,7 @@ pub struct AttachedDevice {
     /// Our program that runs there now.
     pub program_id: u32,
     /// How.
-    pub manner: Manner,
+    pub manner: DeviceManner,
     /// `true`: the link or filter was there, and was switched to this program without a gap.
     pub updated: bool,
 }
@@ -194,7 +194,7 @@ pub struct DeviceAttachment {
     /// Which of our programs it is; `None`: not one of those that this [`Datapath`](crate::Datapath) has loaded.
     pub hook: Option<DeviceHook>,
     /// How.
-    pub manner: Manner,
+    pub manner: DeviceManner,
     /// The program.
     pub program_id: u32,
     /// Whose it is.
@@ -225,6 +225,7 @@ pub(crate) fn find(netlink: &mut Netlink, wanted: DeviceId<'_>) -> Result<Device
         ifindex,
         name,
         hardware,
+        ..
     }) = devices.iter().find(is_it)
     else {
         return Err(LoaderError::NoDevice {

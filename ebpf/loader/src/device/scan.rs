@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, io, os::fd::AsFd as _};
 
-use super::{Device, DeviceAttachment, Direction, Manner, attach::manner};
+use super::{Device, DeviceAttachment, DeviceManner, Direction, attach::manner};
 use crate::{
     HeldProgram, LoaderError, Ownership,
     object::Programs,
@@ -118,7 +118,7 @@ fn raw(
     netlink: &mut Netlink,
     device: &Device,
     direction: Direction,
-) -> Result<Vec<(u32, Manner)>, LoaderError> {
+) -> Result<Vec<(u32, DeviceManner)>, LoaderError> {
     let failed = || LoaderError::kernel(format!("ask what is attached to {direction} of {device}"));
     let tcx = match tcx::query(device.index, direction.attach_type()) {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(Vec::new()),
@@ -129,7 +129,9 @@ fn raw(
         filters => filters.map_err(failed())?,
     };
     let tcx = tcx.into_iter().map(|entry| {
-        let manner = entry.link_id.map_or(Manner::Program, |id| Manner::Link { id });
+        let manner = entry
+            .link_id
+            .map_or(DeviceManner::Program, |id| DeviceManner::Link { id });
         (entry.program_id, manner)
     });
     let filters = filters.iter().map(|filter| (filter.program_id, manner(filter)));
@@ -148,14 +150,16 @@ pub(crate) fn end(netlink: &mut Netlink, attachment: &DeviceAttachment) -> Resul
     } = attachment;
     let failed = || LoaderError::kernel(format!("detach program {program_id} from {}", attachment.place()));
     match *manner {
-        Manner::Link { id } => end_link(id, *program_id, device, *direction).map_err(failed()),
-        Manner::Program => HeldProgram::find(*program_id)?.map_or(Ok(false), |program| {
-            match tcx::detach(device.index, program.as_fd(), direction.attach_type()) {
-                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),
-                detached => detached.map_err(failed()),
-            }
-        }),
-        Manner::Filter { .. } => end_filter(netlink, attachment).map_err(failed()),
+        DeviceManner::Link { id } => end_link(id, *program_id, device, *direction).map_err(failed()),
+        DeviceManner::Program => {
+            HeldProgram::find(*program_id)?.map_or(Ok(false), |program| {
+                match tcx::detach(device.index, program.as_fd(), direction.attach_type()) {
+                    Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),
+                    detached => detached.map_err(failed()),
+                }
+            })
+        }
+        DeviceManner::Filter { .. } => end_filter(netlink, attachment).map_err(failed()),
     }
 }
 

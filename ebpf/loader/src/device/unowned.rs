@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 
 use super::{DeviceId, Direction, find, netlink};
 use crate::{
-    HeldProgram, LoaderError,
+    HeldProgram, LoaderError, XdpMode,
     sys::{
         filter::{self, Place},
         tcx,
@@ -44,4 +44,20 @@ pub fn attach_tcx<'a>(
         "attach program {} to {direction} of {device}",
         program.id()
     )))
+}
+
+/// Attaches a program of anybody's to XDP without a link, where none is in this mode.
+pub fn attach_xdp<'a>(
+    device: impl Into<DeviceId<'a>>,
+    mode: XdpMode,
+    program: &HeldProgram,
+) -> Result<(), LoaderError> {
+    let mut netlink = netlink()?;
+    let device = find(&mut netlink, device.into())?;
+    filter::put_xdp(&mut netlink, device.index, mode, program.as_fd())
+        .map(drop)
+        .map_err(LoaderError::kernel(format!(
+            "attach program {} to xdp of {device}",
+            program.id()
+        )))
 }

@@ -127,7 +127,7 @@ fn open_checked(folder: &Path, map: MapName) -> Result<OwnedFd, Mismatch> {
         _ => Mismatch::Unreadable { map, source },
     };
     let fd = sys::open_pinned(&folder.join(map.name()), sys::READ_ONLY).map_err(unreadable)?;
-    let (found, _) = sys::map::describe(fd.as_fd()).map_err(unreadable)?;
+    let found = sys::map::describe(fd.as_fd()).map_err(unreadable)?.layout;
     if map.fits(found) {
         Ok(fd)
     } else {
@@ -284,6 +284,38 @@ impl Pins {
             }
         }
         Ok(())
+    }
+
+    /// Ids of the programs that pinned links carry.
+    pub(crate) fn linked_programs(&self) -> Result<Vec<u32>, LoaderError> {
+        let mut pinned = Vec::new();
+        for folder in [self.root.join("v1/links"), self.devices()] {
+            match list(&folder, &mut pinned) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(LoaderError::path("list", folder)(error));
+                }
+                _ => {}
+            }
+        }
+        let mut programs = Vec::new();
+        for pin in pinned {
+            let link = sys::open_pinned(&pin, 0).map_err(LoaderError::path("open the pinned link", &pin))?;
+            let link = link::describe(link.as_fd()).map_err(LoaderError::path("look at the link", &pin))?;
+            programs.push(link.program_id);
+        }
+        Ok(programs)
+    }
+
+    /// The id of the pinned META, if there is one.
+    pub(crate) fn meta_id(&self) -> Result<Option<u32>, LoaderError> {
+        let path = self.maps().join(MapName::Meta.name());
+        match sys::open_pinned(&path, sys::READ_ONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened
+                .and_then(|map| sys::map::describe(map.as_fd()))
+                .map(|map| Some(map.id))
+                .map_err(LoaderError::path("look at the pinned map", path)),
+        }
     }
 
     /// Removes everything, and says what was pinned.

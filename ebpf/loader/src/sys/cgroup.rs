@@ -11,13 +11,24 @@ const PROG_ATTACH: i32 = 8;
 const PROG_DETACH: i32 = 9;
 const PROG_QUERY: i32 = 16;
 
-/// `BPF_F_ALLOW_MULTI`.
-const ALLOW_MULTI: u32 = 1 << 1;
+/// `BPF_F_ALLOW_OVERRIDE`: a program that cgroups below replace by their own.
+pub(crate) const ALLOW_OVERRIDE: u32 = 1;
+/// `BPF_F_ALLOW_MULTI`: one that runs beside others, there and below.
+pub(crate) const ALLOW_MULTI: u32 = 1 << 1;
 /// `BPF_F_QUERY_EFFECTIVE`.
 const EFFECTIVE: u32 = 1;
 
-/// Ids of the programs at a hook, in the order in which they run, once for each attachment.
-pub(crate) fn query(cgroup: BorrowedFd<'_>, attach_type: u32, effective: bool) -> io::Result<Vec<u32>> {
+/// What is attached to a hook of a cgroup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Attached {
+    /// Ids in the order in which they run, once for each attachment.
+    pub(crate) programs: Vec<u32>,
+    /// How the cgroup was attached to: [`ALLOW_MULTI`], [`ALLOW_OVERRIDE`], or 0; of the effective ones, 0.
+    pub(crate) flags: u32,
+}
+
+/// What is attached to a hook; `effective`: with what is inherited from the cgroups above.
+pub(crate) fn query(cgroup: BorrowedFd<'_>, attach_type: u32, effective: bool) -> io::Result<Attached> {
     #[repr(C)]
     struct Query {
         target: u32,
@@ -48,7 +59,10 @@ pub(crate) fn query(cgroup: BorrowedFd<'_>, attach_type: u32, effective: bool) -
         match unsafe { bpf(PROG_QUERY, &mut attributes) } {
             Ok(_) => {
                 found.truncate(usize::try_from(attributes.count).unwrap_or(size));
-                return Ok(found);
+                return Ok(Attached {
+                    programs: found,
+                    flags: attributes.attach_flags,
+                });
             }
             Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && size < MOST => size *= 2,
             Err(error) => return Err(error),
@@ -64,17 +78,18 @@ struct Attach {
     flags: u32,
 }
 
-/// `BPF_PROG_ATTACH` with `BPF_F_ALLOW_MULTI`.
-pub(crate) fn attach_multi(
+/// `BPF_PROG_ATTACH`; `flags`: [`ALLOW_MULTI`], [`ALLOW_OVERRIDE`], or 0.
+pub(crate) fn attach(
     cgroup: BorrowedFd<'_>,
     program: BorrowedFd<'_>,
     attach_type: u32,
+    flags: u32,
 ) -> io::Result<()> {
     let mut attributes = Attach {
         target: raw(cgroup),
         program: raw(program),
         attach_type,
-        flags: ALLOW_MULTI,
+        flags,
     };
     // SAFETY: no addresses.
     unsafe { bpf(PROG_ATTACH, &mut attributes) }.map(drop)

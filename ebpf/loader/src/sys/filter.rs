@@ -5,6 +5,8 @@ use std::{
     os::fd::{AsRawFd as _, BorrowedFd},
 };
 
+use crate::inventory::XdpMode;
+
 use super::netlink::{
     CREATE, EXCLUSIVE, Message, Netlink, REPLACE, attributes, errno, push_attribute, u16_at, u32_at,
 };
@@ -20,6 +22,9 @@ const CLSACT: u32 = 0xffff_fff1;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
 /// `ETH_P_ALL`.
 const ALL_PROTOCOLS: u16 = 3;
+
+/// `IFLA_XDP`.
+const XDP: u16 = 43;
 
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWQDISC: u16 = 36;
@@ -43,6 +48,15 @@ pub(crate) struct Link {
     pub(crate) name: String,
     /// `ARPHRD_…` of `linux/if_arp.h`: what its packets begin with.
     pub(crate) hardware: u16,
+    /// Its programs of XDP.
+    pub(crate) xdp: Vec<Xdp>,
+}
+
+/// A program of XDP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Xdp {
+    pub(crate) mode: XdpMode,
+    pub(crate) program_id: u32,
 }
 
 /// A program that is a filter.
@@ -65,17 +79,96 @@ pub(crate) fn devices(netlink: &mut Netlink) -> io::Result<Vec<Link>> {
     const LENGTH: usize = 16;
     let mut found = Vec::new();
     netlink.dump(&Message::new(RTM_GETLINK, 0, &[0; LENGTH]), |body| {
-        let name = attributes(body.get(LENGTH..).unwrap_or_default()).find(|(kind, _)| *kind == NAME);
-        if let (Some(hardware), Some(ifindex), Some((_, name))) = (u16_at(body, 2), u32_at(body, 4), name) {
-            let name = String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(name)).into_owned();
+        let (mut name, mut xdp) = (None, Vec::new());
+        for (kind, value) in attributes(body.get(LENGTH..).unwrap_or_default()) {
+            match kind {
+                NAME => name = Some(value.strip_suffix(&[0]).unwrap_or(value)),
+                XDP => xdp.extend(attributes(value).filter_map(xdp_program)),
+                _ => {}
+            }
+        }
+        if let (Some(hardware), Some(ifindex), Some(name)) = (u16_at(body, 2), u32_at(body, 4), name) {
             found.push(Link {
                 ifindex,
-                name,
+                name: String::from_utf8_lossy(name).into_owned(),
                 hardware,
+                xdp,
             });
         }
     })?;
     Ok(found)
+}
+
+/// One of `IFLA_XDP_{DRV,SKB,HW}_PROG_ID`.
+fn xdp_program((kind, value): (u16, &[u8])) -> Option<Xdp> {
+    let mode = match kind {
+        5 => XdpMode::Native,
+        6 => XdpMode::Generic,
+        7 => XdpMode::Hardware,
+        _ => return None,
+    };
+    let program_id = u32_at(value, 0)?;
+    Some(Xdp { mode, program_id })
+}
+
+/// Takes a program away from XDP of a device, if it is still that one; `false`: there is no such device.
+///
+/// # Errors
+/// EEXIST if another program has its place by now, EBUSY if a link carries it.
+pub(crate) fn remove_xdp(
+    netlink: &mut Netlink,
+    ifindex: u32,
+    mode: XdpMode,
+    program: BorrowedFd<'_>,
+) -> io::Result<bool> {
+    set_xdp(netlink, ifindex, mode, None, Some(program))
+}
+
+/// Attaches a program to XDP of a device without a link, if none is there in this mode.
+pub(crate) fn put_xdp(
+    netlink: &mut Netlink,
+    ifindex: u32,
+    mode: XdpMode,
+    program: BorrowedFd<'_>,
+) -> io::Result<bool> {
+    set_xdp(netlink, ifindex, mode, Some(program), None)
+}
+
+fn set_xdp(
+    netlink: &mut Netlink,
+    ifindex: u32,
+    mode: XdpMode,
+    program: Option<BorrowedFd<'_>>,
+    expected: Option<BorrowedFd<'_>>,
+) -> io::Result<bool> {
+    const RTM_SETLINK: u16 = 19;
+    const FD: u16 = 1;
+    const FLAGS: u16 = 3;
+    const EXPECTED_FD: u16 = 8;
+    // `XDP_FLAGS_UPDATE_IF_NOEXIST` and `XDP_FLAGS_REPLACE` of `linux/if_link.h`.
+    const IF_NONE: u32 = 1;
+    const IF_EXPECTED: u32 = 1 << 4;
+    let mode = match mode {
+        XdpMode::Generic => 1 << 1,
+        XdpMode::Native => 1 << 2,
+        XdpMode::Hardware => 1 << 3,
+    };
+    let raw = |fd: Option<BorrowedFd<'_>>| fd.map_or(-1, |fd| fd.as_raw_fd()).to_ne_bytes();
+    let flags: u32 = mode | if expected.is_some() { IF_EXPECTED } else { IF_NONE };
+    let mut nested = Vec::new();
+    push_attribute(&mut nested, FD, &raw(program))?;
+    push_attribute(&mut nested, FLAGS, &flags.to_ne_bytes())?;
+    if expected.is_some() {
+        push_attribute(&mut nested, EXPECTED_FD, &raw(expected))?;
+    }
+    // `struct ifinfomsg`: family and type, index, flags, which of them change.
+    let header: Vec<u8> = [0, ifindex, 0, 0]
+        .into_iter()
+        .flat_map(u32::to_ne_bytes)
+        .collect();
+    let mut message = Message::new(RTM_SETLINK, 0, &header);
+    message.attribute(XDP, &nested)?;
+    absent_is_false(netlink.request(&message))
 }
 
 /// `struct tcmsg`.

@@ -23,12 +23,16 @@ pub(crate) struct Link {
 }
 
 /// Where a link attaches its program.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Target {
     /// `id` is 0 if it is detached, or its cgroup was removed.
     Cgroup { id: u64, attach_type: u32 },
-    /// `ifindex` is 0 if it is detached, or its device is gone.
+    /// By TCX, or netkit's own hooks. `ifindex` is 0 if it is detached, or its device is gone.
     Device { ifindex: u32, attach_type: u32 },
+    /// By XDP; likewise.
+    Xdp { ifindex: u32 },
+    /// To a network namespace, by the number of its file; 0 if it is gone.
+    Namespace { inode: u32, attach_type: u32 },
     /// Anything else.
     Other,
 }
@@ -71,8 +75,14 @@ pub(crate) fn open(id: u32) -> io::Result<OwnedFd> {
 pub(crate) fn describe(link: BorrowedFd<'_>) -> io::Result<Link> {
     /// `BPF_LINK_TYPE_CGROUP`.
     const CGROUP: u32 = 3;
+    /// `BPF_LINK_TYPE_NETNS`.
+    const NAMESPACE: u32 = 5;
+    /// `BPF_LINK_TYPE_XDP`.
+    const XDP: u32 = 6;
     /// `BPF_LINK_TYPE_TCX`.
     const TCX: u32 = 11;
+    /// `BPF_LINK_TYPE_NETKIT`.
+    const NETKIT: u32 = 13;
     #[repr(C)]
     #[derive(Default)]
     struct LinkInfo {
@@ -80,8 +90,8 @@ pub(crate) fn describe(link: BorrowedFd<'_>) -> io::Result<Link> {
         id: u32,
         program_id: u32,
         pad: u32,
-        /// Of a cgroup: its id, and the attach type. Of a device: its index and the attach type, which are the two
-        /// halves of the first word.
+        /// Of a cgroup: its id, and the attach type. Of a device or network namespace: its index or number, and the
+        /// attach type, which are the two halves of the first word.
         target: [u32; 4],
     }
     let mut found = LinkInfo::default();
@@ -100,8 +110,13 @@ pub(crate) fn describe(link: BorrowedFd<'_>) -> io::Result<Link> {
             id: u64::from_ne_bytes(join(first, second)),
             attach_type: third,
         },
-        TCX => Target::Device {
+        TCX | NETKIT => Target::Device {
             ifindex: first,
+            attach_type: second,
+        },
+        XDP => Target::Xdp { ifindex: first },
+        NAMESPACE => Target::Namespace {
+            inode: first,
             attach_type: second,
         },
         _ => Target::Other,

@@ -13,10 +13,14 @@ use super::{address, bpf, bpf_fd, by_id, info, raw};
 pub(crate) const HASH: u32 = 1;
 /// `BPF_MAP_TYPE_ARRAY`.
 pub(crate) const ARRAY: u32 = 2;
+/// `BPF_MAP_TYPE_PERCPU_HASH`.
+pub(crate) const PERCPU_HASH: u32 = 5;
 /// `BPF_MAP_TYPE_PERCPU_ARRAY`.
 pub(crate) const PERCPU_ARRAY: u32 = 6;
 /// `BPF_MAP_TYPE_LRU_HASH`.
 pub(crate) const LRU_HASH: u32 = 9;
+/// `BPF_MAP_TYPE_LRU_PERCPU_HASH`.
+pub(crate) const LRU_PERCPU_HASH: u32 = 10;
 /// `BPF_MAP_TYPE_LPM_TRIE`.
 pub(crate) const LPM_TRIE: u32 = 11;
 /// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
@@ -44,8 +48,17 @@ pub(crate) struct Layout {
     pub(crate) flags: u32,
 }
 
-/// Layout and id of a map.
-pub(crate) fn describe(map: BorrowedFd<'_>) -> io::Result<(Layout, u32)> {
+/// What the kernel tells of a map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Description {
+    pub(crate) id: u32,
+    pub(crate) layout: Layout,
+    /// At most 15 bytes, chosen by whoever made it.
+    pub(crate) name: String,
+}
+
+/// Describes an open map.
+pub(crate) fn describe(map: BorrowedFd<'_>) -> io::Result<Description> {
     #[repr(C)]
     #[derive(Default)]
     struct MapInfo {
@@ -55,6 +68,7 @@ pub(crate) fn describe(map: BorrowedFd<'_>) -> io::Result<(Layout, u32)> {
         value_size: u32,
         max_entries: u32,
         flags: u32,
+        name: [u8; 16],
     }
     let mut found = MapInfo::default();
     // SAFETY: the beginning of bpf_map_info, integers only. Of what is no map the kernel fills in something else,
@@ -67,17 +81,20 @@ pub(crate) fn describe(map: BorrowedFd<'_>) -> io::Result<(Layout, u32)> {
         value_size,
         max_entries,
         flags,
+        name,
     } = found;
-    Ok((
-        Layout {
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(Description {
+        id,
+        layout: Layout {
             map_type,
             key_size,
             value_size,
             max_entries,
             flags,
         },
-        id,
-    ))
+        name: String::from_utf8_lossy(name).into_owned(),
+    })
 }
 
 /// Creates a map; `inner` for a map of maps.
@@ -122,6 +139,26 @@ struct Element {
     key: u64,
     value: u64,
     flags: u64,
+}
+
+/// The key after another, or the first; `false`: there is none.
+///
+/// # Safety
+/// Both are of the map's key size: the one valid to be read, or null; the other to be written.
+pub(crate) unsafe fn next_key<K: ?Sized>(
+    map: BorrowedFd<'_>,
+    after: *const u8,
+    next: *mut K,
+) -> io::Result<bool> {
+    let mut element = Element {
+        map: raw(map),
+        pad: 0,
+        key: address(after),
+        value: address(next),
+        flags: 0,
+    };
+    // SAFETY: the caller's promise.
+    absent_is_false(unsafe { bpf(NEXT_KEY, &mut element) })
 }
 
 /// Copies a value out; `false`: no such key.
@@ -269,15 +306,9 @@ pub(crate) unsafe fn entries_one_by_one<K: Copy, V: Copy>(
     let mut last: Option<K> = None;
     for _ in 0..u64::from(capacity) * 2 {
         let mut next = MaybeUninit::<K>::uninit();
-        let mut element = Element {
-            map: raw(map),
-            pad: 0,
-            key: last.as_ref().map_or(0, |key| address(ptr::from_ref(key))),
-            value: address(next.as_mut_ptr()),
-            flags: 0,
-        };
+        let after = last.as_ref().map_or(ptr::null(), |key| ptr::from_ref(key).cast());
         // SAFETY: a key or none, and room for one.
-        if !absent_is_false(unsafe { bpf(NEXT_KEY, &mut element) })? {
+        if !unsafe { next_key(map, after, next.as_mut_ptr()) }? {
             return Ok(());
         }
         // SAFETY: the kernel has written it; any bytes are a key.

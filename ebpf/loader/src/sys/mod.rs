@@ -7,6 +7,7 @@
 pub(crate) mod batch;
 pub(crate) mod cgroup;
 pub(crate) mod filter;
+pub(crate) mod handle;
 pub(crate) mod link;
 pub(crate) mod map;
 pub(crate) mod netlink;
@@ -26,6 +27,9 @@ use std::{
 
 /// `BPF_F_RDONLY`: a map's descriptor that reads only.
 pub(crate) const READ_ONLY: u32 = 1 << 3;
+
+/// `BPF_F_WRONLY`: one that writes only.
+pub(crate) const WRITE_ONLY: u32 = 1 << 4;
 
 const OBJ_PIN: i32 = 6;
 const OBJ_GET: i32 = 7;

@@ -4,11 +4,13 @@ use std::{
     ffi::CStr,
     io,
     os::fd::{BorrowedFd, OwnedFd},
+    time::Duration,
 };
 
-use super::{address, bpf_fd, by_id, info, raw};
+use super::{address, bpf_fd, by_id, ids, info, raw};
 
 const LOAD: i32 = 5;
+const GET_NEXT_ID: i32 = 11;
 const GET_FD_BY_ID: i32 = 13;
 /// `BPF_FUNC_set_retval`.
 const SET_RETVAL: i32 = 187;
@@ -17,11 +19,21 @@ const SET_RETVAL: i32 = 187;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Description {
     pub(crate) id: u32,
+    /// `enum bpf_prog_type`.
+    pub(crate) program_type: u32,
     pub(crate) tag: [u8; 8],
     pub(crate) name: String,
+    /// Since the machine started.
+    pub(crate) loaded_at: Duration,
+    pub(crate) uid: u32,
     pub(crate) map_ids: Vec<u32>,
     /// How many instructions the verifier has walked through; 0 of kernels before 5.16.
     pub(crate) processed: u32,
+}
+
+/// Ids of all programs on this machine, rising.
+pub(crate) fn all() -> impl Iterator<Item = io::Result<u32>> {
+    ids(GET_NEXT_ID)
 }
 
 /// Opens a program by id.
@@ -68,8 +80,11 @@ pub(crate) fn describe(program: BorrowedFd<'_>) -> io::Result<Description> {
     let name = filled.name.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(Description {
         id: filled.id,
+        program_type: filled.program_type,
         tag: filled.tag,
         name: String::from_utf8_lossy(name).into_owned(),
+        loaded_at: Duration::from_nanos(filled.load_time),
+        uid: filled.created_by,
         map_ids,
         processed: filled.processed,
     })

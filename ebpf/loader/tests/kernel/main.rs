@@ -10,6 +10,7 @@
 //! | `restart` | adoption of maps and links, maps of other layouts |
 //! | `crash` | what a killed process leaves is put in order |
 //! | `ownership` | what is found attached, what is evicted, what stays |
+//! | `inventory` | everything attached, of any owner; what earlier loads have left, and how it ends |
 //! | `devices` | packet programs at network devices: attached, adopted, found, evicted; packets between namespaces |
 //! | `detached` | programs run on packets that go nowhere; what the options say to programs |
 //! | `barrier` | the barrier waits for a program that is running |
@@ -27,6 +28,7 @@ mod devices;
 mod environment;
 mod generations;
 mod helper;
+mod inventory;
 mod ownership;
 mod restart;
 mod sockets;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use lb_loader::{AttachedDevice, Datapath, DeviceHook, DeviceKind, LoaderError, Manner, Ownership};
+use lb_loader::{AttachedDevice, Datapath, DeviceHook, DeviceKind, DeviceManner, LoaderError, Ownership};
 
 use super::{
     MODES, NO_TCX,
@@ -31,7 +31,7 @@ fn attached_alone(datapath: &Datapath, device: u32, kind: DeviceKind) {
     assert_eq!(of(found, Ownership::Earlier), []);
 }
 
-fn manners(attached: &[AttachedDevice]) -> Vec<Manner> {
+fn manners(attached: &[AttachedDevice]) -> Vec<DeviceManner> {
     attached.iter().map(|attached| attached.manner).collect()
 }
 
@@ -44,12 +44,12 @@ fn a_device_gets_both_programs_of_its_kind() {
                 let mut datapath = start(node, mode);
                 let attached = datapath.attach_device("uplink", kind).expect("attached");
                 assert_eq!(attached.each_ref().map(|attached| attached.hook), kind.hooks());
-                let as_asked = |manner: &Manner| match mode {
+                let as_asked = |manner: &DeviceManner| match mode {
                     lb_loader::DeviceMode::Filter { priority: wanted } => {
-                        matches!(manner, Manner::Filter { priority, .. } if *priority == wanted)
+                        matches!(manner, DeviceManner::Filter { priority, .. } if *priority == wanted)
                     }
-                    _ if has_tcx() => matches!(manner, Manner::Link { .. }),
-                    _ => matches!(manner, Manner::Filter { .. }),
+                    _ if has_tcx() => matches!(manner, DeviceManner::Link { .. }),
+                    _ => matches!(manner, DeviceManner::Filter { .. }),
                 };
                 assert!(manners(&attached).iter().all(as_asked), "{mode:?}: {attached:?}");
                 attached_alone(&datapath, index("uplink"), kind);

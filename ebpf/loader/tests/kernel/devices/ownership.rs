@@ -3,8 +3,8 @@
 use std::fs;
 
 use lb_loader::{
-    Cleanup, Datapath, DeviceAttachment, DeviceHook, DeviceKind, DeviceMode, Direction, HeldProgram,
-    LoaderError, Manner, Ownership, attach_filter, attach_tcx, cleanup,
+    Cleanup, Datapath, DeviceAttachment, DeviceHook, DeviceKind, DeviceManner, DeviceMode, Direction,
+    HeldProgram, LoaderError, Ownership, attach_filter, attach_tcx, cleanup,
 };
 
 use super::{
@@ -43,9 +43,9 @@ fn leave_behind(node: &Node) -> Datapath {
 
 fn manner_names(attachments: &[DeviceAttachment]) -> Vec<(Direction, &'static str)> {
     let name = |manner| match manner {
-        Manner::Link { .. } => "link",
-        Manner::Program => "program",
-        Manner::Filter { .. } => "filter",
+        DeviceManner::Link { .. } => "link",
+        DeviceManner::Program => "program",
+        DeviceManner::Filter { .. } => "filter",
     };
     attachments
         .iter()
@@ -115,7 +115,7 @@ fn foreign_programs_of_the_same_name_stay_in_their_order() {
         for priority in [1, 77, 100] {
             attach_filter("uplink", Direction::Ingress, priority, &second.0).expect("attached as a filter");
         }
-        let foreign = |found: &[DeviceAttachment]| -> Vec<(u32, Manner)> {
+        let foreign = |found: &[DeviceAttachment]| -> Vec<(u32, DeviceManner)> {
             let of = found
                 .iter()
                 .filter(|attachment| attachment.ownership == Ownership::Foreign);

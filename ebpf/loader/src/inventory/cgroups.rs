@@ -1,0 +1,327 @@
+//! The hierarchy of cgroups, from its root down, and what is attached to each.
+//!
+//! A mount shows a part: that below the root of the cgroup namespace in which it was made, or below the folder that was
+//! mounted. Programs of the cgroups above run for its sockets all the same. So folders are opened by handle, which
+//! takes CAP_DAC_READ_SEARCH and leads everywhere: the root has the id 1, and the folders' numbers are their ids.
+//! Nothing that is mounted over a folder is in the way either.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io,
+    os::{
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+        unix::fs::{DirEntryExt as _, MetadataExt as _},
+    },
+    path::{Path, PathBuf},
+};
+
+use super::{Blind, CgroupState, names};
+use crate::{Filesystem, LoaderError, environment, mounts, sys::cgroup as bpf, sys::handle};
+
+/// Most cgroups that are looked at; a node has some for each container and unit, a thousand if it is large.
+const MOST: usize = 50_000;
+/// The id of a hierarchy's root.
+const ROOT: u64 = 1;
+
+/// Ids of the programs that run at a hook for sockets of a cgroup, in the order in which they run: its own, and those
+/// of the cgroups above.
+pub fn effective(cgroup: &Path, attach_type: u32) -> Result<Vec<u32>, LoaderError> {
+    environment::expect_filesystem(cgroup, Filesystem::Cgroup2)?;
+    let folder = File::open(cgroup).map_err(LoaderError::path("open", cgroup))?;
+    let attached = bpf::query(folder.as_fd(), attach_type, true);
+    attached
+        .map(|attached| attached.programs)
+        .map_err(LoaderError::kernel(format!(
+            "ask what runs at {} of {}",
+            names::attach_type(attach_type),
+            cgroup.display()
+        )))
+}
+
+/// The hierarchy that a cgroup is of.
+#[derive(Debug)]
+pub(crate) struct Hierarchy {
+    path: PathBuf,
+    cgroup: File,
+    id: u64,
+    /// Where it is mounted: ids of the folders that are mounted, and where.
+    mounts: HashMap<u64, PathBuf>,
+}
+
+/// A cgroup that was found.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) id: u64,
+    /// As a mount shows it.
+    pub(crate) path: Option<PathBuf>,
+    folder: OwnedFd,
+}
+
+/// What a walk has seen.
+#[derive(Debug, Default)]
+pub(crate) struct Walked {
+    /// Every cgroup, and the one above it.
+    above: HashMap<u64, Option<u64>>,
+    pub(crate) blind: Vec<Blind>,
+}
+
+/// Where a cgroup is, seen from the node's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Relation {
+    Own,
+    Below,
+    Above,
+    Beside,
+}
+
+/// How opening a cgroup by its id ended.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Folder(OwnedFd),
+    /// There is no such folder any more.
+    Gone,
+    /// Without CAP_DAC_READ_SEARCH, or on a kernel that has no handles of cgroups.
+    Refused(io::Error),
+}
+
+impl Hierarchy {
+    /// Of a cgroup's folder.
+    pub(crate) fn of(cgroup: &Path) -> Result<Self, LoaderError> {
+        environment::expect_filesystem(cgroup, Filesystem::Cgroup2)?;
+        let folder = File::open(cgroup).map_err(LoaderError::path("open", cgroup))?;
+        let id = folder
+            .metadata()
+            .map_err(LoaderError::path("look at", cgroup))?
+            .ino();
+        Ok(Self {
+            path: cgroup.to_owned(),
+            cgroup: folder,
+            id,
+            mounts: mounted()?.into_iter().collect(),
+        })
+    }
+
+    /// Of whatever cgroup2 file system is mounted in this mount namespace.
+    pub(crate) fn any() -> Result<Self, LoaderError> {
+        let Some((_, point)) = mounted()?.into_iter().next() else {
+            return Err(LoaderError::path(
+                "find a cgroup2 file system in",
+                "/proc/thread-self/mountinfo",
+            )(io::ErrorKind::NotFound.into()));
+        };
+        Self::of(&point)
+    }
+
+    /// The node's cgroup.
+    pub(crate) const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Opens a cgroup by its id.
+    pub(crate) fn open(&self, id: u64) -> Opened {
+        match handle::open_cgroup(self.cgroup.as_fd(), id) {
+            Ok(folder) => Opened::Folder(folder),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => Opened::Gone,
+            Err(error) => Opened::Refused(error),
+        }
+    }
+
+    /// Calls `each` with the node's cgroup alone.
+    pub(crate) fn own(
+        &self,
+        each: impl FnOnce(&Group) -> Result<(), LoaderError>,
+    ) -> Result<Walked, LoaderError> {
+        let folder = self.cgroup.as_fd().try_clone_to_owned();
+        each(&Group {
+            id: self.id,
+            path: Some(self.path.clone()),
+            folder: folder.map_err(LoaderError::path("open", &self.path))?,
+        })?;
+        Ok(Walked {
+            above: HashMap::from([(self.id, None)]),
+            blind: Vec::new(),
+        })
+    }
+
+    /// Calls `each` with every cgroup, those above first.
+    pub(crate) fn walk(
+        &self,
+        mut each: impl FnMut(&Group) -> Result<(), LoaderError>,
+    ) -> Result<Walked, LoaderError> {
+        let mut walked = Walked::default();
+        let (mut stack, by_handle) = self.roots(&mut walked)?;
+        while let Some((group, above)) = stack.pop() {
+            if walked.above.len() >= MOST {
+                walked.blind.push(Blind {
+                    what: format!("more than {MOST} cgroups"),
+                    why: "so many are not looked at in one go".to_owned(),
+                    remedy: "remove those that nothing runs in".to_owned(),
+                });
+                break;
+            }
+            // A folder that is mounted in two places is seen twice without handles.
+            if walked.above.insert(group.id, above).is_some() {
+                continue;
+            }
+            each(&group)?;
+            let below = self.below(&group, by_handle);
+            let below = below.map_err(LoaderError::kernel(format!(
+                "list the cgroups below {}",
+                group.id
+            )))?;
+            stack.extend(below.into_iter().map(|below| (below, Some(group.id))));
+        }
+        Ok(walked)
+    }
+
+    /// Where a walk begins: at the root, or, if that can't be opened, at what is mounted. Whether by handle.
+    #[expect(clippy::type_complexity, reason = "a stack of the walk, made in one place")]
+    fn roots(&self, walked: &mut Walked) -> Result<(Vec<(Group, Option<u64>)>, bool), LoaderError> {
+        let why = match self.open(ROOT) {
+            Opened::Folder(folder) => {
+                let root = Group {
+                    id: ROOT,
+                    path: self.mounts.get(&ROOT).cloned(),
+                    folder,
+                };
+                return Ok((vec![(root, None)], true));
+            }
+            Opened::Gone => "the kernel does not open cgroups by handle".to_owned(),
+            Opened::Refused(error) => error.to_string(),
+        };
+        if !self.mounts.contains_key(&ROOT) {
+            walked.blind.push(Blind {
+                what: "cgroups that no mount shows, those above the node's among them".to_owned(),
+                why: format!("{why}: they are opened by handle"),
+                remedy:
+                    "grant CAP_DAC_READ_SEARCH, or mount the whole hierarchy: no cgroup namespace of its own"
+                        .to_owned(),
+            });
+        }
+        let mut roots = Vec::new();
+        for (id, point) in &self.mounts {
+            let folder = File::open(point).map_err(LoaderError::path("open", point))?;
+            let root = Group {
+                id: *id,
+                path: Some(point.clone()),
+                folder: folder.into(),
+            };
+            roots.push((root, None));
+        }
+        // The one that shows most comes first, so that what is below it is known to be.
+        roots.sort_by_key(|(root, _)| std::cmp::Reverse(root.id));
+        Ok((roots, false))
+    }
+
+    /// The cgroups right below one; those that go meanwhile are left out.
+    fn below(&self, group: &Group, by_handle: bool) -> io::Result<Vec<Group>> {
+        let folder = format!("/proc/self/fd/{}", group.folder.as_raw_fd());
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if is_gone(&error) => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut below = Vec::new();
+        for entry in entries {
+            let entry = match entry {
+                Err(error) if is_gone(&error) => continue,
+                entry => entry?,
+            };
+            if !entry.file_type()?.is_dir() {
+                continue;
+            }
+            let id = entry.ino();
+            let opened = if by_handle {
+                handle::open_cgroup(self.cgroup.as_fd(), id)
+            } else {
+                File::open(entry.path()).map(OwnedFd::from)
+            };
+            let folder = match opened {
+                Err(error) if is_gone(&error) => continue,
+                opened => opened?,
+            };
+            let here = || group.path.as_ref().map(|path| path.join(entry.file_name()));
+            below.push(Group {
+                id,
+                path: self.mounts.get(&id).cloned().or_else(here),
+                folder,
+            });
+        }
+        // The last is taken first: by name.
+        below.sort_by(|one, other| other.path.cmp(&one.path).then(other.id.cmp(&one.id)));
+        Ok(below)
+    }
+}
+
+impl Group {
+    pub(crate) fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+
+    pub(crate) const fn state(&self) -> CgroupState {
+        match self.path {
+            Some(_) => CgroupState::Visible,
+            None => CgroupState::Hidden,
+        }
+    }
+}
+
+impl Walked {
+    /// Where a cgroup is, seen from another.
+    pub(crate) fn relation(&self, id: u64, node: u64) -> Relation {
+        if id == node {
+            Relation::Own
+        } else if self.is_above(node, id) {
+            Relation::Below
+        } else if self.is_above(id, node) {
+            Relation::Above
+        } else {
+            Relation::Beside
+        }
+    }
+
+    /// Whether one is above the other.
+    fn is_above(&self, one: u64, other: u64) -> bool {
+        let next = |id: &u64| self.above.get(id).copied().flatten();
+        std::iter::successors(next(&other), next).any(|above| above == one)
+    }
+}
+
+/// What is attached to a hook of a cgroup; `None`: the kernel has no such hook, or the cgroup is being removed.
+pub(crate) fn attached(folder: BorrowedFd<'_>, attach_type: u32) -> io::Result<Option<bpf::Attached>> {
+    match bpf::query(folder, attach_type, false) {
+        Ok(attached) => Ok(Some(attached)),
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::EINVAL | libc::ENOENT | libc::ENODEV)
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ESTALE | libc::ENOENT | libc::ENODEV)
+    )
+}
+
+/// Ids of the folders that are mounted, and where; without those that something else is mounted over.
+fn mounted() -> Result<Vec<(u64, PathBuf)>, LoaderError> {
+    const SELF: &str = "/proc/thread-self";
+    let points =
+        mounts::points(Path::new(SELF), "cgroup2").map_err(LoaderError::path("read the mounts of", SELF))?;
+    let mut mounted = Vec::new();
+    for point in points {
+        if environment::expect_filesystem(&point, Filesystem::Cgroup2).is_ok()
+            && let Ok(metadata) = fs::metadata(&point)
+        {
+            mounted.push((metadata.ino(), point));
+        }
+    }
+    Ok(mounted)
+}

@@ -1,0 +1,66 @@
+//! Puts everything together.
+
+use super::{
+    Inventory, Manner, Scope,
+    attached::{Attached, attached, describe},
+    cgroups::Hierarchy,
+    holders, loose,
+    names::CGROUP_HOOKS,
+    pinned,
+    programs::{Owner, Programs},
+};
+use crate::{LoaderError, device, environment, map::pins::Pins, node};
+
+/// Looks at everything.
+///
+/// # Errors
+/// [`LoaderError::Privileges`]; [`LoaderError::WrongFilesystem`] of the scope. What is there but can't be looked at is
+/// no error: it is said in [`Inventory::blind`].
+pub fn inventory(scope: &Scope) -> Result<Inventory, LoaderError> {
+    environment::expect_privileges()?;
+    let hierarchy = Hierarchy::of(&scope.cgroup)?;
+    let mut programs = Programs::default();
+    programs.refresh()?;
+    let owner = owner(scope)?;
+    let hooks: Vec<u32> = CGROUP_HOOKS.iter().map(|(number, _)| *number).collect();
+    let Attached { raw, walked } = attached(&hierarchy, &hooks, &mut device::netlink()?)?;
+    let mut found = describe(raw, &mut programs, &owner)?;
+    let mut loose = loose::programs(&programs, &owner, &found)?;
+    let mut blind = walked.blind;
+    let mut keepers = holders::look(&mut blind);
+    keepers.extend(pinned::look(&mut blind));
+    for found in &mut found {
+        keepers.fill(&mut found.program);
+        if let Manner::Link {
+            id,
+            pinned_at,
+            held_by,
+        } = &mut found.manner
+        {
+            (*pinned_at, *held_by) = keepers.of_link(*id);
+        }
+    }
+    for loose in &mut loose {
+        keepers.fill(&mut loose.program);
+    }
+    Ok(Inventory {
+        attachments: found,
+        loose,
+        blind,
+    })
+}
+
+/// What counts as current.
+fn owner(scope: &Scope) -> Result<Owner, LoaderError> {
+    let mut owner = Owner {
+        programs: scope.current.iter().copied().collect(),
+        meta: None,
+        namespace: node::namespace_cookie()?,
+    };
+    if let Some(bpffs) = &scope.bpffs {
+        let pins = Pins::new(bpffs);
+        owner.programs.extend(pins.linked_programs()?);
+        owner.meta = pins.meta_id()?;
+    }
+    Ok(owner)
+}

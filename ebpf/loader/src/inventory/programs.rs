@@ -1,0 +1,185 @@
+//! Descriptions of programs and maps, each looked at once, and whose programs are.
+
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    io,
+    os::fd::{AsFd as _, BorrowedFd},
+};
+
+use lb_abi::{Config, Meta};
+
+use super::{MapDescription, ProgramDescription, names};
+use crate::{
+    HeldProgram, LoaderError, Ownership,
+    program::{meta, only_value},
+    sys::{self, READ_ONLY},
+};
+
+/// Programs by id. An id is not given again before the kernel has gone through all two thousand million.
+#[derive(Debug, Default)]
+pub(crate) struct Programs {
+    known: HashMap<u32, Known>,
+}
+
+/// A program that was looked at.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) description: ProgramDescription,
+    /// The META it uses, if it is ours.
+    pub(crate) meta: Option<Marked>,
+    /// The cookie of the network namespace that its CONFIG names, if it uses one that can be read.
+    node: Option<u64>,
+}
+
+/// A map META.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Marked {
+    pub(crate) map_id: u32,
+    /// When it was looked at.
+    pub(crate) abi: u32,
+}
+
+impl Programs {
+    /// Looks at every program that is loaded and was not looked at before, and forgets those that are gone.
+    pub(crate) fn refresh(&mut self) -> Result<(), LoaderError> {
+        let mut loaded = HashSet::new();
+        for id in sys::program::all() {
+            let id = id.map_err(LoaderError::kernel("list programs"))?;
+            loaded.insert(id);
+            self.get(id)?;
+        }
+        self.known.retain(|id, _| loaded.contains(id));
+        Ok(())
+    }
+
+    /// Looks at a program, if it was not looked at before and is there.
+    pub(crate) fn get(&mut self, id: u32) -> Result<(), LoaderError> {
+        if let Entry::Vacant(unknown) = self.known.entry(id)
+            && let Some(program) = HeldProgram::find(id)?
+        {
+            unknown.insert(look(&program).map_err(LoaderError::kernel(format!("look at program {id}")))?);
+        }
+        Ok(())
+    }
+
+    /// One that was looked at.
+    pub(crate) fn known(&self, id: u32) -> Option<&Known> {
+        self.known.get(&id)
+    }
+
+    /// Those that are known, by id.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Known> {
+        let mut all: Vec<&Known> = self.known.values().collect();
+        all.sort_unstable_by_key(|known| known.description.id);
+        all.into_iter()
+    }
+
+    /// The cookie of the network namespace that the load of a program was made for: by its own CONFIG, or that of
+    /// another program of the same load. `None`: nobody knows.
+    pub(crate) fn node(&self, known: &Known) -> Option<u64> {
+        known.node.or_else(|| {
+            let load = known.meta?.map_id;
+            let same = |other: &&Known| other.meta.is_some_and(|meta| meta.map_id == load);
+            self.known.values().filter(same).find_map(|other| other.node)
+        })
+    }
+}
+
+/// What counts as whose.
+#[derive(Debug, Default)]
+pub(crate) struct Owner {
+    /// Ids of the programs that are [`Ownership::Current`].
+    pub(crate) programs: HashSet<u32>,
+    /// The META whose programs are.
+    pub(crate) meta: Option<u32>,
+    /// The cookie of the node's network namespace; 0: not known.
+    pub(crate) namespace: u64,
+}
+
+impl Owner {
+    /// Whose a program is.
+    pub(crate) fn of(&self, programs: &Programs, known: &Known) -> Ownership {
+        let Some(meta) = known.meta else {
+            return Ownership::Foreign;
+        };
+        if self.programs.contains(&known.description.id) || self.meta == Some(meta.map_id) {
+            return Ownership::Current;
+        }
+        match programs.node(known) {
+            Some(node) if node != 0 && self.namespace != 0 && node != self.namespace => Ownership::OtherNode,
+            _ => Ownership::Earlier,
+        }
+    }
+}
+
+fn look(program: &HeldProgram) -> io::Result<Known> {
+    let description = program.description();
+    let mut maps = Vec::with_capacity(description.map_ids.len());
+    let (mut found, mut node) = (None, None);
+    for id in &description.map_ids {
+        if found.is_none() {
+            found = meta(*id)?.map(|meta| (*id, meta));
+        }
+        maps.push(map(*id)?);
+    }
+    // Of another version nobody knows where CONFIG has what.
+    if let Some((_, Meta { abi, .. })) = found
+        && abi == Meta::CURRENT.abi
+    {
+        for id in &description.map_ids {
+            node = node.or(config_node(*id)?);
+        }
+    }
+    Ok(Known {
+        description: ProgramDescription {
+            id: description.id,
+            name: description.name.clone(),
+            program_type: description.program_type,
+            type_name: names::program_type(description.program_type),
+            tag: description.tag,
+            loaded_at: description.loaded_at,
+            uid: description.uid,
+            maps,
+            pinned_at: Vec::new(),
+            held_by: Vec::new(),
+        },
+        meta: found.map(|(map_id, Meta { abi, .. })| Marked { map_id, abi }),
+        node,
+    })
+}
+
+/// What CONFIG says, if the map is one: the only array of ours with one value of this size.
+fn config_node(id: u32) -> io::Result<Option<u64>> {
+    const SIZE: usize = size_of::<Config>();
+    const AT: usize = std::mem::offset_of!(Config, node_netns);
+    let value = only_value(id, SIZE..=SIZE)?;
+    Ok(value
+        .as_deref()
+        .and_then(|value| value.get(AT..AT + 8)?.try_into().ok())
+        .map(u64::from_ne_bytes))
+}
+
+fn map(id: u32) -> io::Result<MapDescription> {
+    let opened = match sys::map::open(id, READ_ONLY) {
+        // Its owner lets nobody read it.
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => sys::map::open(id, sys::WRITE_ONLY),
+        opened => opened,
+    }?;
+    describe_map(id, opened.as_fd())
+}
+
+/// Describes an open map.
+pub(crate) fn describe_map(id: u32, map: BorrowedFd<'_>) -> io::Result<MapDescription> {
+    let sys::map::Description { layout, name, .. } = sys::map::describe(map)?;
+    Ok(MapDescription {
+        id,
+        name,
+        map_type: layout.map_type,
+        type_name: names::map_type(layout.map_type),
+        key_size: layout.key_size,
+        value_size: layout.value_size,
+        max_entries: layout.max_entries,
+        pinned_at: Vec::new(),
+        held_by: Vec::new(),
+    })
+}

@@ -1,0 +1,126 @@
+//! Anybody's map, by id, in bytes: for looking at, never for writing.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    ptr,
+};
+
+use crate::{
+    LoaderError, MapDescription,
+    inventory::describe_map,
+    sys::{
+        self, READ_ONLY,
+        map::{LRU_PERCPU_HASH, PERCPU_ARRAY, PERCPU_HASH},
+    },
+};
+
+/// A map of anybody's, to be read; it stays there for as long as this value lives.
+#[derive(Debug)]
+pub struct RawMap {
+    fd: OwnedFd,
+    description: MapDescription,
+    /// Bytes that the kernel writes for one value.
+    value: usize,
+}
+
+/// One entry of a map, as bytes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RawEntry {
+    /// As many as the map's keys have.
+    pub key: Vec<u8>,
+    /// As in [`RawMap::get`].
+    pub value: Vec<u8>,
+}
+
+impl RawMap {
+    /// Opens a map by its id; `None`: there is none.
+    ///
+    /// # Errors
+    /// [`LoaderError::Kernel`] with EPERM if its owner lets nobody read it.
+    pub fn open(id: u32) -> Result<Option<Self>, LoaderError> {
+        let failed = || LoaderError::kernel(format!("open map {id}"));
+        let fd = match sys::map::open(id, READ_ONLY) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+            fd => fd.map_err(failed())?,
+        };
+        let description = describe_map(id, fd.as_fd()).map_err(failed())?;
+        let size = usize::try_from(description.value_size).unwrap_or(usize::MAX);
+        let value = if is_per_processor(description.map_type) {
+            let processors =
+                aya::util::nr_cpus().map_err(|(path, source)| LoaderError::path("read", path)(source))?;
+            size.next_multiple_of(8) * processors
+        } else {
+            size
+        };
+        Ok(Some(Self {
+            fd,
+            description,
+            value,
+        }))
+    }
+
+    /// What the kernel tells of it; without pins and holders.
+    pub const fn description(&self) -> &MapDescription {
+        &self.description
+    }
+
+    /// The value of a key; `None`: there is no such key, or the key has another length than the map's keys. Of a map
+    /// that has a value for each processor: all of them one after the other, each padded to a multiple of 8 bytes. Of a
+    /// map of maps or programs: an id.
+    ///
+    /// # Errors
+    /// Some types of maps can't be read (EOPNOTSUPP).
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LoaderError> {
+        if key.len() != self.key_size() {
+            return Ok(None);
+        }
+        let mut value = vec![0_u8; self.value];
+        // SAFETY: the key has the map's size, and the value that which the kernel writes for its type.
+        let found = unsafe { sys::map::lookup(self.fd.as_fd(), key.as_ptr(), value.as_mut_ptr()) }
+            .map_err(self.failed())?;
+        Ok(found.then_some(value))
+    }
+
+    /// Keys and values, in the kernel's order, of at most this many keys. Of a map that is written meanwhile, some may
+    /// be missing, and some be there twice: where the key that was read last is removed, the kernel begins anew.
+    pub fn entries(&self, most: usize) -> Result<Vec<RawEntry>, LoaderError> {
+        let mut entries = Vec::new();
+        let mut last: Option<Vec<u8>> = None;
+        for _ in 0..most {
+            let mut key = vec![0_u8; self.key_size()];
+            let after = last.as_ref().map_or(ptr::null(), Vec::as_ptr);
+            // SAFETY: a key or none, and room for one.
+            let more = unsafe { sys::map::next_key(self.fd.as_fd(), after, key.as_mut_ptr()) };
+            if !more.map_err(self.failed())? {
+                break;
+            }
+            if let Some(value) = self.get(&key)? {
+                entries.push(RawEntry {
+                    key: key.clone(),
+                    value,
+                });
+            }
+            last = Some(key);
+        }
+        Ok(entries)
+    }
+
+    fn key_size(&self) -> usize {
+        usize::try_from(self.description.key_size).unwrap_or(usize::MAX)
+    }
+
+    fn failed(&self) -> impl FnOnce(io::Error) -> LoaderError + use<> {
+        LoaderError::kernel(format!("read map {}", self.description.id))
+    }
+}
+
+/// Whether a map of this type has a value for each processor.
+const fn is_per_processor(map_type: u32) -> bool {
+    /// `BPF_MAP_TYPE_PERCPU_CGROUP_STORAGE`.
+    const CGROUP_STORAGE: u32 = 21;
+    matches!(
+        map_type,
+        PERCPU_HASH | PERCPU_ARRAY | LRU_PERCPU_HASH | CGROUP_STORAGE
+    )
+}

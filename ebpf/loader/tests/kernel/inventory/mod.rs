@@ -1,0 +1,27 @@
+//! Everything that is attached, of any owner; what earlier loads have left, and how it ends.
+//!
+//! | module | decides |
+//! |---|---|
+//! | `seen` | what is listed, in which order, with whom it belongs to and who holds it |
+
+mod seen;
+
+use lb_loader::{Found, Inventory, Place, Scope, inventory};
+
+use crate::support::Node;
+
+/// What is listed for a node, without a datapath.
+fn look(node: &Node) -> Inventory {
+    let scope = Scope {
+        cgroup: node.options.cgroup.clone(),
+        bpffs: Some(node.options.bpffs.clone()),
+        current: Vec::new(),
+    };
+    inventory(&scope).expect("the kernel says")
+}
+
+/// What is attached to the node's own cgroup.
+fn at_own(node: &Node, inventory: &Inventory) -> Vec<Found> {
+    let own = |found: &&Found| matches!(&found.place, Place::Cgroup { path: Some(path), .. } if *path == node.options.cgroup);
+    inventory.attachments.iter().filter(own).cloned().collect()
+}
