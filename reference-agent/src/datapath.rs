@@ -178,7 +178,7 @@ impl Datapath for KernelDatapath {
         let mut hooks: BTreeMap<u32, Vec<_>> = BTreeMap::new();
         for found in self.shared.lock().scan_devices()? {
             match found.ownership {
-                Ownership::Foreign => {}
+                Ownership::Foreign | Ownership::OtherNode => {}
                 Ownership::Earlier => _ = hooks.entry(found.device.index).or_default(),
                 Ownership::Current => hooks.entry(found.device.index).or_default().extend(found.hook),
             }
