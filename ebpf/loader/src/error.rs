@@ -242,6 +242,16 @@ pub enum LoaderError {
         /// Whose it is.
         ownership: Ownership,
     },
+    /// The kernel was built without something.
+    #[error("this kernel can't {what} ({source}): expected one with {option}; run one that has it")]
+    Unsupported {
+        /// What is not possible.
+        what: String,
+        /// The kernel's option.
+        option: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// An attachment could not be ended.
     #[error("program {program_id} is still at {place}: {why}; {remedy}")]
     NotEvicted {

@@ -19,6 +19,8 @@
 //! | `verify` | what the verifier says about each program |
 //! | `program` | [`HeldProgram`]: anybody's program, by id |
 //! | `raw_map` | [`RawMap`]: anybody's map, by id, in bytes |
+//! | `udp` | [`terminate_udp`]: ends connected sockets whose backend is gone |
+//! | `namespace` | [`namespaces()`]: the network namespaces of this machine |
 //! | `detached` | [`Detached`]: programs and maps for tests and measurements, run on packets given to them |
 //! | `object` | the embedded object: programs loaded against a set of maps |
 //! | `options` | [`Options`]: what whoever runs the datapath decides |
@@ -48,12 +50,14 @@ mod ipv6only;
 mod leftovers;
 mod map;
 mod mounts;
+mod namespace;
 mod node;
 mod object;
 mod options;
 mod program;
 mod raw_map;
 mod sys;
+mod udp;
 mod verify;
 
 pub use self::{
@@ -77,8 +81,10 @@ pub use self::{
         ConfigTable, Counts, MapName, Maps, PinnedMaps, Plain, ServiceTable, ServiceView, Table,
         TrafficTable, TrafficView, View, read_pinned,
     },
+    namespace::{Namespace, Namespaces, namespaces},
     options::{NodeOptions, Options},
     program::HeldProgram,
     raw_map::{RawEntry, RawMap},
+    udp::{Terminated, terminate_udp},
     verify::{Refused, Verified, verify},
 };

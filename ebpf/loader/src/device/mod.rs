@@ -19,7 +19,7 @@ use crate::{
     DeviceHook, LoaderError, Ownership,
     sys::{
         filter::{self, Link},
-        netlink::Netlink,
+        netlink::{Family, Netlink},
         tcx,
     },
 };
@@ -249,5 +249,5 @@ pub(crate) fn find(netlink: &mut Netlink, wanted: DeviceId<'_>) -> Result<Device
 
 /// Opens netlink in the calling thread's network namespace.
 pub(crate) fn netlink() -> Result<Netlink, LoaderError> {
-    Netlink::open().map_err(LoaderError::kernel("open a netlink socket"))
+    Netlink::open(Family::Route).map_err(LoaderError::kernel("open a netlink socket"))
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{Blind, Holder, ProgramDescription};
+use crate::namespace;
 
 /// Most processes whose descriptors are looked at.
 const PROCESSES: usize = 32_768;
@@ -71,7 +72,7 @@ pub(super) fn look(blind: &mut Vec<Blind>) -> Keepers {
     let mut keepers = Keepers::default();
     let begun = Instant::now();
     let mut unreadable = 0_usize;
-    let processes = match processes() {
+    let processes = match namespace::processes() {
         Ok(processes) => processes,
         Err(error) => {
             blind.push(not_seen("processes", error.to_string(), "mount /proc"));
@@ -116,18 +117,6 @@ fn not_seen(what: &str, why: String, remedy: &str) -> Blind {
         why,
         remedy: remedy.to_owned(),
     }
-}
-
-/// Ids of the processes in /proc, rising.
-pub(super) fn processes() -> io::Result<Vec<u32>> {
-    let mut processes = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        if let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) {
-            processes.push(pid);
-        }
-    }
-    processes.sort_unstable();
-    Ok(processes)
 }
 
 /// What a process holds; one that ends meanwhile holds nothing.

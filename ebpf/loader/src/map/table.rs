@@ -109,7 +109,12 @@ impl<K: Plain, V: Plain> View<K, V> {
                 bpf::entries_one_by_one(self.fd.as_fd(), self.name.capacity(), &mut entries)
             },
             // SAFETY: as above.
-            _ => unsafe { bpf::entries(self.fd.as_fd(), &mut entries) },
+            _ => unsafe {
+                bpf::chunks(self.fd.as_fd(), |keys: &[K], values: &[V]| {
+                    entries.extend(keys.iter().copied().zip(values.iter().copied()));
+                    Ok(())
+                })
+            },
         };
         listed.map_err(self.failed(Operation::List))?;
         entries.sort_unstable_by_key(|(key, _)| *key);
@@ -177,6 +182,25 @@ impl<K: Plain, V: Plain> Table<K, V> {
     pub fn replace(&self, key: &K, value: &V) -> Result<bool, MapError> {
         // SAFETY: the types have the map's sizes, and no padding whose bytes would be undefined.
         unsafe { bpf::replace(self.fd.as_fd(), key, value) }.map_err(self.failed(Operation::Put))
+    }
+
+    /// Removes the entries that `keep` does not want kept, and returns how many; some thousand are in memory at a time,
+    /// whatever the size of the map. Entries that are put meanwhile may be looked at or not; one that is written
+    /// between being looked at and being removed is removed.
+    ///
+    /// For hash maps, not for SOURCES, which has few entries.
+    pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) -> Result<usize, MapError> {
+        let mut removed = 0;
+        let walked = |keys: &[K], values: &[V]| {
+            for (key, _) in keys.iter().zip(values).filter(|(key, value)| !keep(key, value)) {
+                // SAFETY: the key has the map's size, and no padding.
+                removed += usize::from(unsafe { bpf::delete(self.fd.as_fd(), key) }?);
+            }
+            Ok(())
+        };
+        // SAFETY: the types have the map's sizes, and every bit pattern is a value.
+        unsafe { bpf::chunks(self.fd.as_fd(), walked) }.map_err(self.failed(Operation::List))?;
+        Ok(removed)
     }
 
     /// Removes; absent is no error. `true`: it was there.

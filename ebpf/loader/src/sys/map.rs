@@ -239,14 +239,14 @@ fn absent_is_false(result: io::Result<i32>) -> io::Result<bool> {
     }
 }
 
-/// Reads a hash map bucket by bucket: what is there all the while is read exactly once, whatever is inserted or
-/// deleted meanwhile, which `BPF_MAP_GET_NEXT_KEY` does not promise.
+/// Reads a hash map bucket by bucket, and gives `each` some thousand entries at a time: what is there all the while is
+/// read exactly once, whatever is inserted or deleted meanwhile, which `BPF_MAP_GET_NEXT_KEY` does not promise.
 ///
 /// # Safety
 /// `K` and `V` are of the map's sizes and valid for any bytes.
-pub(crate) unsafe fn entries<K: Copy, V: Copy>(
+pub(crate) unsafe fn chunks<K: Copy, V: Copy>(
     map: BorrowedFd<'_>,
-    entries: &mut Vec<(K, V)>,
+    mut each: impl FnMut(&[K], &[V]) -> io::Result<()>,
 ) -> io::Result<()> {
     /// A bucket must fit in whole, or the kernel says ENOSPC; buckets hold few entries.
     const CHUNK: usize = 4096;
@@ -285,7 +285,7 @@ pub(crate) unsafe fn entries<K: Copy, V: Copy>(
             keys.set_len(read);
             values.set_len(read);
         }
-        entries.extend(keys.drain(..).zip(values.drain(..)));
+        each(&keys, &values)?;
         if !more {
             return Ok(());
         }

@@ -1,11 +1,12 @@
 //! bpf(2), where aya has no wrapper: maps by descriptor, programs and links by id, attachments to cgroups and devices;
-//! and netlink, for filters of clsact.
+//! and netlink, for filters of clsact and for sockets.
 //!
 //! Each structure here is one arm of `union bpf_attr` of `linux/bpf.h`, as far as it is used: the kernel takes
 //! what it is given the size of and reads the rest as zero. Everything is `repr(C)` without padding.
 
 pub(crate) mod batch;
 pub(crate) mod cgroup;
+pub(crate) mod diag;
 pub(crate) mod filter;
 pub(crate) mod handle;
 pub(crate) mod link;

@@ -1,4 +1,4 @@
-//! Netlink: requests to the routing family, in bytes (RFC 3549; `linux/netlink.h`, `linux/rtnetlink.h`).
+//! Netlink: requests, in bytes (RFC 3549; `linux/netlink.h`, `linux/rtnetlink.h`).
 
 use std::{
     io,
@@ -99,6 +99,15 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     ))
 }
 
+/// Which part of the kernel is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Family {
+    /// Devices, filters: `NETLINK_ROUTE`.
+    Route,
+    /// Sockets: `NETLINK_SOCK_DIAG`.
+    Sockets,
+}
+
 /// A socket of the calling thread's network namespace.
 #[derive(Debug)]
 pub(crate) struct Netlink {
@@ -107,15 +116,13 @@ pub(crate) struct Netlink {
 }
 
 impl Netlink {
-    pub(crate) fn open() -> io::Result<Self> {
-        // SAFETY: no addresses.
-        let fd = unsafe {
-            libc::socket(
-                libc::AF_NETLINK,
-                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-                libc::NETLINK_ROUTE,
-            )
+    pub(crate) fn open(family: Family) -> io::Result<Self> {
+        let family = match family {
+            Family::Route => libc::NETLINK_ROUTE,
+            Family::Sockets => libc::NETLINK_SOCK_DIAG,
         };
+        // SAFETY: no addresses.
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, family) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -168,6 +175,12 @@ impl Netlink {
             io::ErrorKind::ResourceBusy,
             format!("the list was changed {ATTEMPTS} times while it was read"),
         ))
+    }
+
+    /// As [`dump`](Self::dump), where what is changed meanwhile may be listed or not: each message once, at once.
+    pub(crate) fn stream(&mut self, message: &Message, each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.send(message, DUMP)?;
+        self.receive(message, each).map(drop)
     }
 
     fn send(&mut self, message: &Message, flags: u16) -> io::Result<()> {
@@ -269,7 +282,7 @@ fn outcome(body: &[u8], is_error: bool, flags: u16, request: u16) -> io::Result<
 
 /// An error that the kernel has explained.
 #[derive(Debug, thiserror::Error)]
-#[error("{error}: {text} (rtnetlink request {request})")]
+#[error("{error}: {text} (netlink request {request})")]
 struct Refused {
     error: io::Error,
     text: String,

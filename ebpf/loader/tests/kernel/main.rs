@@ -13,6 +13,7 @@
 //! | `inventory` | everything attached, of any owner; what earlier loads have left, and how it ends |
 //! | `devices` | packet programs at network devices: attached, adopted, found, evicted; packets between namespaces |
 //! | `detached` | programs run on packets that go nowhere; what the options say to programs |
+//! | `udp` | connected UDP sockets are told that their backend is gone |
 //! | `barrier` | the barrier waits for a program that is running |
 //! | `helper` | kernels without `bpf_set_retval` |
 //! | `environment` | the errors of a wrong set-up |
@@ -34,3 +35,4 @@ mod restart;
 mod sockets;
 mod strict;
 mod support;
+mod udp;
