@@ -50,7 +50,7 @@ impl Planner {
 
 impl Brain for Planner {
     fn apply(&mut self, event: Event) -> Dirty {
-        self.model.apply(event)
+        plan::apply(&mut self.model, &self.perspective, event)
     }
 
     fn plan_service(&self, service: ObjectId) -> ServicePlan {

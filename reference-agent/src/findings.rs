@@ -1,6 +1,6 @@
 //! What can't be used, and was left out or clipped: reasons and sentences.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// Why a part of an object, or a whole one, is not in the maps. Displays as its own name, which metrics and Events
 /// carry.
@@ -44,5 +44,58 @@ pub struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.reason, self.message)
+    }
+}
+
+/// Findings of one object with the same reason that are told one by one; of the others only the number is.
+pub const NAMED: usize = 10;
+
+/// Collects what is found about one object: however much is wrong with it, at most [`NAMED`] + 1 findings of each
+/// reason come of it.
+#[derive(Debug, Default)]
+pub struct Findings {
+    named: Vec<Finding>,
+    counts: BTreeMap<Reason, usize>,
+}
+
+impl Findings {
+    /// One more.
+    pub fn add(&mut self, reason: Reason, message: String) {
+        let count = self.counts.entry(reason).or_default();
+        *count += 1;
+        if *count <= NAMED {
+            self.named.push(Finding { reason, message });
+        }
+    }
+
+    /// All of them, sorted, each once.
+    pub fn finish(self) -> Vec<Finding> {
+        let mut all = self.named;
+        for (reason, count) in self.counts.into_iter().filter(|(_, count)| *count > NAMED) {
+            let message = format!("{} more of this kind", count - NAMED);
+            all.push(Finding { reason, message });
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_findings_are_told_one_by_one_and_of_many_the_number() {
+        let mut findings = Findings::default();
+        for number in 0..NAMED + 7 {
+            findings.add(Reason::Malformed, format!("part {number}"));
+        }
+        findings.add(Reason::PortRepeated, "TCP 80".to_owned());
+        let all: Vec<_> = findings.finish().iter().map(ToString::to_string).collect();
+        assert_eq!(all.len(), NAMED + 2);
+        assert_eq!(all[0], "Malformed: 7 more of this kind");
+        assert_eq!(all[1], "Malformed: part 0");
+        assert_eq!(all[NAMED + 1], "PortRepeated: TCP 80");
     }
 }

@@ -61,6 +61,11 @@ impl NameSet {
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(AsRef::as_ref)
     }
+
+    /// All of them, to be replaced by texts that are equal.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Arc<str>> {
+        self.0.iter_mut()
+    }
 }
 
 impl<T: Into<Arc<str>>> FromIterator<T> for NameSet {
@@ -76,13 +81,13 @@ impl<T: Into<Arc<str>>> FromIterator<T> for NameSet {
 #[derive(Debug, Default)]
 pub struct Interner {
     last: u64,
-    ids: HashMap<Arc<ObjectName>, ObjectId>,
+    ids: HashMap<ObjectName, ObjectId>,
     entries: HashMap<ObjectId, Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    name: Arc<ObjectName>,
+    name: ObjectName,
     references: usize,
 }
 
@@ -97,8 +102,8 @@ impl Interner {
         }
         self.last += 1;
         let id = ObjectId(self.last);
-        let name = Arc::new(name.clone());
-        self.ids.insert(Arc::clone(&name), id);
+        self.ids.insert(name.clone(), id);
+        let name = name.clone();
         self.entries.insert(id, Entry { name, references: 1 });
         id
     }
@@ -121,7 +126,7 @@ impl Interner {
     }
 
     /// The name of a number that something refers to.
-    pub fn name(&self, id: ObjectId) -> Option<&Arc<ObjectName>> {
+    pub fn name(&self, id: ObjectId) -> Option<&ObjectName> {
         self.entries.get(&id).map(|entry| &entry.name)
     }
 

@@ -66,6 +66,22 @@ impl Family {
             IpAddr::V6(_) => Self::V6,
         }
     }
+
+    /// What stands for all of loopback in ADDRESSES.
+    pub const fn loopback(self) -> IpAddr {
+        match self {
+            Self::V4 => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Self::V6 => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        }
+    }
+
+    /// The address of node ports.
+    pub const fn unspecified(self) -> IpAddr {
+        match self {
+            Self::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Self::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        }
+    }
 }
 
 impl fmt::Display for Family {

@@ -1,31 +1,59 @@
 //! What the API says, as far as the datapath needs it. No Kubernetes types, no eBPF types.
 //!
 //! ```text
-//! watches ─▶ relist ─▶ Event ─▶ Model::apply ─▶ set of services to be looked at again
+//! watches ─▶ relist ─▶ Event ─▶ Model::apply ─▶ Dirty: the Services to be planned again
 //! ```
 //!
+//! | file | what |
+//! |---|---|
+//! | `objects` | Services, EndpointSlices, Nodes, this machine |
+//! | `frontends` | what a Service asks for |
+//! | `claims` | who has a frontend of all who ask for it |
+//! | `slices`, `endpoints` | a Service's slices; which addresses in them are cluster IPs |
+//! | `machines` | Nodes and this machine; which addresses are theirs |
+//! | `holders`, `pool` | addresses and who has them; texts in memory once |
+//!
 //! # Guarantees
-//! - Objects are told apart by the number of their (namespace, name); EndpointSlices belong to the Service of
-//!   their namespace that their label `kubernetes.io/service-name` names, whether or not it exists.
-//! - An event about a Service or a slice marks the services it belongs to, also if nothing that matters has
-//!   changed: reconciliation is level triggered.
-//! - Of two Services that claim one frontend the oldest has it, then the first by namespace and name; whoever
-//!   loses or gains a frontend by an event is marked.
+//! - Objects are told apart by their (namespace, name), compared whole; EndpointSlices belong to the Service of their
+//!   namespace that their label `kubernetes.io/service-name` names, whether or not it exists.
+//! - An event about a Service or a slice marks the Services it belongs to, also if nothing that matters has
+//!   changed: reconciliation is level triggered. So does one about this machine with the node itself.
+//! - Every other Service whose plan an event changes is marked: for a frontend that it gains or loses, or that
+//!   changes hands between others; for an address of its load balancer that becomes a machine's, or is none any more;
+//!   for an endpoint that becomes a cluster IP, or is none any more. Nothing else is marked. One thing the model does
+//!   not know: which Node is this one, whose zone hints are about; [`plan::apply`](crate::plan::apply) does.
+//! - An event costs what it changes: its own object, and what it marks.
 
+mod claims;
+mod endpoints;
+mod frontends;
+mod holders;
+mod machines;
 mod objects;
+mod pool;
+mod slices;
 
 use std::{
     collections::{BTreeSet, HashMap},
+    net::IpAddr,
     sync::Arc,
 };
 
+use self::{
+    claims::{Age, Claim, Claims},
+    endpoints::Endpoints,
+    machines::Machines,
+    pool::Pool,
+    slices::Slices,
+};
 use crate::{
     names::{Interner, ObjectId, ObjectName},
     transport::TransportAddress,
 };
 
-pub use self::objects::{
-    Endpoint, Host, Node, Policy, Probe, Service, ServicePort, Slice, SlicePort, SourceRanges,
+pub use self::{
+    frontends::{Exposure, FRONTENDS, Frontend, frontends},
+    objects::{Endpoint, Host, Node, Policy, Probe, Service, ServicePort, Slice, SlicePort, SourceRanges},
 };
 
 /// What kind of object a list is of.
@@ -63,42 +91,22 @@ pub enum Event {
 /// Services to be looked at again.
 pub type Dirty = BTreeSet<ObjectId>;
 
-/// What the API says.
+/// What the API says, and what this machine is.
 #[derive(Debug, Default)]
 pub struct Model {
+    /// Services that are there, or that a slice names.
     names: Interner,
-    services: HashMap<ObjectId, Service>,
-    slices: HashMap<ObjectId, Stored>,
-    slices_of: HashMap<ObjectId, BTreeSet<ObjectId>>,
-    claims: HashMap<TransportAddress, BTreeSet<Claim>>,
-    nodes: HashMap<String, Node>,
-    host: Option<Host>,
+    services: HashMap<ObjectId, Box<Service>>,
+    slices: Slices,
+    claims: Claims,
+    endpoints: Endpoints,
+    machines: Machines,
+    pool: Pool,
     synced: BTreeSet<Kind>,
 }
 
-#[derive(Debug)]
-struct Stored {
-    slice: Slice,
-    owner: ObjectId,
-}
-
-/// A Service's claim to a frontend; the least one wins.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Claim {
-    created: Age,
-    name: Arc<ObjectName>,
-    service: ObjectId,
-}
-
-/// Oldest first; an object without a creation time is the youngest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Age {
-    Since(i64),
-    Unknown,
-}
-
 impl Model {
-    /// Takes an event; the result names the services whose plan may differ from before.
+    /// Takes an event; the result names the Services whose plan may differ from before.
     pub fn apply(&mut self, event: Event) -> Dirty {
         let mut dirty = Dirty::new();
         match event {
@@ -106,12 +114,12 @@ impl Model {
             Event::ServiceDeleted(name) => self.remove_service(&name, &mut dirty),
             Event::SliceApplied(slice) => self.put_slice(slice, &mut dirty),
             Event::SliceDeleted(name) => self.remove_slice(&name, &mut dirty),
-            Event::NodeApplied(node) => _ = self.nodes.insert(node.name.clone(), node),
-            Event::NodeDeleted(name) => _ = self.nodes.remove(&name),
-            Event::Host(host) => {
-                self.host = Some(host);
-                dirty.insert(ObjectId::NODE);
+            Event::NodeApplied(node) => {
+                let name = node.name.clone();
+                self.machines.put_node(&name, Some(node), &mut dirty);
             }
+            Event::NodeDeleted(name) => self.machines.put_node(&name, None, &mut dirty),
+            Event::Host(host) => self.put_host(host, &mut dirty),
             Event::Synced(kind) => _ = self.synced.insert(kind),
         }
         dirty
@@ -120,7 +128,7 @@ impl Model {
     /// Whether every kind has been named in full at least once, and this machine has been described: until then
     /// absence means nothing.
     pub fn synced(&self) -> bool {
-        self.host.is_some() && self.unsynced().next().is_none()
+        self.host().is_some() && self.unsynced().next().is_none()
     }
 
     /// Kinds whose first list is still outstanding.
@@ -129,72 +137,74 @@ impl Model {
         all.into_iter().filter(|kind| !self.synced.contains(kind))
     }
 
-    /// This machine, once it has been described.
-    pub fn host(&self) -> Option<&Host> {
-        self.host.as_ref()
-    }
-
-    /// A Node.
-    pub fn node(&self, name: &str) -> Option<&Node> {
-        self.nodes.get(name)
-    }
-
     /// All Services, by number, in no order.
     pub fn services(&self) -> impl Iterator<Item = (ObjectId, &Service)> {
-        self.services.iter().map(|(&id, service)| (id, service))
+        self.services.iter().map(|(&id, service)| (id, &**service))
     }
 
     /// A Service.
     pub fn service(&self, id: ObjectId) -> Option<&Service> {
-        self.services.get(&id)
+        self.services.get(&id).map(AsRef::as_ref)
     }
 
-    /// The EndpointSlices of a Service, in the order of their numbers.
-    pub fn slices_of(&self, service: ObjectId) -> impl Iterator<Item = &Slice> {
-        let ids = self.slices_of.get(&service).into_iter().flatten();
-        ids.filter_map(|id| self.slices.get(id))
-            .map(|stored| &stored.slice)
+    /// The EndpointSlices of a Service, sorted by name.
+    pub fn slices_of(&self, service: ObjectId) -> &[Slice] {
+        self.slices.of(service)
     }
 
-    /// The Service that has a frontend.
+    /// Services that have hints about zones.
+    pub fn zoned(&self) -> BTreeSet<ObjectId> {
+        self.slices.zoned()
+    }
+
+    /// Who has a frontend: a Service, or [`ObjectId::NODE`].
     pub fn owner(&self, frontend: &TransportAddress) -> Option<ObjectId> {
-        let claims = self.claims.get(frontend)?;
-        claims.first().map(|claim| claim.service)
+        self.claims.owner(frontend).map(|claim| claim.service)
     }
 
-    /// The number of a Service or slice that exists, or of a Service that a slice names.
+    /// Endpoints' addresses that are a Service's cluster IP, and so can't be backends.
+    pub fn refused(&self) -> &BTreeSet<IpAddr> {
+        self.endpoints.refused()
+    }
+
+    /// This machine, once it has been described.
+    pub fn host(&self) -> Option<&Host> {
+        self.machines.host()
+    }
+
+    /// A Node.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.machines.node(name)
+    }
+
+    /// Whether an address is a Node's, or this machine's.
+    pub fn is_machine(&self, address: IpAddr) -> bool {
+        self.machines.have(address)
+    }
+
+    /// The number of a Service that exists, or that a slice names.
     pub fn id(&self, name: &ObjectName) -> Option<ObjectId> {
         self.names.get(name)
     }
 
-    /// The name of a Service or slice that exists, or of a Service that a slice names.
+    /// The name of a Service that exists, or that a slice names.
     pub fn name(&self, id: ObjectId) -> Option<&ObjectName> {
-        self.names.name(id).map(AsRef::as_ref)
+        self.names.name(id)
     }
 
-    fn put_service(&mut self, service: Service, dirty: &mut Dirty) {
+    fn put_service(&mut self, mut service: Service, dirty: &mut Dirty) {
         let id = self.names.acquire(&service.name);
+        if let Some(name) = self.names.name(id) {
+            service.name = name.clone();
+        }
+        self.pool.share_service(&mut service);
         dirty.insert(id);
-        let claimed = frontends(&service);
-        let claim = self.claim(id, &service);
-        if let Some(before) = self.services.insert(id, service) {
+        let before = self.services.remove(&id);
+        if before.is_some() {
             self.names.release(id);
-            let gone = frontends(&before).difference(&claimed).copied().collect();
-            let old = self.claim(id, &before);
-            self.withdraw(&gone, &old, dirty);
-            if old != claim {
-                self.withdraw(&claimed, &old, dirty);
-            }
         }
-        for frontend in claimed {
-            let claims = self.claims.entry(frontend).or_default();
-            let before = claims.first().map(|claim| claim.service);
-            claims.insert(claim.clone());
-            let after = claims.first().map(|claim| claim.service);
-            if before != after {
-                dirty.extend(before.into_iter().chain(after));
-            }
-        }
+        self.replace(id, before.as_deref(), Some(&service), dirty);
+        self.services.insert(id, Box::new(service));
     }
 
     fn remove_service(&mut self, name: &ObjectName, dirty: &mut Dirty) {
@@ -203,82 +213,126 @@ impl Model {
             return;
         };
         dirty.insert(id);
-        let claim = self.claim(id, &service);
-        self.withdraw(&frontends(&service), &claim, dirty);
+        self.replace(id, Some(&service), None, dirty);
         self.names.release(id);
     }
 
-    fn put_slice(&mut self, slice: Slice, dirty: &mut Dirty) {
+    /// What others may depend on.
+    fn replace(
+        &mut self,
+        id: ObjectId,
+        before: Option<&Service>,
+        after: Option<&Service>,
+        dirty: &mut Dirty,
+    ) {
+        let [old, new] = [before, after].map(|service| service.map_or_else(Vec::new, |one| claims(id, one)));
+        self.reclaim(&old, &new, dirty);
+        let [old, new] = [before, after].map(|one| one.map_or(&[][..], |one| &one.cluster_ips));
+        if old != new {
+            self.endpoints.cluster_ips(old, new, dirty);
+        }
+        let [old, new] = [before, after].map(|one| one.map_or(&[][..], |one| &one.load_balancer_ips));
+        if old != new {
+            self.machines.load_balancers(id, old, new);
+        }
+    }
+
+    /// Both by frontend, each once and in order.
+    fn reclaim(
+        &mut self,
+        old: &[(TransportAddress, Claim)],
+        new: &[(TransportAddress, Claim)],
+        dirty: &mut Dirty,
+    ) {
+        if old == new {
+            return;
+        }
+        for (frontend, claim) in new {
+            let before = find(old, frontend);
+            if before != Some(claim) {
+                self.claims.replace(*frontend, before, Some(claim.clone()), dirty);
+            }
+        }
+        for (frontend, claim) in old {
+            if find(new, frontend).is_none() {
+                self.claims.replace(*frontend, Some(claim), None, dirty);
+            }
+        }
+    }
+
+    fn put_slice(&mut self, mut slice: Slice, dirty: &mut Dirty) {
         let Some(owner) = slice.owner() else {
             return self.remove_slice(&slice.name, dirty);
         };
-        let id = self.names.acquire(&slice.name);
-        let owner = self.names.acquire(&owner);
-        let name = slice.name.clone();
-        self.remove_slice(&name, dirty);
-        self.slices.insert(id, Stored { slice, owner });
-        self.slices_of.entry(owner).or_default().insert(id);
-        dirty.insert(owner);
+        let id = self.names.acquire(&owner);
+        if self.slices.owner(&slice.name).is_some_and(|before| before != id) {
+            self.remove_slice(&slice.name, dirty);
+        }
+        if let Some(ObjectName { namespace, name }) = self.names.name(id) {
+            slice.name.namespace = Arc::clone(namespace);
+            slice.service = Some(Arc::clone(name));
+        }
+        self.pool.share_slice(&mut slice);
+        dirty.insert(id);
+        let after = addresses(&slice);
+        let before = self.slices.put(id, slice);
+        if before.is_some() {
+            self.names.release(id);
+        }
+        let before = before.as_ref().map_or_else(Vec::new, addresses);
+        self.endpoints.replace(id, &before, &after);
     }
 
     fn remove_slice(&mut self, name: &ObjectName, dirty: &mut Dirty) {
-        let Some(id) = self.names.get(name) else { return };
-        let Some(Stored { owner, .. }) = self.slices.remove(&id) else {
+        let Some((owner, slice)) = self.slices.remove(name) else {
             return;
         };
         dirty.insert(owner);
-        if let Some(slices) = self.slices_of.get_mut(&owner) {
-            slices.remove(&id);
-            if slices.is_empty() {
-                self.slices_of.remove(&owner);
-            }
-        }
+        self.endpoints.replace(owner, &addresses(&slice), &[]);
         self.names.release(owner);
-        self.names.release(id);
     }
 
-    fn claim(&self, id: ObjectId, service: &Service) -> Claim {
-        Claim {
+    fn put_host(&mut self, host: Host, dirty: &mut Dirty) {
+        dirty.insert(ObjectId::NODE);
+        let new: Vec<_> = host.probe.iter().map(probe_claim).collect();
+        let before = self.machines.put_host(host, dirty);
+        let old = before.iter().filter_map(|host| host.probe.as_ref());
+        let old: Vec<_> = old.map(probe_claim).collect();
+        self.reclaim(&old, &new, dirty);
+    }
+}
+
+/// In the order of frontends.
+fn claims(id: ObjectId, service: &Service) -> Vec<(TransportAddress, Claim)> {
+    let claim = |frontend: Frontend| {
+        let claim = Claim {
+            exposure: frontend.exposure,
             created: service.created.map_or(Age::Unknown, Age::Since),
-            name: self
-                .names
-                .name(id)
-                .map_or_else(|| Arc::new(service.name.clone()), Arc::clone),
+            name: service.name.clone(),
             service: id,
-        }
-    }
-
-    fn withdraw(&mut self, frontends: &BTreeSet<TransportAddress>, claim: &Claim, dirty: &mut Dirty) {
-        for frontend in frontends {
-            let Some(claims) = self.claims.get_mut(frontend) else {
-                continue;
-            };
-            claims.remove(claim);
-            // Whoever is first now may have been second before.
-            dirty.extend(claims.first().map(|next| next.service));
-            if claims.is_empty() {
-                self.claims.remove(frontend);
-            }
-        }
-    }
+        };
+        (frontend.address, claim)
+    };
+    let mut claims: Vec<_> = frontends(service).0.into_iter().map(claim).collect();
+    claims.sort_unstable();
+    claims
 }
 
-/// The frontends that a Service claims.
-pub fn frontends(service: &Service) -> BTreeSet<TransportAddress> {
-    let ports = service.ports.iter();
-    ports.flat_map(|port| frontends_of_port(service, port)).collect()
+fn find<'a>(claims: &'a [(TransportAddress, Claim)], frontend: &TransportAddress) -> Option<&'a Claim> {
+    let index = claims.binary_search_by_key(frontend, |(one, _)| *one).ok()?;
+    Some(&claims[index].1)
 }
 
-/// The frontends that a Service claims for one of its ports.
-pub fn frontends_of_port(
-    service: &Service,
-    port: &ServicePort,
-) -> impl Iterator<Item = TransportAddress> + use<> {
-    let (protocol, port) = (port.protocol, port.port);
-    let addresses = service.cluster_ips.clone().into_iter();
-    addresses.map(move |address| TransportAddress {
-        protocol,
-        address,
-        port,
-    })
+fn probe_claim(probe: &Probe) -> (TransportAddress, Claim) {
+    let claim = Claim {
+        exposure: Exposure::Probe,
+        created: Age::Unknown,
+        name: ObjectName::new("", ""),
+        service: ObjectId::NODE,
+    };
+    (probe.frontend, claim)
+}
+
+fn addresses(slice: &Slice) -> Vec<IpAddr> {
+    slice.endpoints.iter().map(|endpoint| endpoint.address).collect()
 }

@@ -2,7 +2,15 @@
 //!
 //! `plan` is the union of `plan_service` over all Services and the node itself: what the incremental path writes for
 //! one Service after an event is what a fresh agent would write for it. The rules are those of `SERVICES.md`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `service` | frontends, addresses, health check and findings of a Service; the node's own |
+//! | `backends` | cluster, local and serving set of a service port; hints |
+//! | `serving` | what clients of every frontend meet, to be compared with maps |
 
+mod backends;
+mod service;
 mod serving;
 
 use std::{
@@ -11,16 +19,19 @@ use std::{
     net::IpAddr,
 };
 
-use lb_abi::{address_flags, frontend_flags};
+use lb_abi::frontend_flags;
 
 use crate::{
     findings::Finding,
-    model::{self, Model, Service, ServicePort},
+    model::{Dirty, Event, Model},
     names::ObjectId,
     transport::{Backend, Family, Protocol, Range, TransportAddress},
 };
 
-pub use self::serving::{Serving, addresses, resolve};
+pub use self::{
+    backends::BACKENDS,
+    serving::{Serving, addresses, resolve},
+};
 
 /// For whom plans are made: the part of the input that events don't say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -188,75 +199,28 @@ pub fn plan(model: &Model, perspective: &Perspective) -> Plan {
 
 /// The plan of one Service, or of the node itself; empty if there is none.
 pub fn plan_service(model: &Model, perspective: &Perspective, id: ObjectId) -> ServicePlan {
-    let mut plan = ServicePlan::default();
-    let Some(service) = model.service(id) else {
-        return plan;
+    match model.service(id) {
+        Some(service) => service::service(model, perspective, id, service),
+        None if id == ObjectId::NODE => service::node(model, perspective),
+        None => ServicePlan::default(),
+    }
+}
+
+/// Lets the model take an event; the result names everything whose plan, from this perspective, may differ from before.
+pub fn apply(model: &mut Model, perspective: &Perspective, event: Event) -> Dirty {
+    let here = match &event {
+        Event::NodeApplied(node) => node.name == perspective.node,
+        Event::NodeDeleted(name) => *name == perspective.node,
+        _ => false,
     };
-    for port in &service.ports {
-        for frontend in owned_frontends(model, id, service, port) {
-            // A ClusterIP is Services' alone.
-            *plan.addresses.entry(frontend.address).or_default() |= address_flags::VIP;
-            let key = PortId {
-                port: port.port,
-                protocol: port.protocol,
-                family: Family::of(frontend.address),
-            };
-            let entry = plan.ports.entry(key).or_insert_with(|| {
-                let cluster = backends(model, &perspective.node, id, port, key.family);
-                PortPlan {
-                    serving: cluster.clone(),
-                    cluster,
-                    selection: perspective.selection,
-                    ..PortPlan::default()
-                }
-            });
-            let both = FrontendPlan {
-                internal: Set::Cluster,
-                external: Set::Cluster,
-                silent: false,
-                ranged: false,
-            };
-            entry.frontends.insert(frontend, both);
-        }
+    if !here {
+        return model.apply(event);
     }
-    plan
-}
-
-fn owned_frontends(
-    model: &Model,
-    id: ObjectId,
-    service: &Service,
-    port: &ServicePort,
-) -> impl Iterator<Item = TransportAddress> {
-    let claimed = model::frontends_of_port(service, port);
-    claimed.filter(move |frontend| model.owner(frontend) == Some(id))
-}
-
-fn backends(
-    model: &Model,
-    node: &str,
-    id: ObjectId,
-    port: &ServicePort,
-    family: Family,
-) -> BTreeSet<Backend> {
-    // Slices may differ about where an address is: local is who is local for one of them.
-    let mut backends = BTreeMap::<TransportAddress, bool>::new();
-    for slice in model.slices_of(id) {
-        let ports = slice.ports.iter();
-        for target in ports.filter(|target| target.name == port.name && target.protocol == port.protocol) {
-            let endpoints = slice.endpoints.iter();
-            for endpoint in endpoints.filter(|one| one.ready && Family::of(one.address) == family) {
-                let address = TransportAddress {
-                    protocol: port.protocol,
-                    address: endpoint.address,
-                    port: target.port,
-                };
-                *backends.entry(address).or_default() |= endpoint.node.as_deref() == Some(node);
-            }
-        }
+    let zone = |model: &Model| model.node(&perspective.node).and_then(|node| node.zone.clone());
+    let before = zone(model);
+    let mut dirty = model.apply(event);
+    if zone(model) != before {
+        dirty.append(&mut model.zoned());
     }
-    backends
-        .into_iter()
-        .map(|(address, local)| Backend { address, local })
-        .collect()
+    dirty
 }

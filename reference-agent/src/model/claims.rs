@@ -1,0 +1,120 @@
+//! Who has a frontend, of all who ask for it.
+
+use std::collections::{BTreeSet, HashMap, hash_map::Entry};
+
+use super::{Dirty, Exposure};
+use crate::{
+    names::{ObjectId, ObjectName},
+    transport::TransportAddress,
+};
+
+/// A Service's claim to a frontend; the least one wins.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Claim {
+    pub(super) exposure: Exposure,
+    pub(super) created: Age,
+    pub(super) name: ObjectName,
+    pub(super) service: ObjectId,
+}
+
+/// Oldest first; an object without a creation time is the youngest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Age {
+    Since(i64),
+    Unknown,
+}
+
+/// All claims, by frontend.
+#[derive(Debug, Default)]
+pub(super) struct Claims(HashMap<TransportAddress, Claimants>);
+
+/// A frontend that two ask for is the exception: one alone takes no tree.
+#[derive(Debug)]
+enum Claimants {
+    One(Claim),
+    Several(BTreeSet<Claim>),
+}
+
+impl Claimants {
+    fn first(&self) -> Option<&Claim> {
+        match self {
+            Self::One(claim) => Some(claim),
+            Self::Several(claims) => claims.first(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Claim> {
+        let (one, several) = match self {
+            Self::One(claim) => (Some(claim), None),
+            Self::Several(claims) => (None, Some(claims)),
+        };
+        one.into_iter().chain(several.into_iter().flatten())
+    }
+}
+
+impl Claims {
+    /// Who has a frontend.
+    pub(super) fn owner(&self, frontend: &TransportAddress) -> Option<&Claim> {
+        self.0.get(frontend)?.first()
+    }
+
+    /// One claim to a frontend takes the place of another of the same Service; `None`: there was none, or is none any
+    /// more. If the frontend changes hands, whoever asks for it is marked: who loses it, who gets it, and who is told
+    /// whose it is.
+    pub(super) fn replace(
+        &mut self,
+        frontend: TransportAddress,
+        old: Option<&Claim>,
+        new: Option<Claim>,
+        dirty: &mut Dirty,
+    ) {
+        let before = self.owner(&frontend).map(|claim| claim.service);
+        if let Some(claim) = new {
+            self.stake(frontend, claim);
+        }
+        if let Some(claim) = old {
+            self.withdraw(&frontend, claim);
+        }
+        let claimants = self.0.get(&frontend);
+        let after = claimants.and_then(Claimants::first).map(|claim| claim.service);
+        if before != after {
+            let told = claimants.into_iter().flat_map(Claimants::iter);
+            dirty.extend(before.into_iter().chain(told.map(|claim| claim.service)));
+        }
+    }
+
+    fn stake(&mut self, frontend: TransportAddress, claim: Claim) {
+        match self.0.entry(frontend) {
+            Entry::Vacant(vacant) => _ = vacant.insert(Claimants::One(claim)),
+            Entry::Occupied(mut occupied) => match occupied.get_mut() {
+                Claimants::One(other) => {
+                    let both = BTreeSet::from([other.clone(), claim]);
+                    occupied.insert(Claimants::Several(both));
+                }
+                Claimants::Several(claims) => _ = claims.insert(claim),
+            },
+        }
+    }
+
+    fn withdraw(&mut self, frontend: &TransportAddress, claim: &Claim) {
+        let Some(claimants) = self.0.get_mut(frontend) else {
+            return;
+        };
+        let last = match claimants {
+            Claimants::One(_) => {
+                self.0.remove(frontend);
+                return;
+            }
+            Claimants::Several(claims) => {
+                claims.remove(claim);
+                if claims.len() > 1 {
+                    return;
+                }
+                claims.pop_first()
+            }
+        };
+        if let Some(last) = last {
+            *claimants = Claimants::One(last);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The plan of one Service, and of the node itself.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use lb_abi::address_flags::{NODE, VIP};
+
+use super::{
+    FrontendPlan, HealthCheck, Perspective, PortId, PortPlan, ServicePlan, Set,
+    backends::{BACKENDS, Port, Sets, sets},
+};
+use crate::{
+    findings::{Findings, Reason},
+    model::{Exposure, FRONTENDS, Frontend, Model, Policy, Probe, Service, frontends},
+    names::ObjectId,
+    transport::{Backend, Family, Protocol, Range, TransportAddress},
+};
+
+/// Addresses that a finding names.
+const NAMED: usize = 3;
+
+/// What the API's objects make of a Service.
+pub(super) fn service(
+    model: &Model,
+    perspective: &Perspective,
+    id: ObjectId,
+    service: &Service,
+) -> ServicePlan {
+    let mut plan = ServicePlan::default();
+    let mut findings = Findings::default();
+    let mut refused = BTreeSet::<IpAddr>::new();
+    let mut ready_here = BTreeSet::<IpAddr>::new();
+    let (wanted, left_out) = frontends(service);
+    for frontend in wanted {
+        let address = frontend.address;
+        if let Some(other) = model.owner(&address).filter(|owner| *owner != id) {
+            taken(&mut findings, model, frontend, other);
+            continue;
+        }
+        let port = &service.ports[frontend.port];
+        let key = PortId {
+            port: port.port,
+            protocol: port.protocol,
+            family: Family::of(address.address),
+        };
+        let entry = plan.ports.entry(key).or_insert_with(|| {
+            let of = Port {
+                service: id,
+                port,
+                family: key.family,
+            };
+            let sets = sets(model, perspective, of);
+            if let Some(found) = sets.clipped {
+                clipped(&mut findings, key, found);
+            }
+            refused.extend(&sets.refused);
+            ready_here.extend(&sets.ready_here);
+            begin(perspective, service, sets)
+        });
+        add(entry, perspective, service, frontend);
+        if let Some(flags) = address_flags(model, frontend) {
+            *plan.addresses.entry(address.address).or_default() |= flags;
+        }
+    }
+    if left_out > 0 {
+        let message = format!(
+            "spec: expected at most {FRONTENDS} frontends (addresses times ports), found {left_out} more; left out"
+        );
+        findings.add(Reason::FrontendRefused, message);
+    }
+    if !refused.is_empty() {
+        let named: Vec<_> = refused.iter().take(NAMED).map(ToString::to_string).collect();
+        let (count, named) = (refused.len(), named.join(", "));
+        let message = format!(
+            "endpoints: expected addresses of pods or machines, found {count} that are Services' cluster IPs, such as {named}; \
+             left out"
+        );
+        findings.add(Reason::EndpointRefused, message);
+    }
+    plan.health_check = service.health_check_port.map(|port| HealthCheck {
+        port,
+        local_endpoints: ready_here.len(),
+    });
+    plan.findings = findings.finish();
+    plan
+}
+
+/// What this machine is, and the agent's own probe.
+pub(super) fn node(model: &Model, perspective: &Perspective) -> ServicePlan {
+    let mut plan = ServicePlan::default();
+    let Some(host) = model.host() else {
+        return plan;
+    };
+    let loopback = [Family::V4, Family::V6].map(Family::loopback);
+    for &address in host.addresses.iter().chain(&loopback) {
+        plan.addresses.insert(address, NODE);
+    }
+    let Some(Probe { frontend, backend }) = host.probe else {
+        return plan;
+    };
+    let mut findings = Findings::default();
+    if let Some(other) = model.owner(&frontend).filter(|owner| *owner != ObjectId::NODE) {
+        let wanted = Frontend {
+            address: frontend,
+            exposure: Exposure::Probe,
+            port: 0,
+        };
+        taken(&mut findings, model, wanted, other);
+        plan.findings = findings.finish();
+        return plan;
+    }
+    let backends = BTreeSet::from([Backend {
+        address: backend,
+        local: true,
+    }]);
+    let both = FrontendPlan {
+        internal: Set::Cluster,
+        external: Set::Cluster,
+        silent: false,
+        ranged: false,
+    };
+    let key = PortId {
+        port: frontend.port,
+        protocol: frontend.protocol,
+        family: Family::of(frontend.address),
+    };
+    let port = PortPlan {
+        cluster: backends.clone(),
+        local: backends.clone(),
+        serving: backends,
+        frontends: [(frontend, both)].into(),
+        selection: perspective.selection,
+        ..PortPlan::default()
+    };
+    plan.ports.insert(key, port);
+    plan.addresses.entry(frontend.address).or_default();
+    plan
+}
+
+/// A service port without frontends yet.
+fn begin(perspective: &Perspective, service: &Service, sets: Sets) -> PortPlan {
+    PortPlan {
+        cluster: sets.cluster,
+        local: sets.local,
+        serving: sets.serving,
+        selection: perspective.selection,
+        affinity_seconds: service.affinity_seconds,
+        ..PortPlan::default()
+    }
+}
+
+fn add(port: &mut PortPlan, perspective: &Perspective, service: &Service, frontend: Frontend) {
+    let set = |policy| match policy {
+        Policy::Cluster => Set::Cluster,
+        Policy::Local => Set::Local,
+    };
+    let (internal, external) = match frontend.exposure {
+        // Policies for one kind of frontend say nothing of the other (KEP-2086).
+        Exposure::ClusterIp => {
+            let inside = set(service.internal_policy);
+            (inside, inside)
+        }
+        // "In-cluster traffic … gets Cluster semantics", ServiceSpec.externalTrafficPolicy.
+        _ => (Set::Cluster, set(service.external_policy)),
+    };
+    let outside = frontend.exposure != Exposure::ClusterIp;
+    if frontend.exposure == Exposure::LoadBalancer && port.sources.is_none() {
+        port.sources = sources(service, Family::of(frontend.address.address));
+    }
+    let plan = FrontendPlan {
+        internal,
+        external,
+        // If nobody serves anywhere, there is no other node to be tried.
+        silent: outside && external == Set::Local && !port.cluster.is_empty(),
+        ranged: frontend.exposure == Exposure::LoadBalancer && port.sources.is_some(),
+    };
+    let TransportAddress {
+        protocol,
+        address,
+        port: number,
+    } = frontend.address;
+    port.keep |= protocol == Protocol::Tcp && perspective.api_servers.contains(&(address, number));
+    port.frontends.insert(frontend.address, plan);
+}
+
+/// Who may use the load balancer addresses of a family; `None`: everybody. Ranges of the other family do not restrict;
+/// one that could not be read does, since nobody knows whom.
+fn sources(service: &Service, family: Family) -> Option<BTreeSet<Range>> {
+    let ranges = service.source_ranges.as_ref()?;
+    let of_family = ranges.ranges.iter().filter(|range| range.family() == family);
+    let of_family: BTreeSet<_> = of_family.copied().collect();
+    (ranges.unreadable || !of_family.is_empty()).then_some(of_family)
+}
+
+/// What ADDRESSES should say of the address of a frontend; `None`: it is no address of its own.
+fn address_flags(model: &Model, frontend: Frontend) -> Option<u32> {
+    match frontend.exposure {
+        Exposure::NodePort => None,
+        Exposure::ClusterIp => Some(VIP),
+        // Somebody's machine may have it, as with load balancers that hand out addresses of nodes.
+        Exposure::LoadBalancer if !model.is_machine(frontend.address.address) => Some(VIP),
+        Exposure::LoadBalancer | Exposure::ExternalIp | Exposure::Probe => Some(0),
+    }
+}
+
+fn taken(findings: &mut Findings, model: &Model, frontend: Frontend, owner: ObjectId) {
+    let Frontend {
+        address, exposure, ..
+    } = frontend;
+    let owner = match model.name(owner) {
+        Some(name) => format!("Service {name}"),
+        None => "the agent's own probe".to_owned(),
+    };
+    let message = format!("{exposure}: {address} is {owner}'s, which comes first; left out");
+    findings.add(Reason::FrontendTaken, message);
+}
+
+fn clipped(findings: &mut Findings, port: PortId, found: usize) {
+    let message = format!(
+        "endpoints of port {port}: expected at most {BACKENDS}, found {found}; those of the highest addresses are left out"
+    );
+    findings.add(Reason::EndpointsClipped, message);
+}
