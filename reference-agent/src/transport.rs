@@ -93,6 +93,17 @@ impl fmt::Display for Family {
     }
 }
 
+/// Whether a frontend or a backend can have an address: it is not unspecified, loopback, multicast, broadcast or
+/// IPv4-mapped (which would be another one in the maps).
+pub fn is_usable(address: IpAddr) -> bool {
+    let special = address.is_unspecified() || address.is_loopback() || address.is_multicast();
+    !special
+        && match address {
+            IpAddr::V4(v4) => !v4.is_broadcast(),
+            IpAddr::V6(v6) => v6.to_ipv4_mapped().is_none(),
+        }
+}
+
 /// An address, a port and a protocol. Displays as `TCP 10.96.0.1:443`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransportAddress {

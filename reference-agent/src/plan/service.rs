@@ -91,7 +91,8 @@ pub(super) fn node(model: &Model, perspective: &Perspective) -> ServicePlan {
         return plan;
     };
     let loopback = [Family::V4, Family::V6].map(Family::loopback);
-    for &address in host.addresses.iter().chain(&loopback) {
+    let there = !host.addresses.is_empty();
+    for &address in host.addresses.iter().chain(loopback.iter().filter(|_| there)) {
         plan.addresses.insert(address, NODE);
     }
     let Some(Probe { frontend, backend }) = host.probe else {

@@ -1,0 +1,46 @@
+//! Nodes.
+
+use serde_json::Value;
+
+use super::{
+    Decoded, Defect, ZONE, node_name,
+    parts::{expected, ip, items},
+};
+use crate::model::Node;
+
+/// A Node.
+///
+/// # Errors
+/// It has no name.
+pub fn node(object: &Value) -> Result<Decoded<Node>, Defect> {
+    let name = node_name(object)?.name.to_string();
+    let mut defects = Vec::new();
+    let zone = match &object["metadata"]["labels"][ZONE] {
+        Value::Null => None,
+        Value::String(zone) => Some(zone.clone()).filter(|zone| !zone.is_empty()),
+        found => {
+            defects.push(expected(&format!("metadata.labels[{ZONE}]"), "a zone", found));
+            None
+        }
+    };
+    let mut addresses = Vec::new();
+    for (field, value) in items("status.addresses", &object["status"]["addresses"], &mut defects) {
+        let address = &value["address"];
+        match (ip(address), value["type"].as_str()) {
+            (Some(address), _) => addresses.push(address),
+            (None, Some("InternalIP" | "ExternalIP")) => {
+                defects.push(expected(&format!("{field}.address"), "an IP address", address));
+            }
+            // A name.
+            (None, _) => {}
+        }
+    }
+    Ok(Decoded {
+        object: Node {
+            name,
+            zone,
+            addresses,
+        },
+        defects,
+    })
+}
