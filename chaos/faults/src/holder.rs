@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use lb_loader::{Hook, attach_legacy_multi, detach_legacy, programs_attached};
+use lb_loader::{Hook, Manner, attach_legacy, detach_legacy, programs_attached};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, stdin, stdout},
     process,
@@ -167,7 +167,7 @@ impl Holder {
             let present =
                 programs_attached(&self.cgroup, held.hook, false).map_err(|error| error.to_string())?;
             if !present.contains(&held.program.id()) {
-                attach_legacy_multi(&self.cgroup, held.hook, &held.program)
+                attach_legacy(&self.cgroup, held.hook, &held.program, Manner::MULTI)
                     .map_err(|error| error.to_string())?;
                 held.attached = true;
                 done.push(held.program.id());

@@ -1,7 +1,7 @@
 //! What is attached to a cgroup, and whose it is.
 
 use std::{
-    os::fd::AsFd as _,
+    os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -70,23 +70,42 @@ pub fn programs_attached(cgroup: &Path, hook: Hook, effective: bool) -> Result<V
     query(&Cgroup::open(cgroup)?, hook, effective)
 }
 
-/// Attaches a program the way of before bpf_link, with BPF_F_ALLOW_MULTI: it stays until it is detached or the
-/// cgroup is removed, whatever process ends.
-pub fn attach_legacy_multi(cgroup: &Path, hook: Hook, program: &HeldProgram) -> Result<(), LoaderError> {
+/// Attaches a program the way of before bpf_link: it stays until it is detached or the cgroup is removed, whatever
+/// process ends. `flags`: [`Manner::MULTI`], [`Manner::OVERRIDE`], or 0, as the kernel has them.
+///
+/// # Errors
+/// [`LoaderError::Kernel`] with EPERM where what is attached there or above lets no other in.
+pub fn attach_legacy(
+    cgroup: &Path,
+    hook: Hook,
+    program: &HeldProgram,
+    flags: u32,
+) -> Result<(), LoaderError> {
     bpf::attach(
         Cgroup::open(cgroup)?.as_fd(),
         program.as_fd(),
         hook.attach_type(),
-        bpf::ALLOW_MULTI,
+        flags,
     )
-    .map_err(LoaderError::kernel(format!(
+    .map_err(LoaderError::kernel(attach_to(cgroup, hook, program)))
+}
+
+/// Attaches a program by a link that nobody pins: it stays for as long as somebody holds the descriptor, or another one
+/// of the link, and until the link is detached.
+pub fn attach_link(cgroup: &Path, hook: Hook, program: &HeldProgram) -> Result<OwnedFd, LoaderError> {
+    bpf::link_create(Cgroup::open(cgroup)?.as_fd(), program.as_fd(), hook.attach_type())
+        .map_err(LoaderError::kernel(attach_to(cgroup, hook, program)))
+}
+
+fn attach_to(cgroup: &Path, hook: Hook, program: &HeldProgram) -> String {
+    format!(
         "attach program {} to {hook} of {}",
         program.id(),
         cgroup.display()
-    )))
+    )
 }
 
-/// Undoes [`attach_legacy_multi`]; not attached is no error. `true`: it was.
+/// Undoes [`attach_legacy`]; not attached is no error. `true`: it was.
 pub fn detach_legacy(cgroup: &Path, hook: Hook, program: &HeldProgram) -> Result<bool, LoaderError> {
     bpf::detach(Cgroup::open(cgroup)?.as_fd(), program.as_fd(), hook.attach_type()).map_err(
         LoaderError::kernel(format!(

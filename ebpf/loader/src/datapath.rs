@@ -12,11 +12,12 @@ use nix::fcntl::Flock;
 
 use crate::{
     AttachedDevice, Attachment, DeviceAttachment, DeviceHook, DeviceId, DeviceKind, DeviceMode, Direction,
-    Filesystem, HeldProgram, Hook, Inventory, LoaderError, MapError, MapName, Maps, Options, Ownership,
+    Evicted, Filesystem, HeldProgram, Hook, Inventory, LoaderError, Manner, MapError, MapName, Maps, Options,
+    Ownership, Place,
     attachment::{attachments, end, is_at},
     cgroup::Cgroup,
     device::{self, attach::Attaching},
-    environment,
+    environment, evict,
     inventory::{self, cgroups::Hierarchy, programs::Owner},
     leftovers,
     map::{
@@ -363,8 +364,8 @@ impl Datapath {
         Ok(is_at(&describe(hook, &link)?, &self.cgroup, hook).then_some(link))
     }
 
-    /// A new link. If it is not let in, what an earlier load of ours has attached the legacy way, without
-    /// ALLOW_MULTI, is taken away first.
+    /// A new link. If it is not let in, what an earlier load of ours has attached the legacy way, there or above,
+    /// without ALLOW_MULTI, is taken away first.
     fn create_link(&self, hook: Hook, program: &HeldProgram) -> Result<OwnedFd, LoaderError> {
         let create = || bpf::link_create(self.cgroup.as_fd(), program.as_fd(), hook.attach_type());
         let refused = match create() {
@@ -377,13 +378,12 @@ impl Datapath {
             }
         };
         let mut evicted = false;
-        for attachment in self.scan()? {
-            if attachment.hook == hook
-                && attachment.ownership == Ownership::Earlier
-                && attachment.link_id.is_none()
-            {
-                evicted |= end(&self.cgroup, &attachment)?;
-            }
+        for found in self.leftovers()?.attachments {
+            let in_the_way = matches!(
+                (&found.place, &found.manner),
+                (Place::Cgroup { attach_type, .. }, Manner::Legacy { .. }) if *attach_type == hook.attach_type()
+            );
+            evicted |= in_the_way && evict(&found, false)? == Evicted::Detached;
         }
         let occupied = |source| LoaderError::Occupied {
             hook,

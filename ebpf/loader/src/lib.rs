@@ -62,7 +62,7 @@ mod verify;
 
 pub use self::{
     attachment::{
-        Attachment, Cleanup, GONE_LIMIT, Ownership, attach_legacy_multi, cleanup, detach_legacy,
+        Attachment, Cleanup, GONE_LIMIT, Ownership, attach_legacy, attach_link, cleanup, detach_legacy,
         programs_attached,
     },
     datapath::{Attached, Datapath},

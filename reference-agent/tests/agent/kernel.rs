@@ -5,7 +5,7 @@
 use std::{fs, time::Instant};
 
 use lb_abi::{Frontend, Service, SlotKey, address_flags, capacity};
-use lb_loader::{HeldProgram, Hook, attach_legacy_multi, programs_attached};
+use lb_loader::{HeldProgram, Hook, Manner, attach_legacy, programs_attached};
 use reference_agent::{
     control::{Control, Planner},
     datapath::Datapath,
@@ -229,7 +229,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     };
     let held = HeldProgram::by_id(earlier).expect("it runs");
     drop(hooks);
-    attach_legacy_multi(&own.0, connect, &held).expect("attached");
+    attach_legacy(&own.0, connect, &held, Manner::MULTI).expect("attached");
     fs::remove_dir_all(place.bpffs().join("plumbline")).expect("the pins are removed");
     assert_eq!(
         running(connect),
@@ -252,7 +252,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     assert_eq!(hooks.reasons(), [""; 0]);
 
     // It comes back while the agent runs.
-    attach_legacy_multi(&own.0, connect, &held).expect("attached");
+    attach_legacy(&own.0, connect, &held, Manner::MULTI).expect("attached");
     hooks.look(true, now + SCAN);
     assert_eq!(running(connect), [current]);
     drop(hooks);

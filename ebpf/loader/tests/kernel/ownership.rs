@@ -9,8 +9,8 @@ use std::{
 
 use aya::maps::MapData;
 use lb_loader::{
-    Attachment, Cleanup, Datapath, GONE_LIMIT, HeldProgram, Hook, LoaderError, Ownership,
-    attach_legacy_multi, cleanup, detach_legacy, programs_attached,
+    Attachment, Cleanup, Datapath, GONE_LIMIT, HeldProgram, Hook, LoaderError, Manner, Ownership,
+    attach_legacy, cleanup, detach_legacy, programs_attached,
 };
 
 use crate::support::{ForeignProgram, Node, Protocol, TcpServer, dial, isolated, pin_array, switch};
@@ -53,7 +53,7 @@ fn leave_behind(node: &Node) -> (Vec<(Hook, HeldProgram)>, SocketAddrV4, SocketA
     let cluster_ip = node.service(&datapath, Protocol::Tcp, 80, &[server]);
     let held = hold(&datapath);
     for (hook, program) in &held {
-        attach_legacy_multi(&node.options.cgroup, *hook, program).expect("attached the legacy way");
+        attach_legacy(&node.options.cgroup, *hook, program, Manner::MULTI).expect("attached the legacy way");
     }
     drop(datapath);
     fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
@@ -159,7 +159,7 @@ fn the_same_program_attached_both_ways_is_found_twice() {
     isolated(|node| {
         let earlier = node.start();
         let (hook, program) = hold(&earlier).swap_remove(0);
-        attach_legacy_multi(&node.options.cgroup, hook, &program).expect("attached the legacy way");
+        attach_legacy(&node.options.cgroup, hook, &program, Manner::MULTI).expect("attached the legacy way");
         fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
         let datapath = node.start();
         let mut found = owned_by(&scan(&datapath), Ownership::Earlier);
@@ -183,7 +183,7 @@ fn a_foreign_program_of_the_same_name_stays() {
         for foreign in [&without_map, &with_map] {
             assert_eq!(foreign.0.name(), "connect4");
             assert!(!foreign.0.is_ours().expect("its maps are read"));
-            attach_legacy_multi(&node.options.cgroup, Hook::Connect4, &foreign.0).expect("attached");
+            attach_legacy(&node.options.cgroup, Hook::Connect4, &foreign.0, Manner::MULTI).expect("attached");
         }
         let datapath = node.start();
         let found = scan(&datapath);
@@ -240,7 +240,7 @@ fn a_legacy_attachment_is_undone_once() {
     isolated(|node| {
         let program = ForeignProgram::load(Hook::Connect4, None).0;
         assert!(!detach_legacy(&node.options.cgroup, Hook::Connect4, &program).expect("nothing to detach"));
-        attach_legacy_multi(&node.options.cgroup, Hook::Connect4, &program).expect("attached");
+        attach_legacy(&node.options.cgroup, Hook::Connect4, &program, Manner::MULTI).expect("attached");
         assert_eq!(attached(node, Hook::Connect4), [program.id()]);
         assert!(detach_legacy(&node.options.cgroup, Hook::Connect4, &program).expect("detached"));
         assert_eq!(attached(node, Hook::Connect4), []);

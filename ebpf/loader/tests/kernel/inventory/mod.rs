@@ -2,8 +2,14 @@
 //!
 //! | module | decides |
 //! |---|---|
+//! | `left` | an earlier load, and how it is left |
+//! | `cgroups` | socket programs at the node's cgroup, above, below, hidden |
+//! | `dying` | socket programs at a cgroup that was removed, and lives on in its sockets |
 //! | `seen` | what is listed, in which order, with whom it belongs to and who holds it |
 
+mod cgroups;
+mod dying;
+mod left;
 mod seen;
 
 use lb_loader::{Found, Inventory, Place, Scope, inventory};
