@@ -18,7 +18,7 @@
 //! | [`maps`] | where the control plane ends: kernel, in memory, faulty |
 //! | [`control`] | events → maps, without I/O: what tests and mutants drive |
 //! | [`resolve`], [`dump`] | map contents → what clients meet, as text |
-//! | [`reflect`] | kube-rs watches → events |
+//! | [`reflect`], [`folder`] | watches of the API, or files of a folder → events |
 //! | [`datapath`], [`hooks`] | programs at the node's cgroup: attached, stale ones evicted |
 //! | [`reports`]: [`board`], [`ledger`], [`metrics`] | what all parts report to |
 //! | [`agent`], [`status`], [`cli`] | the process: loop, `/healthz` to `/dump`, command line |
@@ -33,6 +33,7 @@ pub mod datapath;
 pub mod decode;
 pub mod dump;
 pub mod findings;
+pub mod folder;
 pub mod hooks;
 pub mod host;
 pub mod ids;

@@ -33,6 +33,7 @@ use kube::{Client, api::ApiResource};
 use serde_json::Value;
 
 pub use self::watch::reflect;
+pub(crate) use self::watch::triggered;
 use crate::{
     agent::{EventSender, Feed},
     decode::{self, Decoded, Defect},

@@ -13,6 +13,7 @@ use kube::{
     core::{Status, WatchEvent},
 };
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{PAGE, RETRY_FIRST, RETRY_LIMIT, Reflected, STREAM_LIMIT, WATCH_LIMIT, raw::Raw};
 use crate::{
@@ -289,7 +290,7 @@ impl<T: Reflected> Reflector<T> {
         let subject = Subject::Object(T::KIND, decoded.object.name());
         let findings = decoded.defects.into_iter().map(Finding::from).collect();
         self.reports.ledger.set(subject, Origin::Read, findings);
-        self.tell(watched(decoded.object), triggered(&raw)).await
+        self.tell(watched(decoded.object), triggered(&raw.object)).await
     }
 
     async fn deletion(&mut self, raw: &Raw) -> Result<(), Ended> {
@@ -328,8 +329,9 @@ fn gone(event: &Event) -> Option<Subject> {
     Some(Subject::Object(kind, name))
 }
 
-fn triggered(raw: &Raw) -> Option<SystemTime> {
-    let time = &raw.object["metadata"]["annotations"][TRIGGER_TIME];
+/// When the change behind an object happened, as far as the object says.
+pub(crate) fn triggered(object: &Value) -> Option<SystemTime> {
+    let time = &object["metadata"]["annotations"][TRIGGER_TIME];
     Time::deserialize(time).ok().map(|time| time.0.into())
 }
 
