@@ -80,6 +80,11 @@ impl Feed {
     {
         Self(Box::new(move |events| Box::pin(run(events))))
     }
+
+    /// Runs until nobody listens, or there is nothing more to say.
+    pub fn run(self, events: EventSender) -> BoxFuture<'static, ()> {
+        (self.0)(events)
+    }
 }
 
 /// What an agent is put together from.
@@ -98,6 +103,8 @@ pub struct Parts<B, D> {
     pub reports: Reports,
     /// Where health, metrics and the rest are served.
     pub listen: SocketAddr,
+    /// Where the maps are, as `/dump` says it.
+    pub maps_at: String,
 }
 
 /// Runs an agent until told to end; then everything stays attached and pinned, and goes on serving.
@@ -118,6 +125,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         workers,
         reports,
         listen,
+        maps_at,
     } = parts;
     // Whatever way this ends, the other tasks are told.
     let shutdown = shutdown.child_token();
@@ -138,15 +146,23 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
     let control_loop = ControlLoop::new(control, hooks, host, maps, reports.clone());
 
     let mut others = JoinSet::new();
-    for Feed(run) in feeds {
-        others.spawn(run(sender.clone()));
+    for feed in feeds {
+        others.spawn(feed.run(sender.clone()));
     }
     drop(sender);
     for worker in workers {
         others.spawn(worker);
     }
     let mut essential = JoinSet::new();
-    let health = status::serve(listener, Server { reports, asking }, shutdown.clone());
+    let health = status::serve(
+        listener,
+        Server {
+            reports,
+            asking,
+            maps_at,
+        },
+        shutdown.clone(),
+    );
     essential.spawn(async move { health.await.map_err(AgentError::Serve) });
     let ending = shutdown.clone();
     essential.spawn(async move {

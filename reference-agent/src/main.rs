@@ -17,6 +17,6 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let Arguments { command } = Arguments::parse();
+    let Arguments { command } = cli::parse();
     cli::execute(&command, |planner, datapath| (planner, datapath))
 }

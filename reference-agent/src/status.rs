@@ -24,6 +24,8 @@ use crate::{agent::Question, maps::MapError, reports::Reports};
 pub const BEAT_LIMIT: Duration = Duration::from_secs(20);
 /// A question that the control loop has not answered in this time is given up.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// Header of `/dump`: where the maps are, so that nobody takes them for others.
+pub const MAPS_AT: &str = "plumbline-maps-at";
 /// Media type of `/metrics`.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -34,6 +36,8 @@ pub struct Server {
     pub reports: Reports,
     /// For what only the control loop can tell.
     pub asking: mpsc::Sender<Question>,
+    /// Where the maps are.
+    pub maps_at: String,
 }
 
 /// Serves until told to end:
@@ -93,7 +97,7 @@ async fn findings(State(server): State<Server>) -> String {
 
 async fn dump(State(server): State<Server>) -> Response {
     match ask(&server, Question::Dump).await {
-        Ok(Ok(text)) => text.into_response(),
+        Ok(Ok(text)) => ([(MAPS_AT, server.maps_at.as_str())], text).into_response(),
         Ok(Err(error)) => failed(&error),
         Err(refused) => refused.into_response(),
     }

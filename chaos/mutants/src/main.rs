@@ -34,7 +34,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Arguments { mutant, command } = Arguments::parse();
+    let Arguments { mutant, command } = cli::parse();
     let command = match command {
         Command::List { json } => {
             list(json);

@@ -167,5 +167,5 @@ async fn seen(host: &mut Option<HostWatch>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

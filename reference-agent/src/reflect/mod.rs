@@ -35,9 +35,9 @@ use serde_json::Value;
 pub use self::watch::reflect;
 pub(crate) use self::watch::triggered;
 use crate::{
-    agent::{EventSender, Feed},
+    agent::Feed,
     decode::{self, Decoded, Defect},
-    model::{Event, Host, Node, Service, Slice},
+    model::{Node, Service, Slice},
     names::ObjectName,
     relist::Object,
     reports::Reports,
@@ -146,16 +146,12 @@ pub fn client(mut config: kube::Config) -> Result<Client, kube::Error> {
     Client::try_from(config)
 }
 
-/// Watches all kinds, and describes this machine as one without addresses.
+/// Watches all kinds.
 pub fn feeds(client: &Client, reports: &Reports) -> Vec<Feed> {
     vec![
         feed::<Service>(client, reports),
         feed::<Slice>(client, reports),
         feed::<Node>(client, reports),
-        Feed::new(|events: EventSender| async move {
-            // Fails only where nobody listens any more.
-            _ = events.send(Event::Host(Host::default())).await;
-        }),
     ]
 }
 

@@ -1,10 +1,12 @@
 //! The control plane, from API objects to map contents.
 
 mod adoption;
+mod configuring;
 mod decoding;
 mod devices;
 mod dumps;
 mod failures;
+mod from_files;
 mod hooking;
 mod incident_one;
 mod kernel;
@@ -12,6 +14,7 @@ mod law;
 mod place;
 mod planning;
 mod reflecting;
+mod reporting;
 mod sockets;
 mod whole;
 mod writes;

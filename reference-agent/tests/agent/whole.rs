@@ -15,9 +15,10 @@ use kube::{
 use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
 use lb_loader::{Hook, Ownership};
 use reference_agent::{
-    agent::{self, AgentError, Parts},
+    agent::{self, AgentError, EventSender, Feed, Parts},
     control::Planner,
     dump::dump,
+    model::{Event, Host},
     reflect,
     reports::Reports,
     testing::node::{Node, NodeDatapath},
@@ -95,14 +96,22 @@ impl Control {
 
 fn parts(client: &Client, node: &Node, listen: SocketAddr) -> Parts<Planner, NodeDatapath> {
     let reports = Reports::new(None);
+    let mut feeds = reflect::feeds(client, &reports);
+    feeds.push(Feed::new(|events: EventSender| async move {
+        events
+            .send(Event::Host(Host::default()))
+            .await
+            .expect("the agent runs");
+    }));
     Parts {
         brain: Planner::default(),
         datapath: node.open(),
-        feeds: reflect::feeds(client, &reports),
+        feeds,
         host: None,
         workers: Vec::new(),
         reports,
         listen,
+        maps_at: "memory".to_owned(),
     }
 }
 

@@ -1,0 +1,108 @@
+//! The command line, for the agent and for its mutants.
+//!
+//! | file | what |
+//! |---|---|
+//! | `config` | the configuration file |
+//! | `run` | the agent |
+//! | `source`, `log` | options that several commands have |
+//! | `dump`, `cleanup` | the other commands |
+
+mod cleanup;
+mod config;
+mod dump;
+mod log;
+mod run;
+mod source;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Subcommand};
+
+pub use self::{
+    cleanup::Cleanup,
+    config::{Parsed, arguments, parse},
+    dump::Dump,
+    run::Run,
+};
+use crate::{
+    control::{Brain, Planner},
+    datapath::{Datapath, KernelDatapath},
+};
+
+/// What follows the options in `--help`.
+pub const EXIT_CODES: &str = "Exit codes: 0 done, or ended by SIGTERM or SIGINT with everything left in place; \
+1 failed, with the reason on stderr; 2 wrong arguments or a wrong configuration file.";
+
+/// What the agent does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve Services on this node until SIGTERM or SIGINT.
+    ///
+    /// Takes Services, EndpointSlices and Nodes from the API server, or from the files of a folder (--from), and keeps the
+    /// eBPF maps as they say. Programs and maps are pinned: when the agent ends, they go on serving what they last knew,
+    /// and the next start takes them over without a gap. To take the datapath away, end the agent and run `cleanup`.
+    ///
+    /// Is it well? /readyz at --listen gives the reasons if not, one per line; /findings names every part of an object
+    /// that can't be used; /metrics counts; /dump shows the maps.
+    ///
+    /// Every option can also stand in a YAML file, by its long name, as in `node: worker-1`; `--print-config` shows what
+    /// counts in the end, and why. The command line goes before the environment, that before the file.
+    ///
+    /// Needs CAP_SYS_ADMIN, CAP_NET_ADMIN, a mounted bpffs and cgroup v2. One agent per node.
+    Run(Box<Run>),
+    /// Print what the maps say: every frontend with its backends, then addresses, then defects, if any.
+    ///
+    /// What is no frontend at one of the addresses is refused. A frontend by Maglev shows the size of its table and
+    /// a digest of it, which is the same on every node.
+    ///
+    /// Asks the running agent; without one the pinned maps are read. Which of them is said on stderr. Sorted and without
+    /// ids, so that two nodes can be compared with diff.
+    Dump(Dump),
+    /// Detach every program of this agent, of any start, and remove its pins; programs of others stay.
+    ///
+    /// Connections that were translated stay as they are; new ones to Services are not translated any more. No
+    /// agent may be running. Nothing there is no error.
+    Cleanup(Cleanup),
+}
+
+#[derive(Debug, Args)]
+struct Cgroup {
+    /// Root of the cgroup v2 hierarchy: all processes of the node are in it or below it
+    #[arg(long, value_name = "FOLDER", default_value = "/sys/fs/cgroup")]
+    cgroup: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct Bpffs {
+    /// A mounted bpffs; pins go below its folder `plumbline`
+    #[arg(long, value_name = "FOLDER", default_value = "/sys/fs/bpf")]
+    bpffs: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct ConfigFile {
+    /// A YAML file with options by their long names, for those that are given nowhere else
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Does what the command line says. `compose` gives the agent its parts: the production agent takes the planner and
+/// the kernel's datapath as they are, a mutant decorates one of them.
+pub fn execute<B, D>(command: &Command, compose: impl FnOnce(Planner, KernelDatapath) -> (B, D)) -> ExitCode
+where
+    B: Brain + 'static,
+    D: Datapath + 'static,
+{
+    let result = match command {
+        Command::Run(run) => run::run(run, compose),
+        Command::Dump(dump) => dump::dump(dump),
+        Command::Cleanup(cleanup) => cleanup::cleanup(cleanup),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Runs the agent.
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use clap::Args;
+use futures::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Bpffs, Cgroup, ConfigFile,
+    log::LogFlags,
+    source::{Source, SourceFlags},
+};
+use crate::{
+    agent,
+    control::{Brain, Planner},
+    datapath::{Datapath, KernelDatapath},
+    host::{self, HostFlags},
+    own::OwnFlags,
+    plan::{Perspective, Selection},
+    reports::Reports,
+};
+
+/// How the agent works.
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Print the options that count, and where each comes from, as a configuration file; do nothing else
+    #[arg(long)]
+    print_config: bool,
+    /// Name of this node in the API: endpoints that name it are local
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    node: String,
+    /// How a backend is chosen for a new connection
+    ///
+    /// random is right where the packets of a connection always come in by the same node. It costs one slot of a map
+    /// for each backend of each service port.
+    ///
+    /// maglev is for clusters where they may not (ECMP, or load balancers in front of the nodes): all nodes choose
+    /// the same backend for the same connection, and few connections change backends when others come or go. It
+    /// costs 251 slots for a service port of 2 backends, 1021 for up to 10, 4093 for up to 40, 16381 for up to 163,
+    /// and so on; of 262144 in all; twice while one set of backends is switched to the next; and as many writes for
+    /// each change. A service port that doesn't fit is named by /readyz, and the others go on. All nodes must have
+    /// the same. Sockets of the node itself, whose source is not known yet when they connect, take any slot.
+    ///
+    /// Connections go on when it is changed.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Selection::Random)]
+    backend_selection: Selection,
+    #[command(flatten, next_help_heading = "Source of objects")]
+    source: SourceFlags,
+    #[command(flatten, next_help_heading = "The agent's own way to the API server")]
+    own: OwnFlags,
+    #[command(flatten, next_help_heading = "Addresses and devices of this node")]
+    host: HostFlags,
+    #[command(flatten, next_help_heading = "Where programs and maps are")]
+    cgroup: Cgroup,
+    #[command(flatten)]
+    bpffs: Bpffs,
+    #[command(flatten, next_help_heading = "What the agent says")]
+    log: LogFlags,
+    /// Where /healthz, /readyz, /metrics, /findings and /dump are served
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9440")]
+    listen: SocketAddr,
+}
+
+#[tokio::main]
+pub(super) async fn run<B, D>(
+    run: &Run,
+    compose: impl FnOnce(Planner, KernelDatapath) -> (B, D),
+) -> anyhow::Result<()>
+where
+    B: Brain + 'static,
+    D: Datapath + 'static,
+{
+    run.log.start()?;
+    tracing::info!(node = run.node, version = env!("CARGO_PKG_VERSION"), "starting");
+    // All that can be wrong with the configuration is found before the datapath is touched.
+    let source = run.source.open(&run.own).await?;
+    let shutdown = CancellationToken::new();
+    end_on_signal(shutdown.clone()).context("failed to wait for signals")?;
+    let mut options = lb_loader::Options::new(&run.bpffs.bpffs, &run.cgroup.cgroup);
+    let reports = Reports::new(None);
+    let mut workers = Vec::new();
+    let mut perspective = Perspective {
+        node: run.node.clone(),
+        selection: run.backend_selection,
+        ..Perspective::default()
+    };
+    if let Source::Api { servers, .. } = &source {
+        options.node.own_cgroup = run.own.cgroup();
+        perspective.api_servers = servers.addresses();
+        workers.push(servers.clone().watch(reports.board.clone()).boxed());
+    }
+    let datapath = KernelDatapath::open(&options)?;
+    tracing::info!(adopted = datapath.adopted(), "the datapath is open");
+    let (brain, datapath) = compose(Planner::new(perspective), datapath);
+    let mut feeds = source.feeds(&reports);
+    let (feed, host) = host::feed(run.node.clone(), run.host.options(), None);
+    feeds.push(feed);
+    let parts = agent::Parts {
+        brain,
+        datapath,
+        feeds,
+        host: Some(host),
+        workers,
+        reports,
+        listen: run.listen,
+        maps_at: run.bpffs.bpffs.display().to_string(),
+    };
+    agent::run(parts, shutdown).await?;
+    tracing::info!("ended; programs and maps stay as they are");
+    Ok(())
+}
+
+fn end_on_signal(shutdown: CancellationToken) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("SIGTERM"),
+            _ = interrupt.recv() => tracing::info!("SIGINT"),
+        }
+        shutdown.cancel();
+    });
+    Ok(())
+}
