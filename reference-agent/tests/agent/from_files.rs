@@ -212,13 +212,13 @@ async fn a_folder_of_links_as_a_mounted_configmap_is_read_and_followed() {
     let mut told = told;
     assert_eq!(told.synced().await, [""; 0]);
     let link = |to: &Path, name: &str| {
-        std::os::unix::fs::symlink(to, told.folder.path().join(name)).expect("linked")
+        std::os::unix::fs::symlink(to, told.folder.path().join(name)).expect("linked");
     };
     link(one.path(), "..data");
     link(Path::new("..data/a.yaml"), "a.yaml");
     assert_eq!(told.next(1).await, ["service default/a [10.96.0.1]"]);
     let link = |to: &Path, name: &str| {
-        std::os::unix::fs::symlink(to, told.folder.path().join(name)).expect("linked")
+        std::os::unix::fs::symlink(to, told.folder.path().join(name)).expect("linked");
     };
     link(two.path(), "..data_tmp");
     fs::rename(told.path().join("..data_tmp"), told.path().join("..data")).expect("renamed");
