@@ -139,7 +139,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         })?;
     let control = Control::new(brain, datapath.maps())?;
     let maps = datapath.maps();
-    let hooks = Hooks::new(datapath, Instant::now());
+    let hooks = Hooks::new(datapath, reports.metrics.clone(), Instant::now());
     let (sender, events) = queue();
     let (asking, questions) = mpsc::channel(QUESTIONS);
     // Before anybody can ask.

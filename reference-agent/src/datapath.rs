@@ -8,7 +8,9 @@ use std::{
 };
 
 use lb_abi::Address;
-use lb_loader::{Attachment, DeviceKind, Hook, LoaderError, Options, Ownership};
+use lb_loader::{
+    Attachment, DeviceKind, Evicted, Found, Hook, Inventory, LoaderError, LooseProgram, Options, Ownership,
+};
 
 use crate::maps::{
     LbMaps,
@@ -65,17 +67,30 @@ pub trait Datapath: Send {
     /// What the kernel said.
     fn devices(&self) -> Result<BTreeMap<u32, Option<DeviceKind>>, LoaderError>;
 
-    /// What an earlier load of this agent has left attached to the cgroup.
+    /// Programs of others at the hooks of the cgroup, in the order of running. They stay.
     ///
     /// # Errors
     /// What the kernel said.
-    fn stale(&self) -> Result<Vec<Attachment>, LoaderError>;
+    fn foreign(&self) -> Result<Vec<Attachment>, LoaderError>;
 
-    /// Ends one of those.
+    /// What earlier loads of this agent have left running for this node, anywhere: at cgroups above, below and out of
+    /// sight, at devices, or where nobody can look.
     ///
     /// # Errors
     /// What the kernel said.
-    fn evict(&self, stale: &Attachment) -> Result<(), LoaderError>;
+    fn leftovers(&self) -> Result<Inventory, LoaderError>;
+
+    /// Ends one of those that are attached.
+    ///
+    /// # Errors
+    /// What is in the way, and what to do.
+    fn evict(&self, leftover: &Found) -> Result<(), LoaderError>;
+
+    /// Makes one of those leave everything alone that are attached where nobody can look.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn disarm(&self, leftover: &LooseProgram) -> Result<(), LoaderError>;
 }
 
 /// The kernel's.
@@ -194,15 +209,25 @@ impl Datapath for KernelDatapath {
             .collect())
     }
 
-    fn stale(&self) -> Result<Vec<Attachment>, LoaderError> {
+    fn foreign(&self) -> Result<Vec<Attachment>, LoaderError> {
         let attachments = self.shared.lock().scan()?;
         Ok(attachments
             .into_iter()
-            .filter(|found| found.ownership == Ownership::Earlier)
+            .filter(|found| found.ownership == Ownership::Foreign)
             .collect())
     }
 
-    fn evict(&self, stale: &Attachment) -> Result<(), LoaderError> {
-        self.shared.lock().evict(stale)
+    fn leftovers(&self) -> Result<Inventory, LoaderError> {
+        self.shared.lock().leftovers()
+    }
+
+    fn evict(&self, leftover: &Found) -> Result<(), LoaderError> {
+        match lb_loader::evict(leftover, false)? {
+            Evicted::Detached | Evicted::Gone => Ok(()),
+        }
+    }
+
+    fn disarm(&self, leftover: &LooseProgram) -> Result<(), LoaderError> {
+        lb_loader::disarm(leftover).map(drop)
     }
 }

@@ -1,36 +1,45 @@
 //! Keeps the programs attached, and alone.
 //!
-//! At start, and again every [`SCAN`]: programs that are not attached where they belong are attached, programs of
-//! an earlier load of this agent are evicted. Both are found by id in what the kernel says is attached, never in
-//! what the agent remembers: pins may be gone, links may be held by others, names may be anybody's. Programs of
-//! others stay. Network devices come before the cgroup, so that no answer to a connection of an earlier start goes out
-//! untranslated; those that come later are attached at once.
+//! At start, and again every [`SCAN`]: programs that are not attached where they belong are attached, what earlier loads
+//! of this agent have left anywhere is evicted. Both are found by id in what the kernel says, never in what the agent
+//! remembers: pins may be gone, links may be held by others, names may be anybody's. Programs of others stay, and are
+//! named in the log. Network devices come before the cgroup, so that no answer to a connection of an earlier start goes
+//! out untranslated; those that come later are attached at once.
+//!
+//! | file | what |
+//! |---|---|
+//! | `devices` | which devices have programs |
+//! | `leftovers` | what earlier loads have left |
 
 mod devices;
+mod leftovers;
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use lb_loader::Attachment;
+use self::{devices::Devices, leftovers::Leftovers};
+use crate::{datapath::Datapath, host::View, metrics::Metrics};
 
-use self::devices::Devices;
-use crate::{datapath::Datapath, host::View};
-
-/// From one look at the cgroup to the next: how long a stale program can go unnoticed.
+/// From one look at what is attached to the next: how long a stale program can go unnoticed.
 pub const SCAN: Duration = Duration::from_secs(2);
 
 /// The hooks of one node.
 #[derive(Debug)]
 pub struct Hooks<D> {
     datapath: D,
+    metrics: Metrics,
     devices: Devices,
+    leftovers: Leftovers,
+    /// Programs of others at the cgroup, as the last look saw them: hook and id.
+    foreign: BTreeSet<(&'static str, u32)>,
     next: Instant,
     seen: Seen,
 }
 
-/// What the last look has found.
+/// What the last look has found at the cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
     /// Nothing is attached yet.
@@ -43,10 +52,13 @@ enum Seen {
 
 impl<D: Datapath> Hooks<D> {
     /// Attaches nothing yet.
-    pub fn new(datapath: D, now: Instant) -> Self {
+    pub fn new(datapath: D, metrics: Metrics, now: Instant) -> Self {
         Self {
             datapath,
+            metrics,
             devices: Devices::default(),
+            leftovers: Leftovers::default(),
+            foreign: BTreeSet::new(),
             next: now,
             seen: Seen::Nothing,
         }
@@ -79,8 +91,10 @@ impl<D: Datapath> Hooks<D> {
         self.attach(&mut bad);
         // Without our own programs an old one is better than none.
         if bad.is_empty() {
-            self.evict(&mut bad);
+            self.leftovers.evict(&self.datapath, &self.metrics);
+            bad.extend(self.leftovers.reasons());
         }
+        self.look_at_others();
         let seen = if bad.is_empty() {
             Seen::Good
         } else {
@@ -119,45 +133,28 @@ impl<D: Datapath> Hooks<D> {
         }
     }
 
-    fn evict(&mut self, bad: &mut Vec<String>) {
-        let stale = match self.datapath.stale() {
-            Ok(stale) => stale,
-            Err(error) => return bad.push(format!("can't see what is attached: {error}")),
+    /// Names programs of others that are new at the cgroup. They may decide before ours, and that is their owner's
+    /// business; the agent's own probe sees whether Services are served nevertheless.
+    fn look_at_others(&mut self) {
+        let found = match self.datapath.foreign() {
+            Ok(found) => found,
+            Err(error) => return tracing::debug!(%error, "can't see programs of others"),
         };
-        for found in &stale {
-            let Attachment {
-                hook,
-                program_id,
-                link_id,
-                ..
-            } = found;
-            match self.datapath.evict(found) {
-                Ok(()) => tracing::info!(%hook, program_id, ?link_id, "evicted a program of an earlier load"),
-                Err(error) => {
-                    tracing::warn!(%hook, program_id, ?link_id, %error, "can't evict a stale program");
-                }
+        for program in &found {
+            if !self.foreign.contains(&(program.hook.name(), program.program_id)) {
+                tracing::info!(
+                    hook = %program.hook, program_id = program.program_id, name = program.name,
+                    "a program of somebody else is attached, too, and stays"
+                );
             }
         }
-        if stale.is_empty() {
-            return;
-        }
-        // The kernel decides what is left, not the answers to the evictions.
-        match self.datapath.stale() {
-            Ok(left) => bad.extend(left.iter().map(describe)),
-            Err(error) => bad.push(format!("can't see what is attached: {error}")),
-        }
+        self.foreign = found
+            .iter()
+            .map(|found| (found.hook.name(), found.program_id))
+            .collect();
+        self.metrics
+            .foreign_programs
+            .at([])
+            .set(i64::try_from(self.foreign.len()).unwrap_or(i64::MAX));
     }
-}
-
-fn describe(stale: &Attachment) -> String {
-    let Attachment {
-        hook,
-        program_id,
-        link_id,
-        ..
-    } = stale;
-    let how = link_id.map_or_else(|| "without a link".to_owned(), |id| format!("by link {id}"));
-    format!(
-        "stale program {program_id} of an earlier load is attached to {hook} {how}, and could not be evicted"
-    )
 }

@@ -8,7 +8,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr},
 };
 
-use lb_loader::{Attachment, DeviceKind, Hook, LoaderError};
+use lb_loader::{Attachment, DeviceKind, Found, Hook, Inventory, LoaderError, LooseProgram};
 use reference_agent::datapath::Datapath;
 
 /// A datapath that sees no stale program.
@@ -50,11 +50,19 @@ impl<D: Datapath> Datapath for StaleKept<D> {
         self.0.devices()
     }
 
-    fn stale(&self) -> Result<Vec<Attachment>, LoaderError> {
-        Ok(Vec::new())
+    fn foreign(&self) -> Result<Vec<Attachment>, LoaderError> {
+        self.0.foreign()
     }
 
-    fn evict(&self, _stale: &Attachment) -> Result<(), LoaderError> {
+    fn leftovers(&self) -> Result<Inventory, LoaderError> {
+        Ok(Inventory::default())
+    }
+
+    fn evict(&self, _leftover: &Found) -> Result<(), LoaderError> {
+        Ok(())
+    }
+
+    fn disarm(&self, _leftover: &LooseProgram) -> Result<(), LoaderError> {
         Ok(())
     }
 }

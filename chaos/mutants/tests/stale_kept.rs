@@ -7,6 +7,7 @@ use mutants::stale_kept::StaleKept;
 use reference_agent::{
     datapath::Datapath,
     hooks::{Hooks, SCAN},
+    metrics::Metrics,
     testing::node::Node,
 };
 
@@ -17,7 +18,7 @@ const STALE: u32 = 7;
 /// Programs at the hook after two looks, and why the node isn't ready.
 fn looked<D: Datapath>(node: &Node, datapath: D) -> (Vec<u32>, Vec<String>) {
     let now = Instant::now();
-    let mut hooks = Hooks::new(datapath, now);
+    let mut hooks = Hooks::new(datapath, Metrics::new(), now);
     hooks.look(true, now);
     hooks.look(true, now + SCAN);
     (node.programs(HOOK), hooks.reasons())

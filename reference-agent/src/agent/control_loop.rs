@@ -78,7 +78,8 @@ impl<B: Brain, D: Datapath> ControlLoop<B, D> {
                         self.control.apply(arrival.event);
                     }
                 }
-                () = seen(&mut self.host) => tokio::task::block_in_place(|| self.take_host()),
+                // The next round takes it.
+                () = seen(&mut self.host) => {}
                 Some(question) = questions.recv() => tokio::task::block_in_place(|| self.answer(question)),
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
@@ -112,6 +113,8 @@ impl<B: Brain, D: Datapath> ControlLoop<B, D> {
 
     fn round(&mut self, now: Instant) {
         self.tell_host();
+        // Its addresses come as an event, and its devices are to be there before programs at the cgroup.
+        self.take_host();
         let outstanding = self.control.outstanding();
         self.control.reconcile(now);
         if outstanding {

@@ -60,6 +60,18 @@ pub struct Metrics {
     pub stale_programs: Labelled<Gauge, 0>,
     /// Programs of earlier loads that were evicted.
     pub evictions: Labelled<Counter, 0>,
+    /// Programs of others at the hooks of the cgroup.
+    pub foreign_programs: Labelled<Gauge, 0>,
+    /// Entries of FLOWS that went with their backend.
+    pub udp_flows_ended: Labelled<Counter, 0>,
+    /// Connected UDP sockets that went with their backend.
+    pub udp_sockets_ended: Labelled<Counter, 0>,
+    /// Backends whose UDP flows and sockets are yet to be ended.
+    pub udp_waiting: Labelled<Gauge, 0>,
+    /// Attempts to end UDP flows or sockets that failed.
+    pub udp_failures: Labelled<Counter, 0>,
+    /// By outcome.
+    pub probes: Labelled<Counter, 1>,
     /// By kind and cause.
     pub watch_restarts: Labelled<Counter, 2>,
     /// By kind and manner.
@@ -158,6 +170,36 @@ impl Metrics {
             "Programs of an earlier load that are attached and could not be evicted.",
         );
         let evictions = register.counter("evictions", [], "Programs of an earlier load that were evicted.");
+        let foreign_programs = register.gauge(
+            "foreign_programs",
+            [],
+            "Programs of others at the hooks of the node's cgroup. They stay.",
+        );
+        let udp_flows_ended = register.counter(
+            "udp_flows_ended",
+            [],
+            "Entries of FLOWS that were removed because their UDP backend serves no more.",
+        );
+        let udp_sockets_ended = register.counter(
+            "udp_sockets_ended",
+            [],
+            "Connected UDP sockets that were told that their backend serves no more.",
+        );
+        let udp_waiting = register.gauge(
+            "udp_waiting",
+            [],
+            "UDP backends that serve no more, and whose flows and sockets are yet to be ended.",
+        );
+        let udp_failures = register.counter(
+            "udp_failures",
+            [],
+            "Attempts to end flows or sockets of UDP backends that failed; they are made again.",
+        );
+        let probes = register.counter(
+            "probes",
+            ["outcome"],
+            "The agent's own probes through the programs: served or failed.",
+        );
         let watch_restarts = register.counter(
             "watch_restarts",
             ["kind", "cause"],
@@ -211,6 +253,12 @@ impl Metrics {
             packets,
             stale_programs,
             evictions,
+            foreign_programs,
+            udp_flows_ended,
+            udp_sockets_ended,
+            udp_waiting,
+            udp_failures,
+            probes,
             watch_restarts,
             lists,
             api_server,

@@ -4,10 +4,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::{Ipv4Addr, Ipv6Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey};
-use lb_loader::{Attachment, DeviceKind, Hook, LoaderError, Ownership};
+use lb_loader::{
+    Attachment, Blind, CgroupState, DeviceKind, Found, Hook, Inventory, LoaderError, LooseProgram, Manner,
+    Ownership, Place, ProgramDescription,
+};
 
 use crate::{
     datapath::Datapath,
@@ -22,6 +26,9 @@ pub struct Node(Arc<Mutex<State>>);
 struct State {
     maps: MemoryMaps,
     attached: Vec<Attachment>,
+    /// Programs of earlier loads that are attached where nobody can look.
+    loose: BTreeSet<u32>,
+    blind: Vec<Blind>,
     loads: u32,
     opened_before: bool,
     refuse_attach: bool,
@@ -70,6 +77,21 @@ impl Node {
         self.lock()
             .attached
             .push(attachment(hook, program_id, None, ownership));
+    }
+
+    /// A program of an earlier load runs where nobody can look.
+    pub fn leave_hidden(&self, program_id: u32) {
+        self.lock().loose.insert(program_id);
+    }
+
+    /// Programs of earlier loads that run where nobody can look.
+    pub fn hidden(&self) -> BTreeSet<u32> {
+        self.lock().loose.clone()
+    }
+
+    /// From now on something can't be looked at; `None`: everything can.
+    pub fn blind(&self, blind: Option<Blind>) {
+        self.lock().blind = blind.into_iter().collect();
     }
 
     /// Somebody detaches everything at a hook.
@@ -253,19 +275,90 @@ impl Datapath for NodeDatapath {
             .collect())
     }
 
-    fn stale(&self) -> Result<Vec<Attachment>, LoaderError> {
+    fn foreign(&self) -> Result<Vec<Attachment>, LoaderError> {
         let state = self.node.lock();
-        let stale = |found: &&Attachment| found.ownership != Ownership::Foreign && !self.is_current(found);
-        Ok(state.attached.iter().filter(stale).cloned().collect())
+        let foreign = |found: &&Attachment| found.ownership == Ownership::Foreign;
+        Ok(state.attached.iter().filter(foreign).cloned().collect())
     }
 
-    fn evict(&self, stale: &Attachment) -> Result<(), LoaderError> {
+    fn leftovers(&self) -> Result<Inventory, LoaderError> {
+        let state = self.node.lock();
+        let stale = |found: &&Attachment| found.ownership != Ownership::Foreign && !self.is_current(found);
+        let attachments = state.attached.iter().filter(stale).map(as_found);
+        let loose = state.loose.iter().map(|id| LooseProgram {
+            program: description(*id),
+            ownership: Ownership::Earlier,
+            called_from: Vec::new(),
+            armed: true,
+        });
+        Ok(Inventory {
+            attachments: attachments.collect(),
+            loose: loose.collect(),
+            blind: state.blind.clone(),
+        })
+    }
+
+    fn evict(&self, leftover: &Found) -> Result<(), LoaderError> {
         let mut state = self.node.lock();
         if state.refuse_evict {
             return Err(refused("detach program"));
         }
-        state.attached.retain(|found| found != stale);
+        state.attached.retain(|found| as_found(found) != *leftover);
         Ok(())
+    }
+
+    fn disarm(&self, leftover: &LooseProgram) -> Result<(), LoaderError> {
+        let mut state = self.node.lock();
+        if state.refuse_evict {
+            return Err(refused("take the maps out of use"));
+        }
+        state.loose.remove(&leftover.program.id);
+        Ok(())
+    }
+}
+
+/// As the kernel describes an attachment to the cgroup of a [`Node`].
+fn as_found(attachment: &Attachment) -> Found {
+    let Attachment {
+        hook,
+        program_id,
+        link_id,
+        ..
+    } = *attachment;
+    Found {
+        place: Place::Cgroup {
+            id: 1,
+            path: Some("/cgroup".into()),
+            state: CgroupState::Visible,
+            attach_type: 0,
+            attach_name: hook.name(),
+        },
+        order: 0,
+        program: description(program_id),
+        manner: match link_id {
+            Some(id) => Manner::Link {
+                id,
+                pinned_at: Vec::new(),
+                held_by: Vec::new(),
+            },
+            None => Manner::Legacy { flags: Manner::MULTI },
+        },
+        ownership: Ownership::Earlier,
+    }
+}
+
+fn description(id: u32) -> ProgramDescription {
+    ProgramDescription {
+        id,
+        name: "connect4".to_owned(),
+        program_type: 18,
+        type_name: "cgroup_sock_addr",
+        tag: [0; 8],
+        loaded_at: Duration::ZERO,
+        uid: 0,
+        maps: Vec::new(),
+        pinned_at: Vec::new(),
+        held_by: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@ use lb_loader::{DeviceKind, Hook};
 use reference_agent::{
     hooks::{Hooks, SCAN},
     host::View,
+    metrics::Metrics,
     testing::node::Node,
 };
 
@@ -36,7 +37,7 @@ const POD: (u32, DeviceKind) = (7, DeviceKind::Pod);
 fn nothing_is_attached_to_devices_before_the_maps_serve() {
     let node = Node::new();
     let now = Instant::now();
-    let mut hooks = Hooks::new(node.open(), now);
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
     hooks.host(host(&[UPLINK]));
     hooks.look(false, now);
     assert_eq!(node.devices(), kinds([]));
@@ -50,7 +51,7 @@ fn nothing_is_attached_to_devices_before_the_maps_serve() {
 fn a_pods_device_is_attached_when_it_comes_and_not_at_the_next_look() {
     let node = Node::new();
     let now = Instant::now();
-    let mut hooks = Hooks::new(node.open(), now);
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
     hooks.host(host(&[UPLINK]));
     hooks.look(true, now);
     hooks.host(host(&[UPLINK, POD]));
@@ -65,7 +66,7 @@ fn a_pods_device_is_attached_when_it_comes_and_not_at_the_next_look() {
 fn a_device_that_goes_before_it_is_attached_is_no_reason() {
     let node = Node::new();
     let now = Instant::now();
-    let mut hooks = Hooks::new(node.open(), now);
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
     hooks.look(true, now);
     node.remove_device(POD.0);
     hooks.host(host(&[POD]));
@@ -76,7 +77,7 @@ fn a_device_that_goes_before_it_is_attached_is_no_reason() {
 fn a_device_that_lets_nothing_be_attached_is_named_and_tried_again() {
     let node = Node::new();
     let now = Instant::now();
-    let mut hooks = Hooks::new(node.open(), now);
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
     node.refuse_device(POD.0, true);
     hooks.host(host(&[UPLINK, POD]));
     hooks.look(true, now);
@@ -101,7 +102,7 @@ fn a_device_that_lets_nothing_be_attached_is_named_and_tried_again() {
 fn of_many_devices_that_fail_some_are_named_and_the_rest_counted() {
     let node = Node::new();
     let now = Instant::now();
-    let mut hooks = Hooks::new(node.open(), now);
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
     let devices: Vec<_> = (10..30).map(|index| (index, DeviceKind::Pod)).collect();
     for (index, _) in &devices {
         node.refuse_device(*index, true);
@@ -117,7 +118,7 @@ fn of_many_devices_that_fail_some_are_named_and_the_rest_counted() {
 fn what_somebody_detaches_is_attached_again_and_what_is_not_wanted_any_more_is_detached() {
     let node = Node::new();
     let now = Instant::now();
-    let mut hooks = Hooks::new(node.open(), now);
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
     hooks.host(host(&[UPLINK, POD]));
     hooks.look(true, now);
     node.detach_device(UPLINK.0);
@@ -134,11 +135,11 @@ fn what_somebody_detaches_is_attached_again_and_what_is_not_wanted_any_more_is_d
 fn a_restart_switches_the_programs_at_devices_and_leaves_none_where_they_are_not_wanted() {
     let node = Node::new();
     let now = Instant::now();
-    let mut hooks = Hooks::new(node.open(), now);
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
     hooks.host(host(&[UPLINK, POD]));
     hooks.look(true, now);
     drop(hooks);
-    let mut hooks = Hooks::new(node.open(), now);
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
     hooks.host(host(&[UPLINK]));
     hooks.look(false, now);
     assert_eq!(node.devices(), kinds([UPLINK]), "adopted maps serve at once");

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use lb_loader::{Hook, Ownership};
+use lb_loader::{Blind, Hook, Ownership};
 use reference_agent::{
     hooks::{Hooks, SCAN},
+    metrics::Metrics,
     testing::node::{Node, NodeDatapath},
 };
 
@@ -16,7 +17,7 @@ const FOREIGN: u32 = 8;
 /// An agent that starts now, and has looked once.
 fn started(node: &Node, filled: bool) -> (Hooks<NodeDatapath>, Instant) {
     let now = Instant::now();
-    let mut hooks = Hooks::new(node.open(), now);
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
     hooks.look(filled, now);
     (hooks, now)
 }
@@ -84,8 +85,8 @@ fn a_stale_program_that_stays_is_a_reason_until_it_is_gone() {
     assert_eq!(
         reason,
         &format!(
-            "stale program {STALE} of an earlier load is attached to {HOOK} without a link, and could not be \
-             evicted"
+            "stale program {STALE} of an earlier load at {HOOK} of /cgroup, without a link could not be evicted: \
+             failed to detach program: Operation not permitted (os error 1)"
         )
     );
     node.refuse_evict(false);
@@ -120,4 +121,59 @@ fn what_somebody_detached_is_attached_again() {
     node.detach(HOOK);
     hooks.look(true, now + SCAN);
     assert_eq!(node.programs(HOOK), [1000]);
+}
+
+#[test]
+fn what_runs_where_nobody_can_look_is_disarmed() {
+    let node = Node::new();
+    node.leave_hidden(STALE);
+    node.refuse_evict(true);
+    let (mut hooks, now) = started(&node, true);
+    let [reason] = &hooks.reasons()[..] else {
+        panic!("one reason: {:?}", hooks.reasons())
+    };
+    assert!(
+        reason.starts_with(&format!(
+            "stale program {STALE} of an earlier load at a place that nobody can look at could not be evicted: failed"
+        )),
+        "{reason}"
+    );
+    node.refuse_evict(false);
+    hooks.look(true, now + SCAN);
+    assert_eq!(node.hidden(), [].into());
+    assert_eq!(hooks.reasons(), [""; 0]);
+}
+
+#[test]
+fn a_place_that_can_not_be_looked_at_is_a_reason_with_what_to_do() {
+    let node = Node::new();
+    node.blind(Some(Blind {
+        what: "whether program 7 is this node's".to_owned(),
+        why: "its maps do not say".to_owned(),
+        remedy: "ask its owner".to_owned(),
+    }));
+    let (mut hooks, now) = started(&node, true);
+    assert_eq!(
+        hooks.reasons(),
+        ["whether program 7 is this node's can't be looked at: its maps do not say; ask its owner"]
+    );
+    node.blind(None);
+    hooks.look(true, now + SCAN);
+    assert_eq!(hooks.reasons(), [""; 0]);
+}
+
+#[test]
+fn of_many_stale_programs_that_stay_some_are_named_and_the_rest_counted() {
+    let node = Node::new();
+    for program in 100..130 {
+        node.leave(HOOK, program, Ownership::Earlier);
+    }
+    node.refuse_evict(true);
+    let (hooks, _) = started(&node, true);
+    let reasons = hooks.reasons();
+    assert_eq!(reasons.len(), 17, "{reasons:?}");
+    assert_eq!(
+        reasons.last().map(String::as_str),
+        Some("and 14 more stale programs could not be evicted")
+    );
 }

@@ -11,6 +11,7 @@ use reference_agent::{
     datapath::Datapath,
     hooks::{Hooks, SCAN},
     maps::{Contents, LbMaps, MapError, kernel, memory::MemoryMaps},
+    metrics::Metrics,
     model::Event,
     names::ObjectName,
     testing::{
@@ -219,7 +220,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
 
     // An earlier load, attached by a link and once more the legacy way, whose pins are gone.
     let now = Instant::now();
-    let mut hooks = Hooks::new(place.open(), now);
+    let mut hooks = Hooks::new(place.open(), Metrics::new(), now);
     hooks.look(true, now);
     for hook in Hook::ALL {
         assert_eq!(running(hook).len(), 1, "programs at {hook}");
@@ -237,7 +238,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
         "the link is gone with its pin, the legacy attachment stays"
     );
 
-    let mut hooks = Hooks::new(place.open(), now);
+    let mut hooks = Hooks::new(place.open(), Metrics::new(), now);
     hooks.look(false, now);
     assert_eq!(
         running(connect),
