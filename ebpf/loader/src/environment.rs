@@ -9,7 +9,10 @@ use std::{
 
 use nix::{
     fcntl::{Flock, FlockArg},
-    sys::statfs::statfs,
+    sys::statfs::{
+        BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, OVERLAYFS_SUPER_MAGIC,
+        SYSFS_MAGIC, TMPFS_MAGIC, statfs,
+    },
 };
 
 use crate::{Filesystem, LoaderError};
@@ -45,13 +48,12 @@ pub(crate) fn expect_privileges() -> Result<(), LoaderError> {
 pub(crate) fn expect_filesystem(path: &Path, expected: Filesystem) -> Result<(), LoaderError> {
     let found = statfs(path)
         .map_err(|error| LoaderError::path("look at", path)(error.into()))?
-        .filesystem_type()
-        .0;
+        .filesystem_type();
     if found == magic(expected) {
         return Ok(());
     }
     let found = KNOWN.iter().find(|(number, _)| *number == found).map_or_else(
-        || format!("a file system of type {found:#x}"),
+        || format!("a file system of type {:#x}", found.0),
         |(_, name)| (*name).to_owned(),
     );
     Err(LoaderError::WrongFilesystem {
@@ -61,22 +63,22 @@ pub(crate) fn expect_filesystem(path: &Path, expected: Filesystem) -> Result<(),
     })
 }
 
-const fn magic(filesystem: Filesystem) -> libc::__fsword_t {
+const fn magic(filesystem: Filesystem) -> FsType {
     match filesystem {
-        Filesystem::Bpf => libc::BPF_FS_MAGIC as libc::__fsword_t,
-        Filesystem::Cgroup2 => libc::CGROUP2_SUPER_MAGIC,
+        Filesystem::Bpf => BPF_FS_MAGIC,
+        Filesystem::Cgroup2 => CGROUP2_SUPER_MAGIC,
     }
 }
 
-/// What people give by mistake.
-const KNOWN: [(libc::__fsword_t, &str); 7] = [
-    (libc::BPF_FS_MAGIC as libc::__fsword_t, "bpf"),
-    (libc::CGROUP2_SUPER_MAGIC, "cgroup2"),
-    (libc::CGROUP_SUPER_MAGIC, "cgroup (v1)"),
-    (libc::TMPFS_MAGIC, "tmpfs"),
-    (libc::EXT4_SUPER_MAGIC, "ext4"),
-    (libc::OVERLAYFS_SUPER_MAGIC, "overlay"),
-    (0x6265_6572, "sysfs"),
+/// What people give by mistake. The number's type is not the same with every C library; nix's is.
+const KNOWN: [(FsType, &str); 7] = [
+    (BPF_FS_MAGIC, "bpf"),
+    (CGROUP2_SUPER_MAGIC, "cgroup2"),
+    (CGROUP_SUPER_MAGIC, "cgroup (v1)"),
+    (TMPFS_MAGIC, "tmpfs"),
+    (EXT4_SUPER_MAGIC, "ext4"),
+    (OVERLAYFS_SUPER_MAGIC, "overlay"),
+    (SYSFS_MAGIC, "sysfs"),
 ];
 
 /// Takes the lock of a folder; it ends with the value, and with the process.
