@@ -8,12 +8,14 @@
 //! | `test`, `runner` | every test of the workspace, with root for those that need it |
 //! | `mutants` | the suite against agents with one known bug each |
 //! | `ebpf` | the eBPF object: built, or compared with the committed one |
+//! | `dist` | the programs as they are shipped: static, reproducible |
 //! | `bench` | what the datapath costs |
 //! | `miri` | the pure crates under Miri, both byte orders |
 //! | `lint`, `tidy` | formatting, clippy, dependencies, the rules of the layout |
 //! | `steps` | runs, times and names commands |
 
 mod bench;
+mod dist;
 mod e2e;
 mod ebpf;
 mod lint;
@@ -46,6 +48,8 @@ enum Command {
     Mutants(mutants::Arguments),
     /// Build the eBPF object, or check that the committed one is that of its sources
     Ebpf(ebpf::Args),
+    /// Build the programs as they are shipped: static, stripped, reproducible
+    Dist(dist::Arguments),
     /// Measure what the datapath costs
     Bench(bench::Args),
     /// Run the tests of the pure crates under Miri, on both byte orders (needs a nightly toolchain with miri)
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         Some(Command::Test(arguments)) => test::run(&arguments),
         Some(Command::Mutants(arguments)) => mutants::run(&arguments),
         Some(Command::Ebpf(arguments)) => ebpf::run(&arguments),
+        Some(Command::Dist(arguments)) => dist::run(&arguments),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Miri) => miri::run(),
         Some(Command::Lint) => lint::run(),

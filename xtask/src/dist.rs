@@ -1,0 +1,140 @@
+//! `cargo xtask dist`: the programs as they are shipped, static, stripped and reproducible.
+
+use std::{
+    env,
+    ffi::OsString,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+use anyhow::{Context as _, bail};
+use object::{
+    LittleEndian,
+    elf::{FileHeader64, PT_INTERP},
+    read::elf::{FileHeader as _, ProgramHeader as _},
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::{ebpf, steps};
+
+/// Programs that are shipped, each of a package of its own name.
+const PROGRAMS: [&str; 2] = ["reference-agent", "plumbline"];
+
+/// Where they go, from the root of the repository; the folder is the context of `reference-agent/deploy/Containerfile`.
+const FOLDER: &str = "target/plumbline/dist";
+
+/// The profile of Cargo.toml.
+const PROFILE: &str = "dist";
+
+/// Builds static programs that need nothing of the machine that they run on but its kernel.
+#[derive(clap::Args)]
+#[command(after_help = "Exit codes: 0 built, 2 could not.")]
+pub(crate) struct Arguments {
+    /// Build somewhere else from scratch, too, and compare: takes twice as long
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    ebpf::refresh()?;
+    let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
+    expect_target(&target)?;
+    let folder = steps::root().join(FOLDER);
+    fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
+    let built = build(&target, None)?;
+    if arguments.check {
+        let elsewhere = steps::root().join("target/plumbline/dist-check");
+        let again = build(&target, Some(&elsewhere))?;
+        for (first, second) in built.iter().zip(&again) {
+            if fs::read(first)? != fs::read(second)? {
+                bail!("{} and {} differ: the build is not reproducible", first.display(), second.display());
+            }
+        }
+    }
+    let mut sums = String::new();
+    for program in built {
+        let bytes = fs::read(&program).with_context(|| format!("failed to read {}", program.display()))?;
+        expect_static(&program, &bytes)?;
+        let name = program.file_name().context("a program without a name")?.to_string_lossy();
+        fs::copy(&program, folder.join(&*name)).with_context(|| format!("failed to copy {name}"))?;
+        let digest = Sha256::digest(&bytes).iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        writeln!(sums, "{digest}  {name}")?;
+        println!("{FOLDER}/{name}: {:.1} MiB, static", bytes.len() as f64 / f64::from(1 << 20));
+    }
+    fs::write(folder.join("SHA256SUMS"), sums).context("failed to write SHA256SUMS")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds all programs, and says where they are.
+fn build(target: &str, folder: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
+    let mut command = steps::cargo();
+    command.args(["build", "--locked", "--profile", PROFILE, "--target", target]);
+    for program in PROGRAMS {
+        command.args(["--package", program, "--bin", program]);
+    }
+    let folder = match folder {
+        Some(folder) => folder.to_owned(),
+        // This program's folder is that of a profile, in the target folder.
+        None => steps::programs()?.parent().context("this program is not in a target folder")?.to_owned(),
+    };
+    command.arg("--target-dir").arg(&folder);
+    command.env("CARGO_ENCODED_RUSTFLAGS", flags()?);
+    // musl comes with the target. What little C there is (ring's) asks for nothing of a C library, so the host's
+    // compiler does, where there is none for musl.
+    let variable = format!("CC_{}", target.replace('-', "_"));
+    let compilers = [format!("{}-linux-musl-gcc", env::consts::ARCH), "musl-gcc".to_owned()];
+    if env::var_os(&variable).is_none() && !compilers.iter().any(|compiler| steps::on_path(compiler)) {
+        command.env(variable, "cc");
+    }
+    steps::must("build", &mut command)?;
+    let built = folder.join(target).join(PROFILE);
+    Ok(PROGRAMS.iter().map(|program| built.join(program)).collect())
+}
+
+/// Paths of this machine don't get into the programs.
+fn flags() -> anyhow::Result<OsString> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
+    let home = home.context("neither CARGO_HOME nor HOME is set")?;
+    let mut flags = OsString::new();
+    for (from, to) in [(steps::root(), "plumbline"), (home, "cargo")] {
+        if !flags.is_empty() {
+            // Between arguments: <https://doc.rust-lang.org/cargo/reference/environment-variables.html>.
+            flags.push("\u{1f}");
+        }
+        flags.push("--remap-path-prefix=");
+        flags.push(from);
+        flags.push("=");
+        flags.push(to);
+    }
+    Ok(flags)
+}
+
+fn expect_target(target: &str) -> anyhow::Result<()> {
+    let output = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", target])
+        .current_dir(steps::root())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("failed to start rustc")?;
+    let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    if !output.status.success() || !folder.is_dir() {
+        bail!("the compiler has no library for {target}: `rustup target add {target}`, in this folder");
+    }
+    Ok(())
+}
+
+/// No interpreter: the kernel starts it, and it loads nothing.
+fn expect_static(program: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let header = FileHeader64::<LittleEndian>::parse(bytes).context("not an ELF file of 64 bits")?;
+    let segments = header.program_headers(LittleEndian, bytes)?;
+    if segments.iter().any(|segment| segment.p_type(LittleEndian) == PT_INTERP) {
+        bail!("{} is not static: it names an interpreter", program.display());
+    }
+    Ok(())
+}
