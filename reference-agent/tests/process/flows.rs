@@ -163,7 +163,7 @@ impl Shared {
     }
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(found: T, expected: T) -> io::Result<()> {
+fn expect<T: Copy + PartialEq + std::fmt::Debug>(found: T, expected: T) -> io::Result<()> {
     if found == expected {
         Ok(())
     } else {

@@ -53,15 +53,12 @@ const NEW_MAP: &str = "maps/SOURCES";
 
 #[test]
 fn killed_at_steps_of_every_phase_the_next_agent_ends_in_the_planned_state() {
-    /// So many as fit into a minute or so.
-    const KILLS: usize = 100;
-    if let Some(place) = place(Duration::from_secs(280)) {
-        // Evenly over all of them, the same ones each time.
-        run(&place, |all| {
-            (0..KILLS.min(all.len()))
-                .map(|nth| all[nth * all.len() / KILLS.min(all.len())])
-                .collect()
-        });
+    /// Then no kill is begun, if there were enough.
+    const BUDGET: Duration = Duration::from_secs(60);
+    /// However slow the machine is.
+    const LEAST: usize = 40;
+    if let Some(place) = place(Duration::from_secs(290)) {
+        run(&place, |done, begin| done < LEAST || begin.elapsed() < BUDGET);
     }
 }
 
@@ -69,7 +66,7 @@ fn killed_at_steps_of_every_phase_the_next_agent_ends_in_the_planned_state() {
 #[ignore = "takes minutes: `cargo xtask soak restart`"]
 fn killed_at_every_step_the_next_agent_ends_in_the_planned_state() {
     if let Some(place) = place(Duration::from_secs(4 * 3600)) {
-        run(&place, |all| all);
+        run(&place, |_, _| true);
     }
 }
 
@@ -99,9 +96,9 @@ fn worlds() -> [World; 2] {
     ]
 }
 
-/// Kills at those of all moments that are chosen.
-fn run(place: &Place, choose: impl FnOnce(Vec<Kill>) -> Vec<Kill>) {
-    let begin = Instant::now();
+/// Kills at every moment of every phase, each of them once, as long as `on` says so: it is told of how many kills, and
+/// since when. Their order is always the same, and any number of them are spread over all.
+fn run(place: &Place, on: impl Fn(usize, Instant) -> bool) {
     let trial = Trial::new(place);
     let mut all = Vec::new();
     for phase in Phase::ALL {
@@ -110,24 +107,36 @@ fn run(place: &Place, choose: impl FnOnce(Vec<Kill>) -> Vec<Kill>) {
         let moments = (1..=steps.len()).flat_map(|step| [Moment::Before(step), Moment::After(step)]);
         all.extend(moments.map(|moment| Kill(phase, moment)));
     }
-    let (total, chosen) = (all.len(), choose(all));
-    let mut killed = 0;
-    for &kill in &chosen {
-        killed += usize::from(trial.go(kill).killed);
+    let begin = Instant::now();
+    let (mut done, mut killed) = (0, 0);
+    for at in spread(all.len()) {
+        if !on(done, begin) {
+            break;
+        }
+        killed += usize::from(trial.go(all[at]).killed);
+        done += 1;
     }
     println!(
-        "{killed} kills at {} of {total} moments, {} answers to clients, {:.0} s",
-        chosen.len(),
+        "{killed} kills at {done} of {} moments, {} answers to clients, {:.0} s",
+        all.len(),
         trial.clients.answers(),
         begin.elapsed().as_secs_f64()
     );
     trial.clients.stop();
     // A few steps are not the same in number each time: how much of the world an event brings.
-    assert!(
-        killed * 10 >= chosen.len() * 9,
-        "only {killed} of {} moments came",
-        chosen.len()
-    );
+    assert!(killed * 10 >= done * 9, "only {killed} of {done} moments came");
+}
+
+/// The numbers below `count`, each once; each goes to about the largest gap that those before it have left (Weyl's
+/// sequence of the golden ratio).
+fn spread(count: usize) -> impl Iterator<Item = usize> {
+    let divides =
+        |step: usize| (2..=step).any(|factor| step.is_multiple_of(factor) && count.is_multiple_of(factor));
+    let mut step = (count * 618 / 1000).max(1);
+    while divides(step) {
+        step += 1;
+    }
+    (0..count).map(move |nth| nth * step % count)
 }
 
 /// A node with clients, between kills: as a stopped agent leaves it.

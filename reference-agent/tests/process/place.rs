@@ -17,7 +17,7 @@ use nix::{
     sys::{prctl, signal::Signal},
     unistd::alarm,
 };
-use rtnetlink::{LinkMessageBuilder, LinkUnspec};
+use rtnetlink::{LinkUnspec, packet_route::address::AddressHeaderFlags};
 
 /// Tells the inner process its cgroup.
 const CGROUP: &str = "PLUMBLINE_TEST_CGROUP";
@@ -109,11 +109,13 @@ impl Place {
 pub(crate) async fn loopback(addresses: &[IpAddr]) {
     let (connection, handle, _) = rtnetlink::new_connection().expect("netlink");
     let connection = tokio::spawn(connection);
-    let up = LinkMessageBuilder::<LinkUnspec>::new().index(1).up().build();
+    let up = LinkUnspec::new_with_index(1).up().build();
     handle.link().set(up).execute().await.expect("loopback comes up");
     for &address in addresses {
         let length = if address.is_ipv4() { 32 } else { 128 };
-        let add = handle.address().add(1, address, length);
+        let mut add = handle.address().add(1, address, length);
+        // Usable at once.
+        add.message_mut().header.flags |= AddressHeaderFlags::Nodad;
         add.execute().await.expect("an address");
     }
     connection.abort();
