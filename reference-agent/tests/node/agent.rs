@@ -1,0 +1,241 @@
+//! The agent as a process, beside an API server that the test writes to.
+
+use std::{
+    fs::{self, File},
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use kube::{
+    Client,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use reference_agent::own::ApiServers;
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+use crate::place::Place;
+
+/// The program under test, as it is shipped.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_reference-agent");
+/// Nothing that is waited for takes longer.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+/// How often a condition is looked at.
+const POLL: Duration = Duration::from_millis(10);
+/// Its health endpoint.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9440);
+
+/// An API server of the test's own.
+pub(crate) struct Api {
+    runtime: Runtime,
+    store: Store,
+    pki: Pki,
+    token: String,
+}
+
+impl Api {
+    pub(crate) fn new() -> Self {
+        let runtime = Runtime::new().expect("a runtime");
+        let ranges = ["10.96.0.0/16", "fd00:96::/108"].map(|range| range.parse().expect("a range"));
+        let config = Config::new(ranges.into(), vec![Ipv4Addr::new(10, 77, 0, 1).into()], 6443);
+        let store = runtime.block_on(async { Store::new(config).expect("a store") });
+        Self {
+            runtime,
+            store,
+            pki: Pki::new().expect("an authority"),
+            token: new_token(),
+        }
+    }
+
+    /// Serves at an address until the token is cancelled or the value is dropped; with a certificate for these names.
+    pub(crate) fn serve(&self, address: SocketAddr, names: &[&str]) -> (SocketAddr, CancellationToken) {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let tls = self.pki.server_tls(&names).expect("a certificate");
+        let auth = Arc::new(Auth::new().with_user(self.token.clone(), "agent"));
+        let listener = std::net::TcpListener::bind(address).expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let shutdown = CancellationToken::new();
+        let _entered = self.runtime.enter();
+        self.runtime
+            .spawn(serve(self.store.clone(), listener, tls, auth, shutdown.clone()));
+        (address, shutdown)
+    }
+
+    /// A kubeconfig that leads to an address.
+    pub(crate) fn kubeconfig(&self, address: SocketAddr) -> String {
+        kubeconfig(&format!("https://{address}"), self.pki.ca_pem(), &self.token)
+    }
+
+    /// Does something with a client of the server at this address.
+    pub(crate) fn with<T>(&self, address: SocketAddr, work: impl AsyncFnOnce(Client) -> T) -> T {
+        self.runtime.block_on(async {
+            let config = Kubeconfig::from_yaml(&self.kubeconfig(address)).expect("a kubeconfig");
+            let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+            let config = config.expect("a config");
+            let servers = ApiServers::new(&config, &[], None).await.expect("a server");
+            work(servers.client(&config).expect("a client")).await
+        })
+    }
+}
+
+/// Where agents are started, one at a time.
+pub(crate) struct Node {
+    bpffs: PathBuf,
+    cgroup: PathBuf,
+    folder: PathBuf,
+}
+
+impl Node {
+    /// `covered`: the programs see the sockets of the test itself, and of what it calls pods; otherwise packets alone.
+    pub(crate) fn new(place: &Place, covered: bool) -> Self {
+        let cgroup = if covered {
+            place.cgroup.clone()
+        } else {
+            place.cgroup("node")
+        };
+        fs::create_dir(cgroup.join("agent")).expect("a cgroup");
+        Self {
+            bpffs: place.bpffs("bpf"),
+            cgroup,
+            folder: place.folder.clone(),
+        }
+    }
+
+    /// Starts an agent that reads this kubeconfig.
+    pub(crate) fn start(&self, kubeconfig: &str, arguments: &[&str]) -> Agent<'_> {
+        let file = self.folder.join("kubeconfig");
+        fs::write(&file, kubeconfig).expect("written");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.join("log"))
+            .expect("a log");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", r#"echo 0 > "$0" && exec "$@""#])
+            .arg(self.cgroup.join("agent/cgroup.procs"))
+            .arg(PROGRAM)
+            .args(["run", "--node", "here", "--kubeconfig"])
+            .arg(file)
+            .args(["--listen", &LISTEN.to_string(), "--bpffs"])
+            .arg(&self.bpffs)
+            .arg("--cgroup")
+            .arg(&self.cgroup)
+            .arg("--state")
+            .arg(self.folder.join("state"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        Agent {
+            process: command.spawn().expect("it starts"),
+            node: self,
+        }
+    }
+
+    /// What `dump` prints; what it says, if it fails.
+    pub(crate) fn dump(&self) -> String {
+        let mut command = Command::new(PROGRAM);
+        let output = command.arg("dump").arg("--bpffs").arg(&self.bpffs).output();
+        let output = output.expect("it starts");
+        let said = if output.status.success() {
+            output.stdout
+        } else {
+            output.stderr
+        };
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    /// What the agents of this node have said of late.
+    pub(crate) fn said(&self) -> String {
+        const LINES: usize = 60;
+        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n")
+    }
+
+    /// Looks until the dump has these lines.
+    #[track_caller]
+    pub(crate) fn until_dumped(&self, lines: &[&str]) {
+        let has = || {
+            let dump = self.dump();
+            let missing = lines
+                .iter()
+                .find(|line| !dump.lines().any(|found| found == **line));
+            missing.map_or(Ok(()), |line| Err(format!("no line {line:?} in\n{dump}")))
+        };
+        self.eventually(has);
+    }
+
+    /// Looks until something holds.
+    #[track_caller]
+    pub(crate) fn eventually<T>(&self, mut holds: impl FnMut() -> Result<T, String>) -> T {
+        let begin = Instant::now();
+        loop {
+            match holds() {
+                Ok(value) => return value,
+                Err(seen) if begin.elapsed() > LIMIT => {
+                    panic!(
+                        "not within {LIMIT:?}; last seen: {seen}\nthe agent said:\n{}",
+                        self.said()
+                    )
+                }
+                Err(_) => thread::sleep(POLL),
+            }
+        }
+    }
+}
+
+/// An agent that runs; it is killed with the value.
+pub(crate) struct Agent<'a> {
+    process: Child,
+    node: &'a Node,
+}
+
+impl Agent<'_> {
+    /// Ends it with a signal and waits until it is gone.
+    pub(crate) fn end(mut self, signal: Signal) {
+        kill(Pid::from_raw(self.process.id().cast_signed()), signal).expect("it runs");
+        self.process.wait().expect("a child");
+    }
+
+    /// Waits until it is ready.
+    #[track_caller]
+    pub(crate) fn ready(&self) {
+        self.node.eventually(|| match self.get("/readyz") {
+            Some((200, _)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    }
+
+    /// Status code and body of a GET.
+    pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(LISTEN).ok()?;
+        stream.set_read_timeout(Some(LIMIT)).ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).ok()?;
+        let code = response.split(' ').nth(1)?.parse().ok()?;
+        let (_, body) = response.split_once("\r\n\r\n")?;
+        Some((code, body.to_owned()))
+    }
+}
+
+impl Drop for Agent<'_> {
+    fn drop(&mut self) {
+        // Ended already, mostly.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

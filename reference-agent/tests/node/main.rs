@@ -1,0 +1,25 @@
+//! The agent on a node with a network: the unmodified program, its devices, and whoever is behind them.
+//!
+//! ```text
+//! outside 192.0.2.2 ─┐
+//!   other 192.0.2.9 ─┼─ eth0 192.0.2.1 ─ node ─┬─ veth1-2 ── pod 10.244.1.2
+//! remote pod         │                         └─ veth1-3 ── pod 10.244.1.3
+//!   10.244.2.2 ──────┘
+//! ```
+//!
+//! The same with 2001:db8:1::/64, fd00:1:: and fd00:2::. The test's process is the node.
+//!
+//! | file | what is shown |
+//! |---|---|
+//! | `outside` | node ports, load balancers, external IPs, policies, ranges and affinity, from outside and from pods |
+//! | `comes_and_goes` | devices and addresses that come and go while the agent runs |
+
+#[path = "../process/place.rs"]
+mod place;
+
+mod agent;
+mod comes_and_goes;
+mod network;
+mod objects;
+mod outside;
+mod sockets;
