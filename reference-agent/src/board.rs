@@ -6,6 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// A control loop that has not come round in this time hangs: it comes round every half second.
+pub const BEAT_LIMIT: Duration = Duration::from_secs(20);
+
 /// Who speaks, in the order of `/readyz`. A part that has said nothing has nothing against being ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
@@ -75,6 +78,14 @@ impl Board {
     /// Why this node can't be relied on; empty: it can.
     pub fn reasons(&self) -> Vec<String> {
         self.lock().reasons.values().flatten().cloned().collect()
+    }
+
+    /// Whether what comes to this node is served as far as the agent knows: its control loop comes round, the programs
+    /// are attached and its probe is answered. What lasts in single objects or in the API server does not count.
+    pub fn healthy(&self) -> bool {
+        let state = self.lock();
+        let well = |part| state.reasons.get(&part).is_none_or(Vec::is_empty);
+        state.beat.elapsed() < BEAT_LIMIT && well(Part::Hooks) && well(Part::Lists) && well(Part::Probe)
     }
 
     /// How long the control loop has not come round.

@@ -11,7 +11,7 @@
 //! [`LINES`] log lines at once and [`LINES_PER_SECOND`] on average; what is left out is counted in the next line.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
@@ -63,6 +63,8 @@ pub enum Origin {
     Chosen,
     /// Planning and writing.
     Planned,
+    /// Serving its health check node port.
+    HealthCheck,
 }
 
 /// A finding that is new.
@@ -156,6 +158,19 @@ impl Ledger {
             }
         }
         text
+    }
+
+    /// Gives notice again of findings that last: the first sentence of each object and reason, of `most` at most.
+    pub fn repeat(&self, most: usize) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = BTreeSet::new();
+        for ((subject, _), entry) in &state.entries {
+            for finding in &entry.sentences {
+                if said.len() < most && said.insert((subject, finding.reason)) {
+                    self.notify(subject, finding.clone());
+                }
+            }
+        }
     }
 
     fn notify(&self, subject: &Subject, finding: Finding) {

@@ -21,6 +21,7 @@
 //! | [`reflect`], [`folder`] | watches of the API, or files of a folder → events |
 //! | [`datapath`], [`hooks`] | programs at the node's cgroup: attached, stale ones evicted |
 //! | [`reports`]: [`board`], [`ledger`], [`metrics`] | what all parts report to |
+//! | [`events`], [`health_checks`] | findings → Kubernetes Events; health check node ports |
 //! | [`agent`], [`status`], [`cli`] | the process: loop, `/healthz` to `/dump`, command line |
 //!
 //! **Law 1**: for every history of events, what has been written equals `plan(model)` from scratch
@@ -32,8 +33,10 @@ pub mod control;
 pub mod datapath;
 pub mod decode;
 pub mod dump;
+pub mod events;
 pub mod findings;
 pub mod folder;
+pub mod health_checks;
 pub mod hooks;
 pub mod host;
 pub mod ids;

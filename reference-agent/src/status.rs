@@ -18,10 +18,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{agent::Question, maps::MapError, reports::Reports};
+use crate::{agent::Question, board::BEAT_LIMIT, maps::MapError, reports::Reports};
 
-/// A control loop that has not come round in this time hangs: it comes round every half second.
-pub const BEAT_LIMIT: Duration = Duration::from_secs(20);
 /// A question that the control loop has not answered in this time is given up.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// Header of `/dump`: where the maps are, so that nobody takes them for others.

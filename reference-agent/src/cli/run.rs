@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use anyhow::Context as _;
 use clap::Args;
 use futures::FutureExt as _;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -16,6 +17,7 @@ use crate::{
     agent,
     control::{Brain, Planner},
     datapath::{Datapath, KernelDatapath},
+    events,
     host::{self, HostFlags},
     own::OwnFlags,
     plan::{Perspective, Selection},
@@ -81,17 +83,19 @@ where
     let shutdown = CancellationToken::new();
     end_on_signal(shutdown.clone()).context("failed to wait for signals")?;
     let mut options = lb_loader::Options::new(&run.bpffs.bpffs, &run.cgroup.cgroup);
-    let reports = Reports::new(None);
+    let (notices, noticed) = mpsc::channel(events::QUEUE);
+    let reports = Reports::new(matches!(source, Source::Api { .. }).then_some(notices));
     let mut workers = Vec::new();
     let mut perspective = Perspective {
         node: run.node.clone(),
         selection: run.backend_selection,
         ..Perspective::default()
     };
-    if let Source::Api { servers, .. } = &source {
+    if let Source::Api { servers, client } = &source {
         options.node.own_cgroup = run.own.cgroup();
         perspective.api_servers = servers.addresses();
         workers.push(servers.clone().watch(reports.board.clone()).boxed());
+        workers.push(events::post(client.clone(), run.node.clone(), noticed, reports.clone()).boxed());
     }
     let datapath = KernelDatapath::open(&options)?;
     tracing::info!(adopted = datapath.adopted(), "the datapath is open");

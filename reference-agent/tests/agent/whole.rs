@@ -37,7 +37,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
 /// One API server, which can be stopped and started at its address.
-struct Control {
+pub(crate) struct Control {
     store: Store,
     pki: Pki,
     token: String,
@@ -49,7 +49,7 @@ struct Control {
 }
 
 impl Control {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let cidr = "10.96.0.0/16".parse().expect("a range");
         let config = Config::new(vec![cidr], vec!["10.77.0.1".parse().expect("an address")], 6443);
         let mut control = Self {
@@ -73,7 +73,7 @@ impl Control {
         self.running = Some((shutdown, serving));
     }
 
-    async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         let (shutdown, serving) = self.running.take().expect("it runs");
         shutdown.cancel();
         serving
@@ -82,7 +82,7 @@ impl Control {
             .expect("serve ends well");
     }
 
-    async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         let text = kubeconfig(
             &format!("https://{}", self.address),
             self.pki.ca_pem(),
