@@ -1,71 +1,127 @@
-//! The maps as text: sorted, without ids, so that two agents' dumps can be compared line by line.
-//!
-//! ```text
-//! frontends
-//! TCP 10.96.0.1:443 -> 10.0.0.7:6443 10.0.0.8:6443
-//! TCP 10.96.0.2:80 -> 10.0.0.7:8080 10.0.0.8:8080 (maglev table of 251: 0123456789abcdef)
-//! UDP 10.96.0.10:53 -> refused
-//! addresses
-//! 10.96.0.1 -> other ports refused
-//! defects
-//! slot 0 of service 7 generation 3: not current
-//! ```
+//! The maps as text: sorted, without ids, so that two agents' dumps can be compared line by line. The format is
+//! specified, with an example, in `SERVICES.md`.
 
 use std::{
     collections::BTreeSet,
-    fmt::Write,
+    fmt::Write as _,
     net::{IpAddr, SocketAddr},
 };
 
-use lb_abi::address_flags::{SILENT, VIP};
+use lb_abi::address_flags::{NODE, VIP};
 
 use crate::{
     maglev,
     maps::Contents,
     plan::{Selection, Serving},
     resolve,
+    transport::{Backend, TransportAddress},
 };
 
-/// The canonical text of map contents: one line for each frontend, then one for each address, then one for each
-/// defect. The line `defects` is there only if there are any. Which backends are local is not shown: nodes differ.
+/// The canonical text of map contents: one line for each frontend, then one for each address; then, if there are any,
+/// for what the agent's own sockets keep, for what established flows keep, and for each defect. Which backends are
+/// local is not shown: nodes differ.
 pub fn dump(contents: &Contents) -> String {
     let (frontends, defects) = resolve::resolve(contents);
-    let mut text = String::from("frontends\n");
-    for (frontend, serving) in &frontends {
-        let _ = writeln!(text, "{frontend} ->{}", served(serving));
+    let frontends = frontends
+        .iter()
+        .map(|(frontend, serving)| format!("{frontend} -> {}", served(serving)));
+    let addresses = contents
+        .addresses
+        .iter()
+        .map(|&(address, flags)| format!("{} -> {}", IpAddr::from(address), others(flags)));
+    let kept = resolve::kept(contents);
+    let kept = kept
+        .iter()
+        .map(|(frontend, backends)| format!("{frontend} -> {}", sockets(backends)));
+    let established = resolve::established(contents);
+    let mut text = String::new();
+    section(&mut text, "frontends", frontends);
+    section(&mut text, "addresses", addresses);
+    let mut optional = |name: &str, lines: &mut dyn Iterator<Item = String>| {
+        let mut lines = lines.peekable();
+        if lines.peek().is_some() {
+            section(&mut text, name, lines);
+        }
+    };
+    optional("kept", &mut kept.into_iter());
+    optional("established", &mut established.iter().map(ToString::to_string));
+    optional("defects", &mut defects.iter().map(ToString::to_string));
+    text
+}
+
+fn section(text: &mut String, name: &str, lines: impl Iterator<Item = String>) {
+    let _ = writeln!(text, "{name}");
+    for line in lines {
+        let _ = writeln!(text, "{line}");
     }
-    text.push_str("addresses\n");
-    for &(address, flags) in &contents.addresses {
-        let address = IpAddr::from(address);
-        let _ = match flags & (VIP | SILENT) {
-            VIP => writeln!(text, "{address} -> other ports refused"),
-            0 | SILENT => writeln!(text, "{address} -> other ports passed"),
-            _ => writeln!(text, "{address} -> other ports dropped"),
+}
+
+/// What becomes of ports of an address that are no frontends.
+fn others(flags: u32) -> &'static str {
+    match (flags & NODE != 0, flags & VIP != 0) {
+        (true, true) => "node, other ports refused",
+        (true, false) => "node",
+        (false, true) => "other ports refused",
+        (false, false) => "other ports passed",
+    }
+}
+
+/// What clients of a frontend meet: once, if it is the same inside and outside.
+fn served(serving: &Serving) -> String {
+    let sides = if serving.internal == serving.external {
+        vec![("", &serving.internal)]
+    } else {
+        vec![("inside ", &serving.internal), ("outside ", &serving.external)]
+    };
+    let whom: Vec<String> = sides
+        .iter()
+        .map(|(side, slots)| {
+            let backends = slots.iter().map(|backend| backend.address).collect();
+            format!("{side}{}", sockets(&backends))
+        })
+        .collect();
+    let mut how = Vec::new();
+    if serving.affinity_seconds != 0 {
+        how.push(format!("affinity {} s", serving.affinity_seconds));
+    }
+    if serving.selection == Selection::Maglev {
+        let tables = sides.iter().filter(|(_, slots)| !slots.is_empty());
+        let tables: Vec<String> = tables.map(|(side, slots)| table(side, slots)).collect();
+        if !tables.is_empty() {
+            how.push(tables.join(" | "));
+        }
+    }
+    if let Some(ranges) = &serving.sources {
+        let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+        let whom = if ranges.is_empty() {
+            "nobody".to_owned()
+        } else {
+            ranges.join(" ")
         };
+        how.push(format!("only from {whom}"));
     }
-    if !defects.is_empty() {
-        text.push_str("defects\n");
+    if serving.silent {
+        how.push("silent".to_owned());
     }
-    for defect in &defects {
-        let _ = writeln!(text, "{defect}");
+    let mut text = whom.join(" | ");
+    if !how.is_empty() {
+        let _ = write!(text, " ({})", how.join(", "));
     }
     text
 }
 
-fn served(serving: &Serving) -> String {
-    if serving.internal.is_empty() {
-        return " refused".to_owned();
+fn sockets(backends: &BTreeSet<TransportAddress>) -> String {
+    if backends.is_empty() {
+        return "refused".to_owned();
     }
-    let mut text = String::new();
-    let backends: BTreeSet<_> = serving.internal.iter().collect();
-    for backend in backends {
-        let address = backend.address;
-        let _ = write!(text, " {}", SocketAddr::new(address.address, address.port));
-    }
-    if serving.selection == Selection::Maglev {
-        let table = serving.internal.iter().map(|backend| backend.address);
-        let (slots, digest) = (table.len(), maglev::digest(table));
-        let _ = write!(text, " (maglev table of {slots}: {digest:016x})");
-    }
-    text
+    let sockets = backends
+        .iter()
+        .map(|one| SocketAddr::new(one.address, one.port).to_string());
+    sockets.collect::<Vec<_>>().join(" ")
+}
+
+fn table(side: &str, slots: &[Backend]) -> String {
+    let table = slots.iter().map(|backend| backend.address);
+    let (size, digest) = (table.len(), maglev::digest(table));
+    format!("{side}maglev table of {size}: {digest:016x}")
 }

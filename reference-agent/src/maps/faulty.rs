@@ -4,7 +4,7 @@ use std::{collections::VecDeque, io};
 
 use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey};
 
-use super::{Contents, LbMaps, MapError};
+use super::{Contents, LbMaps, Map, MapError};
 
 /// Decorates maps with failures: a script says, operation by operation, which fail.
 #[derive(Debug)]
@@ -61,6 +61,10 @@ impl<M> FaultyMaps<M> {
 impl<M: LbMaps> LbMaps for FaultyMaps<M> {
     fn contents(&self) -> Result<Contents, MapError> {
         self.inner.contents()
+    }
+
+    fn contents_of(&self, map: Map) -> Result<Contents, MapError> {
+        self.inner.contents_of(map)
     }
 
     fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey};
 use lb_loader::{Datapath, PinnedMaps, Plain, Table};
 
-use super::{Contents, LbMaps, MapError, Partial, SOURCE};
+use super::{Contents, LbMaps, Map, MapError, Partial, SOURCE};
 
 /// A datapath that the maps and the hooks share. Both belong to one control loop, so nobody waits.
 #[derive(Clone, Debug)]
@@ -31,6 +31,21 @@ impl KernelMaps {
     /// Of an open datapath.
     pub fn new(datapath: Shared) -> Self {
         Self(datapath)
+    }
+
+    fn read(&self, map: Map, contents: &mut Contents) -> Result<(), MapError> {
+        let datapath = self.0.lock();
+        let maps = datapath.maps();
+        match map {
+            Map::Backends => contents.backends = maps.backends.entries()?,
+            Map::Slots => contents.slots = maps.slots.entries()?,
+            Map::Services => contents.services = maps.services.entries()?,
+            Map::Kept => contents.kept = maps.kept.entries()?,
+            Map::Sources => contents.sources = maps.sources.entries()?,
+            Map::Addresses => contents.addresses = maps.addresses.entries()?,
+            Map::Frontends => contents.frontends = maps.frontends.entries()?,
+        }
+        Ok(())
     }
 }
 
@@ -81,17 +96,17 @@ fn partial((done, error): (usize, lb_loader::MapError)) -> Partial {
 
 impl LbMaps for KernelMaps {
     fn contents(&self) -> Result<Contents, MapError> {
-        let datapath = self.0.lock();
-        let maps = datapath.maps();
-        Ok(Contents {
-            addresses: maps.addresses.entries()?,
-            frontends: maps.frontends.entries()?,
-            services: maps.services.entries()?,
-            slots: maps.slots.entries()?,
-            backends: maps.backends.entries()?,
-            sources: maps.sources.entries()?,
-            kept: maps.kept.entries()?,
-        })
+        let mut contents = Contents::default();
+        for map in Map::ALL {
+            self.read(map, &mut contents)?;
+        }
+        Ok(contents)
+    }
+
+    fn contents_of(&self, map: Map) -> Result<Contents, MapError> {
+        let mut contents = Contents::default();
+        self.read(map, &mut contents)?;
+        Ok(contents)
     }
 
     fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {
@@ -117,8 +132,12 @@ impl LbMaps for KernelMaps {
     }
 
     fn delete_service(&mut self, id: ServiceId) -> Result<(), MapError> {
+        let datapath = self.0.lock();
         // SERVICES is an array: its entries can't go, only be zero, and zero counts as absent.
-        Ok(self.0.lock().maps().services.put(&id, &Service::default())?)
+        datapath.maps().services.put(&id, &Service::default())?;
+        // Whoever has the number next begins to count at zero.
+        datapath.maps().service_traffic.clear(id);
+        Ok(())
     }
 
     fn put_slot(&mut self, key: SlotKey, backend: BackendId) -> Result<(), MapError> {
@@ -135,7 +154,9 @@ impl LbMaps for KernelMaps {
     }
 
     fn delete_backend(&mut self, id: BackendId) -> Result<(), MapError> {
-        self.0.lock().maps().backends.delete(&id)?;
+        let datapath = self.0.lock();
+        datapath.maps().backends.delete(&id)?;
+        datapath.maps().backend_traffic.clear(id);
         Ok(())
     }
 
@@ -162,7 +183,15 @@ impl LbMaps for KernelMaps {
     }
 
     fn delete_backends(&mut self, ids: &[BackendId]) -> Result<(), Partial> {
-        self.0.lock().maps().backends.delete_all(ids).map_err(partial)
+        let datapath = self.0.lock();
+        let result = datapath.maps().backends.delete_all(ids).map_err(partial);
+        let done = result
+            .as_ref()
+            .map_or_else(|partial| partial.done, |()| ids.len());
+        for &id in &ids[..done] {
+            datapath.maps().backend_traffic.clear(id);
+        }
+        result
     }
 
     fn put_slots(&mut self, entries: &[(SlotKey, BackendId)]) -> Result<(), Partial> {

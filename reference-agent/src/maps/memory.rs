@@ -9,7 +9,7 @@ use lb_abi::{
     Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey, capacity,
 };
 
-use super::{Contents, LbMaps, MapError, SOURCE, order::Order};
+use super::{Contents, LbMaps, Map, MapError, SOURCE, order::Order};
 
 /// How many entries each map holds; SERVICES, an array, has room for every number below its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,10 +108,26 @@ impl MemoryMaps {
         self.order.violations()
     }
 
+    fn read(&self, map: Map, contents: &mut Contents) {
+        match map {
+            Map::Backends => contents.backends = sorted(&self.entries.backends),
+            Map::Slots => contents.slots = sorted(&self.entries.slots),
+            Map::Services => contents.services = sorted(&self.entries.services),
+            Map::Kept => contents.kept = sorted(&self.entries.kept),
+            Map::Sources => contents.sources = sorted(&self.entries.sources),
+            Map::Addresses => contents.addresses = sorted(&self.entries.addresses),
+            Map::Frontends => contents.frontends = sorted(&self.entries.frontends),
+        }
+    }
+
     fn written(&mut self) {
         self.writes += 1;
         self.most_slots = self.most_slots.max(self.entries.slots.len());
     }
+}
+
+fn sorted<K: Copy, V: Copy>(entries: &BTreeMap<K, V>) -> Vec<(K, V)> {
+    entries.iter().map(|(key, value)| (*key, *value)).collect()
 }
 
 fn room<K: Ord, V>(
@@ -130,15 +146,17 @@ fn room<K: Ord, V>(
 
 impl LbMaps for MemoryMaps {
     fn contents(&self) -> Result<Contents, MapError> {
-        Ok(Contents {
-            addresses: self.entries.addresses.iter().map(|(k, v)| (*k, *v)).collect(),
-            frontends: self.entries.frontends.iter().map(|(k, v)| (*k, *v)).collect(),
-            services: self.entries.services.iter().map(|(k, v)| (*k, *v)).collect(),
-            slots: self.entries.slots.iter().map(|(k, v)| (*k, *v)).collect(),
-            backends: self.entries.backends.iter().map(|(k, v)| (*k, *v)).collect(),
-            sources: self.entries.sources.iter().map(|(k, v)| (*k, *v)).collect(),
-            kept: self.entries.kept.iter().map(|(k, v)| (*k, *v)).collect(),
-        })
+        let mut contents = Contents::default();
+        for map in Map::ALL {
+            self.read(map, &mut contents);
+        }
+        Ok(contents)
+    }
+
+    fn contents_of(&self, map: Map) -> Result<Contents, MapError> {
+        let mut contents = Contents::default();
+        self.read(map, &mut contents);
+        Ok(contents)
     }
 
     fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {

@@ -76,21 +76,70 @@ pub struct Contents {
 /// The value of every entry of SOURCES.
 pub const SOURCE: u32 = 1;
 
-/// The maps by name, with their capacities, in an order in which entries lead only to entries of maps before.
-pub const CAPACITIES: [(&str, u32); 7] = [
-    ("BACKENDS", capacity::BACKENDS),
-    ("SLOTS", capacity::SLOTS),
-    ("SERVICES", capacity::SERVICES),
-    ("KEPT", capacity::KEPT),
-    ("SOURCES", capacity::SOURCES),
-    ("ADDRESSES", capacity::ADDRESSES),
-    ("FRONTENDS", capacity::FRONTENDS),
-];
+/// A map that the agent writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Map {
+    /// BACKENDS.
+    Backends,
+    /// SLOTS.
+    Slots,
+    /// SERVICES.
+    Services,
+    /// KEPT.
+    Kept,
+    /// SOURCES.
+    Sources,
+    /// ADDRESSES.
+    Addresses,
+    /// FRONTENDS.
+    Frontends,
+}
+
+impl Map {
+    /// All of them, in an order in which entries lead only to entries of maps before.
+    pub const ALL: [Self; 7] = [
+        Self::Backends,
+        Self::Slots,
+        Self::Services,
+        Self::Kept,
+        Self::Sources,
+        Self::Addresses,
+        Self::Frontends,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Backends => "BACKENDS",
+            Self::Slots => "SLOTS",
+            Self::Services => "SERVICES",
+            Self::Kept => "KEPT",
+            Self::Sources => "SOURCES",
+            Self::Addresses => "ADDRESSES",
+            Self::Frontends => "FRONTENDS",
+        }
+    }
+
+    /// How many entries fit.
+    pub const fn capacity(self) -> u32 {
+        match self {
+            Self::Backends => capacity::BACKENDS,
+            Self::Slots => capacity::SLOTS,
+            Self::Services => capacity::SERVICES,
+            Self::Kept => capacity::KEPT,
+            Self::Sources => capacity::SOURCES,
+            Self::Addresses => capacity::ADDRESSES,
+            Self::Frontends => capacity::FRONTENDS,
+        }
+    }
+}
 
 /// The maps of the service load balancer.
 pub trait LbMaps: Send {
     /// Reads everything: what a restarted agent adopts.
     fn contents(&self) -> Result<Contents, MapError>;
+    /// Reads one map; the others are empty in the result.
+    fn contents_of(&self, map: Map) -> Result<Contents, MapError>;
     /// Inserts or replaces.
     fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError>;
     /// Removes.

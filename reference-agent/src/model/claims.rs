@@ -53,6 +53,11 @@ impl Claimants {
 }
 
 impl Claims {
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Who has a frontend.
     pub(super) fn owner(&self, frontend: &TransportAddress) -> Option<&Claim> {
         self.0.get(frontend)?.first()

@@ -19,6 +19,11 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
+    /// Whether there are none, and no cluster IPs either.
+    pub(super) fn is_empty(&self) -> bool {
+        self.holders.is_empty() && self.cluster_ips.is_empty() && self.refused.is_empty()
+    }
+
     /// Endpoints' addresses that can't be backends, because a backend is never translated again.
     pub(super) fn refused(&self) -> &BTreeSet<IpAddr> {
         &self.refused

@@ -23,6 +23,11 @@ enum Held {
 }
 
 impl Holders {
+    /// Whether no Service has any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether any Service has it.
     pub(super) fn is_held(&self, address: IpAddr) -> bool {
         self.0.contains_key(&address)

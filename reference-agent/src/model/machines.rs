@@ -24,6 +24,11 @@ pub(super) struct Machines {
 }
 
 impl Machines {
+    /// Whether no Node is known, no address of a machine, and no load balancer.
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.addresses.is_empty() && self.load_balancers.is_empty()
+    }
+
     /// A Node.
     pub(super) fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.get(name)

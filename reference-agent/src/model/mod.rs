@@ -137,6 +137,16 @@ impl Model {
         all.into_iter().filter(|kind| !self.synced.contains(kind))
     }
 
+    /// Whether nothing is known of any Service, slice or Node, or of addresses of this machine.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+            && self.services.is_empty()
+            && self.slices.is_empty()
+            && self.claims.is_empty()
+            && self.endpoints.is_empty()
+            && self.machines.is_empty()
+    }
+
     /// All Services, by number, in no order.
     pub fn services(&self) -> impl Iterator<Item = (ObjectId, &Service)> {
         self.services.iter().map(|(&id, service)| (id, &**service))

@@ -16,6 +16,11 @@ pub(super) struct Slices {
 }
 
 impl Slices {
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty() && self.owners.is_empty() && self.zoned.is_empty()
+    }
+
     /// Those of a Service, sorted by name.
     pub(super) fn of(&self, service: ObjectId) -> &[Slice] {
         self.of.get(&service).map_or(&[], Vec::as_slice)

@@ -1,4 +1,4 @@
-//! Addresses of frontends: what the map says of each, who wants what, and how many frontends are there.
+//! Addresses: what the map says of each, who wants what, and how many frontends are there.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,16 +6,18 @@ use lb_abi::Address;
 
 use crate::names::ObjectId;
 
-/// ADDRESSES. An address is shared by all Services that have frontends there, and has the flags of all.
+/// ADDRESSES. An address is shared by all Services that have frontends there, and by the node itself; it has the
+/// flags of all. No flags are something that can be wanted, too.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     /// As it is.
     there: HashMap<Address, u32>,
     /// As it should be, by who wants it.
-    wanted: HashMap<Address, BTreeMap<ObjectId, u32>>,
-    of: HashMap<ObjectId, BTreeSet<Address>>,
+    wanted: BTreeMap<(Address, ObjectId), u32>,
+    /// The addresses that each wants, in order.
+    of: HashMap<ObjectId, Box<[Address]>>,
     /// How many entries of FRONTENDS each has.
-    frontends: HashMap<Address, usize>,
+    frontends: HashMap<Address, u32>,
     /// Those that may have to go, or to lose flags.
     leaving: BTreeSet<Address>,
     /// Whether an entry was replaced or deleted since the last barrier, as
@@ -30,57 +32,68 @@ impl Addresses {
         self.leaving.insert(address);
     }
 
-    /// Notes what a Service wants.
-    pub(super) fn want(&mut self, service: ObjectId, plan: &BTreeMap<Address, u32>) {
-        for address in self.of.remove(&service).into_iter().flatten() {
-            if let Some(wanted) = self.wanted.get_mut(&address) {
-                wanted.remove(&service);
-                if wanted.is_empty() {
-                    self.wanted.remove(&address);
-                }
+    /// Notes what a Service, or the node, wants.
+    pub(super) fn want(&mut self, service: ObjectId, plan: &[(Address, u32)]) {
+        let before = self.of.get(&service).map_or(&[][..], |of| of);
+        let same = before.len() == plan.len()
+            && plan.iter().zip(before).all(|(&(address, flags), &before)| {
+                address == before && self.wanted.get(&(address, service)) == Some(&flags)
+            });
+        if same {
+            return;
+        }
+        for &address in before {
+            self.wanted.remove(&(address, service));
+            if self.there.contains_key(&address) {
+                self.leaving.insert(address);
             }
-            self.leaving.insert(address);
         }
-        for (&address, &flags) in plan {
-            self.wanted.entry(address).or_default().insert(service, flags);
+        for &(address, flags) in plan {
+            self.wanted.insert((address, service), flags);
         }
-        if !plan.is_empty() {
-            self.of.insert(service, plan.keys().copied().collect());
+        if plan.is_empty() {
+            self.of.remove(&service);
+        } else {
+            self.of
+                .insert(service, plan.iter().map(|(address, _)| *address).collect());
         }
     }
 
-    /// What all want of an address together; 0: it is nobody's.
-    pub(super) fn wanted(&self, address: Address) -> u32 {
-        let wanted = self.wanted.get(&address).into_iter().flatten();
-        wanted.fold(0, |union, (_, flags)| union | flags)
+    /// What all want of an address together; `None`: nobody wants it.
+    pub(super) fn wanted(&self, address: Address) -> Option<u32> {
+        let from = self.wanted.range((address, ObjectId::NODE)..);
+        let all = from.take_while(|((other, _), _)| *other == address);
+        all.map(|(_, flags)| *flags).reduce(|union, flags| union | flags)
     }
 
-    /// Whether the map has it, with whatever flags: frontends may be put there.
-    pub(super) fn is_there(&self, address: Address) -> bool {
-        self.there.contains_key(&address)
+    /// Whether the map has it, with whatever flags: frontends may be put there. The unspecified address, at which
+    /// node ports are, is not in the map.
+    pub(super) fn is_place(&self, address: Address) -> bool {
+        self.there.contains_key(&address) || is_unspecified(address)
     }
 
-    /// Whether the map has all that is wanted of it.
-    pub(super) fn is_enough(&self, address: Address) -> bool {
-        self.there
-            .get(&address)
-            .is_some_and(|there| self.wanted(address) & !there == 0)
+    /// Flags that the map lacks of what is wanted: what it should say to have them; `None`: it has all.
+    pub(super) fn missing(&self, address: Address) -> Option<u32> {
+        let wanted = self.wanted(address)?;
+        let enough = self.there.get(&address).is_some_and(|there| wanted & !there == 0);
+        // What others have asked for before goes on until nobody wants it: see `excess`.
+        (!enough).then(|| wanted | self.there.get(&address).copied().unwrap_or(0) & KNOWN)
     }
 
     /// Those of which the map says more than anybody wants, and no frontend needs it any more, with what it should
-    /// say; 0: nothing.
-    pub(super) fn excess(&mut self) -> Vec<(Address, u32)> {
+    /// say; `None`: it should not be there.
+    pub(super) fn excess(&mut self) -> Vec<(Address, Option<u32>)> {
         let mut excess = Vec::new();
         for address in std::mem::take(&mut self.leaving) {
             let Some(&there) = self.there.get(&address) else {
                 continue;
             };
             let wanted = self.wanted(address);
-            if there & !wanted == 0 && wanted != 0 {
+            if wanted.is_some_and(|wanted| there & !wanted == 0) {
                 continue;
             }
             self.leaving.insert(address);
-            if wanted != 0 || !self.frontends.contains_key(&address) {
+            if wanted.is_some() || !self.frontends.contains_key(&address) {
                 excess.push((address, wanted));
             }
         }
@@ -112,13 +125,26 @@ impl Addresses {
             }
         }
     }
+
+    /// The map, as it was written.
+    pub(super) const fn there(&self) -> &HashMap<Address, u32> {
+        &self.there
+    }
+}
+
+/// Flags that an agent of this version writes: others go with the first write.
+const KNOWN: u32 = lb_abi::address_flags::VIP | lb_abi::address_flags::NODE;
+
+/// Whether it is the address of node ports.
+pub(super) fn is_unspecified(address: Address) -> bool {
+    [Address::UNSPECIFIED_V4, Address::UNSPECIFIED_V6].contains(&address)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::names::{Interner, ObjectName};
-    use lb_abi::address_flags::{NODE, SILENT, VIP};
+    use lb_abi::address_flags::{NODE, VIP};
 
     const ADDRESS: Address = Address::v4([10, 96, 0, 1]);
 
@@ -127,33 +153,70 @@ mod tests {
         ["x", "y"].map(|name| names.acquire(&ObjectName::new("t", name)))
     }
 
-    fn flags(flags: u32) -> BTreeMap<Address, u32> {
-        BTreeMap::from([(ADDRESS, flags)])
-    }
-
     #[test]
     fn an_address_has_the_flags_of_all_who_want_it() {
         let ([x, y], mut addresses) = (services(), Addresses::default());
-        addresses.want(x, &flags(VIP | SILENT));
-        addresses.put(ADDRESS, VIP | SILENT);
-        addresses.want(y, &flags(VIP | NODE));
-        assert_eq!(addresses.wanted(ADDRESS), VIP | SILENT | NODE);
-        assert!(!addresses.is_enough(ADDRESS), "a flag is missing");
-        addresses.put(ADDRESS, VIP | SILENT | NODE);
-        assert!(addresses.is_enough(ADDRESS));
+        addresses.want(x, &[(ADDRESS, VIP)]);
+        assert_eq!(addresses.missing(ADDRESS), Some(VIP));
+        addresses.put(ADDRESS, VIP);
+        addresses.want(y, &[(ADDRESS, NODE)]);
+        assert_eq!(addresses.wanted(ADDRESS), Some(VIP | NODE));
+        assert_eq!(addresses.missing(ADDRESS), Some(VIP | NODE), "a flag is missing");
+        addresses.put(ADDRESS, VIP | NODE);
+        assert_eq!(addresses.missing(ADDRESS), None);
         assert_eq!(addresses.excess(), []);
 
         // One gives it up: its flags go, the address stays.
-        addresses.want(x, &BTreeMap::new());
-        assert_eq!(addresses.excess(), [(ADDRESS, VIP | NODE)]);
-        assert_eq!(addresses.excess(), [(ADDRESS, VIP | NODE)], "until it is done");
-        addresses.put(ADDRESS, VIP | NODE);
+        addresses.want(x, &[]);
+        assert_eq!(addresses.excess(), [(ADDRESS, Some(NODE))]);
+        assert_eq!(addresses.excess(), [(ADDRESS, Some(NODE))], "until it is done");
+        addresses.put(ADDRESS, NODE);
         assert_eq!(addresses.excess(), []);
-        addresses.want(y, &BTreeMap::new());
-        assert_eq!(addresses.excess(), [(ADDRESS, 0)]);
+        addresses.want(y, &[]);
+        assert_eq!(addresses.excess(), [(ADDRESS, None)]);
         addresses.deleted(ADDRESS);
         assert_eq!(addresses.excess(), []);
-        assert!(!addresses.is_there(ADDRESS));
+        assert!(!addresses.is_place(ADDRESS));
+    }
+
+    #[test]
+    fn no_flags_are_something_else_than_nobody() {
+        let ([x, y], mut addresses) = (services(), Addresses::default());
+        addresses.want(x, &[(ADDRESS, 0)]);
+        assert_eq!(addresses.missing(ADDRESS), Some(0));
+        addresses.put(ADDRESS, 0);
+        assert_eq!(
+            (addresses.missing(ADDRESS), addresses.excess()),
+            (None, Vec::new())
+        );
+        // A second one, with a flag, comes and goes.
+        addresses.want(y, &[(ADDRESS, VIP)]);
+        addresses.put(ADDRESS, VIP);
+        addresses.want(y, &[]);
+        assert_eq!(addresses.excess(), [(ADDRESS, Some(0))]);
+        addresses.put(ADDRESS, 0);
+        addresses.want(x, &[]);
+        assert_eq!(addresses.excess(), [(ADDRESS, None)]);
+    }
+
+    #[test]
+    fn a_flag_that_changes_is_given_before_the_other_is_taken() {
+        let ([x, _], mut addresses) = (services(), Addresses::default());
+        addresses.want(x, &[(ADDRESS, VIP)]);
+        addresses.put(ADDRESS, VIP);
+        addresses.want(x, &[(ADDRESS, NODE)]);
+        assert_eq!(addresses.missing(ADDRESS), Some(VIP | NODE));
+        addresses.put(ADDRESS, VIP | NODE);
+        assert_eq!(addresses.excess(), [(ADDRESS, Some(NODE))]);
+    }
+
+    #[test]
+    fn what_stays_the_same_is_not_looked_at_again() {
+        let ([x, _], mut addresses) = (services(), Addresses::default());
+        addresses.want(x, &[(ADDRESS, VIP)]);
+        addresses.put(ADDRESS, VIP);
+        addresses.want(x, &[(ADDRESS, VIP)]);
+        assert!(addresses.leaving.is_empty());
     }
 
     #[test]
@@ -165,7 +228,7 @@ mod tests {
         addresses.vacated(ADDRESS);
         assert_eq!(addresses.excess(), []);
         addresses.vacated(ADDRESS);
-        assert_eq!(addresses.excess(), [(ADDRESS, 0)]);
+        assert_eq!(addresses.excess(), [(ADDRESS, None)]);
     }
 
     #[test]

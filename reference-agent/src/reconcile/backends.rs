@@ -1,35 +1,52 @@
-//! Backends in the map: their numbers, and how many slots carry each.
+//! Backends in the map: their numbers, and who needs each.
 
 use std::collections::{BTreeSet, HashMap};
 
 use lb_abi::{BackendId, capacity};
 
-use crate::{ids::IdAllocator, transport::Backend};
+use crate::{
+    ids::IdAllocator,
+    transport::{Backend, Protocol},
+};
 
-/// Backends by number. A backend is shared by every service port that has it, and counted by the slots that
-/// carry it, current or on their way out: never by names.
+/// Backends by number. A backend is shared by every service port that has it, and counted by the slots that carry it,
+/// current or on their way out, and by the service ports whose established flows may keep to it: never by names.
+///
+/// What is local is part of a backend: one that becomes local, or ceases to be, is another, with another number. Two
+/// Services may disagree about it, and one store of a generation switches all of a service port's backends at once,
+/// which writing over them would not.
 #[derive(Debug)]
 pub(super) struct Backends {
     ids: IdAllocator,
     known: HashMap<Backend, BackendId>,
     entries: HashMap<BackendId, Entry>,
     idle: BTreeSet<BackendId>,
+    /// Held on behalf of the earlier start that wrote them, until every plan has been seen once.
+    adopted: Vec<BackendId>,
+    /// Whether an entry was replaced since the last barrier, as
+    /// [`frontend_freed`](super::written::Written::frontend_freed).
+    pub(super) freed: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
     /// `None`: not written by us, never to be given to a new slot.
     backend: Option<Backend>,
-    carriers: usize,
+    /// Slots and members.
+    carriers: u32,
+    /// Service ports that it serves, and the earlier start.
+    holders: u32,
 }
 
 impl Backends {
     pub(super) fn new() -> Self {
         Self {
-            ids: IdAllocator::new(capacity::BACKENDS),
+            ids: IdAllocator::new(capacity::BACKENDS - 1),
             known: HashMap::new(),
             entries: HashMap::new(),
             idle: BTreeSet::new(),
+            adopted: Vec::new(),
+            freed: false,
         }
     }
 
@@ -47,8 +64,26 @@ impl Backends {
         if let Some(backend) = backend {
             self.known.insert(backend, id);
         }
-        self.entries.insert(id, Entry { backend, carriers: 0 });
-        self.idle.insert(id);
+        let entry = Entry {
+            backend,
+            carriers: 0,
+            holders: 1,
+        };
+        self.entries.insert(id, entry);
+        self.adopted.push(id);
+    }
+
+    /// Every plan has been seen: what the earlier start has left is nobody's if no service port holds it. The result
+    /// is what that is of UDP, whose flows and sockets nothing else will end.
+    pub(super) fn disown(&mut self) -> Vec<(BackendId, Backend)> {
+        let mut gone = Vec::new();
+        for id in std::mem::take(&mut self.adopted) {
+            self.dropped(id);
+            let entry = self.entries.get(&id).filter(|entry| entry.holders == 0);
+            let backend = entry.and_then(|entry| entry.backend);
+            gone.extend(backend.filter(is_udp).map(|backend| (id, backend)));
+        }
+        gone
     }
 
     /// The number of a backend in the map.
@@ -56,9 +91,9 @@ impl Backends {
         self.known.get(backend).copied()
     }
 
-    /// Whether new slots may carry it.
-    pub(super) fn usable(&self, id: BackendId) -> bool {
-        self.entries.get(&id).is_some_and(|entry| entry.backend.is_some())
+    /// The backend of a number that was written by an agent of this version.
+    pub(super) fn get(&self, id: BackendId) -> Option<Backend> {
+        self.entries.get(&id)?.backend
     }
 
     /// A number for a backend that is about to be put; `None` if all are in use.
@@ -74,37 +109,51 @@ impl Backends {
     /// The put succeeded.
     pub(super) fn put(&mut self, id: BackendId, backend: Backend) {
         self.known.insert(backend, id);
-        self.entries.insert(
-            id,
-            Entry {
-                backend: Some(backend),
-                carriers: 0,
-            },
-        );
+        let entry = Entry {
+            backend: Some(backend),
+            carriers: 0,
+            holders: 0,
+        };
+        self.entries.insert(id, entry);
         self.idle.insert(id);
     }
 
     /// One more slot carries it.
     pub(super) fn carried(&mut self, id: BackendId) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.carriers += 1;
-            self.idle.remove(&id);
-        }
+        self.count(id, |entry| entry.carriers += 1);
     }
 
     /// One slot less carries it.
     pub(super) fn released(&mut self, id: BackendId) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.carriers -= 1;
-            if entry.carriers == 0 {
-                self.idle.insert(id);
-            }
+        self.count(id, |entry| entry.carriers -= 1);
+    }
+
+    /// One more service port holds it.
+    pub(super) fn held(&mut self, id: BackendId) {
+        self.count(id, |entry| entry.holders += 1);
+    }
+
+    /// One service port less holds it.
+    pub(super) fn dropped(&mut self, id: BackendId) {
+        self.count(id, |entry| entry.holders -= 1);
+    }
+
+    fn count(&mut self, id: BackendId, change: impl FnOnce(&mut Entry)) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let needed = entry.carriers + entry.holders != 0;
+        change(entry);
+        match (needed, entry.carriers + entry.holders != 0) {
+            (false, true) => _ = self.idle.remove(&id),
+            (true, false) => _ = self.idle.insert(id),
+            _ => {}
         }
     }
 
-    /// Those that no slot carries.
-    pub(super) fn idle(&self) -> Vec<BackendId> {
-        self.idle.iter().copied().collect()
+    /// Those that nobody needs.
+    pub(super) const fn idle(&self) -> &BTreeSet<BackendId> {
+        &self.idle
     }
 
     /// The entry is gone; its number may be used again.
@@ -121,4 +170,25 @@ impl Backends {
             self.ids.free(id);
         }
     }
+
+    /// Whether a number is in use.
+    pub(super) fn has(&self, id: BackendId) -> bool {
+        self.entries.contains_key(&id)
+    }
+
+    /// How many numbers are in use.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The map, as it was written.
+    pub(super) fn there(&self) -> impl Iterator<Item = (BackendId, Backend)> {
+        let entries = self.entries.iter();
+        entries.filter_map(|(&id, entry)| Some((id, entry.backend?)))
+    }
+}
+
+/// Whether it is one whose flows don't end by themselves.
+pub(super) fn is_udp(backend: &Backend) -> bool {
+    backend.address.protocol == Protocol::Udp
 }

@@ -2,29 +2,42 @@
 //! is written.
 //!
 //! ```text
-//! ServicePlan ─▶ write.rs ─▶ addresses, backends, slots of a new generation, the switch, frontends
-//!                collect.rs ─▶ frontends and addresses that nobody wants, barrier, old slots, services, backends
-//! written.rs, addresses.rs, backends.rs: what is in the maps, by number        adopt.rs: the same, read from pinned maps
-//! retry.rs: what failed, and when it is tried again
+//! ServicePlans, in chunks ─▶ ahead.rs    what is new, in batches: addresses, backends, slots
+//!                            write.rs    a service port: sets, ranges of clients, frontends, what is left over
+//!                              stage.rs    a set: backends, slots of a new generation, the switch
+//!                              kept.rs     what the agent's own sockets keep
+//!                              serve.rs    to whom established flows keep, and who has departed
+//!                            collect.rs  frontends and addresses that nobody wants, barrier, old slots, numbers
+//! audit.rs                   maps against bookkeeping
 //! ```
 //!
+//! Bookkeeping, what is in the maps, by number: `written.rs`, `record.rs`, `addresses.rs`, `backends.rs`; read from
+//! pinned maps by `adopt.rs`. `retry.rs`: what failed, and when it is tried again.
+//!
 //! # Guarantees
-//! - A program resolves every frontend to the old set or to the new one, at every single write.
-//! - An address is known as a service's before its first frontend is there, and until its last one is gone.
-//! - An unchanged set of backends causes no write.
+//! - A program resolves every frontend, inside and outside, to the old set or to the new one, at every single write.
+//! - An address is known before its first frontend is there, and until its last one is gone; ranges of clients are
+//!   complete before a frontend asks for them, and for as long.
+//! - A backend that serves a service port is in the map under one number, whether a slot carries it or not.
+//! - An unchanged plan causes no write, and a changed one no look at others.
 //! - A number is handed out again only after every entry that carries it is gone and every program that may
 //!   have read one has ended.
 //! - Whatever fails leaves the old state working, is named by [`Reconciler::troubles`], and is tried again.
 
 mod addresses;
 mod adopt;
+mod audit;
 mod backends;
 mod collect;
+mod kept;
+mod record;
 mod retry;
+mod serve;
+mod stage;
 mod write;
 mod written;
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeSet, time::Instant};
 
 use lb_abi::Address;
 
@@ -35,11 +48,23 @@ use crate::{
 };
 
 use self::{
-    retry::Retries,
+    audit::Audit,
+    retry::{Failure, Retries},
+    serve::Departures,
+    write::Prepared,
     written::{PortRef, Written},
 };
 
-pub use self::retry::{RETRY_FIRST, RETRY_LIMIT, Trouble};
+pub use self::{
+    audit::{Drift, WRONG_LIMIT},
+    collect::COLLECT_AFTER,
+    retry::{RETRY_FIRST, RETRY_LIMIT, Trouble},
+    serve::{DEPARTED_LIMIT, Departed},
+};
+
+/// How many backends and frontends are written together at most, but for the last Service of them: bounds the plans
+/// that are there at one time, and for how long its frontends wait for others'.
+const CHUNK: usize = 1024;
 
 /// Writes plans into maps.
 #[derive(Debug)]
@@ -47,6 +72,14 @@ pub struct Reconciler<M> {
     maps: M,
     written: Written,
     retries: Retries,
+    departures: Departures,
+    /// Services of which something was written.
+    touched: BTreeSet<ObjectId>,
+    /// When to remove what is waiting for that.
+    collect_at: Option<Instant>,
+    /// How many entries were put or deleted, or were to be.
+    writes: u64,
+    audit: Audit,
 }
 
 impl<M: LbMaps> Reconciler<M> {
@@ -60,6 +93,11 @@ impl<M: LbMaps> Reconciler<M> {
             maps,
             written,
             retries: Retries::default(),
+            departures: Departures::default(),
+            touched: BTreeSet::new(),
+            collect_at: None,
+            writes: 0,
+            audit: Audit::default(),
         })
     }
 
@@ -68,19 +106,27 @@ impl<M: LbMaps> Reconciler<M> {
     /// The first call must name every Service there is: whatever is in the maps and in none of its plans is
     /// removed.
     pub fn reconcile(&mut self, plans: impl IntoIterator<Item = (ObjectId, ServicePlan)>, now: Instant) {
-        let mut removals = Vec::new();
+        let mut errors = Vec::new();
+        let mut chunk = Vec::new();
+        let mut weight = 0;
         for (service, plan) in plans {
-            let errors = self.update(service, &plan);
-            self.retries.attempted(service, errors, now);
-            if self.written.leaving() >= collect::BATCH {
-                removals = self.collect();
+            weight += weight_of(&plan);
+            chunk.push((service, plan));
+            if weight >= CHUNK {
+                self.update(&chunk, now);
+                (chunk, weight) = (Vec::new(), 0);
+                if self.written.leaving() >= collect::BATCH {
+                    errors = self.collect();
+                }
             }
         }
+        self.update(&chunk, now);
         self.written.retire_unclaimed();
-        removals.extend(self.delete_frontends());
-        removals.extend(self.delete_addresses());
-        removals.extend(self.collect());
-        self.retries.removed(removals, now);
+        self.disown();
+        errors.extend(self.delete_frontends());
+        errors.extend(self.delete_addresses());
+        self.collect_if_due(now, &mut errors);
+        self.retries.removed(errors, now);
     }
 
     /// Services whose failed writes are to be tried again now, with a fresh plan.
@@ -90,12 +136,33 @@ impl<M: LbMaps> Reconciler<M> {
 
     /// When to call [`reconcile`](Self::reconcile) next, though no Service has changed.
     pub fn deadline(&self) -> Option<Instant> {
-        self.retries.deadline()
+        self.retries.deadline().into_iter().chain(self.collect_at).min()
     }
 
     /// What failed and has not succeeded since.
     pub fn troubles(&self) -> impl Iterator<Item = Trouble<'_>> {
         self.retries.troubles()
+    }
+
+    /// What failed of one Service and has not succeeded since.
+    pub(crate) fn failures(&self, service: ObjectId) -> impl Iterator<Item = Trouble<'_>> {
+        self.retries.troubles_of(service)
+    }
+
+    /// Services of which something failed and has not succeeded since.
+    pub(crate) fn failing(&self) -> impl Iterator<Item = ObjectId> {
+        self.retries.services()
+    }
+
+    /// Services of which something was written since this was asked last.
+    pub(crate) fn take_touched(&mut self) -> BTreeSet<ObjectId> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// UDP backends that left since this was asked last: at most [`DEPARTED_LIMIT`], and how many more.
+    pub(crate) fn take_departed(&mut self) -> (Vec<Departed>, u64) {
+        let Departures { listed, unlisted } = std::mem::take(&mut self.departures);
+        (listed, unlisted)
     }
 
     /// The maps.
@@ -113,36 +180,60 @@ impl<M: LbMaps> Reconciler<M> {
         self.maps
     }
 
-    fn update(&mut self, service: ObjectId, plan: &ServicePlan) -> Vec<retry::Failure> {
-        self.written.drop_ports(service, &plan.ports);
+    /// Writes some Services: first everything that frontends lead to, then the frontends of all.
+    fn update(&mut self, chunk: &[(ObjectId, ServicePlan)], now: Instant) {
+        let mut failures: Vec<Vec<Failure>> = chunk.iter().map(|_| Vec::new()).collect();
+        let mut prepared: Vec<(Prepared, usize)> = Vec::with_capacity(chunk.len());
+        for (owner, (service, plan)) in chunk.iter().enumerate() {
+            let before = self.writes;
+            for port in self.written.drop_ports(*service, &plan.ports) {
+                self.release(&port);
+            }
+            self.update_addresses(*service, plan, &mut failures[owner]);
+            let mut frontends = false;
+            for (&port, wanted) in &plan.ports {
+                let at = PortRef {
+                    service: *service,
+                    port,
+                };
+                let port = self.prepare(at, wanted, &mut failures[owner]);
+                frontends |= !port.frontends.is_empty();
+                prepared.push((port, owner));
+            }
+            if self.writes != before || frontends {
+                self.touched.insert(*service);
+            }
+        }
+        self.place(&prepared, &mut failures);
+        let ports = chunk.iter().flat_map(|(_, plan)| plan.ports.values());
+        for ((prepared, owner), plan) in prepared.iter().zip(ports) {
+            self.finish(prepared, plan, &mut failures[*owner]);
+        }
+        for ((service, _), failures) in chunk.iter().zip(failures) {
+            self.retries.attempted(*service, failures, now);
+        }
+    }
+
+    fn update_addresses(&mut self, service: ObjectId, plan: &ServicePlan, failures: &mut Vec<Failure>) {
         let addresses = plan.addresses.iter();
-        let addresses = addresses
+        let addresses: Vec<(Address, u32)> = addresses
             .map(|(&address, &flags)| (Address::from(address), flags))
-            .collect::<BTreeMap<_, _>>();
+            .collect();
         self.written.addresses.want(service, &addresses);
-        let mut failures = Vec::new();
-        for address in addresses.into_keys() {
-            if !self.written.addresses.is_enough(address)
-                && let Err(error) = self.put_address(address, self.written.addresses.wanted(address))
+        for (address, _) in addresses {
+            if let Some(flags) = self.written.addresses.missing(address)
+                && let Err(error) = self.put_address(address, flags)
             {
-                failures.push(retry::Failure { port: None, error });
+                failures.push(Failure { port: None, error });
             }
         }
-        for (&port, wanted) in &plan.ports {
-            if let Err(error) = self.write(PortRef { service, port }, wanted) {
-                failures.push(retry::Failure {
-                    port: Some(port),
-                    error,
-                });
-            }
-        }
-        failures
     }
 
     fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {
         if self.written.addresses.freed {
             self.barrier()?;
         }
+        self.writes += 1;
         self.maps.put_address(address, flags)?;
         self.written.addresses.put(address, flags);
         Ok(())
@@ -152,7 +243,16 @@ impl<M: LbMaps> Reconciler<M> {
     fn barrier(&mut self) -> Result<(), MapError> {
         self.maps.barrier()?;
         self.written.frontend_freed = false;
+        self.written.kept_freed = false;
         self.written.addresses.freed = false;
+        self.written.backends.freed = false;
         Ok(())
     }
+}
+
+/// How many entries a plan is about, and one.
+fn weight_of(plan: &ServicePlan) -> usize {
+    let ports = plan.ports.values();
+    let entries = ports.map(|port| port.serving.len() + port.frontends.len());
+    entries.sum::<usize>() + 1
 }

@@ -64,6 +64,15 @@ impl Retry {
             failures,
         })
     }
+
+    fn troubles(&self, service: Option<ObjectId>) -> impl Iterator<Item = Trouble<'_>> {
+        self.failures.iter().map(move |Failure { port, error }| Trouble {
+            service,
+            port: *port,
+            error,
+            attempts: self.attempts,
+        })
+    }
 }
 
 impl Retries {
@@ -82,6 +91,11 @@ impl Retries {
         self.removals = Retry::after(self.removals.as_ref(), failures, now);
     }
 
+    /// Whether something that should be gone is still there.
+    pub(super) const fn removal_failed(&self) -> bool {
+        self.removals.is_some()
+    }
+
     pub(super) fn due(&self, now: Instant) -> Vec<ObjectId> {
         let due = self.services.iter().filter(|(_, retry)| retry.due <= now);
         due.map(|(&service, _)| service).collect()
@@ -96,20 +110,20 @@ impl Retries {
     }
 
     pub(super) fn troubles(&self) -> impl Iterator<Item = Trouble<'_>> {
-        let services = self
-            .services
-            .iter()
-            .map(|(&service, retry)| (Some(service), retry));
-        let removals = self.removals.iter().map(|retry| (None, retry));
-        services.chain(removals).flat_map(|(service, retry)| {
-            let attempts = retry.attempts;
-            retry.failures.iter().map(move |Failure { port, error }| Trouble {
-                service,
-                port: *port,
-                error,
-                attempts,
-            })
-        })
+        let services = self.services.iter();
+        let services = services.flat_map(|(&service, retry)| retry.troubles(Some(service)));
+        services.chain(self.removals.iter().flat_map(|retry| retry.troubles(None)))
+    }
+
+    /// Services of which something failed.
+    pub(super) fn services(&self) -> impl Iterator<Item = ObjectId> {
+        self.services.keys().copied()
+    }
+
+    /// Those of one Service.
+    pub(super) fn troubles_of(&self, service: ObjectId) -> impl Iterator<Item = Trouble<'_>> {
+        let retry = self.services.get(&service).into_iter();
+        retry.flat_map(move |retry| retry.troubles(Some(service)))
     }
 }
 

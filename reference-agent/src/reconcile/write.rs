@@ -1,202 +1,307 @@
-//! Writes a service port: backends, slots of a new generation, the switch, then its frontends.
+//! Writes a service port: its sets of backends, its ranges of clients, then its frontends, then what is left over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use lb_abi::{BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, capacity, frontend_flags};
+use lb_abi::{Frontend, FrontendKey, Service, ServiceId, SourceKey, capacity};
 
 use super::{
     Reconciler,
-    written::{PortRef, Record},
+    record::{Record, members},
+    retry::Failure,
+    written::{PortRef, Wanted, place},
 };
 use crate::{
-    maps::{LbMaps, MapError},
-    plan::{PortPlan, Selection, Set},
-    transport::Backend,
+    maps::{LbMaps, MapError, Partial},
+    plan::{PortPlan, Set},
 };
 
+/// Both sets, in the order of [`place`].
+pub(super) const SETS: [Set; 2] = [Set::Cluster, Set::Local];
+
+/// A service port whose frontends are about to be put.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    at: PortRef,
+    /// The numbers that its sets had before.
+    before: [Option<ServiceId>; 2],
+    /// The numbers of its sets, where they are written.
+    ids: [Option<ServiceId>; 2],
+    /// The numbers whose ranges of clients are complete.
+    ranged: Vec<ServiceId>,
+    /// The frontends that have to be put.
+    pub(super) frontends: Vec<(FrontendKey, Frontend)>,
+}
+
 impl<M: LbMaps> Reconciler<M> {
-    /// Makes a service port what it should be. On an error what it was keeps working.
-    pub(super) fn write(&mut self, at: PortRef, plan: &PortPlan) -> Result<(), MapError> {
-        let wanted: BTreeSet<_> = plan
+    /// Writes everything that frontends of a service port lead to, and says which of them are to be put then. Where
+    /// something fails, what it was keeps working.
+    pub(super) fn prepare(&mut self, at: PortRef, plan: &PortPlan, failures: &mut Vec<Failure>) -> Prepared {
+        let mut fail = |error| {
+            failures.push(Failure {
+                port: Some(at.port),
+                error,
+            });
+        };
+        let wanted: Wanted = plan
             .frontends
-            .keys()
-            .map(|frontend| frontend.frontend_key())
+            .iter()
+            .map(|(address, frontend)| (address.frontend_key(), *frontend))
             .collect();
         self.written.want(at, &wanted);
-        if self.written.id(at).is_none()
-            && let Some(id) = self.written.adoptable(&wanted)
-        {
-            self.written.assign(at, id);
-        }
-        let addresses = &self.written.addresses;
-        if self.written.id(at).is_none() && !wanted.iter().any(|key| addresses.is_there(key.address)) {
-            // None of its frontends has a place; what failed is named already.
-            return Ok(());
-        }
-        let slots = plan.slots(Set::Cluster);
-        let id = match self.written.id(at) {
-            Some(id) if self.written.holds(id, &slots) => id,
-            // One store switches all frontends; none of them may be somebody else's.
-            Some(id) if self.written.serves_only(id, &wanted) => {
-                self.stage(id, &slots)?;
-                id
-            }
-            // A frontend that this port gives up must not see its new backends: a number of its own for them.
-            _ => {
-                let id = self.build(&slots)?;
-                self.written.assign(at, id);
-                id
-            }
+        let mut prepared = Prepared {
+            at,
+            before: self.written.port(at).map_or([None; 2], |port| port.ids),
+            ids: [None; 2],
+            ranged: Vec::new(),
+            frontends: Vec::new(),
         };
-        let value = Frontend {
-            internal: id,
-            external: id,
-            flags: match plan.selection {
-                Selection::Random => 0,
-                Selection::Maglev => frontend_flags::MAGLEV,
-            },
-            affinity_seconds: 0,
-        };
-        let placed = self.place(&wanted, value);
-        if self
-            .written
-            .records
-            .get(&id)
-            .is_some_and(|record| record.frontends.is_empty())
-        {
-            // Nothing leads there: no reason to keep the room.
-            self.written.unassign(at);
-        }
-        placed
-    }
-
-    /// Where an address is not in the map, and so its frontends can't be, that is named already.
-    fn place(&mut self, wanted: &BTreeSet<FrontendKey>, value: Frontend) -> Result<(), MapError> {
-        let mut result = Ok(());
-        for &key in wanted {
-            let there = self.written.frontends.get(&key) == Some(&value);
-            if there || !self.written.addresses.is_there(key.address) {
+        for set in SETS {
+            let is_used =
+                |(_, one): (_, &crate::plan::FrontendPlan)| one.internal == set || one.external == set;
+            if !wanted.iter().any(is_used) {
                 continue;
             }
-            match self.put_frontend(key, value) {
-                Ok(()) => self.written.placed(key, value),
-                Err(error) => result = result.and(Err(error)),
+            self.claim(at, set, &wanted);
+            if self.written.id(at, set).is_none()
+                && !wanted
+                    .keys()
+                    .any(|key| self.written.addresses.is_place(key.address))
+            {
+                // None of its frontends has a place; what failed is named already.
+                continue;
+            }
+            let keep =
+                plan.keep && plan.set(set).is_empty() && wanted.values().any(|one| one.internal == set);
+            match self.write_set(at, plan, set, keep, &wanted) {
+                Ok(id) => {
+                    prepared.ids[place(set)] = Some(id);
+                    let kept = if keep { self.keep(id) } else { self.unkeep(id) };
+                    kept.unwrap_or_else(&mut fail);
+                }
+                Err(error) => fail(error),
             }
         }
-        result
-    }
-
-    fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError> {
-        if self.written.frontend_freed {
-            self.barrier()?;
+        for set in SETS {
+            let is_asked = wanted.values().any(|one| one.ranged && one.external == set);
+            if is_asked && let Some(id) = prepared.ids[place(set)] {
+                match self.put_sources(id, plan) {
+                    Ok(()) => prepared.ranged.push(id),
+                    Err(error) => fail(error),
+                }
+            }
         }
-        self.maps.put_frontend(key, value)
+        for (&key, one) in &wanted {
+            let [internal, external] = [one.internal, one.external].map(|set| prepared.ids[place(set)]);
+            let (Some(internal), Some(external)) = (internal, external) else {
+                continue;
+            };
+            let value = Frontend {
+                internal,
+                external,
+                flags: plan.flags(one),
+                affinity_seconds: plan.affinity_seconds,
+            };
+            // Where an address is not in the map, and so its frontends can't be, that is named already.
+            let may_be_put = (!one.ranged || prepared.ranged.contains(&external))
+                && self.written.addresses.is_place(key.address);
+            if may_be_put && self.written.frontends.get(&key) != Some(&value) {
+                prepared.frontends.push((key, value));
+            }
+        }
+        prepared
     }
 
-    /// Writes slots under a new number.
-    fn build(&mut self, slots: &[Backend]) -> Result<ServiceId, MapError> {
+    /// Takes a number over that the maps of an earlier start have for a set.
+    fn claim(&mut self, at: PortRef, set: Set, wanted: &Wanted) {
+        if self.written.id(at, set).is_some() {
+            return;
+        }
+        let Some(id) = self.written.adoptable(wanted, set) else {
+            return;
+        };
+        self.written.assign(at, set, id);
+        // As far as can be known, its flows were those of its slots.
+        let slots = self.written.records[&id].slots.iter();
+        let held = self.written.port(at).into_iter().flat_map(|port| &port.serving);
+        let mut serving: Vec<_> = held.chain(slots).copied().collect();
+        serving.sort_unstable();
+        serving.dedup();
+        self.hold(at, &serving);
+    }
+
+    /// Makes a set what it should be, under the number that the result has.
+    fn write_set(
+        &mut self,
+        at: PortRef,
+        plan: &PortPlan,
+        set: Set,
+        keep: bool,
+        wanted: &Wanted,
+    ) -> Result<ServiceId, MapError> {
+        let slots = plan.slots(set);
+        let members = plan.affinity_seconds != 0;
+        Ok(match self.written.id(at, set) {
+            Some(id) if self.written.holds(id, &slots, members) => id,
+            // A frontend that this port gives up, or uses otherwise, must not see its new backends: a number of its
+            // own for them.
+            Some(id) if !self.written.serves_only(id, wanted, set) => {
+                let new = if keep {
+                    self.build_kept(id, members)?
+                } else {
+                    self.build(&slots, members)?
+                };
+                self.written.assign(at, set, new);
+                new
+            }
+            Some(id) => {
+                // While frontends have affinity, they ask for members.
+                let members = members || self.written.records[&id].affine != 0;
+                if keep {
+                    self.stage_empty(id, members)?;
+                } else {
+                    let backends = self.put_backends(&slots)?;
+                    self.stage(id, &backends, members)?;
+                }
+                id
+            }
+            None => {
+                let new = self.build(&slots, members)?;
+                self.written.assign(at, set, new);
+                new
+            }
+        })
+    }
+
+    /// The ranges of clients that a number lacks.
+    fn put_sources(&mut self, id: ServiceId, plan: &PortPlan) -> Result<(), MapError> {
+        for key in ranges(id, plan) {
+            self.written.leaving_sources.remove(&key);
+            let Some(record) = self.written.records.get_mut(&id) else {
+                continue;
+            };
+            if !record.sources.contains(&key) {
+                self.maps.put_source(key)?;
+                record.sources.insert(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// After its frontends were put, or not: what nothing leads to any more may leave.
+    pub(super) fn finish(&mut self, prepared: &Prepared, plan: &PortPlan, failures: &mut Vec<Failure>) {
+        let at = prepared.at;
+        for set in SETS {
+            let Some(id) = self.written.id(at, set) else {
+                continue;
+            };
+            let written = prepared.ids[place(set)] == Some(id);
+            let used = plan
+                .frontends
+                .values()
+                .any(|one| one.internal == set || one.external == set);
+            let Some(record) = self.written.records.get_mut(&id) else {
+                continue;
+            };
+            let complete = prepared.ranged.contains(&id);
+            if complete || record.ranged == 0 {
+                let wanted: BTreeSet<_> = ranges(id, plan).filter(|_| complete).collect();
+                self.written
+                    .leaving_sources
+                    .extend(record.sources.difference(&wanted));
+            }
+            if plan.affinity_seconds == 0 && record.affine == 0 && record.members {
+                let members = members(id, record.generation, &record.slots);
+                record.members = false;
+                self.written.leaving_slots.extend(members);
+            }
+            if (written && record.frontends == 0) || !used {
+                // Nothing leads there, or nothing shall: no reason to keep the room.
+                self.written.unassign(at, set);
+            }
+        }
+        let complete = SETS.iter().all(|&set| {
+            let used = plan
+                .frontends
+                .values()
+                .any(|one| one.internal == set || one.external == set);
+            !used || prepared.ids[place(set)].is_some()
+        });
+        if complete && let Err(error) = self.serve(at, plan, prepared.before) {
+            failures.push(Failure {
+                port: Some(at.port),
+                error,
+            });
+        }
+    }
+
+    /// Puts frontends of many service ports, each with the place of its failures. First those that are new, at once;
+    /// those that take the place of others free memory, and the next may only be put when nobody reads that.
+    pub(super) fn place(&mut self, prepared: &[(Prepared, usize)], failures: &mut [Vec<Failure>]) {
+        let all = prepared.iter().flat_map(|(prepared, owner)| {
+            let frontends = prepared.frontends.iter();
+            frontends.map(move |&frontend| (frontend, prepared.at, *owner))
+        });
+        let (replacing, new): (Vec<_>, Vec<_>) = all
+            .filter(|((key, _), at, _)| self.written.wanted.get(key) == Some(at))
+            .map(|(frontend, at, owner)| (frontend, at.port, owner))
+            .partition(|((key, _), ..)| self.written.frontends.contains_key(key));
+        let mut fail = |owner: usize, port, error| {
+            let port = Some(port);
+            failures[owner].push(Failure { port, error });
+        };
+        let entries: Vec<_> = new.iter().map(|(entry, ..)| *entry).collect();
+        let mut done = 0;
+        while done < entries.len() {
+            let result = self.put_frontends(&entries[done..]);
+            let count = result
+                .as_ref()
+                .map_or_else(|partial| partial.done, |()| entries.len() - done);
+            for &(key, value) in &entries[done..done + count] {
+                self.written.placed(key, value);
+            }
+            done += count;
+            if let Err(partial) = result {
+                let (_, port, owner) = new[done];
+                fail(owner, port, partial.error);
+                done += 1;
+            }
+        }
+        for ((key, value), port, owner) in replacing {
+            match self.put_frontends(&[(key, value)]) {
+                Ok(()) => self.written.placed(key, value),
+                Err(partial) => fail(owner, port, partial.error),
+            }
+        }
+    }
+
+    pub(super) fn put_frontends(&mut self, entries: &[(FrontendKey, Frontend)]) -> Result<(), Partial> {
+        if self.written.frontend_freed {
+            self.barrier().map_err(|error| Partial { done: 0, error })?;
+        }
+        self.writes += entries.len() as u64;
+        self.maps.put_frontends(entries)
+    }
+
+    /// A number that nobody has.
+    pub(super) fn allocate(&mut self) -> Result<ServiceId, MapError> {
         let full = MapError::Full {
             map: "SERVICES",
             capacity: capacity::SERVICES,
         };
         let id = self.written.ids.allocate().ok_or(full)?;
         self.written.records.insert(id, Record::default());
-        match self.stage(id, slots) {
-            Ok(()) => Ok(id),
-            Err(error) => {
-                self.written.retire(id);
-                Err(error)
-            }
-        }
+        Ok(id)
     }
 
-    /// Writes backends and a new generation of slots, and switches to it.
-    fn stage(&mut self, id: ServiceId, slots: &[Backend]) -> Result<(), MapError> {
-        let backends = self.put_backends(slots)?;
-        let generation = self.written.next_generation(id);
-        let mut written = Vec::with_capacity(slots.len());
-        let switched = self
-            .put_slots(id, generation, &backends, &mut written)
-            .and_then(|()| {
-                let slots = written.len().try_into().unwrap_or(u32::MAX);
-                self.maps.put_service(id, Service { generation, slots })
-            });
-        if let Err(error) = switched {
-            self.take_back(written);
-            return Err(error);
-        }
-        if let Some(record) = self.written.records.get_mut(&id) {
-            (record.in_map, record.intact) = (true, true);
-            let leaving = std::mem::replace(&mut record.slots, written);
-            self.written.leaving_slots.extend(leaving);
-        }
-        Ok(())
+    /// Switches a service port: one store.
+    pub(super) fn switch(&mut self, id: ServiceId, value: Service) -> Result<(), MapError> {
+        self.writes += 1;
+        self.maps.put_service(id, value)
     }
+}
 
-    /// Deletes slots that never were current, so that no program can have found them: at once, because others may
-    /// fit where these did not.
-    fn take_back(&mut self, slots: Vec<(SlotKey, BackendId)>) {
-        for (key, backend) in slots {
-            match self.maps.delete_slot(key) {
-                Ok(()) => self.written.backends.released(backend),
-                // Collected with the others, and tried again there.
-                Err(_) => _ = self.written.leaving_slots.insert(key, backend),
-            }
-        }
-    }
-
-    /// The number of each slot's backend.
-    fn put_backends(&mut self, slots: &[Backend]) -> Result<Vec<BackendId>, MapError> {
-        let mut ids = BTreeMap::new();
-        for &backend in slots {
-            if ids.contains_key(&backend) {
-                continue;
-            }
-            let id = match self.written.backends.id(&backend) {
-                Some(id) => id,
-                None => self.put_backend(backend)?,
-            };
-            ids.insert(backend, id);
-        }
-        Ok(slots.iter().map(|backend| ids[backend]).collect())
-    }
-
-    fn put_backend(&mut self, backend: Backend) -> Result<BackendId, MapError> {
-        let full = MapError::Full {
-            map: "BACKENDS",
-            capacity: capacity::BACKENDS,
-        };
-        let id = self.written.backends.allocate().ok_or(full)?;
-        match self.maps.put_backend(id, backend.value()) {
-            Ok(()) => {
-                self.written.backends.put(id, backend);
-                Ok(id)
-            }
-            Err(error) => {
-                self.written.backends.give_back(id);
-                Err(error)
-            }
-        }
-    }
-
-    /// Adds to `slots` what has been put, also on an error.
-    fn put_slots(
-        &mut self,
-        service: ServiceId,
-        generation: u32,
-        backends: &[BackendId],
-        slots: &mut Vec<(SlotKey, BackendId)>,
-    ) -> Result<(), MapError> {
-        for (index, &backend) in (0..).zip(backends) {
-            let key = SlotKey {
-                service,
-                generation,
-                index,
-            };
-            self.maps.put_slot(key, backend)?;
-            self.written.backends.carried(backend);
-            slots.push((key, backend));
-        }
-        Ok(())
-    }
+/// The ranges of clients that a plan has for a number.
+fn ranges(id: ServiceId, plan: &PortPlan) -> impl Iterator<Item = SourceKey> {
+    let ranges = plan.sources.iter().flatten();
+    ranges.map(move |range| SourceKey::range(id, range.address().into(), range.length()))
 }

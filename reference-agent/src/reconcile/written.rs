@@ -1,14 +1,19 @@
-//! What is in the maps, by number.
+//! What is in the maps, by number, and whom it is for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lb_abi::{BackendId, Frontend, FrontendKey, ServiceId, SlotKey, capacity};
+use lb_abi::{BackendId, Frontend, FrontendKey, ServiceId, SlotKey, SourceKey, capacity};
 
-use super::{addresses::Addresses, backends::Backends};
+use super::{
+    addresses::Addresses,
+    backends::Backends,
+    record::{Record, services_of},
+};
 use crate::{
     ids::IdAllocator,
     names::ObjectId,
-    plan::{PortId, PortPlan},
+    plan::{FrontendPlan, PortId, PortPlan, Set},
+    resolve::source_of,
     transport::Backend,
 };
 
@@ -18,6 +23,9 @@ pub(super) struct PortRef {
     pub(super) service: ObjectId,
     pub(super) port: PortId,
 }
+
+/// The frontends of a service port, and what each should be.
+pub(super) type Wanted = BTreeMap<FrontendKey, FrontendPlan>;
 
 /// What is in the maps, and whom it is for.
 #[derive(Debug)]
@@ -30,39 +38,52 @@ pub(super) struct Written {
     /// Whether an entry of FRONTENDS was replaced or deleted since the last barrier. A hash map gives its memory to
     /// the next put at once, where a program that found the old entry would read the new one.
     pub(super) frontend_freed: bool,
+    /// The same of KEPT.
+    pub(super) kept_freed: bool,
     /// FRONTENDS, as it should be.
     pub(super) wanted: HashMap<FrontendKey, PortRef>,
-    /// Frontends that are somewhere where they should not be.
+    /// Frontends that may be somewhere where they should not be.
     pub(super) misplaced: BTreeSet<FrontendKey>,
-    /// Slots that are no longer, or not yet, or never were current.
+    /// How many entries SLOTS has.
+    pub(super) slots: usize,
+    /// Entries of SLOTS that are no longer, or not yet, or never were current.
     pub(super) leaving_slots: BTreeMap<SlotKey, BackendId>,
+    /// Entries of SOURCES that no frontend asks for any more.
+    pub(super) leaving_sources: BTreeSet<SourceKey>,
     /// Records without a port, to be removed.
     pub(super) retired: BTreeSet<ServiceId>,
     /// Adopted records that no port has claimed yet.
     pub(super) unclaimed: BTreeSet<ServiceId>,
     pub(super) ids: IdAllocator,
-    ports: HashMap<ObjectId, BTreeMap<PortId, Port>>,
+    ports: BTreeMap<PortRef, Port>,
     /// Last generation of each number, used or free: bounded by the capacity of SERVICES.
     generations: HashMap<ServiceId, u32>,
 }
 
-/// A service port: what is under one [`ServiceId`].
+/// A service port.
 #[derive(Debug, Default)]
-pub(super) struct Record {
-    /// Whether SERVICES has it.
-    pub(super) in_map: bool,
-    /// Its current slots.
-    pub(super) slots: Vec<(SlotKey, BackendId)>,
-    /// Whether the slots are complete and well formed, and so can be compared with a plan.
-    pub(super) intact: bool,
-    /// Frontends that name it.
-    pub(super) frontends: BTreeSet<FrontendKey>,
+pub(super) struct Port {
+    /// The numbers of its sets.
+    pub(super) ids: [Option<ServiceId>; 2],
+    /// The frontends that it should have, in order.
+    pub(super) wanted: Box<[FrontendKey]>,
+    /// To whom its established flows may keep.
+    pub(super) serving: Box<[BackendId]>,
 }
 
-#[derive(Debug, Default)]
-struct Port {
-    id: Option<ServiceId>,
-    wanted: BTreeSet<FrontendKey>,
+impl Port {
+    /// The numbers that it has.
+    pub(super) fn ids(&self) -> impl Iterator<Item = ServiceId> {
+        self.ids.into_iter().flatten()
+    }
+}
+
+/// The place of a set in [`Port::ids`].
+pub(super) const fn place(set: Set) -> usize {
+    match set {
+        Set::Cluster => 0,
+        Set::Local => 1,
+    }
 }
 
 impl Written {
@@ -73,63 +94,102 @@ impl Written {
             records: HashMap::new(),
             frontends: HashMap::new(),
             frontend_freed: false,
+            kept_freed: false,
             wanted: HashMap::new(),
             misplaced: BTreeSet::new(),
+            slots: 0,
             leaving_slots: BTreeMap::new(),
+            leaving_sources: BTreeSet::new(),
             retired: BTreeSet::new(),
             unclaimed: BTreeSet::new(),
             ids: IdAllocator::new(capacity::SERVICES - 1),
-            ports: HashMap::new(),
+            ports: BTreeMap::new(),
             generations: HashMap::new(),
         }
     }
 
     /// How many entries wait for a barrier, about.
     pub(super) fn leaving(&self) -> usize {
-        self.leaving_slots.len() + self.retired.len()
+        self.leaving_slots.len()
+            + self.leaving_sources.len()
+            + self.retired.len()
+            + self.backends.idle().len()
     }
 
-    /// The number of a service port that is written.
-    pub(super) fn id(&self, at: PortRef) -> Option<ServiceId> {
-        self.ports.get(&at.service)?.get(&at.port)?.id
+    /// A service port.
+    pub(super) fn port(&self, at: PortRef) -> Option<&Port> {
+        self.ports.get(&at)
     }
 
-    /// An adopted service port that one of these frontends names.
-    pub(super) fn adoptable(&self, wanted: &BTreeSet<FrontendKey>) -> Option<ServiceId> {
-        let named = wanted.iter().filter_map(|key| self.frontends.get(key));
-        let mut ids = named.flat_map(services_of);
+    /// A service port, which is one from now on.
+    pub(super) fn port_mut(&mut self, at: PortRef) -> &mut Port {
+        self.ports.entry(at).or_default()
+    }
+
+    /// The number of a set that is written.
+    pub(super) fn id(&self, at: PortRef, set: Set) -> Option<ServiceId> {
+        self.ports.get(&at)?.ids[place(set)]
+    }
+
+    /// An adopted number that one of these frontends names where it should name this set.
+    pub(super) fn adoptable(&self, wanted: &Wanted, set: Set) -> Option<ServiceId> {
+        let named = wanted.iter().filter_map(|(key, plan)| {
+            let found = self.frontends.get(key)?;
+            let internal = (plan.internal == set).then_some(found.internal);
+            let external = (plan.external == set).then_some(found.external);
+            Some([internal, external])
+        });
+        let mut ids = named.flatten().flatten();
         ids.find(|id| self.unclaimed.contains(id) && self.records[id].in_map)
     }
 
-    /// Whether all frontends that name it are among these.
-    pub(super) fn serves_only(&self, id: ServiceId, wanted: &BTreeSet<FrontendKey>) -> bool {
+    /// Whether every frontend that names a number is one of these, and names it where it should name this set: one
+    /// store then switches all of them, and nobody else.
+    pub(super) fn serves_only(&self, id: ServiceId, wanted: &Wanted, set: Set) -> bool {
+        let mut named = 0;
+        for (key, plan) in wanted {
+            let Some(found) = self.frontends.get(key) else {
+                continue;
+            };
+            let [internal, external] = [found.internal == id, found.external == id];
+            if (internal && plan.internal != set) || (external && plan.external != set) {
+                return false;
+            }
+            named += u32::from(internal || external);
+        }
         self.records
             .get(&id)
-            .is_some_and(|record| record.frontends.is_subset(wanted))
+            .is_some_and(|record| record.frontends == named)
     }
 
-    /// Whether its slots are exactly these.
-    pub(super) fn holds(&self, id: ServiceId, slots: &[Backend]) -> bool {
+    /// Whether its slots are exactly these, and noted as members where they have to be.
+    pub(super) fn holds(&self, id: ServiceId, slots: &[Backend], members: bool) -> bool {
         let Some(record) = self.records.get(&id).filter(|record| record.intact) else {
             return false;
         };
-        let held = record.slots.iter().map(|(_, backend)| Some(*backend));
-        held.eq(slots.iter().map(|backend| self.backends.id(backend)))
+        record.slots.len() == slots.len()
+            && (record.members || !members || slots.is_empty())
+            && record
+                .slots
+                .iter()
+                .zip(slots)
+                .all(|(&held, backend)| self.backends.id(backend) == Some(held))
     }
 
     /// Notes which frontends a service port should have.
-    pub(super) fn want(&mut self, at: PortRef, wanted: &BTreeSet<FrontendKey>) {
-        let port = self
-            .ports
-            .entry(at.service)
-            .or_default()
-            .entry(at.port)
-            .or_default();
-        let before = std::mem::replace(&mut port.wanted, wanted.clone());
-        for key in before.difference(wanted) {
-            self.unwant(*key, at);
+    pub(super) fn want(&mut self, at: PortRef, wanted: &Wanted) {
+        let before = self.ports.get(&at).map_or(&[][..], |port| &port.wanted);
+        if before.iter().eq(wanted.keys()) && before.iter().all(|key| self.wanted.get(key) == Some(&at)) {
+            return;
         }
-        for &key in wanted {
+        let now = wanted.keys().copied().collect();
+        let before = std::mem::replace(&mut self.port_mut(at).wanted, now);
+        for key in before {
+            if !wanted.contains_key(&key) {
+                self.unwant(key, at);
+            }
+        }
+        for &key in wanted.keys() {
             self.wanted.insert(key, at);
         }
     }
@@ -138,76 +198,66 @@ impl Written {
         // Another service port may have claimed it in the meantime.
         if self.wanted.get(&key) == Some(&by) {
             self.wanted.remove(&key);
+            self.misplaced.insert(key);
         }
-        self.misplaced.insert(key);
     }
 
-    /// Gives a service port its number; the one that it had before, if another, is retired.
-    pub(super) fn assign(&mut self, at: PortRef, id: ServiceId) {
+    /// Gives a set its number; the one that it had before, if another, is retired.
+    pub(super) fn assign(&mut self, at: PortRef, set: Set, id: ServiceId) {
         self.unclaimed.remove(&id);
-        let port = self
-            .ports
-            .entry(at.service)
-            .or_default()
-            .entry(at.port)
-            .or_default();
-        if let Some(before) = port.id.replace(id).filter(|&before| before != id) {
-            self.retire(before);
+        let before = self.port_mut(at).ids[place(set)].replace(id);
+        if let Some(before) = before.filter(|&before| before != id) {
+            self.retired.insert(before);
         }
     }
 
-    /// Takes the number of a service port away.
-    pub(super) fn unassign(&mut self, at: PortRef) {
-        let port = self
-            .ports
-            .get_mut(&at.service)
-            .and_then(|ports| ports.get_mut(&at.port));
-        if let Some(id) = port.and_then(|port| port.id.take()) {
-            self.retire(id);
+    /// Takes the number of a set away.
+    pub(super) fn unassign(&mut self, at: PortRef, set: Set) {
+        let port = self.ports.get_mut(&at);
+        if let Some(id) = port.and_then(|port| port.ids[place(set)].take()) {
+            self.retired.insert(id);
         }
     }
 
-    /// Drops the ports of a Service that its plan doesn't have.
-    pub(super) fn drop_ports(&mut self, service: ObjectId, plan: &BTreeMap<PortId, PortPlan>) {
-        let ports = self.ports.get(&service).into_iter().flatten();
-        let gone: Vec<_> = ports
-            .map(|(&port, _)| port)
-            .filter(|port| !plan.contains_key(port))
+    /// Takes the ports of a Service out that its plan doesn't have: their frontends are nobody's, their numbers
+    /// retired.
+    pub(super) fn drop_ports(&mut self, service: ObjectId, plan: &BTreeMap<PortId, PortPlan>) -> Vec<Port> {
+        let from = self.ports.range(PortRef::first(service)..);
+        let of = from.take_while(|(at, _)| at.service == service);
+        let gone: Vec<PortRef> = of
+            .map(|(&at, _)| at)
+            .filter(|at| !plan.contains_key(&at.port))
             .collect();
-        for port in gone {
-            let at = PortRef { service, port };
-            self.want(at, &BTreeSet::new());
-            self.unassign(at);
-            if let Some(ports) = self.ports.get_mut(&service) {
-                ports.remove(&port);
+        let mut taken = Vec::with_capacity(gone.len());
+        for at in gone {
+            let Some(port) = self.ports.remove(&at) else {
+                continue;
+            };
+            self.retired.extend(port.ids());
+            for &key in &port.wanted {
+                self.unwant(key, at);
             }
+            taken.push(port);
         }
-        if self.ports.get(&service).is_some_and(BTreeMap::is_empty) {
-            self.ports.remove(&service);
-        }
+        taken
     }
 
-    /// A record that belongs to no port any more.
-    pub(super) fn retire(&mut self, id: ServiceId) {
-        self.retired.insert(id);
-        if let Some(record) = self.records.get(&id) {
-            self.misplaced.extend(&record.frontends);
-        }
-    }
-
-    /// Adopted records that no port has claimed are nobody's, and frontends that no port wants.
+    /// Adopted records that no port has claimed are nobody's.
     pub(super) fn retire_unclaimed(&mut self) {
-        for id in std::mem::take(&mut self.unclaimed) {
-            self.retire(id);
-        }
+        self.retired.append(&mut self.unclaimed);
     }
 
     /// The next generation of a number: never 0, never one whose slots are still there.
     pub(super) fn next_generation(&mut self, id: ServiceId) -> u32 {
         let mut generation = self.generations.get(&id).copied().unwrap_or(0);
+        let kept = self.records.get(&id).and_then(|record| record.kept.as_ref());
+        let kept = kept.map(|kept| kept.generation);
         loop {
             generation = generation.wrapping_add(1);
-            if generation != 0 && !self.has_leaving_slots(id, generation, generation) {
+            let free = generation != 0
+                && kept != Some(generation)
+                && !self.has_leaving_slots(id, generation, generation);
+            if free {
                 self.generations.insert(id, generation);
                 return generation;
             }
@@ -239,11 +289,7 @@ impl Written {
         self.removed(key);
         self.frontends.insert(key, value);
         self.addresses.occupied(key.address);
-        for id in services_of(&value) {
-            if let Some(record) = self.records.get_mut(&id) {
-                record.frontends.insert(key);
-            }
-        }
+        self.name(&value, |count| *count += 1);
     }
 
     /// A frontend has been deleted, or replaced.
@@ -253,17 +299,32 @@ impl Written {
         };
         self.frontend_freed = true;
         self.addresses.vacated(key.address);
-        for id in services_of(&before) {
+        self.name(&before, |count| *count -= 1);
+    }
+
+    fn name(&mut self, frontend: &Frontend, change: impl Fn(&mut u32)) {
+        for id in services_of(frontend) {
             if let Some(record) = self.records.get_mut(&id) {
-                record.frontends.remove(&key);
+                change(&mut record.frontends);
+                if frontend.affinity_seconds != 0 {
+                    change(&mut record.affine);
+                }
+                if source_of(*frontend) == Some(id) {
+                    change(&mut record.ranged);
+                }
             }
         }
     }
 }
 
-/// The service ports that a frontend names.
-pub(super) fn services_of(frontend: &Frontend) -> BTreeSet<ServiceId> {
-    let mut ids = BTreeSet::from([frontend.internal, frontend.external]);
-    ids.remove(&0);
-    ids
+impl PortRef {
+    /// Before all ports of a Service.
+    const fn first(service: ObjectId) -> Self {
+        let port = PortId {
+            port: 0,
+            protocol: crate::transport::Protocol::Tcp,
+            family: crate::transport::Family::V4,
+        };
+        Self { service, port }
+    }
 }

@@ -15,7 +15,9 @@ use crate::{
     control::{Brain, Control, Planner},
     maps::{Contents, LbMaps, faulty::FaultyMaps, memory::MemoryMaps},
     model::{Event, Host, Kind, Service, Slice},
+    names::ObjectId,
     plan::{self, Perspective, Serving},
+    reconcile::COLLECT_AFTER,
     resolve::{self, Resolved},
     transport::TransportAddress,
 };
@@ -128,11 +130,21 @@ impl<B: Brain> World<B> {
         );
     }
 
-    /// The same with a limit; `false`: something still fails.
+    /// The same with a limit; `false`: something still fails. What is only waiting to be removed is removed in any
+    /// case.
     pub fn settle_within(&mut self, rounds: usize) -> bool {
-        let plan = plan::resolve(&self.planned());
+        let plan = self.planned();
         self.maps_mut().expect(&plan);
         self.control.reconcile(self.now);
+        let collected = self.now + COLLECT_AFTER;
+        if self
+            .control
+            .deadline()
+            .is_some_and(|deadline| deadline <= collected)
+        {
+            self.now = collected;
+            self.control.reconcile(self.now);
+        }
         for _ in 0..rounds {
             let Some(deadline) = self.control.deadline() else {
                 return true;
@@ -152,10 +164,10 @@ impl<B: Brain> World<B> {
     /// What the brain would have written by a fresh agent.
     fn planned(&self) -> plan::Plan {
         let brain = self.control.brain();
-        brain
-            .model()
-            .services()
-            .map(|(id, _)| (id, brain.plan_service(id)))
+        let services = brain.model().services().map(|(id, _)| id);
+        services
+            .chain([ObjectId::NODE])
+            .map(|id| (id, brain.plan_service(id)))
             .collect()
     }
 

@@ -15,7 +15,7 @@ use lb_loader::{
 
 use crate::{
     datapath::Datapath,
-    maps::{Contents, LbMaps, MapError, memory::MemoryMaps},
+    maps::{Contents, LbMaps, Map, MapError, memory::MemoryMaps},
 };
 
 /// A node that outlives its agents, as maps and programs in a kernel do. Clones are the same node.
@@ -369,6 +369,10 @@ pub struct NodeMaps(Node);
 impl LbMaps for NodeMaps {
     fn contents(&self) -> Result<Contents, MapError> {
         self.0.lock().maps.contents()
+    }
+
+    fn contents_of(&self, map: Map) -> Result<Contents, MapError> {
+        self.0.lock().maps.contents_of(map)
     }
 
     fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {

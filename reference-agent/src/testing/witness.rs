@@ -3,16 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    maps::{Contents, LbMaps, MapError},
+    maps::{Contents, LbMaps, Map, MapError},
+    plan::{self, Plan, Serving},
     resolve::{self, Defect, Resolved},
 };
-use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey};
+use lb_abi::{
+    Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey, capacity,
+};
 
 /// Maps that are looked at after every write.
 pub struct Witness<M> {
     inner: M,
     old: Resolved,
     new: Resolved,
+    /// Backends to whom established flows keep, before and after: their numbers.
+    serving: BTreeMap<BackendId, Backend>,
     /// Holes of corrupt contents that were adopted.
     inherited: BTreeSet<Defect>,
     /// SERVICES, as far as it was written here.
@@ -25,21 +30,33 @@ impl<M: LbMaps> Witness<M> {
     pub fn new(inner: M) -> Self {
         let contents = inner.contents().expect("maps in memory can be read");
         let inherited = resolve::resolve(&contents).1;
-        let (old, new) = <(Resolved, Resolved)>::default();
         Self {
             inner,
-            old,
-            new,
+            old: Resolved::new(),
+            new: Resolved::new(),
+            serving: BTreeMap::new(),
             inherited,
             services: contents.services.into_iter().collect(),
             violations: Vec::new(),
         }
     }
 
-    /// What is written from now on leads from what is there to this.
-    pub fn expect(&mut self, new: &Resolved) {
-        self.old = resolve::resolve(&self.inner.contents().expect("maps in memory can be read")).0;
-        self.new = new.clone();
+    /// What is written from now on leads from what is there to this plan.
+    pub fn expect(&mut self, plan: &Plan) {
+        let contents = self.inner.contents().expect("maps in memory can be read");
+        self.old = resolve::resolve(&contents).0;
+        self.new = plan::resolve(plan);
+        let ports = plan.values().flat_map(|service| service.ports.values());
+        let serving: BTreeSet<Backend> = ports
+            .flat_map(|port| &port.serving)
+            .map(|backend| backend.value())
+            .collect();
+        let mut seen = BTreeSet::new();
+        let numbers = contents.backends.into_iter();
+        self.serving = numbers
+            .filter(|(id, _)| (1..capacity::BACKENDS).contains(id))
+            .filter(|(_, backend)| serving.contains(backend) && seen.insert(*backend))
+            .collect();
     }
 
     /// What a client could have seen that was neither before nor after, one sentence each.
@@ -58,31 +75,70 @@ impl<M: LbMaps> Witness<M> {
     }
 
     fn after(&mut self, write: &str, result: Result<(), MapError>) -> Result<(), MapError> {
-        let (seen, defects) = resolve::resolve(&self.inner.contents()?);
+        let contents = self.inner.contents()?;
+        let (seen, defects) = resolve::resolve(&contents);
         for frontend in self.old.keys().chain(self.new.keys()).chain(seen.keys()) {
-            // Chosen at random or by hash, both from whole slots: a frontend may follow its slots in that.
-            let [seen, old, new] =
-                [&seen, &self.old, &self.new].map(|all| all.get(frontend).map(|serving| &serving.internal));
-            if seen != old && seen != new {
+            let [seen, old, new] = [&seen, &self.old, &self.new].map(|all| all.get(frontend));
+            if let Err(part) = between(seen, old, new) {
                 self.violations.push(format!(
-                    "after {write}: {frontend} is {seen:?}, was {old:?}, will be {new:?}"
+                    "after {write}: {part} of {frontend}: {seen:?}, was {old:?}, will be {new:?}"
                 ));
             }
         }
-        let hole = |defect: &&Defect| {
-            matches!(
-                defect,
-                Defect::MissingAddress(..)
-                    | Defect::DanglingFrontend(..)
-                    | Defect::MissingSlots(..)
-                    | Defect::DanglingSlot(..)
-            )
-        };
-        for defect in defects.difference(&self.inherited).filter(hole) {
+        let there: BTreeMap<_, _> = contents.backends.into_iter().collect();
+        for (id, backend) in &self.serving {
+            if there.get(id) != Some(backend) {
+                self.violations
+                    .push(format!("after {write}: backend {id} is gone, which still serves"));
+            }
+        }
+        for defect in defects
+            .difference(&self.inherited)
+            .filter(|defect| defect.is_hole())
+        {
             self.violations.push(format!("after {write}: {defect}"));
         }
         result
     }
+}
+
+/// Whether each part of what clients of a frontend meet is as it was, or as it will be. Chosen at random or by hash,
+/// both from whole slots: a frontend may follow its slots in that, and in the others.
+fn between(seen: Option<&Serving>, old: Option<&Serving>, new: Option<&Serving>) -> Result<(), &'static str> {
+    fn either<'a, T: PartialEq>(
+        [seen, old, new]: [Option<&'a Serving>; 3],
+        part: impl Fn(&'a Serving) -> T,
+    ) -> bool {
+        let [seen, old, new] = [seen, old, new].map(|serving| serving.map(&part));
+        seen == old || seen == new
+    }
+    let all = [seen, old, new];
+    let parts = [
+        ("inside", either(all, |serving| &serving.internal)),
+        ("outside", either(all, |serving| &serving.external)),
+        ("affinity", either(all, |serving| serving.affinity_seconds)),
+        ("silence", either(all, |serving| serving.silent)),
+        (
+            "ranges",
+            either(all, |serving| &serving.sources) || are_changing(all),
+        ),
+    ];
+    match parts.into_iter().find(|(_, lawful)| !lawful) {
+        Some((part, _)) => Err(part),
+        None => Ok(()),
+    }
+}
+
+/// Whether ranges of clients come and go one by one: none that stays is missing, and there is none that was not and
+/// will not be.
+fn are_changing(all: [Option<&Serving>; 3]) -> bool {
+    let [Some(seen), Some(old), Some(new)] = all.map(|serving| serving?.sources.as_ref()) else {
+        return false;
+    };
+    old.intersection(new).all(|range| seen.contains(range))
+        && seen
+            .iter()
+            .all(|range| old.contains(range) || new.contains(range))
 }
 
 impl<M: LbMaps> Witness<M> {
@@ -90,7 +146,7 @@ impl<M: LbMaps> Witness<M> {
     /// business of the law of order.
     fn is_current(&self, key: SlotKey) -> bool {
         let service = self.services.get(&key.service);
-        service.is_some_and(|service| service.generation == key.generation && key.index < service.slots)
+        service.is_some_and(|service| service.generation == key.generation)
     }
 
     /// After a write to a slot. Tables have thousands: only those that count are followed by a look at everything.
@@ -111,6 +167,10 @@ impl<M: LbMaps> Witness<M> {
 impl<M: LbMaps> LbMaps for Witness<M> {
     fn contents(&self) -> Result<Contents, MapError> {
         self.inner.contents()
+    }
+
+    fn contents_of(&self, map: Map) -> Result<Contents, MapError> {
+        self.inner.contents_of(map)
     }
 
     fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {

@@ -118,6 +118,7 @@ fn defects_are_named() {
             (f1.address, VIP),
             (f2.address, VIP | SILENT),
             (Address::v4([10, 96, 0, 7]), NODE),
+            (Address::v4([10, 96, 0, 8]), 0),
         ],
         frontends: vec![
             (f1, to(1)),
@@ -126,7 +127,7 @@ fn defects_are_named() {
             (
                 f4,
                 Frontend {
-                    flags: frontend_flags::ALL,
+                    flags: frontend_flags::ALL + 1,
                     ..to(1)
                 },
             ),
@@ -170,22 +171,24 @@ TCP 10.96.0.1:80 -> 1.1.1.1:80
 TCP 10.96.0.2:80 -> refused
 addresses
 10.96.0.1 -> other ports refused
-10.96.0.2 -> other ports dropped
-10.96.0.7 -> other ports passed
+10.96.0.2 -> other ports refused
+10.96.0.7 -> node
+10.96.0.8 -> other ports passed
+established
+TCP 1.1.1.1:80
+TCP 1.1.1.2:80
 defects
 frontend FrontendKey { address: 10.96.0.1, port: Port([0, 81]), protocol: 6, pad: 0 }: not written by this version
-frontend TCP 10.96.0.3:80: its address is not known as a service's
+frontend TCP 10.96.0.3:80: its address is not known
 frontend TCP 10.96.0.3:80: its service 9 is missing
 frontend TCP 10.96.0.2:80: its service 2 names 4294967295 slots, 0 are there
 frontend TCP 10.96.0.1:80: backend 7 of its slot 1 of service 1 generation 4 is missing
 frontend TCP 10.96.0.1:80: backend 5 of its slot 2 of service 1 generation 4 is missing
 address 10.96.0.2 with flags 0x3: not written by this version
-address 10.96.0.7 with flags 0x4: not written by this version
-address 10.96.0.7: no frontend has it
+address 10.96.0.8: no frontend has it
 service 3: no frontend names it
 slot 0 of service 1 generation 3: not current
-backend 2: no slot names it
-backend 3: no slot names it
+backend 5: not written by this version
 backend 2: TCP 1.1.1.1:80 has a lower number too
 "
     );

@@ -2,7 +2,6 @@
 
 mod adoption;
 mod configuring;
-mod decoding;
 mod devices;
 mod dumps;
 mod failures;
@@ -13,7 +12,6 @@ mod incident_one;
 mod kernel;
 mod law;
 mod place;
-mod planning;
 mod posting;
 mod reflecting;
 mod reporting;

@@ -69,8 +69,13 @@ impl Large {
     }
 
     fn reconcile(&mut self) {
-        self.0.reconcile(Instant::now());
-        assert_eq!(self.0.troubles(), [] as [String; 0]);
+        let mut now = Instant::now();
+        self.0.reconcile(now);
+        while let Some(deadline) = self.0.deadline() {
+            now = now.max(deadline);
+            self.0.reconcile(now);
+            assert_eq!(self.0.troubles(), [] as [String; 0]);
+        }
     }
 
     fn maps(&self) -> &MemoryMaps {

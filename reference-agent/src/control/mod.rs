@@ -6,15 +6,46 @@
 //!
 //! [`Brain`] is a seam: `chaos/mutants` puts its bugs around [`Planner`] there. The agent itself has no other.
 
-use std::time::Instant;
+mod changes;
+
+use std::{collections::BTreeMap, time::Instant};
 
 use crate::{
-    maps::{LbMaps, MapError},
+    maps::{LbMaps, Map, MapError},
     model::{Dirty, Event, Model},
     names::ObjectId,
     plan::{self, Perspective, Plan, ServicePlan},
-    reconcile::{Reconciler, Trouble},
+    reconcile::{Drift, Reconciler, Trouble},
 };
+
+pub use self::changes::Changes;
+use self::changes::{Ledger, Said};
+
+/// How much there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// Services of the API that are balanced, whether they have a place in the maps or not.
+    pub services: usize,
+    /// Entries of FRONTENDS.
+    pub frontends: usize,
+    /// Entries of BACKENDS.
+    pub backends: usize,
+    /// Entries of SLOTS, members included.
+    pub slots: usize,
+    /// Each map.
+    pub maps: [Pressure; Map::ALL.len()],
+}
+
+/// How full a map is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pressure {
+    /// Which map.
+    pub map: &'static str,
+    /// How many entries the agent has written there.
+    pub entries: usize,
+    /// How many fit.
+    pub capacity: u32,
+}
 
 /// What becomes of events: the model and the plans made of it.
 pub trait Brain: Send {
@@ -68,6 +99,7 @@ pub struct Control<B, M> {
     brain: B,
     reconciler: Reconciler<M>,
     dirty: Dirty,
+    ledger: Ledger,
 }
 
 impl<B: Brain, M: LbMaps> Control<B, M> {
@@ -80,6 +112,7 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
             brain,
             reconciler: Reconciler::adopt(maps)?,
             dirty: Dirty::new(),
+            ledger: Ledger::default(),
         })
     }
 
@@ -100,10 +133,74 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
         let mut services = std::mem::take(&mut self.dirty);
         services.extend(self.reconciler.due(now));
         let brain = &self.brain;
-        let plans = services
-            .into_iter()
-            .map(|service| (service, brain.plan_service(service)));
+        let mut said = Vec::new();
+        let ledger = &self.ledger;
+        let plans = services.iter().map(|&service| {
+            let mut plan = brain.plan_service(service);
+            let of_plan = Said::by(service, &mut plan);
+            if !of_plan.is_silent() || ledger.knows(service) {
+                said.push(of_plan);
+            }
+            (service, plan)
+        });
         self.reconciler.reconcile(plans, now);
+        self.note(&services, said);
+    }
+
+    /// Notes what others are to be told of.
+    fn note(&mut self, services: &Dirty, said: Vec<Said>) {
+        let model = self.brain.model();
+        let mut said: BTreeMap<ObjectId, Said> =
+            said.into_iter().map(|said| (said.service(), said)).collect();
+        for service in self.reconciler.failing() {
+            if services.contains(&service) {
+                said.entry(service)
+                    .or_insert_with(|| Said::by(service, &mut ServicePlan::default()));
+            }
+        }
+        for (service, said) in said {
+            let said = said.with(self.reconciler.failures(service));
+            self.ledger.hear(said, model.name(service));
+        }
+        let touched = self.reconciler.take_touched();
+        for name in touched.into_iter().filter_map(|service| model.name(service)) {
+            self.ledger.wrote(name);
+        }
+    }
+
+    /// What reconciliations did, since this was asked last, that others act on.
+    pub fn take_changes(&mut self) -> Changes {
+        self.ledger.take(self.reconciler.take_departed())
+    }
+
+    /// How much there is, and how full the maps are; walks over every service port.
+    pub fn statistics(&self) -> Statistics {
+        let entries = self.reconciler.entries();
+        let of = |map: Map| entries[map as usize];
+        Statistics {
+            services: self.brain.model().services().count(),
+            frontends: of(Map::Frontends),
+            backends: of(Map::Backends),
+            slots: of(Map::Slots),
+            maps: Map::ALL.map(|map| Pressure {
+                map: map.name(),
+                entries: of(map),
+                capacity: map.capacity(),
+            }),
+        }
+    }
+
+    /// Compares the next map with what was written there, and repairs what differs: what is missing or wrong is
+    /// written again, what is foreign removed, in an order that no program can tell. As many calls as there are maps
+    /// are a round; the first call only begins it.
+    ///
+    /// Bounds: one map is read, at most [`WRONG_LIMIT`](crate::reconcile::WRONG_LIMIT) wrong entries are repaired in
+    /// one call, each of which may wait for running programs; the others are in the next round.
+    ///
+    /// # Errors
+    /// A map can't be read or written; the next round tries again.
+    pub fn audit(&mut self) -> Result<Drift, MapError> {
+        self.reconciler.audit()
     }
 
     /// Whether all kinds have been listed in full at least once, and the machine is known.

@@ -1,0 +1,151 @@
+//! What reconciliations did that others act on: the agent's metrics, Events, health check servers, and who ends flows.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use lb_abi::capacity;
+
+use crate::{
+    findings::{Finding, Reason},
+    names::{ObjectId, ObjectName},
+    plan::{HealthCheck, ServicePlan},
+    reconcile::{Departed, Trouble},
+};
+
+/// What has become different since this was taken last. Of several changes of one Service the last one counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Services whose findings are now these, [`Reason::NotWritten`] included, sorted; none: they are over, or the
+    /// Service is gone.
+    pub findings: Vec<(ObjectName, Vec<Finding>)>,
+    /// Services whose health check node port is now this one; `None`: it has none, or is gone.
+    pub health_checks: Vec<(ObjectName, Option<HealthCheck>)>,
+    /// UDP backends that have left a service port: at most [`DEPARTED_LIMIT`](crate::reconcile::DEPARTED_LIMIT).
+    pub departed: Vec<Departed>,
+    /// How many more there were than that.
+    pub departed_unlisted: u64,
+    /// Services of which something was written, those that are gone excepted: at most as many as there can be service
+    /// ports.
+    pub written: Vec<ObjectName>,
+}
+
+/// What was told of every Service of which there is anything to tell, and what is still to be told.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    told: HashMap<ObjectId, Told>,
+    findings: BTreeMap<ObjectName, Vec<Finding>>,
+    health_checks: BTreeMap<ObjectName, Option<HealthCheck>>,
+    written: BTreeSet<ObjectName>,
+}
+
+/// Of one Service.
+#[derive(Debug)]
+struct Told {
+    name: ObjectName,
+    findings: Vec<Finding>,
+    health_check: Option<HealthCheck>,
+}
+
+/// What a plan says beside the maps.
+#[derive(Debug)]
+pub(super) struct Said {
+    service: ObjectId,
+    findings: Vec<Finding>,
+    health_check: Option<HealthCheck>,
+}
+
+impl Said {
+    /// Takes it out of a plan that is about to be written.
+    pub(super) fn by(service: ObjectId, plan: &mut ServicePlan) -> Self {
+        Self {
+            service,
+            findings: std::mem::take(&mut plan.findings),
+            health_check: plan.health_check,
+        }
+    }
+
+    /// Whose plan it was.
+    pub(super) const fn service(&self) -> ObjectId {
+        self.service
+    }
+
+    /// Whether there is nothing to tell.
+    pub(super) fn is_silent(&self) -> bool {
+        self.findings.is_empty() && self.health_check.is_none()
+    }
+
+    /// Together with what could not be written.
+    pub(super) fn with<'a>(mut self, troubles: impl Iterator<Item = Trouble<'a>>) -> Self {
+        self.findings.extend(troubles.map(|trouble| Finding {
+            reason: Reason::NotWritten,
+            message: not_written(&trouble),
+        }));
+        self.findings.sort_unstable();
+        self
+    }
+}
+
+/// Without the number of attempts: it is the same finding until it is over.
+fn not_written(trouble: &Trouble<'_>) -> String {
+    let Trouble { port, error, .. } = trouble;
+    match port {
+        Some(port) => format!("port {port} is not written, and goes on as it was: {error}"),
+        None => format!("an address is not written: {error}"),
+    }
+}
+
+impl Ledger {
+    /// Notes what is different. `name`: of a Service that is there.
+    pub(super) fn hear(&mut self, said: Said, name: Option<&ObjectName>) {
+        let Said {
+            service,
+            findings,
+            health_check,
+        } = said;
+        let silent = findings.is_empty() && health_check.is_none();
+        let told = self.told.get(&service);
+        let Some(name) = told.map(|told| &told.name).or(name).cloned() else {
+            // The node itself: what fails is named by the troubles.
+            return;
+        };
+        let (before, check_before) = told.map_or((&[][..], None), |told| (&told.findings, told.health_check));
+        if before != findings {
+            self.findings.insert(name.clone(), findings.clone());
+        }
+        if check_before != health_check {
+            self.health_checks.insert(name.clone(), health_check);
+        }
+        if silent {
+            self.told.remove(&service);
+        } else {
+            let told = Told {
+                name,
+                findings,
+                health_check,
+            };
+            self.told.insert(service, told);
+        }
+    }
+
+    /// Whether anything was told of a Service.
+    pub(super) fn knows(&self, service: ObjectId) -> bool {
+        self.told.contains_key(&service)
+    }
+
+    /// Something of a Service was written.
+    pub(super) fn wrote(&mut self, name: &ObjectName) {
+        if self.written.len() < capacity::SERVICES as usize {
+            self.written.insert(name.clone());
+        }
+    }
+
+    /// What is to be told, once.
+    pub(super) fn take(&mut self, (departed, departed_unlisted): (Vec<Departed>, u64)) -> Changes {
+        Changes {
+            findings: std::mem::take(&mut self.findings).into_iter().collect(),
+            health_checks: std::mem::take(&mut self.health_checks).into_iter().collect(),
+            departed,
+            departed_unlisted,
+            written: std::mem::take(&mut self.written).into_iter().collect(),
+        }
+    }
+}

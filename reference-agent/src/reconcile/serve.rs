@@ -1,0 +1,145 @@
+//! To whom established flows keep, and who leaves them.
+
+use std::collections::{BTreeSet, HashSet};
+
+use lb_abi::{BackendId, ServiceId};
+
+use super::{
+    Reconciler,
+    backends::is_udp,
+    written::{Port, PortRef},
+};
+use crate::{
+    maps::{LbMaps, MapError},
+    plan::PortPlan,
+    transport::{Backend, TransportAddress},
+};
+
+/// How many departed backends are told at once; of more than these only the number.
+pub const DEPARTED_LIMIT: usize = 4096;
+
+/// A UDP backend that has left a service port: flows and connected sockets that were sent to it as one of that would
+/// go on for as long as both ends have something to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departed {
+    /// The number that the service port had; 0: that of an earlier start, which is not known.
+    pub service: ServiceId,
+    /// Its frontends; none of an earlier start.
+    pub frontends: BTreeSet<TransportAddress>,
+    /// The backend.
+    pub backend: TransportAddress,
+    /// The number that it had.
+    pub id: BackendId,
+}
+
+/// What has departed, and how many more.
+#[derive(Debug, Default)]
+pub(super) struct Departures {
+    pub(super) listed: Vec<Departed>,
+    pub(super) unlisted: u64,
+}
+
+impl Departures {
+    fn add(&mut self, departed: Departed) {
+        if self.listed.len() < DEPARTED_LIMIT {
+            self.listed.push(departed);
+        } else {
+            self.unlisted += 1;
+        }
+    }
+}
+
+impl<M: LbMaps> Reconciler<M> {
+    /// After the switch: the backends that a service port's established flows may keep to are these.
+    ///
+    /// `before`: the numbers that the service port had before.
+    pub(super) fn serve(
+        &mut self,
+        at: PortRef,
+        plan: &PortPlan,
+        before: [Option<ServiceId>; 2],
+    ) -> Result<(), MapError> {
+        let new: BTreeSet<Backend> = plan
+            .serving
+            .iter()
+            .copied()
+            .filter(|backend| self.written.backends.id(backend).is_none())
+            .collect();
+        let put = self.put_new_backends(&new);
+        let serving = plan.serving.iter();
+        let mut serving: Vec<BackendId> = serving
+            .filter_map(|backend| self.written.backends.id(backend))
+            .collect();
+        serving.sort_unstable();
+        if let Some(port) = self.written.port(at)
+            && *port.serving != *serving
+        {
+            let addresses: HashSet<_> = plan.serving.iter().map(|backend| backend.address).collect();
+            let gone: Vec<_> = port
+                .serving
+                .iter()
+                .filter_map(|&id| Some((id, self.written.backends.get(id)?)))
+                .filter(|(_, backend)| is_udp(backend) && !addresses.contains(&backend.address))
+                .collect();
+            let ids: BTreeSet<ServiceId> = before.into_iter().flatten().chain(port.ids()).collect();
+            for (id, backend) in gone {
+                let frontends: BTreeSet<_> = plan.frontends.keys().copied().collect();
+                for &service in &ids {
+                    self.departures.add(Departed {
+                        service,
+                        frontends: frontends.clone(),
+                        backend: backend.address,
+                        id,
+                    });
+                }
+            }
+            self.hold(at, &serving);
+        }
+        put
+    }
+
+    /// Notes whom a service port serves by; sorted.
+    pub(super) fn hold(&mut self, at: PortRef, serving: &[BackendId]) {
+        for &id in serving {
+            self.written.backends.held(id);
+        }
+        let before = std::mem::replace(&mut self.written.port_mut(at).serving, serving.into());
+        for id in before {
+            self.written.backends.dropped(id);
+        }
+    }
+
+    /// A service port is gone, and with it everybody who served it.
+    pub(super) fn release(&mut self, port: &Port) {
+        for &id in &port.serving {
+            let udp = self.written.backends.get(id).filter(is_udp);
+            let frontends = port.wanted.iter();
+            let frontends: BTreeSet<_> = frontends
+                .filter_map(|key| TransportAddress::from_frontend_key(*key))
+                .collect();
+            if let Some(backend) = udp {
+                for service in port.ids() {
+                    self.departures.add(Departed {
+                        service,
+                        frontends: frontends.clone(),
+                        backend: backend.address,
+                        id,
+                    });
+                }
+            }
+            self.written.backends.dropped(id);
+        }
+    }
+
+    /// Every plan has been seen: what an earlier start has left is nobody's.
+    pub(super) fn disown(&mut self) {
+        for (id, backend) in self.written.backends.disown() {
+            self.departures.add(Departed {
+                service: 0,
+                frontends: BTreeSet::new(),
+                backend: backend.address,
+                id,
+            });
+        }
+    }
+}
