@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `attach` | attached, adopted by a restart, gone with the device |
 //! | `ownership` | what is found, what is evicted, what stays |
+//! | `leftovers` | what earlier loads have left at devices, here and in other namespaces, and how it ends |
 //! | `packets` | packets from a client outside to pods here and elsewhere, and back |
 //! | `replace` | connections go on when a new set of maps takes another's place |
 //! | `network` | namespaces and devices for all of these |
 
 mod attach;
+mod leftovers;
 mod network;
 mod ownership;
 mod packets;

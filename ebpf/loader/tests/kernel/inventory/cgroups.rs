@@ -275,7 +275,7 @@ fn links_that_another_process_holds() {
         let earlier = Earlier::load(&node.options, node);
         if node.is_victim() {
             let links = link_all(&earlier, &node.options.cgroup);
-            hold((earlier, links));
+            hold(&(earlier, links));
         }
         let other = Other::start(node);
         let (datapath, server) = start(&node.options, node);

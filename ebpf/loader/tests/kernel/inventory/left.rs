@@ -144,12 +144,12 @@ impl Drop for Other {
 const DONE: &str = "the other process is done";
 
 /// Says that this, the other process, is done, and keeps what it holds until it is ended.
-pub(super) fn hold<T>(held: T) -> ! {
+pub(super) fn hold<T>(held: &T) -> ! {
     println!("{DONE}");
     std::io::stdout().flush().expect("said");
     loop {
         thread::park();
-        std::hint::black_box(&held);
+        std::hint::black_box(held);
     }
 }
 

@@ -40,6 +40,17 @@ impl ForeignProgram {
     }
 }
 
+/// A program of XDP that lets every packet pass; of ours, if the map is a META of ours, somebody else's without one.
+pub(crate) fn xdp_program(map: Option<&MapData>) -> HeldProgram {
+    const XDP: u32 = 6;
+    const PASS: i32 = 2;
+    let map = map.map(|map| map.fd().as_fd().as_raw_fd());
+    let instructions = returning(map, PASS);
+    let program =
+        bytecode::load("xdp", XDP, 0, &instructions).expect("a program that only passes is accepted");
+    HeldProgram::by_id(id(&program)).expect("it is loaded")
+}
+
 /// A program's id.
 fn id(program: &OwnedFd) -> u32 {
     let path = format!("/proc/self/fdinfo/{}", program.as_raw_fd());
@@ -50,16 +61,25 @@ fn id(program: &OwnedFd) -> u32 {
         .expect("prog_id in fdinfo")
 }
 
-/// `r1 = map; r0 = 1; exit`, or without the first.
 fn load(hook: Hook, map: Option<RawFd>) -> io::Result<OwnedFd> {
     const CGROUP_SOCK_ADDR: u32 = 18;
+    bytecode::load(
+        hook.name(),
+        CGROUP_SOCK_ADDR,
+        hook.attach_type(),
+        &returning(map, 1),
+    )
+}
+
+/// `r1 = map; r0 = value; exit`, or without the first.
+fn returning(map: Option<RawFd>, value: i32) -> Vec<u64> {
     let mut instructions = Vec::new();
     if let Some(map) = map {
         // BPF_LD | BPF_IMM | BPF_DW, to r1, from a map's descriptor (BPF_PSEUDO_MAP_FD); two slots.
         instructions.extend([0x1118 | immediate(map), 0]);
     }
-    instructions.extend([0xb7 | immediate(1), 0x95]);
-    bytecode::load(hook.name(), CGROUP_SOCK_ADDR, hook.attach_type(), &instructions)
+    instructions.extend([0xb7 | immediate(value), 0x95]);
+    instructions
 }
 
 /// Pins an array of this many values, as large as those of META, at a path, in place of what is pinned there.
