@@ -2,16 +2,12 @@
 
 use std::{
     os::fd::{AsFd as _, OwnedFd},
-    path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant},
+    path::Path,
 };
 
 use crate::{
-    DeviceAttachment, Filesystem, HeldProgram, Hook, LoaderError,
+    HeldProgram, Hook, LoaderError,
     cgroup::Cgroup,
-    device, environment,
-    map::pins::Pins,
     sys::{
         cgroup as bpf,
         link::{self, Link, Target},
@@ -48,22 +44,6 @@ pub struct Attachment {
     pub map_ids: Vec<u32>,
 }
 
-/// How long [`cleanup`] waits for attachments that end by themselves. They take milliseconds, on a busy machine more.
-pub const GONE_LIMIT: Duration = Duration::from_secs(10);
-/// Between two looks meanwhile.
-const GONE_POLL: Duration = Duration::from_millis(5);
-
-/// What [`cleanup`] has removed.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Cleanup {
-    /// Attachments to the cgroup that were ended.
-    pub detached: Vec<Attachment>,
-    /// Attachments to network devices that were ended.
-    pub devices: Vec<DeviceAttachment>,
-    /// Pins that were removed.
-    pub unpinned: Vec<PathBuf>,
-}
-
 /// Ids of the programs at a hook of a cgroup, in the order in which they run; an id appears once for each time
 /// that the program is attached. `effective`: with those that are inherited from the cgroups above.
 pub fn programs_attached(cgroup: &Path, hook: Hook, effective: bool) -> Result<Vec<u32>, LoaderError> {
@@ -71,7 +51,7 @@ pub fn programs_attached(cgroup: &Path, hook: Hook, effective: bool) -> Result<V
 }
 
 /// Attaches a program the way of before bpf_link: it stays until it is detached or the cgroup is removed, whatever
-/// process ends. `flags`: [`Manner::MULTI`], [`Manner::OVERRIDE`], or 0, as the kernel has them.
+/// process ends. `flags`: [`Manner::MULTI`](crate::Manner::MULTI), [`Manner::OVERRIDE`](crate::Manner::OVERRIDE), or 0, as the kernel has them.
 ///
 /// # Errors
 /// [`LoaderError::Kernel`] with EPERM where what is attached there or above lets no other in.
@@ -116,69 +96,6 @@ pub fn detach_legacy(cgroup: &Path, hook: Hook, program: &HeldProgram) -> Result
     )
 }
 
-/// Removes everything of ours, of any load: attachments at the cgroup itself and at the devices of the calling thread's
-/// network namespace, then all pins under the bpffs.
-///
-/// Idempotent. Programs of others stay. Returns when the kernel shows nothing of ours any more: a link whose last
-/// holder has just gone stays attached until a worker of the kernel comes to it.
-///
-/// # Errors
-/// [`LoaderError::Busy`] while an agent has the datapath open; [`LoaderError::StillAttached`] if something is after
-/// [`GONE_LIMIT`].
-pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
-    environment::expect_privileges()?;
-    environment::expect_filesystem(bpffs, Filesystem::Bpf)?;
-    let cgroup = Cgroup::open(cgroup)?;
-    let mut netlink = device::netlink()?;
-    let pins = Pins::new(bpffs);
-    let _lock = environment::lock(pins.root())?;
-    let mut done = Cleanup::default();
-    let deadline = Instant::now() + GONE_LIMIT;
-    loop {
-        let mut ours = attachments(&cgroup, &[])?;
-        ours.retain(|attachment| attachment.ownership == Ownership::Earlier);
-        let mut at_devices = device::scan::attachments(&mut netlink, None)?;
-        at_devices.retain(|attachment| attachment.ownership == Ownership::Earlier);
-        if ours.is_empty() && at_devices.is_empty() {
-            break;
-        }
-        if Instant::now() > deadline {
-            let at_cgroup = ours.iter().map(|found| {
-                format!(
-                    "{} at {} of {}",
-                    found.program_id,
-                    found.hook,
-                    cgroup.path().display()
-                )
-            });
-            let at_devices = at_devices
-                .iter()
-                .map(|found| format!("{} at {}", found.program_id, found.place()));
-            return Err(LoaderError::StillAttached {
-                attached: at_cgroup.chain(at_devices).collect(),
-            });
-        }
-        let mut ended = false;
-        for attachment in ours {
-            if end(&cgroup, &attachment)? {
-                done.detached.push(attachment);
-                ended = true;
-            }
-        }
-        for attachment in at_devices {
-            if device::scan::end(&mut netlink, &attachment)? {
-                done.devices.push(attachment);
-                ended = true;
-            }
-        }
-        if !ended {
-            thread::sleep(GONE_POLL);
-        }
-    }
-    done.unpinned = pins.remove_all()?;
-    Ok(done)
-}
-
 /// What is attached to our hooks at a cgroup; `current`: ids of the programs that are [`Ownership::Current`].
 pub(crate) fn attachments(cgroup: &Cgroup, current: &[u32]) -> Result<Vec<Attachment>, LoaderError> {
     let mut links = link::all().map_err(LoaderError::kernel("list links"))?;
@@ -211,39 +128,6 @@ pub(crate) fn attachments(cgroup: &Cgroup, current: &[u32]) -> Result<Vec<Attach
         }
     }
     Ok(found)
-}
-
-/// Ends an attachment. `false`: it has ended already, or its link carries another program by now.
-pub(crate) fn end(cgroup: &Cgroup, attachment: &Attachment) -> Result<bool, LoaderError> {
-    let Attachment {
-        hook,
-        program_id,
-        link_id,
-        ..
-    } = attachment;
-    let what = || {
-        let by = link_id.map_or_else(String::new, |id| format!(" by link {id}"));
-        format!(
-            "detach program {program_id}{by} from {hook} of {}",
-            cgroup.path().display()
-        )
-    };
-    let Some(link_id) = link_id else {
-        return HeldProgram::find(*program_id)?.map_or(Ok(false), |program| {
-            bpf::detach(cgroup.as_fd(), program.as_fd(), hook.attach_type())
-                .map_err(LoaderError::kernel(what()))
-        });
-    };
-    let link = match link::open(*link_id) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(false),
-        link => link.map_err(LoaderError::kernel(what()))?,
-    };
-    let described = link::describe(link.as_fd()).map_err(LoaderError::kernel(what()))?;
-    if described.program_id != *program_id || !is_at(&described, cgroup, *hook) {
-        return Ok(false);
-    }
-    link::detach(link.as_fd()).map_err(LoaderError::kernel(what()))?;
-    Ok(true)
 }
 
 /// Whether a link is of a hook of a cgroup.

@@ -14,7 +14,7 @@ use crate::{
     AttachedDevice, Attachment, DeviceAttachment, DeviceHook, DeviceId, DeviceKind, DeviceMode, Direction,
     Evicted, Filesystem, HeldProgram, Hook, Inventory, LoaderError, Manner, MapError, MapName, Maps, Options,
     Ownership, Place,
-    attachment::{attachments, end, is_at},
+    attachment::{attachments, is_at},
     cgroup::Cgroup,
     device::{self, attach::Attaching},
     environment, evict,
@@ -48,7 +48,7 @@ pub struct Attached {
 /// Maps and programs of one node, held by one process at a time.
 ///
 /// In this order: [`open`](Self::open), fill [`maps`](Self::maps), [`attach`](Self::attach), then
-/// [`scan`](Self::scan) and [`evict`](Self::evict) what an earlier load has left.
+/// [`evict`](crate::evict) what earlier loads have left ([`leftovers`](Self::leftovers)).
 /// Dropping it leaves everything running: links and maps are pinned.
 #[derive(Debug)]
 pub struct Datapath {
@@ -197,27 +197,6 @@ impl Datapath {
         attachments(&self.cgroup, &self.programs.ids())
     }
 
-    /// Ends an attachment of an earlier load; gone already is no error.
-    ///
-    /// # Errors
-    /// [`LoaderError::NotEarlier`] for one that is current or somebody else's.
-    pub fn evict(&self, attachment: &Attachment) -> Result<(), LoaderError> {
-        let Attachment {
-            hook,
-            program_id,
-            ownership,
-            ..
-        } = *attachment;
-        if ownership != Ownership::Earlier {
-            return Err(LoaderError::NotEarlier {
-                program_id,
-                place: format!("{hook} of {}", self.cgroup.path().display()),
-                ownership,
-            });
-        }
-        end(&self.cgroup, attachment).map(drop)
-    }
-
     /// What earlier loads of ours have left running for this node: at any cgroup, shown by a mount or not, removed or
     /// not; at any device; and programs that are attached where nobody can look, which are [`disarm`](crate::disarm)ed.
     /// Attachments are [`Ownership::Earlier`], for [`evict`](crate::evict). Pins and holders are not looked for.
@@ -305,21 +284,6 @@ impl Datapath {
     /// direction, then in the order of running.
     pub fn scan_devices(&self) -> Result<Vec<DeviceAttachment>, LoaderError> {
         device::scan::attachments(&mut device::netlink()?, Some(&self.programs))
-    }
-
-    /// Ends an attachment of an earlier load to a device; gone already is no error.
-    ///
-    /// # Errors
-    /// [`LoaderError::NotEarlier`] for one that is current or somebody else's.
-    pub fn evict_device(&self, attachment: &DeviceAttachment) -> Result<(), LoaderError> {
-        if attachment.ownership != Ownership::Earlier {
-            return Err(LoaderError::NotEarlier {
-                program_id: attachment.program_id,
-                place: attachment.place(),
-                ownership: attachment.ownership,
-            });
-        }
-        device::scan::end(&mut device::netlink()?, attachment).map(drop)
     }
 
     /// Lets go of the links of devices that are gone.

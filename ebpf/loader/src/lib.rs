@@ -10,9 +10,10 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `datapath` | [`Datapath`]: open, attach, scan, evict |
+//! | `datapath` | [`Datapath`]: open, attach, scan |
 //! | `map` | [`Maps`] and their tables; the pinned set, adopted or replaced |
-//! | `attachment` | what is attached to a cgroup and whose it is; [`cleanup`] |
+//! | `attachment` | what is attached to a cgroup and whose it is |
+//! | `cleanup` | [`cleanup()`]: takes everything of this node away |
 //! | `inventory` | [`inventory()`]: everything that is attached anywhere, of any owner; [`evict`] |
 //! | `leftovers` | what earlier loads have left running for this node: [`Datapath::leftovers`] |
 //! | `device` | network devices: attached to, looked at, detached from |
@@ -39,6 +40,7 @@
 
 mod attachment;
 mod cgroup;
+mod cleanup;
 mod datapath;
 mod detached;
 mod device;
@@ -61,10 +63,8 @@ mod udp;
 mod verify;
 
 pub use self::{
-    attachment::{
-        Attachment, Cleanup, GONE_LIMIT, Ownership, attach_legacy, attach_link, cleanup, detach_legacy,
-        programs_attached,
-    },
+    attachment::{Attachment, Ownership, attach_legacy, attach_link, detach_legacy, programs_attached},
+    cleanup::{Cleanup, GONE_LIMIT, cleanup},
     datapath::{Attached, Datapath},
     detached::{Detached, Input, Run},
     device::{

@@ -21,29 +21,30 @@ pub(super) fn cleanup(
 ) -> anyhow::Result<()> {
     let lb_loader::Cleanup {
         detached,
-        devices,
+        disarmed,
         unpinned,
+        blind,
     } = lb_loader::cleanup(bpffs, cgroup)?;
-    for attachment in &detached {
+    for found in &detached {
         println!(
-            "detached program {} from {}",
-            attachment.program_id, attachment.hook
+            "detached program {} from {}, {}",
+            found.program.id, found.place, found.manner
         );
     }
-    for lb_loader::DeviceAttachment {
-        program_id,
-        direction,
-        device,
-        ..
-    } in &devices
-    {
-        println!("detached program {program_id} from {direction} of {device}");
+    for program in &disarmed {
+        println!(
+            "program {} ({}) is still loaded, and leaves everything alone from now on",
+            program.id, program.name
+        );
     }
     for path in &unpinned {
         println!("removed {}", path.display());
     }
-    if detached.is_empty() && devices.is_empty() && unpinned.is_empty() {
+    if detached.is_empty() && disarmed.is_empty() && unpinned.is_empty() {
         println!("nothing to clean");
+    }
+    for blind in &blind {
+        println!("{blind}");
     }
     Ok(())
 }

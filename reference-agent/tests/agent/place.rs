@@ -39,7 +39,8 @@ impl Place {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
-        unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace");
+        // By its network namespace a load knows of which node it is: tests that run at once are different nodes.
+        unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET).expect("namespaces");
         let none = None::<&str>;
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).expect("private mounts");
         mount(Some("bpf"), folder.path(), Some("bpf"), MsFlags::empty(), none).expect("a bpffs");

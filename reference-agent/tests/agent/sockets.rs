@@ -15,7 +15,6 @@ use std::{
 };
 
 use nix::{
-    sched::{CloneFlags, unshare},
     sys::{prctl, signal::Signal},
     unistd::alarm,
 };
@@ -64,9 +63,8 @@ fn place() -> Option<Place> {
     prctl::set_pdeathsig(Signal::SIGKILL).expect("a signal");
     alarm::set(LIMIT_SECONDS);
     fs::write(Path::new(&cgroup).join("cgroup.procs"), "0").expect("to enter the test's cgroup");
-    unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-    loopback_up();
     let mut place = Place::new(&name)?;
+    loopback_up();
     place.cgroup = cgroup.into();
     Some(place)
 }

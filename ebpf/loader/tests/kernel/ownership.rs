@@ -1,4 +1,4 @@
-//! What is found attached, what is evicted, what stays.
+//! What is found attached to the node's own cgroup, what stays, and what a clean-up leaves.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use aya::maps::MapData;
 use lb_loader::{
-    Attachment, Cleanup, Datapath, GONE_LIMIT, HeldProgram, Hook, LoaderError, Manner, Ownership,
+    Attachment, Cleanup, Datapath, GONE_LIMIT, HeldProgram, Hook, Inventory, LoaderError, Manner, Ownership,
     attach_legacy, cleanup, detach_legacy, programs_attached,
 };
 
@@ -87,74 +87,6 @@ fn everything_of_a_fresh_start_is_current() {
 }
 
 #[test]
-fn a_legacy_leftover_misleads_clients_until_it_is_evicted() {
-    isolated(|node| {
-        let (held, cluster_ip, old_server) = leave_behind(node);
-        let datapath = node.start();
-        assert!(!datapath.adopted());
-        let new_server = TcpServer::start(2).address;
-        node.service(&datapath, Protocol::Tcp, 80, &[new_server]);
-        assert_eq!(
-            dial(cluster_ip).expect("a connection").0,
-            old_server,
-            "the leftover runs first"
-        );
-
-        let found = scan(&datapath);
-        let expected: Vec<(Hook, u32, bool)> = held
-            .iter()
-            .map(|(hook, program)| (*hook, program.id(), false))
-            .collect();
-        assert_eq!(owned_by(&found, Ownership::Earlier), expected);
-        for leftover in found
-            .iter()
-            .filter(|attachment| attachment.ownership == Ownership::Earlier)
-        {
-            let program = held
-                .iter()
-                .find(|(hook, _)| *hook == leftover.hook)
-                .map(|(_, program)| program);
-            assert_eq!(
-                program.map(HeldProgram::map_ids),
-                Some(leftover.map_ids.as_slice())
-            );
-            datapath.evict(leftover).expect("evicted");
-            datapath.evict(leftover).expect("gone already is no error");
-        }
-        assert_eq!(dial(cluster_ip).expect("a connection").0, new_server);
-        assert_eq!(owned_by(&scan(&datapath), Ownership::Earlier), []);
-        for (hook, program) in datapath.programs() {
-            assert_eq!(attached(node, hook), [program.id()]);
-        }
-    });
-}
-
-#[test]
-fn a_link_that_somebody_else_holds_is_found_and_evicted() {
-    isolated(|node| {
-        let earlier = node.start();
-        let ids: Vec<(Hook, u32, bool)> = earlier
-            .programs()
-            .map(|(hook, program)| (hook, program.id(), true))
-            .collect();
-        // The lock goes with the folder; the links are held by this value.
-        fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
-        let datapath = node.start();
-        let found = scan(&datapath);
-        assert_eq!(owned_by(&found, Ownership::Earlier), ids);
-        assert_eq!(owned_by(&found, Ownership::Current).len(), Hook::ALL.len());
-        for leftover in found
-            .iter()
-            .filter(|attachment| attachment.ownership == Ownership::Earlier)
-        {
-            datapath.evict(leftover).expect("evicted");
-        }
-        assert_eq!(owned_by(&scan(&datapath), Ownership::Earlier), []);
-        drop(earlier);
-    });
-}
-
-#[test]
 fn the_same_program_attached_both_ways_is_found_twice() {
     isolated(|node| {
         let earlier = node.start();
@@ -194,14 +126,7 @@ fn a_foreign_program_of_the_same_name_stays() {
                 (Hook::Connect4, with_map.0.id(), false)
             ]
         );
-        for attachment in found {
-            match datapath.evict(&attachment) {
-                Err(LoaderError::NotEarlier { program_id, .. }) => {
-                    assert_eq!(program_id, attachment.program_id);
-                }
-                other => panic!("expected NotEarlier for {attachment:?}, got {other:?}"),
-            }
-        }
+        assert_eq!(datapath.leftovers().expect("a look"), Inventory::default());
         let server = TcpServer::start(1).address;
         let cluster_ip = node.service(&datapath, Protocol::Tcp, 80, &[server]);
         assert_eq!(dial(cluster_ip).expect("a connection").0, server, "both run");
@@ -263,6 +188,8 @@ fn cleanup_removes_every_load_and_every_pin_and_does_so_once() {
             2 * held.len(),
             "a legacy attachment and a link at each hook: {done:?}"
         );
+        // They are held here, and could be attached again.
+        assert_eq!(done.disarmed.len(), held.len(), "{done:?}");
         assert_eq!(
             done.unpinned.len(),
             lb_loader::MapName::PINNED.len() + Hook::ALL.len(),

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use lb_loader::{AttachedDevice, Datapath, DeviceHook, DeviceKind, DeviceManner, LoaderError, Ownership};
+use lb_loader::{
+    AttachedDevice, Datapath, DeviceHook, DeviceKind, DeviceManner, LoaderError, Ownership, evict,
+};
 
 use super::{
     MODES, NO_TCX,
@@ -142,8 +144,8 @@ fn another_way_to_attach_leaves_what_was_there_to_be_evicted() {
             assert!(attached.iter().all(|attached| !attached.updated), "{attached:?}");
             let earlier = of(scan(&datapath), Ownership::Earlier);
             assert_eq!(earlier.len(), 2, "{earlier:?}");
-            for attachment in &earlier {
-                datapath.evict_device(attachment).expect("evicted");
+            for found in datapath.leftovers().expect("a look").attachments {
+                evict(&found, false).expect("evicted");
             }
             attached_alone(&datapath, index("uplink"), DeviceKind::Node);
             datapath.detach_device("uplink").expect("detached");

@@ -3,8 +3,8 @@
 use std::fs;
 
 use lb_loader::{
-    Cleanup, Datapath, DeviceAttachment, DeviceHook, DeviceKind, DeviceManner, DeviceMode, Direction,
-    HeldProgram, LoaderError, Ownership, attach_filter, attach_tcx, cleanup,
+    Cleanup, Datapath, DeviceAttachment, DeviceHook, DeviceKind, DeviceManner, DeviceMode, Direction, Found,
+    HeldProgram, Manner, Ownership, Place, attach_filter, attach_tcx, cleanup, evict,
 };
 
 use super::{
@@ -53,6 +53,17 @@ fn manner_names(attachments: &[DeviceAttachment]) -> Vec<(Direction, &'static st
         .collect()
 }
 
+/// What a clean-up has ended at devices.
+fn at_devices(done: &Cleanup) -> Vec<(Direction, &'static str)> {
+    let at = |found: &Found| match (&found.place, &found.manner) {
+        (Place::Device { direction, .. }, Manner::Link { .. }) => Some((*direction, "link")),
+        (Place::Device { direction, .. }, Manner::Filter { .. }) => Some((*direction, "filter")),
+        (Place::Device { direction, .. }, _) => Some((*direction, "program")),
+        _ => None,
+    };
+    done.detached.iter().filter_map(at).collect()
+}
+
 /// Everything that [`leave_behind`] leaves.
 const LEFT: [(Direction, &str); 4] = [
     (Direction::Ingress, "link"),
@@ -72,30 +83,27 @@ fn leftovers_of_every_kind_are_found_and_evicted() {
         let mut datapath = start(node, DeviceMode::First);
         let found = of(scan(&datapath), Ownership::Earlier);
         assert_eq!(manner_names(&found), LEFT, "{found:?}");
+        assert!(
+            found.iter().all(|attachment| attachment.hook.is_none()),
+            "{found:?}"
+        );
         datapath
             .attach_device("uplink", DeviceKind::Node)
             .expect("attached");
-        for attachment in &found {
-            assert_eq!(attachment.hook, None);
-            datapath.evict_device(attachment).expect("evicted");
-            datapath
-                .evict_device(attachment)
-                .expect("gone already is no error");
+        let left = datapath.leftovers().expect("a look").attachments;
+        let at_device: Vec<&Found> = left
+            .iter()
+            .filter(|found| matches!(found.place, Place::Device { .. }))
+            .collect();
+        assert_eq!(at_device.len(), LEFT.len(), "{left:?}");
+        for found in left {
+            evict(&found, false).expect("evicted");
         }
-        let left = scan(&datapath);
+        assert_eq!(of(scan(&datapath), Ownership::Earlier), []);
         assert_eq!(
-            manner_names(&left),
+            manner_names(&scan(&datapath)),
             [(Direction::Ingress, "link"), (Direction::Egress, "link")]
         );
-        for attachment in left {
-            match datapath.evict_device(&attachment) {
-                Err(LoaderError::NotEarlier {
-                    ownership: Ownership::Current,
-                    ..
-                }) => {}
-                other => panic!("expected NotEarlier for {attachment:?}, got {other:?}"),
-            }
-        }
         drop(earlier);
     });
 }
@@ -145,22 +153,14 @@ fn foreign_programs_of_the_same_name_stay_in_their_order() {
                 assert_eq!(at, Some(place), "{mode:?}: {found:?}");
                 assert_eq!(foreign(&found), before, "{mode:?}");
             }
-            for attachment in of(scan(&datapath), Ownership::Foreign) {
-                match datapath.evict_device(&attachment) {
-                    Err(LoaderError::NotEarlier {
-                        ownership: Ownership::Foreign,
-                        ..
-                    }) => {}
-                    other => panic!("expected NotEarlier for {attachment:?}, got {other:?}"),
-                }
-            }
+            assert_eq!(datapath.leftovers().expect("a look").attachments, []);
             let ended = datapath.detach_device("uplink").expect("detached");
             assert_eq!(ended.len(), 2, "{ended:?}");
             assert_eq!(foreign(&scan(&datapath)), before);
             assert!(has_clsact("uplink"), "others have filters there");
         }
         let done = cleanup(&node.options.bpffs, &node.options.cgroup).expect("cleaned up");
-        assert_eq!(done.devices, []);
+        assert_eq!(at_devices(&done), []);
         assert_eq!(foreign(&scan(&start(node, DeviceMode::First))), before);
     });
 }
@@ -181,7 +181,7 @@ fn cleanup_leaves_nothing_at_any_device_and_does_so_once() {
         assert!(has_clsact("uplink") && has_clsact("pod"));
         let done = cleanup(&node.options.bpffs, &node.options.cgroup).expect("cleaned up");
         // Links that nobody holds any more end by themselves, sooner or later than they are found.
-        let mut ended = manner_names(&done.devices);
+        let mut ended = at_devices(&done);
         ended.retain(|(_, manner)| *manner != "link");
         assert_eq!(
             ended,

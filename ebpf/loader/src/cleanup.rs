@@ -1,0 +1,122 @@
+//! Takes everything of this node's datapath away.
+
+use std::{
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Blind, Evicted, Filesystem, Found, LoaderError, ProgramDescription, disarm, environment, evict,
+    inventory::{
+        cgroups::Hierarchy,
+        programs::{Owner, Programs},
+    },
+    leftovers::Node,
+    map::pins::Pins,
+    node,
+};
+
+/// How long [`cleanup`] waits for what ends by itself. It takes milliseconds, on a busy machine more.
+pub const GONE_LIMIT: Duration = Duration::from_secs(10);
+/// Between two looks meanwhile.
+const GONE_POLL: Duration = Duration::from_millis(5);
+
+/// What [`cleanup`] has removed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Cleanup {
+    /// Attachments that were ended.
+    pub detached: Vec<Found>,
+    /// Programs that nobody can detach, or that somebody else holds, and that leave everything alone from now on; see
+    /// [`disarm`].
+    pub disarmed: Vec<ProgramDescription>,
+    /// Pins that were removed.
+    pub unpinned: Vec<PathBuf>,
+    /// What could not be looked at.
+    pub blind: Vec<Blind>,
+}
+
+/// Removes everything of ours, of any load, for this node: attachments wherever they are, as
+/// [`Datapath::leftovers`](crate::Datapath::leftovers) finds them, so also where earlier loads had other options; then
+/// all pins under the bpffs. Programs that are then still loaded, as a cgroup that was removed or another process keeps
+/// them, are disarmed.
+///
+/// Idempotent. Programs of others and of other nodes stay. Returns when the kernel shows nothing of ours any more: a
+/// link whose last holder has just gone stays attached until a worker of the kernel comes to it.
+///
+/// # Errors
+/// [`LoaderError::Busy`] while an agent has the datapath open; [`LoaderError::StillAttached`] if something is after
+/// [`GONE_LIMIT`].
+pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
+    environment::expect_privileges()?;
+    environment::expect_filesystem(bpffs, Filesystem::Bpf)?;
+    let hierarchy = Hierarchy::of(cgroup)?;
+    let pins = Pins::new(bpffs);
+    let _lock = environment::lock(pins.root())?;
+    let owner = Owner {
+        namespace: node::namespace_cookie()?,
+        ..Owner::default()
+    };
+    let node = Node {
+        hierarchy: &hierarchy,
+        owner: &owner,
+        meta: None,
+    };
+    let mut programs = Programs::default();
+    let mut done = Cleanup::default();
+    detach(&node, &mut programs, &mut done)?;
+    done.unpinned = pins.remove_all()?;
+    disarm_rest(&node, &mut programs, &mut done)?;
+    Ok(done)
+}
+
+/// Ends attachments until there are none.
+fn detach(node: &Node<'_>, programs: &mut Programs, done: &mut Cleanup) -> Result<(), LoaderError> {
+    let deadline = Instant::now() + GONE_LIMIT;
+    loop {
+        let attached = node.leftovers(programs)?.attachments;
+        if attached.is_empty() {
+            return Ok(());
+        }
+        let (mut ended, mut left) = (false, Vec::new());
+        for found in attached {
+            match evict(&found, false) {
+                Ok(Evicted::Detached) => {
+                    done.detached.push(found);
+                    ended = true;
+                }
+                Ok(Evicted::Gone) => left.push(format!(
+                    "program {} at {}, {}",
+                    found.program.id, found.place, found.manner
+                )),
+                Err(error) => left.push(error.to_string()),
+            }
+        }
+        if Instant::now() > deadline {
+            return Err(LoaderError::StillAttached { attached: left });
+        }
+        if !ended {
+            thread::sleep(GONE_POLL);
+        }
+    }
+}
+
+/// Disarms what is still loaded a while after everything else has gone.
+fn disarm_rest(node: &Node<'_>, programs: &mut Programs, done: &mut Cleanup) -> Result<(), LoaderError> {
+    /// In which the kernel lets go of programs whose filters and links have ended.
+    const LET_GO: Duration = Duration::from_millis(500);
+    let deadline = Instant::now() + LET_GO;
+    loop {
+        let seen = node.leftovers(programs)?;
+        if !seen.loose.is_empty() && Instant::now() < deadline {
+            thread::sleep(GONE_POLL);
+            continue;
+        }
+        for loose in seen.loose {
+            disarm(&loose)?;
+            done.disarmed.push(loose.program);
+        }
+        done.blind = seen.blind;
+        return Ok(());
+    }
+}
