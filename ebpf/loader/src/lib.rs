@@ -59,9 +59,13 @@ mod options;
 mod program;
 mod raw_map;
 mod sys;
+#[cfg(feature = "testing")]
+mod testing;
 mod udp;
 mod verify;
 
+#[cfg(feature = "testing")]
+pub use self::testing::{CraftedKind, CraftedMap, load_crafted};
 pub use self::{
     attachment::{Attachment, Ownership, attach_legacy, attach_link, detach_legacy, programs_attached},
     cleanup::{Cleanup, GONE_LIMIT, cleanup},
@@ -81,6 +85,7 @@ pub use self::{
         ConfigTable, Counts, MapName, Maps, PinnedMaps, Plain, ServiceTable, ServiceView, Table,
         TrafficTable, TrafficView, View, read_pinned,
     },
+    mounts::mount_points,
     namespace::{Namespace, Namespaces, namespaces},
     options::{NodeOptions, Options},
     program::HeldProgram,

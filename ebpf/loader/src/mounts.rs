@@ -7,6 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Where file systems of a type (`cgroup2`, `bpf`) are mounted in this thread's mount namespace, in the order of mounting.
+pub fn mount_points(filesystem: &str) -> io::Result<Vec<PathBuf>> {
+    points(Path::new("/proc/thread-self"), filesystem)
+}
+
 /// Where file systems of a type are mounted; `process`: its folder in /proc, whose mount namespace is meant.
 pub(crate) fn points(process: &Path, filesystem: &str) -> io::Result<Vec<PathBuf>> {
     let text = fs::read_to_string(process.join("mountinfo"))?;

@@ -6,6 +6,8 @@
 
 pub(crate) mod batch;
 pub(crate) mod cgroup;
+#[cfg(feature = "testing")]
+pub(crate) mod crafted;
 pub(crate) mod diag;
 pub(crate) mod filter;
 pub(crate) mod handle;

@@ -1,0 +1,122 @@
+//! Maps with names, and programs from instructions: what only tests make by hand.
+
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
+
+use super::{address, bpf, bpf_fd, map::Layout, raw};
+
+const MAP_CREATE: i32 = 0;
+const MAP_UPDATE: i32 = 2;
+const PROG_LOAD: i32 = 5;
+
+/// `BPF_OBJ_NAME_LEN`, with the zero at the end.
+const NAME: usize = 16;
+
+/// A name as the kernel takes it: what is too long for it is cut off, as loaders do.
+fn name(text: &str) -> [u8; NAME] {
+    let mut padded = [0; NAME];
+    for (to, from) in padded.iter_mut().take(NAME - 1).zip(text.bytes()) {
+        *to = from;
+    }
+    padded
+}
+
+/// Makes a map with a name.
+pub(crate) fn create_map(title: &str, layout: Layout) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Create {
+        map_type: u32,
+        key_size: u32,
+        value_size: u32,
+        max_entries: u32,
+        flags: u32,
+        inner: u32,
+        numa_node: u32,
+        name: [u8; NAME],
+    }
+    let Layout {
+        map_type,
+        key_size,
+        value_size,
+        max_entries,
+        flags,
+    } = layout;
+    let mut attributes = Create {
+        map_type,
+        key_size,
+        value_size,
+        max_entries,
+        flags,
+        inner: 0,
+        numa_node: 0,
+        name: name(title),
+    };
+    // SAFETY: no addresses; returns a new descriptor.
+    unsafe { bpf_fd(MAP_CREATE, &mut attributes) }
+}
+
+/// Puts an entry.
+///
+/// # Safety
+/// Key and value have the sizes of the map's.
+pub(crate) unsafe fn put(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
+    #[repr(C)]
+    struct Element {
+        map: u32,
+        pad: u32,
+        key: u64,
+        value: u64,
+        flags: u64,
+    }
+    let mut attributes = Element {
+        map: raw(map),
+        pad: 0,
+        key: address(key.as_ptr()),
+        value: address(value.as_ptr()),
+        flags: 0,
+    };
+    // SAFETY: both outlive the call; their sizes are the caller's promise.
+    unsafe { bpf(MAP_UPDATE, &mut attributes) }.map(drop)
+}
+
+/// Loads a program from its instructions.
+pub(crate) fn load(
+    title: &str,
+    program_type: u32,
+    attach_type: u32,
+    instructions: &[u64],
+) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Load {
+        program_type: u32,
+        count: u32,
+        instructions: u64,
+        license: u64,
+        log_level: u32,
+        log_size: u32,
+        log: u64,
+        kernel_version: u32,
+        flags: u32,
+        name: [u8; NAME],
+        ifindex: u32,
+        attach_type: u32,
+    }
+    let mut attributes = Load {
+        program_type,
+        count: u32::try_from(instructions.len()).map_err(io::Error::other)?,
+        instructions: address(instructions.as_ptr()),
+        license: address(c"GPL".as_ptr()),
+        log_level: 0,
+        log_size: 0,
+        log: 0,
+        kernel_version: 0,
+        flags: 0,
+        name: name(title),
+        ifindex: 0,
+        attach_type,
+    };
+    // SAFETY: instructions and licence outlive the call; returns a new descriptor.
+    unsafe { bpf_fd(PROG_LOAD, &mut attributes) }
+}
