@@ -32,6 +32,7 @@ pub mod cli;
 pub mod control;
 pub mod datapath;
 pub mod decode;
+pub mod doctor;
 pub mod dump;
 pub mod events;
 pub mod findings;

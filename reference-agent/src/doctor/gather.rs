@@ -1,0 +1,313 @@
+//! What the kernel says, as the report's parts.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use lb_loader::{Inventory, MapDescription, Ownership, ProgramDescription, RawMap};
+
+use super::{
+    layout::Tables,
+    owner,
+    read::{MapBytes, ReadError},
+    report::{
+        Attachment, Blind, CgroupState, Direction, Holder, Layer, Loose, Manner, Map, Place, Program,
+        Standing, XdpMode,
+    },
+};
+
+/// Hooks that have nothing to do with where connections and packets go: what is there is counted, not shown.
+const OTHER_HOOKS: [&str; 9] = [
+    "connect_unix",
+    "sendmsg_unix",
+    "recvmsg_unix",
+    "getpeername_unix",
+    "getsockname_unix",
+    "getsockopt",
+    "setsockopt",
+    "device",
+    "sysctl",
+];
+
+/// Parts of a report, as yet unjudged.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pub(super) attachments: Vec<Attachment>,
+    /// What each of them was made from, in the same order.
+    pub(super) found: Vec<lb_loader::Found>,
+    pub(super) loose: Vec<Loose>,
+    pub(super) loose_found: Vec<lb_loader::LooseProgram>,
+    pub(super) programs: BTreeMap<u32, Program>,
+    pub(super) maps: BTreeMap<u32, Map>,
+    pub(super) others: BTreeMap<String, usize>,
+    pub(super) blind: Vec<Blind>,
+}
+
+/// Sorts an inventory into parts; `now`: since the machine started; `below`: a cgroup, where only its chain counts.
+pub(super) fn parts(inventory: Inventory, now: Option<Duration>, below: Option<&Path>) -> Parts {
+    let Inventory {
+        attachments,
+        loose,
+        blind,
+    } = inventory;
+    let mut parts = Parts::default();
+    let mut left_out = 0;
+    for found in attachments {
+        let place = place(&found.place);
+        match below.map(|below| is_of(&place, below)) {
+            None | Some(Some(true)) => {}
+            Some(Some(false)) => continue,
+            Some(None) => {
+                left_out += 1;
+                continue;
+            }
+        }
+        let hook = place.hook();
+        if OTHER_HOOKS.contains(&hook.as_str()) {
+            *parts.others.entry(hook).or_default() += 1;
+            continue;
+        }
+        parts.describe(&found.program, found.ownership, now);
+        parts.attachments.push(Attachment {
+            place,
+            order: found.order,
+            program: found.program.id,
+            manner: manner(&found.manner),
+            standing: standing(found.ownership),
+            stale: None,
+        });
+        parts.found.push(found);
+    }
+    for found in loose {
+        parts.describe(&found.program, found.ownership, now);
+        parts.loose.push(Loose {
+            program: found.program.id,
+            standing: standing(found.ownership),
+            called_from: found.called_from.clone(),
+            unexplained: found.is_unexplained(),
+            armed: (found.ownership != Ownership::Foreign).then_some(found.armed),
+        });
+        parts.loose_found.push(found);
+    }
+    if left_out > 0 {
+        parts.blind.push(Blind {
+            what: format!("{left_out} attachments at cgroups that no mount shows"),
+            why: "only the chain of one cgroup was asked for, and it can't be told whether they are of it"
+                .to_owned(),
+            remedy: "look without --below".to_owned(),
+        });
+    }
+    parts.blind.extend(blind.into_iter().map(|blind| Blind {
+        what: blind.what,
+        why: blind.why,
+        remedy: blind.remedy,
+    }));
+    parts
+}
+
+/// Whether a place is of a cgroup's chain, or of those below it. `None`: that can't be told.
+fn is_of(place: &Place, below: &Path) -> Option<bool> {
+    match place {
+        Place::Cgroup { path, .. } => {
+            let path = path.as_ref()?;
+            Some(path.starts_with(below) || below.starts_with(path))
+        }
+        Place::Device { .. } | Place::Namespace { .. } => Some(true),
+    }
+}
+
+/// How long the machine runs: by the clock that load times are of (CLOCK_BOOTTIME, proc_uptime(5)).
+pub(super) fn uptime() -> Option<Duration> {
+    let text = fs::read_to_string("/proc/uptime").ok()?;
+    let seconds: f64 = text.split(' ').next()?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+impl Parts {
+    fn describe(&mut self, found: &ProgramDescription, ownership: Ownership, now: Option<Duration>) {
+        if self.programs.contains_key(&found.id) {
+            return;
+        }
+        let mut program = Program {
+            id: found.id,
+            name: found.name.clone(),
+            kind: found.type_name.to_owned(),
+            tag: found.tag.iter().map(|byte| format!("{byte:02x}")).collect(),
+            loaded_at: u64::try_from(found.loaded_at.as_nanos()).ok(),
+            loaded_seconds_ago: now.map(|now| now.saturating_sub(found.loaded_at).as_secs()),
+            uid: found.uid,
+            maps: found.maps.iter().map(|map| map.id).collect(),
+            pinned_at: found.pinned_at.clone(),
+            held_by: holders(&found.held_by),
+            owner: owner::ours(),
+        };
+        let mut maps: Vec<Map> = found.maps.iter().map(map).collect();
+        if ownership == Ownership::Foreign {
+            program.owner = owner::guess(&program, &maps);
+        }
+        for map in &mut maps {
+            map.layout = Tables::layout_of(&program.owner, map);
+        }
+        for map in maps {
+            self.maps.entry(map.id).or_insert(map);
+        }
+        self.programs.insert(program.id, program);
+    }
+}
+
+fn map(found: &MapDescription) -> Map {
+    Map {
+        id: found.id,
+        name: found.name.clone(),
+        kind: found.type_name.to_owned(),
+        key_size: found.key_size,
+        value_size: found.value_size,
+        max_entries: found.max_entries,
+        pinned_at: found.pinned_at.clone(),
+        held_by: holders(&found.held_by),
+        layout: None,
+    }
+}
+
+fn holders(found: &[lb_loader::Holder]) -> Vec<Holder> {
+    let holder = |holder: &lb_loader::Holder| Holder {
+        pid: holder.pid,
+        command: holder.command.clone(),
+    };
+    found.iter().map(holder).collect()
+}
+
+const fn standing(ownership: Ownership) -> Standing {
+    match ownership {
+        Ownership::Current => Standing::Current,
+        Ownership::Earlier => Standing::Earlier,
+        Ownership::OtherNode => Standing::OtherNode,
+        Ownership::Foreign => Standing::Foreign,
+    }
+}
+
+fn place(found: &lb_loader::Place) -> Place {
+    match found {
+        lb_loader::Place::Cgroup {
+            id,
+            path,
+            state,
+            attach_name,
+            ..
+        } => Place::Cgroup {
+            id: *id,
+            path: path.clone(),
+            state: match state {
+                lb_loader::CgroupState::Visible => CgroupState::Visible,
+                lb_loader::CgroupState::Hidden => CgroupState::Hidden,
+                lb_loader::CgroupState::Dying => CgroupState::Dying,
+            },
+            hook: (*attach_name).to_owned(),
+        },
+        lb_loader::Place::Device {
+            index,
+            name,
+            layer,
+            direction,
+        } => Place::Device {
+            index: *index,
+            name: name.clone(),
+            layer: match layer {
+                lb_loader::Layer::Xdp => Layer::Xdp,
+                lb_loader::Layer::Netkit => Layer::Netkit,
+                lb_loader::Layer::Tcx => Layer::Tcx,
+                lb_loader::Layer::Clsact => Layer::Clsact,
+            },
+            direction: match direction {
+                lb_loader::Direction::Ingress => Direction::Ingress,
+                lb_loader::Direction::Egress => Direction::Egress,
+            },
+        },
+        lb_loader::Place::Namespace {
+            inode, attach_name, ..
+        } => Place::Namespace {
+            inode: *inode,
+            hook: (*attach_name).to_owned(),
+        },
+    }
+}
+
+fn manner(found: &lb_loader::Manner) -> Manner {
+    match found {
+        lb_loader::Manner::Legacy { flags } => Manner::Legacy { flags: *flags },
+        lb_loader::Manner::Link {
+            id,
+            pinned_at,
+            held_by,
+        } => Manner::Link {
+            id: *id,
+            pinned_at: pinned_at.clone(),
+            held_by: holders(held_by),
+        },
+        lb_loader::Manner::Filter {
+            priority,
+            handle,
+            chain,
+        } => Manner::Filter {
+            priority: *priority,
+            handle: *handle,
+            chain: *chain,
+        },
+        lb_loader::Manner::XdpNetlink { mode } => Manner::Xdp {
+            mode: match mode {
+                lb_loader::XdpMode::Native => XdpMode::Native,
+                lb_loader::XdpMode::Generic => XdpMode::Generic,
+                lb_loader::XdpMode::Hardware => XdpMode::Hardware,
+            },
+        },
+    }
+}
+
+/// The kernel's maps, each opened once.
+#[derive(Debug, Default)]
+pub(super) struct KernelBytes(Mutex<BTreeMap<u32, Arc<RawMap>>>);
+
+impl KernelBytes {
+    fn open(&self, map: u32) -> Result<Arc<RawMap>, ReadError> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = known.get(&map) {
+            return Ok(open.clone());
+        }
+        let opened = RawMap::open(map).map_err(|error| because(map, error))?;
+        let opened = opened.ok_or_else(|| ReadError {
+            map,
+            why: "it is gone".to_owned(),
+        })?;
+        let opened = Arc::new(opened);
+        known.insert(map, opened.clone());
+        Ok(opened)
+    }
+}
+
+fn because(map: u32, error: impl std::fmt::Display) -> ReadError {
+    ReadError {
+        map,
+        why: error.to_string(),
+    }
+}
+
+impl MapBytes for KernelBytes {
+    fn lookup(&self, map: u32, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        self.open(map)?.get(key).map_err(|error| because(map, error))
+    }
+
+    fn each(&self, map: u32, most: usize, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool, ReadError> {
+        let entries = self
+            .open(map)?
+            .entries(most.saturating_add(1))
+            .map_err(|error| because(map, error))?;
+        for entry in entries.iter().take(most) {
+            visit(&entry.key, &entry.value);
+        }
+        Ok(entries.len() <= most)
+    }
+}
