@@ -7,8 +7,10 @@
 //! ```
 //!
 //! - `run/`: the run. `case.rs`: one case in its own process. `list.rs`: what there is.
+//! - `doctor/`: what rewrites connections on a node, of any implementation, and what of it is stale.
 //! - `lab/`: the embedded lab by hand. `node.rs`: helpers that faults start on nodes.
 mod case;
+mod doctor;
 mod lab;
 mod list;
 mod node;
@@ -30,6 +32,7 @@ const COULD_NOT_RUN: u8 = 2;
   plumbline run                       make a cluster, run every case, take the cluster down
   plumbline run --filter release      only cases whose id or claims match
   plumbline lab up                    a cluster to look around in; `plumbline run --lab NAME` uses it
+  plumbline doctor                    on a node: what rewrites connections there, and what of it is stale
 "
 )]
 struct Arguments {
@@ -43,6 +46,8 @@ enum Command {
     List(list::Arguments),
     /// Run cases and report
     Run(run::Arguments),
+    /// What rewrites connections and packets on this node, and what of it is left over from an earlier start
+    Doctor(doctor::Arguments),
     /// The embedded lab: nodes, pods, an outside client and an API server on this host
     #[command(subcommand)]
     Lab(lab::LabArgs),
@@ -87,6 +92,7 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::List(arguments) => list::list(&arguments),
             Command::Run(arguments) => run::run(arguments).await,
+            Command::Doctor(arguments) => doctor::run(arguments).await,
             Command::Lab(arguments) => lab::run(arguments).await,
             Command::Case(arguments) => case::case(arguments).await,
             Command::Node(command) => node::node(&command).await,

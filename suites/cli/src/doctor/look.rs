@@ -1,0 +1,39 @@
+//! Examines, with a sign of life where it takes long.
+
+use std::{
+    io::{IsTerminal as _, stderr},
+    time::Duration,
+};
+
+use indicatif::ProgressBar;
+use reference_agent::doctor::{Examination, Options, examine};
+use tokio::time::timeout;
+
+/// A look at a node takes less, if its maps and processes are not very many.
+const SILENT: Duration = Duration::from_secs(2);
+/// Between two signs.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Looks at this node.
+pub(super) async fn look(options: Options, services: bool) -> anyhow::Result<Examination> {
+    let mut looking = tokio::task::spawn_blocking(move || {
+        let mut examination = examine(&options)?;
+        if services {
+            examination.read_services();
+        }
+        anyhow::Ok(examination)
+    });
+    if let Ok(looked) = timeout(SILENT, &mut looking).await {
+        return looked?;
+    }
+    let spinner = stderr().is_terminal().then(|| {
+        let spinner = ProgressBar::new_spinner().with_message("reading programs, maps, and who holds them");
+        spinner.enable_steady_tick(TICK);
+        spinner
+    });
+    let looked = looking.await;
+    if let Some(spinner) = spinner {
+        spinner.finish_and_clear();
+    }
+    looked?
+}

@@ -1,0 +1,300 @@
+//! The report as text.
+
+use std::path::PathBuf;
+
+use reference_agent::doctor::{
+    ago,
+    report::{Attachment, Certainty, Map, Outcome, Place, Program, Report, Services, Standing, Verdict},
+};
+
+use super::text::{paragraph, table};
+
+/// All of it.
+pub(super) fn report(report: &Report, width: u16) -> String {
+    let mut text = problems(report, width);
+    text += &attachments(report, width);
+    text += &loose(report, width);
+    text += &maps(report, width);
+    for services in report.services.iter().flatten() {
+        text += &self::services(services, width);
+    }
+    if !report.checks.is_empty() {
+        text.push_str("CHECKS\n");
+        for check in &report.checks {
+            let sign = match check.outcome {
+                Outcome::Good => "ok",
+                Outcome::Note => "note",
+                Outcome::Bad => "BAD",
+            };
+            text += &paragraph(&format!("{sign}: {}", check.text), 2, width);
+        }
+        text.push('\n');
+    }
+    text + &blind(report, width) + &verdict(report, width)
+}
+
+/// What is wrong, worst first.
+pub(super) fn problems(report: &Report, width: u16) -> String {
+    let mut text = String::new();
+    for (problem, number) in report.problems.iter().zip(1..) {
+        let number: usize = number;
+        text += &paragraph(&format!("{number}. {}", problem.summary), 0, width);
+        text += &paragraph(&problem.story, 3, width);
+        if !problem.misled.is_empty() {
+            let rows = problem.misled.iter().map(|misled| {
+                [
+                    misled.service.clone(),
+                    misled.stale.to_string(),
+                    misled.current.to_string(),
+                ]
+            });
+            text += &table(["SERVICE", "THERE", "BY THE CURRENT MAPS"], rows, 3, width);
+            if let Some(more) = problem
+                .misled_in_all
+                .checked_sub(problem.misled.len())
+                .filter(|more| *more > 0)
+            {
+                text += &format!("   and {more} more\n");
+            }
+        }
+        if !problem.remedy.is_empty() {
+            text += &paragraph(&format!("To do: {}", problem.remedy), 3, width);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Programs, place by place.
+fn attachments(report: &Report, width: u16) -> String {
+    let mut text = String::new();
+    let mut rest = report.attachments.as_slice();
+    while let [first, ..] = rest {
+        let count = rest.iter().take_while(|one| one.place == first.place).count();
+        let (here, others) = rest.split_at(count);
+        rest = others;
+        text += &format!("{}\n", first.place);
+        let rows = here.iter().map(|attachment| row(report, attachment));
+        let heading = ["TURN", "PROGRAM", "LOADED", "WHOSE", "MAPS", "ATTACHED BY", ""];
+        text += &table(heading, rows, 2, width);
+    }
+    if text.is_empty() {
+        text.push_str("No program is attached where load balancing is done.\n");
+    }
+    if !report.others.is_empty() {
+        let others: Vec<String> = report
+            .others
+            .iter()
+            .map(|(hook, count)| format!("{count} at {hook}"))
+            .collect();
+        text += &paragraph(
+            &format!(
+                "Attached to cgroups, and without a part in load balancing: {}.",
+                others.join(", ")
+            ),
+            0,
+            width,
+        );
+    }
+    text + "\n"
+}
+
+fn row(report: &Report, attachment: &Attachment) -> [String; 7] {
+    let program = report.programs.get(&attachment.program);
+    let stale = match attachment.stale.as_ref().map(|stale| stale.certainty) {
+        Some(Certainty::Certain) => "STALE",
+        Some(Certainty::Suspected) => "STALE (suspected)",
+        None => "",
+    };
+    [
+        (attachment.order + 1).to_string(),
+        program.map_or_else(
+            || attachment.program.to_string(),
+            |program| format!("{} {}", program.id, program.name),
+        ),
+        program
+            .and_then(|program| program.loaded_seconds_ago)
+            .map(ago)
+            .unwrap_or_default(),
+        program
+            .map(|program| whose(program, attachment.standing))
+            .unwrap_or_default(),
+        program
+            .map(|program| maps_of(report, program))
+            .unwrap_or_default(),
+        attachment.manner.to_string(),
+        stale.to_owned(),
+    ]
+}
+
+fn whose(program: &Program, standing: Standing) -> String {
+    match standing {
+        Standing::OtherNode => format!("{}, another node's", program.owner.whose),
+        Standing::Current | Standing::Earlier => program.owner.whose.to_string(),
+        Standing::Foreign if program.owner.because.is_empty() => "unknown".to_owned(),
+        Standing::Foreign => format!("{} ?", program.owner.whose),
+    }
+}
+
+/// Ids of maps, those with services by name: the rest is in the table of maps.
+fn maps_of(report: &Report, program: &Program) -> String {
+    /// Most that a cell names.
+    const NAMED: usize = 4;
+    let maps: Vec<&Map> = program.maps.iter().filter_map(|id| report.maps.get(id)).collect();
+    let named = maps
+        .iter()
+        .take(NAMED)
+        .map(|map| format!("{} {}", map.id, map.name));
+    let mut cell: Vec<String> = named.collect();
+    if let Some(more) = maps.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        cell.push(format!("{more} more"));
+    }
+    cell.join(", ")
+}
+
+fn loose(report: &Report, width: u16) -> String {
+    if report.loose.is_empty() {
+        return String::new();
+    }
+    let rows = report.loose.iter().map(|loose| {
+        let program = report.programs.get(&loose.program);
+        let kept = program
+            .map(|program| kept(&program.pinned_at, &program.held_by))
+            .unwrap_or_default();
+        [
+            program.map_or_else(
+                || loose.program.to_string(),
+                |program| format!("{} {}", program.id, program.name),
+            ),
+            program.map(|program| program.kind.clone()).unwrap_or_default(),
+            program
+                .and_then(|program| program.loaded_seconds_ago)
+                .map(ago)
+                .unwrap_or_default(),
+            program
+                .map(|program| whose(program, loose.standing))
+                .unwrap_or_default(),
+            match (kept, loose.called_from.as_slice()) {
+                (kept, _) if !kept.is_empty() => kept,
+                (_, [map, ..]) => format!("called by others, through map {map}"),
+                (_, []) => "nothing that can be seen".to_owned(),
+            },
+        ]
+    });
+    let heading = ["PROGRAM", "TYPE", "LOADED", "WHOSE", "KEPT BY"];
+    format!(
+        "LOADED, AND ATTACHED NOWHERE THAT CAN BE SEEN\n{}\n",
+        table(heading, rows, 2, width)
+    )
+}
+
+fn kept(pinned_at: &[PathBuf], held_by: &[reference_agent::doctor::report::Holder]) -> String {
+    let pins = pinned_at.iter().map(|path| path.display().to_string());
+    let holders = held_by.iter().map(ToString::to_string);
+    let all: Vec<String> = pins.chain(holders).collect();
+    all.join(", ")
+}
+
+fn maps(report: &Report, width: u16) -> String {
+    if report.maps.is_empty() {
+        return String::new();
+    }
+    let rows = report.maps.values().map(|map| {
+        let users = report
+            .programs
+            .values()
+            .filter(|program| program.maps.contains(&map.id))
+            .count();
+        [
+            map.id.to_string(),
+            map.name.clone(),
+            map.kind.clone(),
+            format!("{}/{}", map.key_size, map.value_size),
+            map.max_entries.to_string(),
+            map.layout.clone().unwrap_or_else(|| "not known here".to_owned()),
+            map.pinned_at
+                .first()
+                .map_or_else(|| "nowhere".to_owned(), |path| path.display().to_string()),
+            users.to_string(),
+        ]
+    });
+    let heading = [
+        "MAP",
+        "NAME",
+        "TYPE",
+        "KEY/VALUE",
+        "ENTRIES",
+        "LAYOUT",
+        "PINNED",
+        "PROGRAMS",
+    ];
+    format!("MAPS\n{}\n", table(heading, rows, 2, width))
+}
+
+fn services(services: &Services, width: u16) -> String {
+    let maps: Vec<String> = services.maps.iter().map(ToString::to_string).collect();
+    let programs: Vec<String> = services.programs.iter().map(ToString::to_string).collect();
+    let mut text = format!(
+        "SERVICES BY MAP {} ({}, read by program {})\n",
+        maps.join(" AND "),
+        services.whose,
+        programs.join(", ")
+    );
+    if let Some(error) = &services.unreadable {
+        text += &paragraph(&format!("can't be read: {error}"), 2, width);
+    }
+    let rows = services
+        .services
+        .iter()
+        .map(|(service, answer)| [service.clone(), answer.to_string()]);
+    text += &table(["SERVICE", "FOR SOCKETS OF THIS NODE"], rows, 2, width);
+    if !services.complete {
+        text.push_str("  and others, which were not read\n");
+    }
+    text + "\n"
+}
+
+fn blind(report: &Report, width: u16) -> String {
+    if report.blind.is_empty() {
+        return String::new();
+    }
+    let mut text = "COULD NOT BE LOOKED AT\n".to_owned();
+    for blind in &report.blind {
+        text += &paragraph(
+            &format!("{}: {}. {}", blind.what, blind.why, blind.remedy),
+            2,
+            width,
+        );
+    }
+    text + "\n"
+}
+
+/// The last line.
+pub(super) fn verdict(report: &Report, width: u16) -> String {
+    let places: std::collections::BTreeSet<&Place> =
+        report.attachments.iter().map(|one| &one.place).collect();
+    let seen = format!(
+        "{} program{} at {} place{}",
+        report.attachments.len(),
+        plural(report.attachments.len()),
+        places.len(),
+        plural(places.len())
+    );
+    let blind = match report.blind.len() {
+        0 => String::new(),
+        count => format!(", {count} thing{} could not be looked at", plural(count)),
+    };
+    let verdict = match report.verdict {
+        Verdict::Healthy => "healthy".to_owned(),
+        Verdict::Problems => format!(
+            "{} problem{}",
+            report.problems.len(),
+            plural(report.problems.len())
+        ),
+    };
+    paragraph(&format!("{verdict}: {seen}{blind}"), 0, width)
+}
+
+const fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}

@@ -1,0 +1,78 @@
+//! Paragraphs and tables of the terminal's width, without colour.
+
+use comfy_table::{ContentArrangement, Table, presets};
+
+/// Columns where there is no terminal: lines that mail and tickets do not break.
+const ELSEWHERE: u16 = 110;
+/// Narrower than this, nothing could be read.
+const LEAST: u16 = 60;
+
+/// Columns of the terminal that stdout is.
+pub(super) fn width() -> u16 {
+    let terminal = terminal_size::terminal_size();
+    terminal.map_or(ELSEWHERE, |(terminal_size::Width(columns), _)| columns.max(LEAST))
+}
+
+/// A paragraph, indented by blanks.
+pub(super) fn paragraph(text: &str, indent: usize, width: u16) -> String {
+    let columns = usize::from(width).saturating_sub(indent).max(20);
+    let blanks = " ".repeat(indent);
+    let (mut lines, mut line) = (String::new(), String::new());
+    for word in text.split(' ') {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > columns {
+            lines += &format!("{blanks}{line}\n");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines + &format!("{blanks}{line}\n")
+}
+
+/// A table with a heading.
+pub(super) fn table<const N: usize>(
+    heading: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+    indent: usize,
+    width: u16,
+) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(width.saturating_sub(u16::try_from(indent).unwrap_or(u16::MAX)))
+        .set_header(heading)
+        .add_rows(rows);
+    let blanks = " ".repeat(indent);
+    let lines = table.lines().map(|line| format!("{blanks}{}\n", line.trim_end()));
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_are_broken_between_words_and_indented() {
+        assert_eq!(
+            paragraph("one two three four five six", 2, 22),
+            "  one two three four\n  five six\n"
+        );
+        let long = "x".repeat(50);
+        assert_eq!(
+            paragraph(&format!("a {long} b"), 0, 22),
+            format!("a\n{long}\nb\n"),
+            "no word is cut"
+        );
+    }
+
+    #[test]
+    fn tables_keep_to_the_width() {
+        let rows = [["1".to_owned(), "word ".repeat(40)]];
+        let text = table(["ID", "WORDS"], rows, 4, 60);
+        assert!(text.lines().count() > 3, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    }
+}

@@ -1,0 +1,11 @@
+//! A node for a test, and what is staged on it.
+
+mod crafted;
+mod isolation;
+pub(crate) mod node;
+
+pub(crate) use self::{
+    crafted::{Cilium, calico},
+    isolation::isolated,
+    node::Node,
+};
