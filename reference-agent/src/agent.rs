@@ -12,19 +12,30 @@
 //! A few questions wait for an answer; more are refused.
 
 mod control_loop;
+mod latency;
 mod queue;
+mod rounds;
+mod survey;
 
-use std::{net::SocketAddr, time::Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use futures::future::BoxFuture;
 use tokio::{
     net::TcpListener,
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{JoinError, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
 
-use self::control_loop::ControlLoop;
+use self::{
+    control_loop::ControlLoop,
+    latency::Latency,
+    rounds::{Audits, Rounds},
+    survey::Survey,
+};
 pub use self::{
     control_loop::Question,
     queue::{Arrival, Closed, EventSender, queue},
@@ -32,6 +43,7 @@ pub use self::{
 use crate::{
     control::{Brain, Control},
     datapath::Datapath,
+    health_checks,
     hooks::Hooks,
     host::HostWatch,
     maps::MapError,
@@ -105,6 +117,8 @@ pub struct Parts<B, D> {
     pub listen: SocketAddr,
     /// Where the maps are, as `/dump` says it.
     pub maps_at: String,
+    /// In which time all maps are compared with what was written, again and again.
+    pub audit_interval: Duration,
 }
 
 /// Runs an agent until told to end; then everything stays attached and pinned, and goes on serving.
@@ -126,6 +140,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         reports,
         listen,
         maps_at,
+        audit_interval,
     } = parts;
     // Whatever way this ends, the other tasks are told.
     let shutdown = shutdown.child_token();
@@ -139,11 +154,22 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         })?;
     let control = Control::new(brain, datapath.maps())?;
     let maps = datapath.maps();
-    let hooks = Hooks::new(datapath, reports.metrics.clone(), Instant::now());
+    let now = Instant::now();
+    let (health_checks, wanted) = watch::channel(health_checks::Wanted::new());
+    let rounds = Rounds {
+        control,
+        hooks: Hooks::new(datapath, reports.metrics.clone(), now),
+        host,
+        health_checks,
+        reports: reports.clone(),
+        audits: Audits::new(audit_interval, now),
+        latency: Latency::default(),
+        survey: Survey::default(),
+    };
     let (sender, events) = queue();
     let (asking, questions) = mpsc::channel(QUESTIONS);
     // Before anybody can ask.
-    let control_loop = ControlLoop::new(control, hooks, host, maps, reports.clone());
+    let control_loop = ControlLoop::new(rounds, maps);
 
     let mut others = JoinSet::new();
     for feed in feeds {
@@ -153,6 +179,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
     for worker in workers {
         others.spawn(worker);
     }
+    others.spawn(health_checks::serve(wanted, reports.clone()));
     let mut essential = JoinSet::new();
     let health = status::serve(
         listener,

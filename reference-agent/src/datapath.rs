@@ -9,11 +9,12 @@ use std::{
 
 use lb_abi::Address;
 use lb_loader::{
-    Attachment, DeviceKind, Evicted, Found, Hook, Inventory, LoaderError, LooseProgram, Options, Ownership,
+    Attachment, Counts, DeviceKind, Evicted, Found, Hook, Inventory, LoaderError, LooseProgram, Options,
+    Ownership,
 };
 
 use crate::maps::{
-    LbMaps,
+    LbMaps, MapError,
     kernel::{KernelMaps, Shared},
 };
 
@@ -27,6 +28,14 @@ pub trait Datapath: Send {
 
     /// Whether the maps are those of an earlier start, with their contents.
     fn adopted(&self) -> bool;
+
+    /// What the programs have counted since the maps were made; `None`: there are none that count.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn counts(&self) -> Result<Option<Counts>, MapError> {
+        Ok(None)
+    }
 
     /// Attaches the programs to the node's cgroup. Idempotent: what is attached stays.
     ///
@@ -124,6 +133,10 @@ impl Datapath for KernelDatapath {
 
     fn adopted(&self) -> bool {
         self.adopted
+    }
+
+    fn counts(&self) -> Result<Option<Counts>, MapError> {
+        Ok(Some(self.shared.lock().maps().counters()?))
     }
 
     fn attach(&mut self) -> Result<(), LoaderError> {

@@ -2,17 +2,20 @@
 //! specified, with an example, in `SERVICES.md`.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     net::{IpAddr, SocketAddr},
 };
 
-use lb_abi::address_flags::{NODE, VIP};
+use lb_abi::{
+    Address,
+    address_flags::{NODE, VIP},
+};
 
 use crate::{
     maglev,
     maps::Contents,
-    plan::{Selection, Serving},
+    plan::{self, Plan, Selection, Serving},
     resolve,
     transport::{Backend, TransportAddress},
 };
@@ -22,31 +25,70 @@ use crate::{
 /// local is not shown: nodes differ.
 pub fn dump(contents: &Contents) -> String {
     let (frontends, defects) = resolve::resolve(contents);
-    let frontends = frontends
-        .iter()
-        .map(|(frontend, serving)| format!("{frontend} -> {}", served(serving)));
-    let addresses = contents
-        .addresses
-        .iter()
-        .map(|&(address, flags)| format!("{} -> {}", IpAddr::from(address), others(flags)));
+    let mut text = both(&frontends, contents.addresses.iter().copied());
     let kept = resolve::kept(contents);
     let kept = kept
         .iter()
         .map(|(frontend, backends)| format!("{frontend} -> {}", sockets(backends)));
+    optional(&mut text, "kept", kept);
     let established = resolve::established(contents);
-    let mut text = String::new();
-    section(&mut text, "frontends", frontends);
-    section(&mut text, "addresses", addresses);
-    let mut optional = |name: &str, lines: &mut dyn Iterator<Item = String>| {
-        let mut lines = lines.peekable();
-        if lines.peek().is_some() {
-            section(&mut text, name, lines);
-        }
-    };
-    optional("kept", &mut kept.into_iter());
-    optional("established", &mut established.iter().map(ToString::to_string));
-    optional("defects", &mut defects.iter().map(ToString::to_string));
+    optional(
+        &mut text,
+        "established",
+        established.iter().map(ToString::to_string),
+    );
+    optional(&mut text, "defects", defects.iter().map(ToString::to_string));
     text
+}
+
+/// The same of a plan: what a dump should say. A plan has no memory, so nothing is kept; and no defects.
+pub fn planned(plan: &Plan) -> String {
+    let frontends = plan::resolve(plan);
+    let addresses: BTreeMap<Address, u32> = plan::addresses(plan)
+        .into_iter()
+        .map(|(address, flags)| (address.into(), flags))
+        .collect();
+    let mut text = both(&frontends, addresses);
+    let slots = frontends
+        .values()
+        .flat_map(|serving| serving.internal.iter().chain(&serving.external));
+    let slots: BTreeSet<TransportAddress> = slots.map(|backend| backend.address).collect();
+    let ports = plan.values().flat_map(|service| service.ports.values());
+    let serving: BTreeSet<TransportAddress> = ports
+        .flat_map(|port| &port.serving)
+        .map(|backend| backend.address)
+        .collect();
+    optional(
+        &mut text,
+        "established",
+        serving.difference(&slots).map(ToString::to_string),
+    );
+    text
+}
+
+/// The sections that are always there.
+fn both(
+    frontends: &BTreeMap<TransportAddress, Serving>,
+    addresses: impl IntoIterator<Item = (Address, u32)>,
+) -> String {
+    let mut text = String::new();
+    let frontends = frontends
+        .iter()
+        .map(|(frontend, serving)| format!("{frontend} -> {}", served(serving)));
+    section(&mut text, "frontends", frontends);
+    let addresses = addresses
+        .into_iter()
+        .map(|(address, flags)| format!("{} -> {}", IpAddr::from(address), others(flags)));
+    section(&mut text, "addresses", addresses);
+    text
+}
+
+/// A section that is there if it has lines.
+fn optional(text: &mut String, name: &str, lines: impl Iterator<Item = String>) {
+    let mut lines = lines.peekable();
+    if lines.peek().is_some() {
+        section(text, name, lines);
+    }
 }
 
 fn section(text: &mut String, name: &str, lines: impl Iterator<Item = String>) {

@@ -64,6 +64,11 @@ impl<D: Datapath> Hooks<D> {
         }
     }
 
+    /// The datapath.
+    pub fn datapath(&self) -> &D {
+        &self.datapath
+    }
+
     /// When to call [`look`](Self::look) next.
     pub fn next(&self) -> Instant {
         self.next

@@ -207,11 +207,18 @@ impl State {
         }
         self.lines -= 1.0;
         let left_out = std::mem::take(&mut self.left_out);
+        // A Service's story is followed by its name.
+        let service = match subject {
+            Subject::Object(Kind::Service, name) => Some(tracing::field::display(name)),
+            _ => None,
+        };
         match fresh.first() {
             Some(first) => {
-                tracing::warn!(object = %subject, findings = all, %first, lines_left_out = left_out, "parts of an object are left out");
+                tracing::warn!(service, object = %subject, findings = all, %first, lines_left_out = left_out, "parts of an object are left out");
             }
-            None => tracing::info!(object = %subject, lines_left_out = left_out, "all of it counts again"),
+            None => {
+                tracing::info!(service, object = %subject, lines_left_out = left_out, "all of it counts again");
+            }
         }
     }
 }

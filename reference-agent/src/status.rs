@@ -47,6 +47,7 @@ pub struct Server {
 /// | `/metrics` | counters and gauges, as METRICS.md names them (OpenMetrics) |
 /// | `/findings` | what of the objects can't be used, one line each |
 /// | `/dump` | the maps as text, as `reference-agent dump` prints them |
+/// | `/plan` | in the same form, what they should say: planned from scratch |
 ///
 /// # Errors
 /// The listener failed.
@@ -61,6 +62,7 @@ pub async fn serve(
         .route("/metrics", get(metrics))
         .route("/findings", get(findings))
         .route("/dump", get(dump))
+        .route("/plan", get(plan))
         .with_state(server);
     axum::serve(listener, router)
         .with_graceful_shutdown(shutdown.cancelled_owned())
@@ -97,6 +99,13 @@ async fn dump(State(server): State<Server>) -> Response {
     match ask(&server, Question::Dump).await {
         Ok(Ok(text)) => ([(MAPS_AT, server.maps_at.as_str())], text).into_response(),
         Ok(Err(error)) => failed(&error),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+async fn plan(State(server): State<Server>) -> Response {
+    match ask(&server, Question::Plan).await {
+        Ok(text) => text.into_response(),
         Err(refused) => refused.into_response(),
     }
 }

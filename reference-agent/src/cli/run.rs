@@ -1,6 +1,6 @@
 //! Runs the agent.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -62,9 +62,12 @@ pub struct Run {
     bpffs: Bpffs,
     #[command(flatten, next_help_heading = "What the agent says")]
     log: LogFlags,
-    /// Where /healthz, /readyz, /metrics, /findings and /dump are served
+    /// Where /healthz, /readyz, /metrics, /findings, /dump and /plan are served
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9440")]
     listen: SocketAddr,
+    /// Seconds in which all maps are compared with what was written, and what differs is repaired
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    audit_interval: u32,
 }
 
 #[tokio::main]
@@ -112,6 +115,7 @@ where
         reports,
         listen: run.listen,
         maps_at: run.bpffs.bpffs.display().to_string(),
+        audit_interval: Duration::from_secs(run.audit_interval.into()),
     };
     agent::run(parts, shutdown).await?;
     tracing::info!("ended; programs and maps stay as they are");

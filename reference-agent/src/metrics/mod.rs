@@ -34,15 +34,13 @@ pub struct Metrics {
     pub network_programming: Histogram,
     /// One round of reconciling with something to do.
     pub round: Histogram,
-    /// By kind: `service`, `endpointslice`, `node`.
-    pub objects: Labelled<Gauge, 1>,
-    /// By kind of entry.
-    pub planned: Labelled<Gauge, 1>,
+    /// By kind.
+    pub serving: Labelled<Gauge, 1>,
     /// By reason.
     pub findings: Labelled<Gauge, 1>,
     /// What is not written yet though it should be.
     pub outstanding: Labelled<Gauge, 0>,
-    /// Retries of failed writes.
+    /// Rounds with retries of failed writes.
     pub retries: Labelled<Counter, 0>,
     /// By map.
     pub map_entries: Labelled<Gauge, 1>,
@@ -55,7 +53,7 @@ pub struct Metrics {
     /// One audit.
     pub audit: Histogram,
     /// By rule.
-    pub packets: Labelled<Counter, 1>,
+    pub decisions: Labelled<Counter, 1>,
     /// Programs of earlier loads that could not be evicted.
     pub stale_programs: Labelled<Gauge, 0>,
     /// Programs of earlier loads that were evicted.
@@ -101,7 +99,7 @@ impl Metrics {
         let build = register.gauge("build_info", ["version"], "1, with the version of the agent.");
         let programming = register.histogram(
             "programming_seconds",
-            "From the arrival of an event at the agent until the maps say what it says, in seconds.",
+            "From the arrival of an event at the agent, first lists excepted, until the maps say what it says, in seconds.",
             exponential_buckets(0.000_25, 2.0, 18),
         );
         // kube-proxy's own buckets for the same measure.
@@ -121,15 +119,10 @@ impl Metrics {
             "Duration of a round of the control loop that had events or retries to carry into the maps, in seconds.",
             exponential_buckets(0.000_05, 2.0, 18),
         );
-        let objects = register.gauge(
-            "objects",
-            ["kind"],
-            "Objects that the agent knows: service (balanced ones), endpointslice, node.",
-        );
-        let planned = register.gauge(
-            "planned",
+        let serving = register.gauge(
+            "serving",
             ["what"],
-            "What the plan says: frontend, backend (distinct), slot (of all service ports).",
+            "How much is served: services (balanced ones), frontends, backends (distinct ones), slots (of all service ports).",
         );
         let findings = register.gauge(
             "findings",
@@ -139,9 +132,13 @@ impl Metrics {
         let outstanding = register.gauge(
             "outstanding",
             [],
-            "Service ports that are not written as planned, and groups of entries that are not removed yet.",
+            "Service ports that are not written as planned, and groups of entries that are not removed yet; each is tried again.",
         );
-        let retries = register.counter("retries", [], "Writes that were tried again after a failure.");
+        let retries = register.counter(
+            "retries",
+            [],
+            "Rounds of the control loop in which failed writes were tried again.",
+        );
         let map_entries = register.gauge("map_entries", ["map"], "Entries of a map that the agent fills.");
         let map_capacity = register.gauge("map_capacity", ["map"], "Entries that a map has room for.");
         let audits = register.counter(
@@ -156,13 +153,13 @@ impl Metrics {
         );
         let audit = register.histogram(
             "audit_seconds",
-            "Duration of an audit, in seconds.",
+            "Duration of the audit of one map, in seconds.",
             exponential_buckets(0.001, 2.0, 14),
         );
-        let packets = register.counter(
-            "packets",
+        let decisions = register.counter(
+            "decisions",
             ["rule"],
-            "Packets that the programs at devices decided on, by the rule that decided; DATAPATH.md lists the rules.",
+            "What the programs decided on sockets and packets, drops among them, by the rule that decided (DATAPATH.md), since the maps were made.",
         );
         let stale_programs = register.gauge(
             "stale_programs",
@@ -240,8 +237,7 @@ impl Metrics {
             programming,
             network_programming,
             round,
-            objects,
-            planned,
+            serving,
             findings,
             outstanding,
             retries,
@@ -250,7 +246,7 @@ impl Metrics {
             audits,
             drift,
             audit,
-            packets,
+            decisions,
             stale_programs,
             evictions,
             foreign_programs,

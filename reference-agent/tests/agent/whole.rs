@@ -9,7 +9,7 @@ use std::{
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{
     Api, Client,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
@@ -112,6 +112,7 @@ fn parts(client: &Client, node: &Node, listen: SocketAddr) -> Parts<Planner, Nod
         reports,
         listen,
         maps_at: "memory".to_owned(),
+        audit_interval: Duration::from_secs(60),
     }
 }
 
@@ -286,6 +287,66 @@ async fn from_objects_to_maps_over_outages_and_restarts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_another_proxy_gets_while_it_is_watched_is_served_no_more() {
+    let control = Control::start();
+    let node = Node::new();
+    let client = control.client().await;
+    create_service(&client, "x", "10.96.1.1").await;
+    create_slice(&client, "x-1", "x", &["10.0.0.1"]).await;
+    let agent = Running::start(&control, &node).await;
+    let served = dumped(&["TCP 10.96.1.1:80 -> 10.0.0.1:8080"], &["10.96.1.1"]);
+    until_dump(&node, &served).await;
+    let services: Api<Service> = Api::namespaced(client, "default");
+    let label = |value: Value| {
+        let labels = json!({"metadata": {"labels": {"service.kubernetes.io/service-proxy-name": value}}});
+        (PatchParams::default(), Patch::Merge(labels))
+    };
+    let (parameters, patch) = label(json!("another"));
+    services.patch("x", &parameters, &patch).await.expect("labelled");
+    until_dump(&node, &dumped(&[], &[])).await;
+    let (parameters, patch) = label(Value::Null);
+    services.patch("x", &parameters, &patch).await.expect("labelled");
+    until_dump(&node, &served).await;
+    agent.stop().await;
+    assert_eq!(node.violations(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_agent_says_over_http_is_what_it_does() {
+    let control = Control::start();
+    let node = Node::new();
+    let client = control.client().await;
+    create_service(&client, "x", "10.96.1.1").await;
+    create_slice(&client, "x-1", "x", &["10.0.0.1"]).await;
+    create_slice(&client, "stray", "", &["10.0.0.2"]).await;
+    let agent = Running::start(&control, &node).await;
+    let served = dumped(&["TCP 10.96.1.1:80 -> 10.0.0.1:8080"], &["10.96.1.1"]);
+    until_dump(&node, &served).await;
+    agent.until_readyz((200, "ok\n")).await;
+    assert_eq!(agent.get("/dump").await, Some((200, served.clone())));
+    assert_eq!(agent.get("/plan").await, Some((200, served)));
+    let (code, findings) = agent.get("/findings").await.expect("an answer");
+    assert_eq!(code, 200);
+    assert!(
+        findings.starts_with("endpointslice default/stray: ServiceUnknown: "),
+        "{findings}"
+    );
+    let (code, metrics) = agent.get("/metrics").await.expect("an answer");
+    assert_eq!(code, 200);
+    for line in [
+        "plumbline_ready{} 1",
+        "plumbline_findings{reason=\"ServiceUnknown\"} 1",
+        "plumbline_lists_total{kind=\"service\",manner=\"streamed\"} 1",
+    ] {
+        assert!(
+            metrics.lines().any(|one| one == line),
+            "{line} is missing in\n{metrics}"
+        );
+    }
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_an_api_server_adopted_maps_serve_and_readyz_says_what_is_missing() {
     let mut control = Control::start();
     let node = Node::new();
@@ -320,7 +381,8 @@ async fn a_stale_program_that_stays_makes_the_agent_unready_while_it_lasts() {
     node.refuse_evict(true);
     let agent = Running::start(&control, &node).await;
     let reason = format!(
-        "stale program 7 of an earlier load is attached to {} without a link, and could not be evicted\n",
+        "stale program 7 of an earlier load at {} of /cgroup, without a link could not be evicted: \
+         failed to detach program: Operation not permitted (os error 1)\n",
         Hook::ALL[0]
     );
     agent.until_readyz((503, &reason)).await;

@@ -1,0 +1,250 @@
+//! One round of the control loop: what it does, in which order, and who is told of it.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::{Arrival, latency::Latency, survey::Survey};
+use crate::{
+    board::Part,
+    control::{Brain, Changes, Control},
+    datapath::Datapath,
+    health_checks::Wanted,
+    hooks::Hooks,
+    host::HostWatch,
+    ledger::{Origin, Subject},
+    maps::Map,
+    model::{Event, Kind},
+    names::ObjectName,
+    reconcile::Drift,
+    reports::Reports,
+};
+
+/// The longest time from one round to the next.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// What rounds work on, and whom they tell.
+pub(super) struct Rounds<B, D: Datapath> {
+    pub(super) control: Control<B, D::Maps>,
+    pub(super) hooks: Hooks<D>,
+    pub(super) host: Option<HostWatch>,
+    pub(super) health_checks: watch::Sender<Wanted>,
+    pub(super) reports: Reports,
+    pub(super) audits: Audits,
+    pub(super) latency: Latency,
+    pub(super) survey: Survey,
+}
+
+/// When the next map is audited.
+pub(super) struct Audits {
+    every: Duration,
+    next: Instant,
+    done: usize,
+}
+
+impl Audits {
+    /// All maps within `interval`, one after the other, so that none holds events up for long.
+    pub(super) fn new(interval: Duration, now: Instant) -> Self {
+        let every = interval / u32::try_from(Map::ALL.len()).unwrap_or(1);
+        let next = now + every;
+        Self { every, next, done: 0 }
+    }
+}
+
+impl<B: Brain, D: Datapath> Rounds<B, D> {
+    /// Takes an event; writes nothing.
+    pub(super) fn take(&mut self, arrival: Arrival) {
+        if self.control.synced() {
+            self.latency.note(&arrival);
+        }
+        tell_story(&arrival.event);
+        self.control.apply(arrival.event);
+    }
+
+    /// Carries what is outstanding into the maps, and puts the programs in order.
+    pub(super) fn round(&mut self, now: Instant) {
+        self.tell_host();
+        // Its addresses come as an event, and its devices are to be there before programs at the cgroup.
+        self.take_host();
+        let metrics = &self.reports.metrics;
+        let retrying = self.control.deadline().is_some_and(|deadline| deadline <= now);
+        let busy = self.control.outstanding() || retrying;
+        if retrying {
+            metrics.retries.at([]).inc();
+        }
+        self.control.reconcile(now);
+        if busy {
+            metrics.round.observe(now.elapsed().as_secs_f64());
+        }
+        let changes = self.control.take_changes();
+        self.act_on(changes);
+        self.hooks.look(self.control.synced(), now);
+        self.audit(now);
+        self.survey
+            .look(&self.control, &self.hooks, &self.reports.metrics, now);
+        self.report();
+    }
+
+    /// While the hooks wait for the maps, their time is past; the loop comes round anyway, for its beat.
+    pub(super) fn wake(&self) -> Instant {
+        let idle = Instant::now() + IDLE;
+        let times = [self.hooks.next().max(idle), self.audits.next.max(idle)];
+        times
+            .into_iter()
+            .chain(self.control.deadline())
+            .min()
+            .unwrap_or(idle)
+    }
+
+    /// Tells the board what is not ready.
+    pub(super) fn report(&self) {
+        let unsynced = self.control.brain().model().unsynced().map(|kind| {
+            let kind = match kind {
+                Kind::Service => "services",
+                Kind::EndpointSlice => "endpointslices",
+                Kind::Node => "nodes",
+            };
+            format!("{kind} have not been listed yet")
+        });
+        let Reports { board, metrics, .. } = &self.reports;
+        let troubles = self.control.troubles();
+        metrics
+            .outstanding
+            .at([])
+            .set(i64::try_from(troubles.len()).unwrap_or(i64::MAX));
+        board.say(Part::Hooks, self.hooks.reasons());
+        board.say(Part::Lists, unsynced.collect());
+        board.say(Part::Maps, troubles);
+        board.beat(Instant::now());
+        metrics.ready.at([]).set(i64::from(board.reasons().is_empty()));
+    }
+
+    /// What reconciliation did is told to those that act on it.
+    fn act_on(&mut self, changes: Changes) {
+        for (service, findings) in changes.findings {
+            let subject = Subject::Object(Kind::Service, service);
+            self.reports.ledger.set(subject, Origin::Planned, findings);
+        }
+        if !changes.health_checks.is_empty() {
+            self.health_checks.send_modify(|wanted| {
+                for (service, check) in changes.health_checks {
+                    match check {
+                        Some(check) => wanted.insert(service, check),
+                        None => wanted.remove(&service),
+                    };
+                }
+            });
+        }
+        for service in &changes.written {
+            let seconds = self.latency.written(service, &self.reports.metrics);
+            self.log_written(service, seconds);
+        }
+        // What is tried again is written later.
+        if self.control.synced() && self.control.deadline().is_none() {
+            self.latency.forget();
+        }
+    }
+
+    fn log_written(&self, service: &ObjectName, seconds: Option<f64>) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let brain = self.control.brain();
+        let plan = brain
+            .model()
+            .id(service)
+            .map(|id| brain.plan_service(id))
+            .unwrap_or_default();
+        let ports = plan.ports.len();
+        let frontends: usize = plan.ports.values().map(|port| port.frontends.len()).sum();
+        let backends: usize = plan.ports.values().map(|port| port.cluster.len()).sum();
+        let local: usize = plan.ports.values().map(|port| port.local.len()).sum();
+        tracing::debug!(%service, ports, frontends, backends, local, seconds, "written");
+    }
+
+    fn audit(&mut self, now: Instant) {
+        if now < self.audits.next || !self.control.synced() {
+            return;
+        }
+        self.audits.next = now + self.audits.every;
+        let begin = Instant::now();
+        let audited = self.control.audit();
+        let metrics = &self.reports.metrics;
+        metrics.audit.observe(begin.elapsed().as_secs_f64());
+        self.audits.done += 1;
+        if self.audits.done.is_multiple_of(Map::ALL.len()) {
+            metrics.audits.at([]).inc();
+        }
+        let Drift {
+            map,
+            missing,
+            wrong,
+            foreign,
+        } = match audited {
+            Ok(drift) => drift,
+            Err(error) => {
+                tracing::warn!(%error, "an audit failed; the next one tries again");
+                return;
+            }
+        };
+        let kinds = [("missing", missing), ("wrong", wrong), ("foreign", foreign)];
+        for (what, count) in kinds.into_iter().filter(|(_, count)| *count > 0) {
+            metrics
+                .drift
+                .at([map.name(), what])
+                .inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+        }
+        if missing + wrong + foreign > 0 {
+            let map = map.name();
+            tracing::warn!(
+                map,
+                missing,
+                wrong,
+                foreign,
+                "somebody else has changed a map; it is put in order again"
+            );
+        }
+    }
+
+    /// Devices that are new are served at once.
+    fn take_host(&mut self) {
+        let view = self
+            .host
+            .as_mut()
+            .and_then(|host| host.views.borrow_and_update().clone());
+        if let Some(view) = view {
+            self.hooks.host(view);
+        }
+    }
+
+    /// Tells which addresses the Node object has, if it has others than before.
+    fn tell_host(&self) {
+        let Some(host) = &self.host else { return };
+        let node = self.control.brain().model().node(&host.node);
+        let addresses = node.map_or(&[][..], |node| &node.addresses);
+        host.internal.send_if_modified(|before| {
+            let differs = before != addresses;
+            if differs {
+                addresses.clone_into(before);
+            }
+            differs
+        });
+    }
+}
+
+/// What came about a Service, under its name.
+fn tell_story(event: &Event) {
+    match event {
+        Event::ServiceApplied(service) => {
+            tracing::debug!(service = %service.name, ports = service.ports.len(), "service seen");
+        }
+        Event::ServiceDeleted(name) => tracing::debug!(service = %name, "service gone"),
+        Event::SliceApplied(slice) => {
+            let owner = slice.owner().map(|owner| owner.to_string()).unwrap_or_default();
+            let endpoints = slice.endpoints.len();
+            tracing::debug!(service = owner, slice = %slice.name, endpoints, "slice seen");
+        }
+        Event::SliceDeleted(name) => tracing::debug!(slice = %name, "slice gone"),
+        Event::NodeApplied(_) | Event::NodeDeleted(_) | Event::Host(_) | Event::Synced(_) => {}
+    }
+}
