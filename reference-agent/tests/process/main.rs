@@ -19,6 +19,8 @@ mod control;
 mod flows;
 mod killed;
 mod load;
+mod manifest;
+mod manifests;
 mod node;
 mod place;
 mod pod;
