@@ -12,8 +12,11 @@
 //! | file | what is shown |
 //! |---|---|
 //! | `killed` | killed at any step, the next agent ends in the planned state and no client notices |
+//! | `manifests` | `deploy/` says what the program takes, and agrees with itself |
+//! | `capabilities` | those of the manifest are enough, and each is needed |
 //! | `load` | restarted under load, it loses no connection and no datagram |
 
+mod capabilities;
 mod clients;
 mod control;
 mod flows;

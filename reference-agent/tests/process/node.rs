@@ -62,6 +62,11 @@ impl Node {
         }
     }
 
+    /// The same node, whose cgroup is seen there.
+    pub(crate) fn at(self, cgroup: PathBuf) -> Self {
+        Self { cgroup, ..self }
+    }
+
     /// A file or folder of the pins.
     pub(crate) fn pin(&self, path: &str) -> PathBuf {
         self.bpffs.join("plumbline/v1").join(path)

@@ -3,7 +3,7 @@
 
 use std::{
     env, fs,
-    net::IpAddr,
+    net::{IpAddr, UdpSocket},
     path::{Path, PathBuf},
     process::{self, Command},
     sync::atomic::{AtomicU32, Ordering},
@@ -12,7 +12,7 @@ use std::{
 };
 
 use nix::{
-    mount::{MsFlags, mount},
+    mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
     sys::{prctl, signal::Signal},
     unistd::alarm,
@@ -25,8 +25,8 @@ const CGROUP: &str = "PLUMBLINE_TEST_CGROUP";
 const FOLDER: &str = "PLUMBLINE_TEST_FOLDER";
 /// Names of the tests' cgroups: this, the test program's process id, a number.
 const PREFIX: &str = "reference-agent-process-test-";
-/// How long an ended test's cgroup may take to be empty.
-const EMPTY_LIMIT: Duration = Duration::from_secs(10);
+/// What the kernel does by and by (empty a cgroup, let an address be used) is done by then.
+const KERNEL_LIMIT: Duration = Duration::from_secs(10);
 
 /// A place that goes with the process.
 pub(crate) struct Place {
@@ -97,6 +97,16 @@ impl Place {
         folder
     }
 
+    /// From now on this process sees no cgroup but this one and those below it, as a container may; where they are.
+    pub(crate) fn show_only(&self, cgroup: &Path) -> PathBuf {
+        let shown = self.folder.join("cgroups");
+        fs::create_dir(&shown).expect("a folder");
+        let none = None::<&str>;
+        mount(Some(cgroup), &shown, none, MsFlags::MS_BIND, none).expect("a bind mount");
+        umount2(&cgroups(), MntFlags::MNT_DETACH).expect("unmounted, for this process");
+        shown
+    }
+
     /// A cgroup of this name in the test's own.
     pub(crate) fn cgroup(&self, name: &str) -> PathBuf {
         let cgroup = self.cgroup.join(name);
@@ -119,6 +129,19 @@ pub(crate) async fn loopback(addresses: &[IpAddr]) {
         add.execute().await.expect("an address");
     }
     connection.abort();
+    usable(addresses);
+}
+
+/// Waits until sockets of this thread's network namespace may have the addresses: one of IPv6 is tentative for a moment,
+/// though nobody is asked whether he has it.
+pub(crate) fn usable(addresses: &[IpAddr]) {
+    let begin = Instant::now();
+    for &address in addresses {
+        while let Err(error) = UdpSocket::bind((address, 0)) {
+            assert!(begin.elapsed() < KERNEL_LIMIT, "{address} is not usable: {error}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// Where cgroup v2 is mounted.
@@ -153,7 +176,7 @@ impl Drop for OwnCgroup {
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
         let begin = Instant::now();
         while let Err(error) = remove(&self.0) {
-            if begin.elapsed() > EMPTY_LIMIT {
+            if begin.elapsed() > KERNEL_LIMIT {
                 eprintln!("failed to remove {}: {error}", self.0.display());
                 return;
             }

@@ -13,6 +13,8 @@ use rtnetlink::{
     Handle, LinkUnspec, LinkVeth, RouteMessageBuilder, packet_route::address::AddressHeaderFlags,
 };
 
+use crate::place;
+
 /// Its namespace.
 pub(crate) struct Pod(File);
 
@@ -97,4 +99,5 @@ async fn configure(handle: &Handle, end: usize) {
         add.message_mut().header.flags |= AddressHeaderFlags::Nodad;
         add.execute().await.expect("an address");
     }
+    place::usable(&ENDS.map(|(addresses, _)| addresses[end]));
 }
