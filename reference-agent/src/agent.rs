@@ -23,6 +23,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use lb_loader::LoaderError;
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
@@ -47,8 +48,10 @@ use crate::{
     hooks::Hooks,
     host::HostWatch,
     maps::MapError,
+    own::ApiServers,
     reports::Reports,
     status::{self, Server},
+    udp,
 };
 
 /// Questions of `/dump` and `/plan` that wait for the control loop.
@@ -75,6 +78,9 @@ pub enum AgentError {
     /// The maps can't be read.
     #[error("failed to adopt the maps: {0}")]
     Adopt(#[from] MapError),
+    /// The flows and sockets can't be had.
+    #[error("failed to open the maps of flows and sockets: {0}")]
+    Connections(#[from] LoaderError),
     /// A task panicked.
     #[error("a part of the agent ended: {0}")]
     Panicked(#[from] JoinError),
@@ -107,6 +113,8 @@ pub struct Parts<B, D> {
     pub datapath: D,
     /// Where events come from.
     pub feeds: Vec<Feed>,
+    /// The API servers, which learn what their Services' endpoints are; `None`: objects come from elsewhere.
+    pub servers: Option<ApiServers>,
     /// This machine; `None`: it has no devices to be served, and its addresses come by a feed of somebody's.
     pub host: Option<HostWatch>,
     /// What runs beside the control loop. Dropped wherever it waits when the agent ends.
@@ -135,6 +143,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         brain,
         datapath,
         feeds,
+        servers,
         host,
         workers,
         reports,
@@ -154,12 +163,15 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         })?;
     let control = Control::new(brain, datapath.maps())?;
     let maps = datapath.maps();
+    let (ending_udp, departures) = udp::Worker::new(datapath.connections()?, reports.metrics.clone());
     let now = Instant::now();
     let (health_checks, wanted) = watch::channel(health_checks::Wanted::new());
     let rounds = Rounds {
         control,
         hooks: Hooks::new(datapath, reports.metrics.clone(), now),
         host,
+        servers,
+        departures,
         health_checks,
         reports: reports.clone(),
         audits: Audits::new(audit_interval, now),
@@ -176,6 +188,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         others.spawn(feed.run(sender.clone()));
     }
     drop(sender);
+    others.spawn(ending_udp.run());
     for worker in workers {
         others.spawn(worker);
     }

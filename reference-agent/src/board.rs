@@ -88,6 +88,13 @@ impl Board {
         state.beat.elapsed() < BEAT_LIMIT && well(Part::Hooks) && well(Part::Lists) && well(Part::Probe)
     }
 
+    /// The same without what one part says.
+    pub fn reasons_but(&self, part: Part) -> Vec<String> {
+        let state = self.lock();
+        let others = state.reasons.iter().filter(|(speaker, _)| **speaker != part);
+        others.flat_map(|(_, reasons)| reasons).cloned().collect()
+    }
+
     /// How long the control loop has not come round.
     pub fn silent(&self) -> Duration {
         self.lock().beat.elapsed()

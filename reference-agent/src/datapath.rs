@@ -17,6 +17,7 @@ use crate::maps::{
     LbMaps, MapError,
     kernel::{KernelMaps, Shared},
 };
+use crate::udp::{Connections, KernelConnections};
 
 /// Maps and hooks of one node.
 pub trait Datapath: Send {
@@ -25,6 +26,15 @@ pub trait Datapath: Send {
 
     /// The maps.
     fn maps(&self) -> Self::Maps;
+
+    /// What the programs have noted of flows and sockets.
+    type Connections: Connections + 'static;
+
+    /// The flows and sockets; for another thread.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn connections(&self) -> Result<Self::Connections, LoaderError>;
 
     /// Whether the maps are those of an earlier start, with their contents.
     fn adopted(&self) -> bool;
@@ -126,9 +136,14 @@ impl KernelDatapath {
 
 impl Datapath for KernelDatapath {
     type Maps = KernelMaps;
+    type Connections = KernelConnections;
 
     fn maps(&self) -> KernelMaps {
         KernelMaps::new(self.shared.clone())
+    }
+
+    fn connections(&self) -> Result<KernelConnections, LoaderError> {
+        Ok(KernelConnections::new(self.shared.lock().maps())?)
     }
 
     fn adopted(&self) -> bool {

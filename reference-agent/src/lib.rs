@@ -49,6 +49,7 @@ pub mod model;
 pub mod names;
 pub mod own;
 pub mod plan;
+pub mod probe;
 pub mod reconcile;
 pub mod reflect;
 pub mod relist;
@@ -58,3 +59,4 @@ pub mod status;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod transport;
+pub mod udp;

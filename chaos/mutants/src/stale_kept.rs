@@ -17,9 +17,14 @@ pub struct StaleKept<D>(pub D);
 
 impl<D: Datapath> Datapath for StaleKept<D> {
     type Maps = D::Maps;
+    type Connections = D::Connections;
 
     fn maps(&self) -> D::Maps {
         self.0.maps()
+    }
+
+    fn connections(&self) -> Result<D::Connections, LoaderError> {
+        self.0.connections()
     }
 
     fn adopted(&self) -> bool {

@@ -16,8 +16,10 @@ use crate::{
     maps::Map,
     model::{Event, Kind},
     names::ObjectName,
+    own::ApiServers,
     reconcile::Drift,
     reports::Reports,
+    udp::Departures,
 };
 
 /// The longest time from one round to the next.
@@ -28,6 +30,10 @@ pub(super) struct Rounds<B, D: Datapath> {
     pub(super) control: Control<B, D::Maps>,
     pub(super) hooks: Hooks<D>,
     pub(super) host: Option<HostWatch>,
+    /// Who learns endpoints of API servers.
+    pub(super) servers: Option<ApiServers>,
+    /// Who ends flows and sockets of backends that serve no more.
+    pub(super) departures: Departures,
     pub(super) health_checks: watch::Sender<Wanted>,
     pub(super) reports: Reports,
     pub(super) audits: Audits,
@@ -135,13 +141,25 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
                 }
             });
         }
+        self.departures.tell(changes.departed, changes.departed_unlisted);
         for service in &changes.written {
+            self.learn(service);
             let seconds = self.latency.written(service, &self.reports.metrics);
             self.log_written(service, seconds);
         }
         // What is tried again is written later.
         if self.control.synced() && self.control.deadline().is_none() {
             self.latency.forget();
+        }
+    }
+
+    /// Remembers where API servers are, if the Service leads there.
+    fn learn(&self, service: &ObjectName) {
+        let Some(servers) = &self.servers else { return };
+        let (brain, model) = (self.control.brain(), self.control.brain().model());
+        let Some(id) = model.id(service) else { return };
+        if model.service(id).is_some_and(|service| servers.may_be(service)) {
+            servers.learn_from(service, &brain.plan_service(id));
         }
     }
 
@@ -208,10 +226,11 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
 
     /// Devices that are new are served at once.
     fn take_host(&mut self) {
-        let view = self
-            .host
-            .as_mut()
-            .and_then(|host| host.views.borrow_and_update().clone());
+        let Some(host) = &mut self.host else { return };
+        if !host.views.has_changed().unwrap_or(false) {
+            return;
+        }
+        let view = host.views.borrow_and_update().clone();
         if let Some(view) = view {
             self.hooks.host(view);
         }

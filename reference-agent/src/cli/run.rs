@@ -21,6 +21,7 @@ use crate::{
     host::{self, HostFlags},
     own::OwnFlags,
     plan::{Perspective, Selection},
+    probe::{ProbeFlags, Prober},
     reports::Reports,
 };
 
@@ -56,6 +57,8 @@ pub struct Run {
     own: OwnFlags,
     #[command(flatten, next_help_heading = "Addresses and devices of this node")]
     host: HostFlags,
+    #[command(flatten)]
+    probe: ProbeFlags,
     #[command(flatten, next_help_heading = "Where programs and maps are")]
     cgroup: Cgroup,
     #[command(flatten)]
@@ -89,6 +92,7 @@ where
     let (notices, noticed) = mpsc::channel(events::QUEUE);
     let reports = Reports::new(matches!(source, Source::Api { .. }).then_some(notices));
     let mut workers = Vec::new();
+    let mut api_servers = None;
     let mut perspective = Perspective {
         node: run.node.clone(),
         selection: run.backend_selection,
@@ -97,6 +101,7 @@ where
     if let Source::Api { servers, client } = &source {
         options.node.own_cgroup = run.own.cgroup();
         perspective.api_servers = servers.addresses();
+        api_servers = Some(servers.clone());
         workers.push(servers.clone().watch(reports.board.clone()).boxed());
         workers.push(events::post(client.clone(), run.node.clone(), noticed, reports.clone()).boxed());
     }
@@ -104,12 +109,20 @@ where
     tracing::info!(adopted = datapath.adopted(), "the datapath is open");
     let (brain, datapath) = compose(Planner::new(perspective), datapath);
     let mut feeds = source.feeds(&reports);
-    let (feed, host) = host::feed(run.node.clone(), run.host.options(), None);
+    let prober = run
+        .probe
+        .prober(&run.cgroup.cgroup, &reports.board)
+        .await
+        .context("failed to listen for the agent's own probe")?;
+    let probe = prober.as_ref().map(Prober::plan).transpose()?;
+    workers.extend(prober.map(|prober| prober.run(reports.clone()).boxed()));
+    let (feed, host) = host::feed(run.node.clone(), run.host.options(), probe);
     feeds.push(feed);
     let parts = agent::Parts {
         brain,
         datapath,
         feeds,
+        servers: api_servers,
         host: Some(host),
         workers,
         reports,

@@ -1,8 +1,10 @@
 //! For tests of this crate and of mutants: objects in one line, and a control plane over maps that watch over
 //! every write.
 
+pub mod connections;
 pub mod incidents;
 pub mod node;
+pub mod node_maps;
 pub mod objects;
 pub mod witness;
 

@@ -7,15 +7,18 @@ use std::{
     time::Duration,
 };
 
-use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey};
 use lb_loader::{
     Attachment, Blind, CgroupState, DeviceKind, Found, Hook, Inventory, LoaderError, LooseProgram, Manner,
     Ownership, Place, ProgramDescription,
 };
 
+use super::{
+    connections::{NodeConnections, Noted},
+    node_maps::NodeMaps,
+};
 use crate::{
     datapath::Datapath,
-    maps::{Contents, LbMaps, Map, MapError, memory::MemoryMaps},
+    maps::{Contents, LbMaps as _, memory::MemoryMaps},
 };
 
 /// A node that outlives its agents, as maps and programs in a kernel do. Clones are the same node.
@@ -23,8 +26,9 @@ use crate::{
 pub struct Node(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
-struct State {
-    maps: MemoryMaps,
+pub(super) struct State {
+    pub(super) maps: MemoryMaps,
+    pub(super) noted: Noted,
     attached: Vec<Attachment>,
     /// Programs of earlier loads that are attached where nobody can look.
     loose: BTreeSet<u32>,
@@ -46,7 +50,7 @@ impl Node {
         Self::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -165,7 +169,7 @@ fn attachment(hook: Hook, program_id: u32, link_id: Option<u32>, ownership: Owne
     }
 }
 
-fn refused(what: &str) -> LoaderError {
+pub(super) fn refused(what: &str) -> LoaderError {
     let source = std::io::Error::from_raw_os_error(1);
     LoaderError::Kernel {
         what: what.to_owned(),
@@ -195,9 +199,14 @@ impl NodeDatapath {
 
 impl Datapath for NodeDatapath {
     type Maps = NodeMaps;
+    type Connections = NodeConnections;
 
     fn maps(&self) -> NodeMaps {
         NodeMaps(self.node.clone())
+    }
+
+    fn connections(&self) -> Result<NodeConnections, LoaderError> {
+        Ok(NodeConnections(self.node.clone()))
     }
 
     fn adopted(&self) -> bool {
@@ -359,79 +368,5 @@ fn description(id: u32) -> ProgramDescription {
         maps: Vec::new(),
         pinned_at: Vec::new(),
         held_by: Vec::new(),
-    }
-}
-
-/// The maps of a [`Node`].
-#[derive(Debug)]
-pub struct NodeMaps(Node);
-
-impl LbMaps for NodeMaps {
-    fn contents(&self) -> Result<Contents, MapError> {
-        self.0.lock().maps.contents()
-    }
-
-    fn contents_of(&self, map: Map) -> Result<Contents, MapError> {
-        self.0.lock().maps.contents_of(map)
-    }
-
-    fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {
-        self.0.lock().maps.put_address(address, flags)
-    }
-
-    fn delete_address(&mut self, address: Address) -> Result<(), MapError> {
-        self.0.lock().maps.delete_address(address)
-    }
-
-    fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError> {
-        self.0.lock().maps.put_frontend(key, value)
-    }
-
-    fn delete_frontend(&mut self, key: FrontendKey) -> Result<(), MapError> {
-        self.0.lock().maps.delete_frontend(key)
-    }
-
-    fn put_service(&mut self, id: ServiceId, value: Service) -> Result<(), MapError> {
-        self.0.lock().maps.put_service(id, value)
-    }
-
-    fn delete_service(&mut self, id: ServiceId) -> Result<(), MapError> {
-        self.0.lock().maps.delete_service(id)
-    }
-
-    fn put_slot(&mut self, key: SlotKey, backend: BackendId) -> Result<(), MapError> {
-        self.0.lock().maps.put_slot(key, backend)
-    }
-
-    fn delete_slot(&mut self, key: SlotKey) -> Result<(), MapError> {
-        self.0.lock().maps.delete_slot(key)
-    }
-
-    fn put_backend(&mut self, id: BackendId, value: Backend) -> Result<(), MapError> {
-        self.0.lock().maps.put_backend(id, value)
-    }
-
-    fn delete_backend(&mut self, id: BackendId) -> Result<(), MapError> {
-        self.0.lock().maps.delete_backend(id)
-    }
-
-    fn put_source(&mut self, key: SourceKey) -> Result<(), MapError> {
-        self.0.lock().maps.put_source(key)
-    }
-
-    fn delete_source(&mut self, key: SourceKey) -> Result<(), MapError> {
-        self.0.lock().maps.delete_source(key)
-    }
-
-    fn put_kept(&mut self, id: ServiceId, value: Service) -> Result<(), MapError> {
-        self.0.lock().maps.put_kept(id, value)
-    }
-
-    fn delete_kept(&mut self, id: ServiceId) -> Result<(), MapError> {
-        self.0.lock().maps.delete_kept(id)
-    }
-
-    fn barrier(&mut self) -> Result<(), MapError> {
-        self.0.lock().maps.barrier()
     }
 }

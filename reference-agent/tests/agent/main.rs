@@ -2,6 +2,7 @@
 
 mod adoption;
 mod configuring;
+mod departing;
 mod devices;
 mod dumps;
 mod failures;

@@ -107,6 +107,7 @@ fn parts(client: &Client, node: &Node, listen: SocketAddr) -> Parts<Planner, Nod
         brain: Planner::default(),
         datapath: node.open(),
         feeds,
+        servers: None,
         host: None,
         workers: Vec::new(),
         reports,

@@ -135,6 +135,15 @@ impl<K, V> Table<K, V> {
     }
 }
 
+impl<K, V> Table<K, V> {
+    /// The same map by a descriptor of its own, for another thread.
+    pub fn try_clone(&self) -> Result<Self, MapError> {
+        let View { name, fd, .. } = &self.0;
+        let fd = fd.try_clone().map_err(self.0.failed(Operation::Get))?;
+        Ok(Self::new(*name, fd))
+    }
+}
+
 impl<K, V> Deref for Table<K, V> {
     type Target = View<K, V>;
 

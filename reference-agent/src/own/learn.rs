@@ -1,0 +1,43 @@
+//! Which Services lead to API servers, and which endpoints they have.
+
+use std::{collections::BTreeSet, net::SocketAddr};
+
+use super::ApiServers;
+use crate::{model::Service, names::ObjectName, plan::ServicePlan, transport::Protocol};
+
+/// The Service that every cluster has of its API servers.
+fn is_kubernetes(name: &ObjectName) -> bool {
+    (&*name.namespace, &*name.name) == ("default", "kubernetes")
+}
+
+impl ApiServers {
+    /// Whether a Service may lead to API servers, so that its plan is worth a look: it is `default/kubernetes`, or has
+    /// one of the configured addresses, or a node port of that number.
+    pub fn may_be(&self, service: &Service) -> bool {
+        if is_kubernetes(&service.name) {
+            return true;
+        }
+        self.addresses().iter().any(|(address, port)| {
+            let addresses = service
+                .cluster_ips
+                .iter()
+                .chain(&service.external_ips)
+                .chain(&service.load_balancer_ips);
+            let has = |number: u16| service.ports.iter().any(|port| port.port == number);
+            let node_port = service.ports.iter().any(|one| one.node_port == Some(*port));
+            node_port || (addresses.into_iter().any(|one| one == address) && has(*port))
+        })
+    }
+
+    /// Learns the endpoints that a Service has, as far as they are API servers.
+    pub fn learn_from(&self, name: &ObjectName, plan: &ServicePlan) {
+        let ports = plan.ports.values();
+        let leads = ports.filter(|port| port.keep || is_kubernetes(name));
+        let backends = leads.flat_map(|port| &port.cluster);
+        let endpoints: BTreeSet<SocketAddr> = backends
+            .filter(|backend| backend.address.protocol == Protocol::Tcp)
+            .map(|backend| SocketAddr::new(backend.address.address, backend.address.port))
+            .collect();
+        self.learn(endpoints);
+    }
+}

@@ -1,0 +1,68 @@
+//! The kernel's maps and sockets.
+
+use std::{collections::HashSet, net::SocketAddr};
+
+use lb_abi::{Backend, BackendId, Flow, Frontend, FrontendKey, Remembered, ReverseKey, Tuple};
+use lb_loader::{LoaderError, MapError, Maps, Table, Terminated, terminate_udp};
+
+use super::{Connections, namespaces::each_namespace};
+
+/// Most calls for the sockets of one backend in one namespace; each ends a million.
+const CALLS: usize = 16;
+
+/// Maps by descriptors of their own, so that walking them holds nobody up.
+#[derive(Debug)]
+pub struct KernelConnections {
+    flows: Table<Tuple, Flow>,
+    reverse: Table<ReverseKey, Remembered>,
+    frontends: Table<FrontendKey, Frontend>,
+    backends: Table<BackendId, Backend>,
+}
+
+impl KernelConnections {
+    /// Of a datapath's maps.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new(maps: &Maps) -> Result<Self, MapError> {
+        Ok(Self {
+            flows: maps.flows.try_clone()?,
+            reverse: maps.reverse.try_clone()?,
+            frontends: maps.frontends.try_clone()?,
+            backends: maps.backends.try_clone()?,
+        })
+    }
+}
+
+impl Connections for KernelConnections {
+    fn end_flows(&mut self, goes: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
+        Ok(self.flows.retain(|key, flow| !goes(key, flow))?)
+    }
+
+    fn sockets(&mut self) -> Result<Vec<(ReverseKey, Remembered)>, LoaderError> {
+        Ok(self.reverse.entries()?)
+    }
+
+    fn is_frontend(&mut self, key: &FrontendKey) -> Result<bool, LoaderError> {
+        Ok(self.frontends.get(key)?.is_some())
+    }
+
+    fn backends(&mut self) -> Result<Vec<(BackendId, Backend)>, LoaderError> {
+        Ok(self.backends.entries()?)
+    }
+
+    fn end_sockets(&mut self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
+        let mut ended = 0;
+        each_namespace(|namespace| {
+            for _ in 0..CALLS {
+                let Terminated { ended: now, more, .. } = terminate_udp(namespace, backend, cookies)?;
+                ended += now;
+                if !more {
+                    break;
+                }
+            }
+            Ok::<_, LoaderError>(())
+        })?;
+        Ok(ended)
+    }
+}

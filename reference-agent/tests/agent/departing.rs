@@ -1,0 +1,153 @@
+//! UDP flows and sockets whose backend serves no more, in memory: the worker.
+
+use std::{net::SocketAddr, time::Duration};
+
+use lb_abi::{Backend, BackendId, Flow, Port, ReverseKey, ServiceId, Tuple, UDP};
+use reference_agent::{
+    datapath::Datapath as _,
+    metrics::Metrics,
+    reconcile::Departed,
+    testing::{node::Node, objects::address},
+    udp::{Departures, RETRY, TRIES, Worker},
+};
+
+const VIP: &str = "UDP 10.96.0.1:53";
+
+/// A worker at a node; it ends with the runtime.
+fn started(node: &Node) -> (Departures, Metrics) {
+    let metrics = Metrics::new();
+    let connections = node.open().connections().expect("in memory");
+    let (worker, departures) = Worker::new(connections, metrics.clone());
+    tokio::spawn(worker.run());
+    (departures, metrics)
+}
+
+fn departed(service: ServiceId, backend: &str, id: BackendId) -> Departed {
+    Departed {
+        service,
+        frontends: [address(VIP)].into(),
+        backend: address(backend),
+        id,
+    }
+}
+
+fn socket(cookie: u64, backend: &str) -> ReverseKey {
+    let at = address(backend);
+    let backend = Backend {
+        address: at.address.into(),
+        port: Port::new(at.port),
+        protocol: UDP,
+        flags: 0,
+    };
+    ReverseKey {
+        cookie,
+        backend,
+        pad: 0,
+    }
+}
+
+fn flow(service: ServiceId, backend: BackendId, to: &str) -> (Tuple, Flow) {
+    let client: SocketAddr = "10.0.9.9:4000".parse().expect("an address");
+    let tuple = |to: &str| {
+        let at = address(to);
+        Tuple {
+            source: client.ip().into(),
+            destination: at.address.into(),
+            source_port: Port::new(client.port()),
+            destination_port: Port::new(at.port),
+            protocol: UDP,
+            pad: [0; 3],
+        }
+    };
+    let value = Flow {
+        to: tuple(to),
+        seen: 0,
+        last_seen: 0,
+        service,
+        backend,
+        flags: 0,
+        pad: 0,
+        claim: 0,
+    };
+    (tuple(VIP), value)
+}
+
+/// Looks until something holds.
+async fn until(mut holds: impl FnMut() -> bool) {
+    let looking = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), looking)
+        .await
+        .expect("in time");
+}
+
+#[tokio::test]
+async fn flows_and_sockets_of_a_departed_backend_are_ended_and_others_are_not() {
+    let node = Node::new();
+    let (departures, metrics) = started(&node);
+    let (key, value) = flow(3, 7, "UDP 10.0.0.1:5353");
+    node.note_flow(key, value);
+    let (mut other, value) = flow(3, 8, "UDP 10.0.0.2:5353");
+    other.source_port = Port::new(4001);
+    node.note_flow(other, value);
+    let frontend = address(VIP).frontend_key();
+    node.note_socket(socket(1, "UDP 10.0.0.1:5353"), frontend, true);
+    node.note_socket(socket(2, "UDP 10.0.0.2:5353"), frontend, true);
+    node.note_socket(socket(3, "UDP 10.0.0.1:5353"), frontend, false);
+    departures.tell(vec![departed(3, "UDP 10.0.0.1:5353", 7)], 0);
+    until(|| node.ended() == [1].into()).await;
+    assert_eq!(node.flows(), 1);
+    until(|| metrics.udp_sockets_ended.at([]).get() == 1).await;
+    assert_eq!(metrics.udp_flows_ended.at([]).get(), 1);
+}
+
+#[tokio::test]
+async fn a_socket_that_is_connected_only_just_after_is_ended_too() {
+    let node = Node::new();
+    let (departures, metrics) = started(&node);
+    let frontend = address(VIP).frontend_key();
+    let connecting = socket(1, "UDP 10.0.0.1:5353");
+    node.note_socket(connecting, frontend, false);
+    // The first look finds it unconnected; by the second one its call has returned.
+    let (key, value) = flow(3, 7, "UDP 10.0.0.1:5353");
+    node.note_flow(key, value);
+    departures.tell(vec![departed(3, "UDP 10.0.0.1:5353", 7)], 0);
+    until(|| metrics.udp_flows_ended.at([]).get() == 1).await;
+    node.note_socket(connecting, frontend, true);
+    until(|| node.ended() == [1].into()).await;
+}
+
+#[tokio::test]
+async fn what_fails_is_tried_again_and_counted() {
+    let node = Node::new();
+    let (departures, metrics) = started(&node);
+    let frontend = address(VIP).frontend_key();
+    node.note_socket(socket(1, "UDP 10.0.0.1:5353"), frontend, true);
+    node.fail_to_end(2);
+    departures.tell(vec![departed(3, "UDP 10.0.0.1:5353", 7)], 0);
+    until(|| node.ended() == [1].into()).await;
+    assert_eq!(metrics.udp_failures.at([]).get(), 2);
+    assert!(
+        RETRY * 2_u32.pow(TRIES) < Duration::from_secs(30),
+        "a batch that fails does not hold others up for long"
+    );
+}
+
+#[tokio::test]
+async fn of_an_earlier_start_and_of_too_many_everything_goes_that_nobody_has() {
+    let node = Node::new();
+    let (departures, _metrics) = started(&node);
+    let frontend = address(VIP).frontend_key();
+    node.note_socket(socket(1, "UDP 10.0.0.1:5353"), frontend, true);
+    let (key, value) = flow(3, 7, "UDP 10.0.0.1:5353");
+    node.note_flow(key, value);
+    departures.tell(vec![departed(0, "UDP 10.0.0.1:5353", 7)], 0);
+    until(|| node.ended() == [1].into()).await;
+    assert_eq!(node.flows(), 0);
+    node.note_socket(socket(2, "UDP 10.0.0.2:5353"), frontend, true);
+    departures.tell(Vec::new(), 1);
+    until(|| node.ended() == [1, 2].into()).await;
+}
