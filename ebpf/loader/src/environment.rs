@@ -10,8 +10,8 @@ use std::{
 use nix::{
     fcntl::{Flock, FlockArg},
     sys::statfs::{
-        BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, OVERLAYFS_SUPER_MAGIC,
-        SYSFS_MAGIC, TMPFS_MAGIC, statfs,
+        BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType,
+        OVERLAYFS_SUPER_MAGIC, SYSFS_MAGIC, TMPFS_MAGIC, statfs,
     },
 };
 

@@ -16,11 +16,14 @@
 use std::collections::HashSet;
 
 use crate::{
-    Blind, CgroupState, Found, Hook, Inventory, LoaderError, LooseProgram, Ownership, Place, device,
+    Blind, CgroupState, Found, Hook, Inventory, LoaderError, LooseProgram, Ownership, Place,
+    ProgramDescription, device,
     inventory::{
         attached::{Attached, attached, attached_to, describe},
         cgroups::{Hierarchy, Relation, Walked},
+        holders,
         loose::is_armed,
+        pinned,
         programs::{Known, Owner, Programs},
     },
 };
@@ -92,7 +95,7 @@ impl Node<'_> {
                 Relation::Beside => {
                     let sure = self.is_here(programs, known);
                     if earlier && !sure && *state == CgroupState::Dying {
-                        blind.push(unsure(&found.place.to_string(), known));
+                        blind.push(unsure(&found.place.to_string(), &found.program));
                     }
                     sure
                 }
@@ -118,7 +121,7 @@ impl Node<'_> {
             .filter_map(|known| Some(known.meta?.map_id))
             .chain(self.meta)
             .collect();
-        let mut loose = Vec::new();
+        let (mut loose, mut unsure) = (Vec::new(), Vec::new());
         for known in programs.all() {
             let Some(meta) = known.meta else { continue };
             if in_use.contains(&meta.map_id)
@@ -127,17 +130,16 @@ impl Node<'_> {
             {
                 continue;
             }
-            if self.is_here(programs, known) {
-                loose.push(LooseProgram {
-                    program: known.description.clone(),
-                    ownership: Ownership::Earlier,
-                    called_from: Vec::new(),
-                    armed: true,
-                });
-            } else {
-                blind.push(unsure("no place that can be seen", known));
-            }
+            let here = self.is_here(programs, known);
+            let sort = if here { &mut loose } else { &mut unsure };
+            sort.push(LooseProgram {
+                program: known.description.clone(),
+                ownership: Ownership::Earlier,
+                called_from: Vec::new(),
+                armed: true,
+            });
         }
+        blind.extend(unexplained(unsure));
         Ok(loose)
     }
 
@@ -147,11 +149,34 @@ impl Node<'_> {
     }
 }
 
-fn unsure(place: &str, known: &Known) -> Blind {
+/// Those that nothing keeps that can be seen: so they run where nobody can look. Others are held by whoever tries
+/// programs out, or for later.
+fn unexplained(unsure: Vec<LooseProgram>) -> Vec<Blind> {
+    if unsure.is_empty() {
+        return Vec::new();
+    }
+    let mut blind = Vec::new();
+    let mut keepers = holders::look(&mut blind);
+    keepers.extend(pinned::look(&mut blind));
+    let mut said = Vec::new();
+    for mut loose in unsure {
+        keepers.fill(&mut loose.program);
+        if loose.is_unexplained() {
+            said.push(self::unsure("no place that can be seen", &loose.program));
+        }
+    }
+    // What hides holders matters only where one is missed.
+    if !said.is_empty() {
+        said.append(&mut blind);
+    }
+    said
+}
+
+fn unsure(place: &str, program: &ProgramDescription) -> Blind {
     Blind {
         what: format!(
             "whether program {} ({}) of another load, at {place}, is this node's",
-            known.description.id, known.description.name
+            program.id, program.name
         ),
         why: "its maps do not say for which network namespace they are, or in a layout that this version does not know"
             .to_owned(),

@@ -69,7 +69,7 @@ pub use self::testing::{CraftedKind, CraftedMap, load_crafted};
 pub use self::{
     attachment::{Attachment, Ownership, attach_legacy, attach_link, detach_legacy, programs_attached},
     cleanup::{Cleanup, GONE_LIMIT, cleanup},
-    datapath::{Attached, Datapath},
+    datapath::{Attached, Datapath, Replaced},
     detached::{Detached, Input, Run},
     device::{
         AttachedDevice, Device, DeviceAttachment, DeviceId, DeviceKind, DeviceManner, DeviceMode, Direction,

@@ -27,7 +27,7 @@ pub(super) enum Object {
 
 /// What keeps each alive.
 #[derive(Debug, Default)]
-pub(super) struct Keepers(HashMap<Object, (Vec<PathBuf>, Vec<Holder>)>);
+pub(crate) struct Keepers(HashMap<Object, (Vec<PathBuf>, Vec<Holder>)>);
 
 impl Keepers {
     pub(super) fn pinned(&mut self, object: Object, path: PathBuf) {
@@ -41,7 +41,7 @@ impl Keepers {
         }
     }
 
-    pub(super) fn extend(&mut self, other: Self) {
+    pub(crate) fn extend(&mut self, other: Self) {
         for (object, (pins, holders)) in other.0 {
             let all = self.0.entry(object).or_default();
             all.0.extend(pins);
@@ -59,7 +59,7 @@ impl Keepers {
     }
 
     /// Says of a program and its maps who keeps them.
-    pub(super) fn fill(&self, program: &mut ProgramDescription) {
+    pub(crate) fn fill(&self, program: &mut ProgramDescription) {
         (program.pinned_at, program.held_by) = self.of(Object::Program(program.id));
         for map in &mut program.maps {
             (map.pinned_at, map.held_by) = self.of(Object::Map(map.id));
@@ -68,7 +68,7 @@ impl Keepers {
 }
 
 /// Looks at the descriptors of all processes that can be seen.
-pub(super) fn look(blind: &mut Vec<Blind>) -> Keepers {
+pub(crate) fn look(blind: &mut Vec<Blind>) -> Keepers {
     let mut keepers = Keepers::default();
     let begun = Instant::now();
     let mut unreadable = 0_usize;

@@ -27,11 +27,11 @@ pub(crate) mod attached;
 pub(crate) mod cgroups;
 mod devices;
 mod evict;
-mod holders;
+pub(crate) mod holders;
 mod look;
 pub(crate) mod loose;
 mod names;
-mod pinned;
+pub(crate) mod pinned;
 pub(crate) mod programs;
 
 use std::{fmt, path::PathBuf, time::Duration};

@@ -16,7 +16,7 @@ use crate::{mounts, sys};
 const MOST: usize = 100_000;
 
 /// Looks at all of them.
-pub(super) fn look(blind: &mut Vec<Blind>) -> Keepers {
+pub(crate) fn look(blind: &mut Vec<Blind>) -> Keepers {
     let mut keepers = Keepers::default();
     let mut left = MOST;
     let points = match mounts::points(Path::new("/proc/thread-self"), "bpf") {

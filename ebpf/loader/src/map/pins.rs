@@ -8,6 +8,7 @@
 //!   v1/links/HOOK            the link that attaches a program to the cgroup
 //!   v1/devices/INDEX-ingress the link that attaches one to a network device; -egress likewise
 //!   v1/…/…-next              a new link, about to take the place of one that is no longer attached here
+//!   …                        another version's; goes when this one is attached
 //! ```
 //!
 //! A set is complete when it is renamed to `maps`, in one step. A process that is killed between any two steps
@@ -50,6 +51,9 @@ const CARRIED: [MapName; 4] = [
     MapName::Fragments,
     MapName::Flows,
 ];
+
+/// The folder of this version's pins.
+const OURS: &str = "v1";
 
 /// The folders below a bpffs.
 #[derive(Clone, Debug)]
@@ -212,20 +216,43 @@ impl Pins {
     }
 
     /// Starts a set in `maps-next`. Of a set of this ABI version that is there, those of [`CARRIED`] are taken over
-    /// whose layout is right.
-    pub(crate) fn begin_next(&self) -> Result<PathBuf, LoaderError> {
+    /// whose layout is right; returns which of those that are there are not.
+    pub(crate) fn begin_next(&self) -> Result<(PathBuf, Vec<MapName>), LoaderError> {
         let next = self.maps_next();
         fs::create_dir(&next).map_err(LoaderError::path("create", &next))?;
-        if is_current(&self.maps()) {
-            for name in CARRIED {
-                if fits(&self.maps(), name) {
-                    let map = open(&self.maps(), name, 0)?;
-                    let path = next.join(name.name());
-                    sys::pin(map.as_fd(), &path).map_err(LoaderError::path("pin", path))?;
-                }
+        let mut lost = Vec::new();
+        let current = is_current(&self.maps());
+        for name in CARRIED {
+            if current && fits(&self.maps(), name) {
+                let map = open(&self.maps(), name, 0)?;
+                let path = next.join(name.name());
+                sys::pin(map.as_fd(), &path).map_err(LoaderError::path("pin", path))?;
+            } else if self.maps().join(name.name()).exists() {
+                lost.push(name);
             }
         }
-        Ok(next)
+        Ok((next, lost))
+    }
+
+    /// Removes what other versions of this agent have pinned in folders of their own, which ends what they attach by
+    /// links that nobody else holds; returns which folders.
+    pub(crate) fn remove_others(&self) -> Result<Vec<PathBuf>, LoaderError> {
+        let failed = || LoaderError::path("list", &self.root);
+        let mut removed = Vec::new();
+        let entries = match fs::read_dir(&self.root) {
+            // Somebody has removed all pins.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(removed),
+            entries => entries.map_err(failed())?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(failed())?;
+            if entry.file_name() != OURS {
+                let path = entry.path();
+                remove_set(&path)?;
+                removed.push(path);
+            }
+        }
+        Ok(removed)
     }
 
     /// Writes META, which makes the set in `maps-next` whole.

@@ -8,6 +8,7 @@
 //! | `sockets` | what sockets see: translated, refused, left alone, reversed |
 //! | `generations` | a service is switched between backends under load, without a hole |
 //! | `restart` | adoption of maps and links, maps of other layouts |
+//! | `versions` | sets of maps of older and newer versions give way |
 //! | `crash` | what a killed process leaves is put in order |
 //! | `ownership` | what is found attached, what is evicted, what stays |
 //! | `inventory` | everything attached, of any owner; what earlier loads have left, and how it ends |
@@ -36,3 +37,4 @@ mod sockets;
 mod strict;
 mod support;
 mod udp;
+mod versions;

@@ -5,11 +5,15 @@
 //! | `left` | an earlier load, and how it is left |
 //! | `cgroups` | socket programs at the node's cgroup, above, below, hidden |
 //! | `dying` | socket programs at a cgroup that was removed, and lives on in its sockets |
+//! | `recovery` | no connection is cut by an eviction, and a clean-up leaves nothing |
+//! | `many` | a thousand cgroups, and what a look at them costs |
 //! | `seen` | what is listed, in which order, with whom it belongs to and who holds it |
 
 mod cgroups;
 mod dying;
 mod left;
+mod many;
+mod recovery;
 mod seen;
 
 use lb_loader::{Found, Inventory, Place, Scope, inventory};

@@ -1,4 +1,6 @@
-//! The datapath of one node: maps, programs, links.
+//! The datapath of one node: maps, programs, links; `devices` has what concerns network devices.
+
+mod devices;
 
 use std::{
     collections::HashMap,
@@ -11,12 +13,10 @@ use std::{
 use nix::fcntl::Flock;
 
 use crate::{
-    AttachedDevice, Attachment, DeviceAttachment, DeviceHook, DeviceId, DeviceKind, DeviceMode, Direction,
-    Evicted, Filesystem, HeldProgram, Hook, Inventory, LoaderError, Manner, MapError, MapName, Maps, Options,
-    Ownership, Place,
+    Attachment, DeviceHook, DeviceMode, Direction, Evicted, Filesystem, HeldProgram, Hook, Inventory,
+    LoaderError, Manner, MapError, MapName, Maps, Options, Place,
     attachment::{attachments, is_at},
     cgroup::Cgroup,
-    device::{self, attach::Attaching},
     environment, evict,
     inventory::{self, cgroups::Hierarchy, programs::Owner},
     leftovers,
@@ -28,7 +28,7 @@ use crate::{
     object::{self, Programs},
     sys::{
         self, cgroup as bpf,
-        link::{self, Link, Target},
+        link::{self, Link},
     },
 };
 
@@ -45,6 +45,16 @@ pub struct Attached {
     pub updated: bool,
 }
 
+/// A set of maps that this one takes the place of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replaced {
+    /// How it differs: another ABI version, another layout, not whole.
+    pub why: String,
+    /// Maps of it whose contents can't be taken over, of those that programs write and clients would miss: FLOWS,
+    /// REVERSE, SOCKETS, FRAGMENTS.
+    pub lost: Vec<MapName>,
+}
+
 /// Maps and programs of one node, held by one process at a time.
 ///
 /// In this order: [`open`](Self::open), fill [`maps`](Self::maps), [`attach`](Self::attach), then
@@ -56,6 +66,7 @@ pub struct Datapath {
     cgroup: Cgroup,
     maps: Maps,
     adopted: bool,
+    replaced: Option<Replaced>,
     barrier: Barrier,
     programs: Programs,
     /// Held beside their pins, so that removing those does not detach.
@@ -92,11 +103,23 @@ impl Datapath {
         pins.recover()?;
         pins.sweep_devices()?;
         let unusable = pins::inspect(&pins.maps()).err();
+        let mut replaced = None;
         let (folder, programs) = match &unusable {
             None => (pins.maps(), object::load(&pins.maps(), flows)?),
             Some(why) => {
                 tracing::info!(folder = %pins.maps().display(), %why, "the pinned maps are not adopted");
-                let next = pins.begin_next()?;
+                let (next, lost) = pins.begin_next()?;
+                if !lost.is_empty() {
+                    tracing::warn!(
+                        ?lost,
+                        "what these maps have noted of sockets and connections can't be taken over: sockets show their \
+                         backends instead of their services, connections of clients outside begin anew"
+                    );
+                }
+                replaced = pins.maps().exists().then(|| Replaced {
+                    why: why.to_string(),
+                    lost,
+                });
                 let programs = object::load(&next, flows)?;
                 pins.finish_next()?;
                 pins::inspect(&next).map_err(|why| LoaderError::Incomplete {
@@ -116,6 +139,7 @@ impl Datapath {
         Ok(Self {
             maps,
             adopted: unusable.is_none(),
+            replaced,
             barrier: Barrier::new()?,
             programs,
             links: Vec::new(),
@@ -132,6 +156,11 @@ impl Datapath {
     /// Whether the maps are those of an earlier start, with their contents.
     pub const fn adopted(&self) -> bool {
         self.adopted
+    }
+
+    /// Of maps that were found and not adopted: why, and what of them is lost.
+    pub const fn replaced(&self) -> Option<&Replaced> {
+        self.replaced.as_ref()
     }
 
     /// The maps.
@@ -188,6 +217,9 @@ impl Datapath {
             tracing::info!(affinity, flows, "took over from the set of maps that is replaced");
             self.pins.commit_next()?;
         }
+        for folder in self.pins.remove_others()? {
+            tracing::info!(folder = %folder.display(), "removed what another version of this agent has pinned");
+        }
         Ok(attached)
     }
 
@@ -215,92 +247,6 @@ impl Datapath {
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         node.leftovers(&mut seen)
-    }
-
-    /// Attaches the programs of a kind of device to one, or switches the links or filters of an earlier start to them
-    /// without a gap. Idempotent; a device that has become one of the other kind gets the other programs.
-    ///
-    /// A device that goes takes its attachments with it. One that comes under its name or index is another one, and is
-    /// attached anew.
-    ///
-    /// # Errors
-    /// [`LoaderError::NoDevice`], [`LoaderError::NotEthernet`].
-    pub fn attach_device<'a>(
-        &mut self,
-        device: impl Into<DeviceId<'a>>,
-        kind: DeviceKind,
-    ) -> Result<[AttachedDevice; 2], LoaderError> {
-        let mut netlink = device::netlink()?;
-        let device = device::find(&mut netlink, device.into())?;
-        self.forget_gone()?;
-        let [first, second] = kind.hooks();
-        self.programs.load_device(first)?;
-        self.programs.load_device(second)?;
-        let mut attach = |hook: DeviceHook| {
-            let attaching = Attaching {
-                netlink: &mut netlink,
-                pins: &self.pins,
-                device: &device,
-                hook,
-                program: self.programs.device(hook)?,
-            };
-            let (attached, link) = attaching.attach(self.mode)?;
-            let key = (device.index, hook.direction());
-            match link {
-                Some(link) => self.device_links.insert(key, link),
-                None => self.device_links.remove(&key),
-            };
-            Ok::<_, LoaderError>(attached)
-        };
-        Ok([attach(first)?, attach(second)?])
-    }
-
-    /// Ends every attachment of ours, of any load, at a device, and says what was ended; a device that is not there
-    /// has none.
-    pub fn detach_device<'a>(
-        &mut self,
-        device: impl Into<DeviceId<'a>>,
-    ) -> Result<Vec<DeviceAttachment>, LoaderError> {
-        let mut netlink = device::netlink()?;
-        self.forget_gone()?;
-        let device = match device::find(&mut netlink, device.into()) {
-            Err(LoaderError::NoDevice { .. }) => return Ok(Vec::new()),
-            device => device?,
-        };
-        let mut ended = Vec::new();
-        for attachment in device::scan::at(&mut netlink, [device.clone()], Some(&self.programs))? {
-            if attachment.ownership != Ownership::Foreign && device::scan::end(&mut netlink, &attachment)? {
-                ended.push(attachment);
-            }
-        }
-        for direction in Direction::ALL {
-            self.device_links.remove(&(device.index, direction));
-            self.pins.unpin(&self.pins.device(device.index, direction))?;
-        }
-        Ok(ended)
-    }
-
-    /// What is attached to the devices of the calling thread's network namespace, and whose it is; by device, then by
-    /// direction, then in the order of running.
-    pub fn scan_devices(&self) -> Result<Vec<DeviceAttachment>, LoaderError> {
-        device::scan::attachments(&mut device::netlink()?, Some(&self.programs))
-    }
-
-    /// Lets go of the links of devices that are gone.
-    fn forget_gone(&mut self) -> Result<(), LoaderError> {
-        let mut gone = Vec::new();
-        for (key, link) in &self.device_links {
-            let link = link::describe(link.as_fd())
-                .map_err(LoaderError::kernel("look at the link of a network device"))?;
-            if matches!(link.target, Target::Device { ifindex: 0, .. }) {
-                gone.push(*key);
-            }
-        }
-        for (index, direction) in gone {
-            self.device_links.remove(&(index, direction));
-            self.pins.unpin(&self.pins.device(index, direction))?;
-        }
-        Ok(())
     }
 
     /// The link that attaches a program; `true`: it was there before.

@@ -1,0 +1,63 @@
+//! A thousand cgroups, and what a look at them costs.
+
+use std::time::{Duration, Instant};
+
+use lb_loader::{CgroupState, Inventory, Manner, Place, attach_legacy};
+
+use super::{
+    left::{Earlier, below, evict_all, inode, start},
+    look,
+};
+use crate::support::isolated;
+
+/// A large node's.
+const CGROUPS: usize = 1000;
+/// Far more than a look takes, on a machine that does much else: an agent looks every other second.
+const MOST: Duration = Duration::from_secs(2);
+
+/// How long something takes, said so.
+fn timed<T>(what: &str, run: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let result = run();
+    let took = begun.elapsed();
+    println!("{what}: {} µs", took.as_micros());
+    assert!(took < MOST, "{what}: {took:?}");
+    result
+}
+
+#[test]
+fn a_leftover_at_the_last_of_a_thousand_cgroups_is_found_in_time() {
+    isolated(|node| {
+        let pods: Vec<_> = (0..CGROUPS)
+            .map(|pod| below(&node.options.cgroup, &format!("pod{pod}")))
+            .collect();
+        let earlier = Earlier::load(&node.options, node);
+        let (hook, program) = &earlier.programs[0];
+        let (hook, id) = (*hook, program.id());
+        let last = pods.last().expect("a thousand");
+        attach_legacy(last, hook, program, Manner::MULTI).expect("attached");
+        let (datapath, _) = start(&node.options, node);
+        drop(earlier);
+        let left = timed("leftovers, one of a thousand", || {
+            datapath.leftovers().expect("a look")
+        });
+        let [found] = &left.attachments[..] else {
+            panic!("expected one: {left:?}");
+        };
+        assert!(
+            matches!(&found.place, Place::Cgroup { id, state: CgroupState::Visible, attach_type, .. }
+                if *id == inode(last) && *attach_type == hook.attach_type()),
+            "{found:?}"
+        );
+        let all = timed("inventory of all hooks, pins and holders", || look(node));
+        let here = all
+            .attachments
+            .iter()
+            .filter(|found| found.program.id == id)
+            .count();
+        assert_eq!(here, 1);
+        evict_all(&datapath);
+        let none = timed("leftovers, none", || datapath.leftovers().expect("a look"));
+        assert_eq!(none, Inventory::default());
+    });
+}
