@@ -22,12 +22,20 @@ enum Command {
     /// The datapath: nanoseconds for a packet on each path, and connect() with and without the programs, among 1 and
     /// 50,000 services. Half a minute; needs root
     Datapath,
+    /// The agent over the kernel's maps: 50,000 Services from nothing, one Service with 10,000 endpoints, and 1,000
+    /// endpoint changes in a second. A minute and a half; needs root
+    Agent {
+        /// For how many seconds endpoints change
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
 }
 
 /// Runs one of its commands.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Datapath => datapath(),
+        Command::Agent { seconds } => agent(seconds),
     }
 }
 
@@ -36,5 +44,15 @@ fn datapath() -> anyhow::Result<ExitCode> {
     let program = steps::optimised("lb-bench", "lb-bench")?;
     let mut command = steps::as_root(&program, "loading eBPF programs")?;
     command.current_dir(steps::root()).args(["--csv", CSV]);
+    steps::become_("bench", &mut command)
+}
+
+fn agent(seconds: u64) -> anyhow::Result<ExitCode> {
+    ebpf::refresh()?;
+    let program = steps::optimised("agent-bench", "agent-bench")?;
+    let mut command = steps::as_root(&program, "loading eBPF programs")?;
+    command
+        .current_dir(steps::root())
+        .args(["--csv", CSV, "--seconds", &seconds.to_string()]);
     steps::become_("bench", &mut command)
 }

@@ -36,6 +36,8 @@ struct Entry {
     carriers: u32,
     /// Service ports that it serves, and the earlier start.
     holders: u32,
+    /// Whether a service port has held it: who leaves that is told there.
+    claimed: bool,
 }
 
 impl Backends {
@@ -68,18 +70,19 @@ impl Backends {
             backend,
             carriers: 0,
             holders: 1,
+            claimed: false,
         };
         self.entries.insert(id, entry);
         self.adopted.push(id);
     }
 
     /// Every plan has been seen: what the earlier start has left is nobody's if no service port holds it. The result
-    /// is what that is of UDP, whose flows and sockets nothing else will end.
+    /// is what that is of UDP and was no known service port's, so that nothing else will end its flows and sockets.
     pub(super) fn disown(&mut self) -> Vec<(BackendId, Backend)> {
         let mut gone = Vec::new();
         for id in std::mem::take(&mut self.adopted) {
             self.dropped(id);
-            let entry = self.entries.get(&id).filter(|entry| entry.holders == 0);
+            let entry = self.entries.get(&id).filter(|entry| !entry.claimed);
             let backend = entry.and_then(|entry| entry.backend);
             gone.extend(backend.filter(is_udp).map(|backend| (id, backend)));
         }
@@ -113,6 +116,7 @@ impl Backends {
             backend: Some(backend),
             carriers: 0,
             holders: 0,
+            claimed: false,
         };
         self.entries.insert(id, entry);
         self.idle.insert(id);
@@ -130,7 +134,10 @@ impl Backends {
 
     /// One more service port holds it.
     pub(super) fn held(&mut self, id: BackendId) {
-        self.count(id, |entry| entry.holders += 1);
+        self.count(id, |entry| {
+            entry.holders += 1;
+            entry.claimed = true;
+        });
     }
 
     /// One service port less holds it.
