@@ -76,8 +76,7 @@ impl<D: Datapath> Hooks<D> {
 
     /// Takes what the host has now. Devices that are new are attached at once, if the programs are attached at all.
     pub fn host(&mut self, view: Arc<View>) {
-        self.devices.want(view);
-        if self.seen != Seen::Nothing {
+        if self.devices.want(view) && self.seen != Seen::Nothing {
             self.devices.catch_up(&mut self.datapath);
         }
     }

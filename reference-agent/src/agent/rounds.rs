@@ -226,11 +226,10 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
 
     /// Devices that are new are served at once.
     fn take_host(&mut self) {
-        let Some(host) = &mut self.host else { return };
-        if !host.views.has_changed().unwrap_or(false) {
-            return;
-        }
-        let view = host.views.borrow_and_update().clone();
+        let view = self
+            .host
+            .as_mut()
+            .and_then(|host| host.views.borrow_and_update().clone());
         if let Some(view) = view {
             self.hooks.host(view);
         }

@@ -26,9 +26,14 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    /// Takes what the host has now.
-    pub(super) fn want(&mut self, view: Arc<View>) {
+    /// Takes what the host has now. `false`: that is what was taken last.
+    pub(super) fn want(&mut self, view: Arc<View>) -> bool {
+        let new = self
+            .wanted
+            .as_ref()
+            .is_none_or(|wanted| !Arc::ptr_eq(wanted, &view));
         self.wanted = Some(view);
+        new
     }
 
     /// Attaches what is new, and tells the programs the node's addresses.

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
     thread,
@@ -15,13 +15,16 @@ use kube::{
     Client,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
+use lab_apiserver::{Auth, Config, Pki, ServeError, Store, kubeconfig, new_token, serve};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use reference_agent::own::ApiServers;
-use tokio::runtime::Runtime;
+use tokio::{
+    runtime::{Handle, Runtime},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::place::Place;
@@ -57,18 +60,26 @@ impl Api {
         }
     }
 
-    /// Serves at an address until the token is cancelled or the value is dropped; with a certificate for these names.
-    pub(crate) fn serve(&self, address: SocketAddr, names: &[&str]) -> (SocketAddr, CancellationToken) {
+    /// Serves at an address until it is stopped; with a certificate for these names.
+    pub(crate) fn serve(&self, address: SocketAddr, names: &[&str]) -> Serving {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let tls = self.pki.server_tls(&names).expect("a certificate");
         let auth = Arc::new(Auth::new().with_user(self.token.clone(), "agent"));
         let listener = std::net::TcpListener::bind(address).expect("a port");
         let address = listener.local_addr().expect("an address");
         let shutdown = CancellationToken::new();
-        let _entered = self.runtime.enter();
-        self.runtime
-            .spawn(serve(self.store.clone(), listener, tls, auth, shutdown.clone()));
-        (address, shutdown)
+        let serving = serve(self.store.clone(), listener, tls, auth, shutdown.clone());
+        Serving {
+            address,
+            shutdown,
+            ended: self.runtime.spawn(serving),
+            runtime: self.runtime.handle().clone(),
+        }
+    }
+
+    /// Waits for something that needs a runtime.
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
     }
 
     /// A kubeconfig that leads to an address.
@@ -85,6 +96,23 @@ impl Api {
             let servers = ApiServers::new(&config, &[], None).await.expect("a server");
             work(servers.client(&config).expect("a client")).await
         })
+    }
+}
+
+/// One replica of the API server.
+pub(crate) struct Serving {
+    pub(crate) address: SocketAddr,
+    shutdown: CancellationToken,
+    ended: JoinHandle<Result<(), ServeError>>,
+    runtime: Handle,
+}
+
+impl Serving {
+    /// Ends it; its port is free and its connections are closed when this returns.
+    pub(crate) fn stop(self) {
+        self.shutdown.cancel();
+        let ended = self.runtime.block_on(self.ended).expect("it does not panic");
+        ended.expect("it ends well");
     }
 }
 
@@ -154,6 +182,24 @@ impl Node {
             output.stderr
         };
         String::from_utf8_lossy(&said).into_owned()
+    }
+
+    /// Where its pins go.
+    pub(crate) fn bpffs(&self) -> &Path {
+        &self.bpffs
+    }
+
+    /// Takes everything away, as users do; what is remembered of API servers stays.
+    pub(crate) fn clean_up(&self) {
+        let mut command = Command::new(PROGRAM);
+        command.arg("cleanup").arg("--bpffs").arg(&self.bpffs);
+        let output = command
+            .arg("--cgroup")
+            .arg(&self.cgroup)
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
     }
 
     /// What the agents of this node have said of late.

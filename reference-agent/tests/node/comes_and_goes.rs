@@ -8,7 +8,7 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    agent::{Api, Node},
+    agent::{Api, Node, Serving},
     network::{self, FAMILIES, Network, UPLINK, device, pod},
     objects::{Everything, NODE_PORTS, PORTS, cluster_ips, create_node},
     place::place,
@@ -24,7 +24,7 @@ fn a_pod_that_starts_is_served_and_one_that_goes_is_no_reason() {
     let network = Network::new();
     let family = FAMILIES[0];
     let api = Api::new();
-    let (address, _serving) = api.serve("127.0.0.1:0".parse().expect("an address"), &["127.0.0.1"]);
+    let Serving { address, .. } = api.serve("127.0.0.1:0".parse().expect("an address"), &["127.0.0.1"]);
     let service = Everything {
         name: "x",
         number: 1,

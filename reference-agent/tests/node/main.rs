@@ -12,8 +12,10 @@
 //! | file | what is shown |
 //! |---|---|
 //! | `outside` | node ports, load balancers, external IPs, policies, ranges and affinity, from outside and from pods |
+//! | `own_way` | the agent sees on when the Service that leads to its API server has no backends |
 //! | `comes_and_goes` | devices and addresses that come and go while the agent runs |
 
+#[expect(dead_code, reason = "it serves the tests of processes, too")]
 #[path = "../process/place.rs"]
 mod place;
 
@@ -22,4 +24,5 @@ mod comes_and_goes;
 mod network;
 mod objects;
 mod outside;
+mod own_way;
 mod sockets;

@@ -10,7 +10,7 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    agent::{Api, Node},
+    agent::{Api, Node, Serving},
     network::{FAMILIES, Family, Namespace, Network, pod},
     objects::{Everything, NODE_PORTS, PORTS, cluster_ips, create_node, external_ips, load_balancers},
     place::place,
@@ -65,7 +65,7 @@ fn frontends_of_every_kind_are_served_through_the_nodes_devices() {
         network.outside.run(move || serve(family.remote));
     }
     let api = Api::new();
-    let (address, _serving) = api.serve("127.0.0.1:0".parse().expect("an address"), &["127.0.0.1"]);
+    let Serving { address, .. } = api.serve("127.0.0.1:0".parse().expect("an address"), &["127.0.0.1"]);
     let (here, there) = (both(|family| family.pods[0]), both(|family| family.remote));
     let service = |name, number, spec, backends: &[([IpAddr; 2], bool)]| Everything {
         name,
