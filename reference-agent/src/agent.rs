@@ -121,12 +121,22 @@ pub struct Parts<B, D> {
     pub workers: Vec<BoxFuture<'static, ()>>,
     /// What all parts report to; feeds and workers hold clones.
     pub reports: Reports,
-    /// Where health, metrics and the rest are served.
-    pub listen: SocketAddr,
+    /// Where health, metrics and the rest are served, from [`listen`].
+    pub listener: TcpListener,
     /// Where the maps are, as `/dump` says it.
     pub maps_at: String,
     /// In which time all maps are compared with what was written, again and again.
     pub audit_interval: Duration,
+}
+
+/// Takes the address where health, metrics and the rest are to be served.
+///
+/// # Errors
+/// It can't be had.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, AgentError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| AgentError::Listen { address, source })
 }
 
 /// Runs an agent until told to end; then everything stays attached and pinned, and goes on serving.
@@ -147,7 +157,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         host,
         workers,
         reports,
-        listen,
+        listener,
         maps_at,
         audit_interval,
     } = parts;
@@ -155,12 +165,6 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
     let shutdown = shutdown.child_token();
     let _guard = shutdown.clone().drop_guard();
 
-    let listener = TcpListener::bind(listen)
-        .await
-        .map_err(|source| AgentError::Listen {
-            address: listen,
-            source,
-        })?;
     let control = Control::new(brain, datapath.maps())?;
     let maps = datapath.maps();
     let (ending_udp, departures) = udp::Worker::new(datapath.connections()?, reports.metrics.clone());

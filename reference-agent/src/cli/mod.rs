@@ -4,13 +4,15 @@
 //! |---|---|
 //! | `config` | the configuration file |
 //! | `run` | the agent |
-//! | `source`, `log` | options that several commands have |
-//! | `dump`, `cleanup` | the other commands |
+//! | `node`, `source`, `log` | groups of options |
+//! | `plan`, `dump`, `cleanup` | the other commands |
 
 mod cleanup;
 mod config;
 mod dump;
 mod log;
+mod node;
+mod plan;
 mod run;
 mod source;
 
@@ -22,6 +24,7 @@ pub use self::{
     cleanup::Cleanup,
     config::{Parsed, arguments, parse},
     dump::Dump,
+    plan::Plan,
     run::Run,
 };
 use crate::{
@@ -31,7 +34,7 @@ use crate::{
 
 /// What follows the options in `--help`.
 pub const EXIT_CODES: &str = "Exit codes: 0 done, or ended by SIGTERM or SIGINT with everything left in place; \
-1 failed, with the reason on stderr; 2 wrong arguments or a wrong configuration file.";
+1 failed, with the reason on stderr (plan: 2; 1 says that something differs); 2 wrong arguments or a wrong configuration file.";
 
 /// What the agent does.
 #[derive(Debug, Subcommand)]
@@ -50,6 +53,14 @@ pub enum Command {
     ///
     /// Needs CAP_SYS_ADMIN, CAP_NET_ADMIN, a mounted bpffs and cgroup v2. One agent per node.
     Run(Box<Run>),
+    /// Print what the maps should say, planned from scratch; with --diff what they say differently.
+    ///
+    /// Lists all objects once, from the API server or from the files of a folder (--from), and plans for this node as
+    /// `run` would with the same options. Writes nothing, and needs no agent. What of the objects can't be used is said
+    /// on stderr.
+    ///
+    /// Exit codes as those of diff: 0 nothing differs (without --diff: printed), 1 something differs, 2 failed.
+    Plan(Box<Plan>),
     /// Print what the maps say: every frontend with its backends, then addresses, then defects, if any.
     ///
     /// What is no frontend at one of the addresses is refused. A frontend by Maglev shows the size of its table and
@@ -94,15 +105,23 @@ where
     D: Datapath + 'static,
 {
     let result = match command {
-        Command::Run(run) => run::run(run, compose),
-        Command::Dump(dump) => dump::dump(dump),
-        Command::Cleanup(cleanup) => cleanup::cleanup(cleanup),
+        Command::Run(run) => run::run(run, compose).map(|()| ExitCode::SUCCESS),
+        Command::Plan(plan) => plan::plan(plan).map(|same| {
+            if same {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }),
+        Command::Dump(dump) => dump::dump(dump).map(|()| ExitCode::SUCCESS),
+        Command::Cleanup(cleanup) => cleanup::cleanup(cleanup).map(|()| ExitCode::SUCCESS),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        match command {
+            // As diff: 1 says that something differs.
+            Command::Plan(_) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
         }
-    }
+    })
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Bpffs, Cgroup, ConfigFile,
     log::LogFlags,
+    node::NodeFlags,
     source::{Source, SourceFlags},
 };
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     events,
     host::{self, HostFlags},
     own::OwnFlags,
-    plan::{Perspective, Selection},
+    plan::Perspective,
     probe::{ProbeFlags, Prober},
     reports::Reports,
 };
@@ -33,24 +34,8 @@ pub struct Run {
     /// Print the options that count, and where each comes from, as a configuration file; do nothing else
     #[arg(long)]
     print_config: bool,
-    /// Name of this node in the API: endpoints that name it are local
-    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
-    node: String,
-    /// How a backend is chosen for a new connection
-    ///
-    /// random is right where the packets of a connection always come in by the same node. It costs one slot of a map
-    /// for each backend of each service port.
-    ///
-    /// maglev is for clusters where they may not (ECMP, or load balancers in front of the nodes): all nodes choose
-    /// the same backend for the same connection, and few connections change backends when others come or go. It
-    /// costs 251 slots for a service port of 2 backends, 1021 for up to 10, 4093 for up to 40, 16381 for up to 163,
-    /// and so on; of 262144 in all; twice while one set of backends is switched to the next; and as many writes for
-    /// each change. A service port that doesn't fit is named by /readyz, and the others go on. All nodes must have
-    /// the same. Sockets of the node itself, whose source is not known yet when they connect, take any slot.
-    ///
-    /// Connections go on when it is changed.
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Selection::Random)]
-    backend_selection: Selection,
+    #[command(flatten)]
+    node: NodeFlags,
     #[command(flatten, next_help_heading = "Source of objects")]
     source: SourceFlags,
     #[command(flatten, next_help_heading = "The agent's own way to the API server")]
@@ -83,7 +68,11 @@ where
     D: Datapath + 'static,
 {
     run.log.start()?;
-    tracing::info!(node = run.node, version = env!("CARGO_PKG_VERSION"), "starting");
+    tracing::info!(
+        node = run.node.node,
+        version = env!("CARGO_PKG_VERSION"),
+        "starting"
+    );
     // All that can be wrong with the configuration is found before the datapath is touched.
     let source = run.source.open(&run.own).await?;
     let shutdown = CancellationToken::new();
@@ -94,8 +83,8 @@ where
     let mut workers = Vec::new();
     let mut api_servers = None;
     let mut perspective = Perspective {
-        node: run.node.clone(),
-        selection: run.backend_selection,
+        node: run.node.node.clone(),
+        selection: run.node.backend_selection,
         ..Perspective::default()
     };
     if let Source::Api { servers, client } = &source {
@@ -103,8 +92,9 @@ where
         perspective.api_servers = servers.addresses();
         api_servers = Some(servers.clone());
         workers.push(servers.clone().watch(reports.board.clone()).boxed());
-        workers.push(events::post(client.clone(), run.node.clone(), noticed, reports.clone()).boxed());
+        workers.push(events::post(client.clone(), run.node.node.clone(), noticed, reports.clone()).boxed());
     }
+    let listener = agent::listen(run.listen).await?;
     let datapath = KernelDatapath::open(&options)?;
     tracing::info!(adopted = datapath.adopted(), "the datapath is open");
     let (brain, datapath) = compose(Planner::new(perspective), datapath);
@@ -116,7 +106,7 @@ where
         .context("failed to listen for the agent's own probe")?;
     let probe = prober.as_ref().map(Prober::plan).transpose()?;
     workers.extend(prober.map(|prober| prober.run(reports.clone()).boxed()));
-    let (feed, host) = host::feed(run.node.clone(), run.host.options(), probe);
+    let (feed, host) = host::feed(run.node.node.clone(), run.host.options(), probe);
     feeds.push(feed);
     let parts = agent::Parts {
         brain,
@@ -126,7 +116,7 @@ where
         host: Some(host),
         workers,
         reports,
-        listen: run.listen,
+        listener,
         maps_at: run.bpffs.bpffs.display().to_string(),
         audit_interval: Duration::from_secs(run.audit_interval.into()),
     };

@@ -19,9 +19,8 @@
 //! server that takes the request and does not know streaming is found out by what it sends, or by its silence.
 //!
 //! # Bounds
-//! [`RETRY_LIMIT`] between tries, [`WATCH_LIMIT`] for one watch, [`READ_LIMIT`] for an API server that says
-//! nothing, [`STREAM_LIMIT`] for one that says nothing during a streamed list, [`PAGE`] objects in a page,
-//! [`EVENTS`](crate::agent::EVENTS) in the queue to the control loop, which slows the watches down when it is full.
+//! [`RETRY_LIMIT`] between tries, [`WATCH_LIMIT`] for one watch, [`STREAM_LIMIT`] for an API server that says nothing
+//! during a streamed list, [`PAGE`] objects in a page, [`EVENTS`](crate::agent::EVENTS) in the queue to the control loop, which slows the watches down when it is full.
 
 mod raw;
 mod watch;
@@ -49,11 +48,6 @@ pub const RETRY_FIRST: Duration = Duration::from_millis(100);
 pub const RETRY_LIMIT: Duration = Duration::from_secs(5);
 /// The API server ends each watch after this time; the next one goes on from there.
 pub const WATCH_LIMIT: Duration = Duration::from_secs(60);
-/// A connection on which nothing arrives for this long is given up. Longer than [`WATCH_LIMIT`]: a quiet watch
-/// is none.
-pub const READ_LIMIT: Duration = Duration::from_secs(75);
-/// A connection that is not accepted in this time is given up.
-pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// A streamed list that is not complete and brings nothing for this long is given up for a paged one.
 pub const STREAM_LIMIT: Duration = Duration::from_secs(10);
 /// Objects in one page of a list: client-go's default.
@@ -131,19 +125,6 @@ impl Reflected for Node {
 /// As kube-proxy: the slice controller copies both labels from the Service.
 fn balanced() -> String {
     format!("!{},!{HEADLESS}", decode::SERVICE_PROXY_NAME)
-}
-
-/// A client whose every wait ends.
-///
-/// # Errors
-/// The configuration can't be used, such as a certificate that is none.
-pub fn client(mut config: kube::Config) -> Result<Client, kube::Error> {
-    // Which TLS provider is used must not depend on what else is compiled in. Chosen already is as good.
-    let _chosen = rustls::crypto::ring::default_provider().install_default();
-    config.connect_timeout = Some(CONNECT_LIMIT);
-    config.read_timeout = Some(READ_LIMIT);
-    config.reset_reader_on_write = true;
-    Client::try_from(config)
 }
 
 /// Watches all kinds.

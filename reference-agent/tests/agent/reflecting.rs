@@ -18,6 +18,7 @@ use futures::StreamExt;
 use reference_agent::{
     agent::{self, Arrival},
     model::{Event, Kind, Slice},
+    own::ApiServers,
     reflect,
     reports::Reports,
     testing::objects::{name, slice},
@@ -154,7 +155,8 @@ async fn asked(script: Vec<Answer>, last: Event) -> (Vec<Event>, Vec<Parameters>
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
     let mut config = kube::Config::new(url.parse().expect("a URL"));
     config.default_retry = false;
-    let client = reflect::client(config).expect("a client");
+    let servers = ApiServers::new(&config, &[], None).await.expect("a server");
+    let client = servers.client(&config).expect("a client");
     let (sender, mut receiver) = agent::queue();
     let reflector = tokio::spawn(reflect::reflect::<Slice>(client, sender, Reports::new(None)));
     let mut seen = Vec::new();

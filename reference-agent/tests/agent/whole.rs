@@ -19,6 +19,7 @@ use reference_agent::{
     control::Planner,
     dump::dump,
     model::{Event, Host},
+    own::ApiServers,
     reflect,
     reports::Reports,
     testing::node::{Node, NodeDatapath},
@@ -26,7 +27,7 @@ use reference_agent::{
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -90,11 +91,13 @@ impl Control {
         );
         let config = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-        reflect::client(config.expect("a config")).expect("a client")
+        let config = config.expect("a config");
+        let servers = ApiServers::new(&config, &[], None).await.expect("a server");
+        servers.client(&config).expect("a client")
     }
 }
 
-fn parts(client: &Client, node: &Node, listen: SocketAddr) -> Parts<Planner, NodeDatapath> {
+fn parts(client: &Client, node: &Node, listener: TcpListener) -> Parts<Planner, NodeDatapath> {
     let reports = Reports::new(None);
     let mut feeds = reflect::feeds(client, &reports);
     feeds.push(Feed::new(|events: EventSender| async move {
@@ -111,7 +114,7 @@ fn parts(client: &Client, node: &Node, listen: SocketAddr) -> Parts<Planner, Nod
         host: None,
         workers: Vec::new(),
         reports,
-        listen,
+        listener,
         maps_at: "memory".to_owned(),
         audit_interval: Duration::from_secs(60),
     }
@@ -126,13 +129,12 @@ struct Running {
 
 impl Running {
     async fn start(control: &Control, node: &Node) -> Self {
-        // Nobody else takes it between here and the agent's own bind, but for bad luck.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let health = free.local_addr().expect("an address");
-        drop(free);
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = agent::listen(any).await.expect("a port");
+        let health = listener.local_addr().expect("an address");
         let shutdown = CancellationToken::new();
         let client = control.client().await;
-        let run = agent::run(parts(&client, node, health), shutdown.clone());
+        let run = agent::run(parts(&client, node, listener), shutdown.clone());
         Self {
             health,
             shutdown,
@@ -392,15 +394,14 @@ async fn a_stale_program_that_stays_makes_the_agent_unready_while_it_lasts() {
     agent.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_health_address_in_use_is_an_error_that_names_it() {
-    let control = Control::start();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
-    let client = control.client().await;
-    let parts = parts(&client, &Node::new(), address);
-    let ended = agent::run(parts, CancellationToken::new()).await;
-    let error = ended.expect_err("the address is in use").to_string();
+    let error = agent::listen(address)
+        .await
+        .expect_err("the address is in use")
+        .to_string();
     assert!(
         error.starts_with(&format!("failed to listen on {address}")),
         "{error}"

@@ -16,7 +16,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
-use reference_agent::reflect;
+use reference_agent::own::ApiServers;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -51,7 +51,9 @@ impl Control {
         fs::write(&file, &text).expect("written");
         let config = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-        let client = reflect::client(config.expect("a config")).expect("a client");
+        let config = config.expect("a config");
+        let servers = ApiServers::new(&config, &[], None).await.expect("a server");
+        let client = servers.client(&config).expect("a client");
         Self {
             kubeconfig: file,
             client,
