@@ -53,6 +53,13 @@ pub struct ProbeFlags {
     probe: Target,
 }
 
+impl ProbeFlags {
+    /// Where the probe goes, if there is one.
+    pub(crate) const fn frontend(&self) -> Option<SocketAddr> {
+        self.probe.0
+    }
+}
+
 /// `off`, or an address and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Target(Option<SocketAddr>);

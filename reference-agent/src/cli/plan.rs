@@ -16,9 +16,12 @@ use crate::{
     dump,
     host::{self, HostFlags},
     maps::kernel,
+    model::Probe,
     own::OwnFlags,
     plan::Perspective,
+    probe::ProbeFlags,
     reports::Reports,
+    transport::{Protocol, TransportAddress},
 };
 
 /// The longest wait for all objects to be listed.
@@ -43,6 +46,8 @@ pub struct Plan {
     own: OwnFlags,
     #[command(flatten, next_help_heading = "Addresses and devices of this node")]
     host: HostFlags,
+    #[command(flatten)]
+    probe: ProbeFlags,
     #[command(flatten, next_help_heading = "Where programs and maps are")]
     bpffs: Bpffs,
 }
@@ -61,7 +66,19 @@ pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
     }
     let reports = Reports::new(None);
     let mut feeds = source.feeds(&reports);
-    let (feed, _host) = host::feed(plan.node.node.clone(), plan.host.options(), None);
+    // Where the agent listens for its probe is the kernel's choice at each start: compared is all but that.
+    let probe = plan.probe.frontend().filter(|_| plan.diff).map(|frontend| {
+        let at = TransportAddress {
+            protocol: Protocol::Tcp,
+            address: frontend.ip(),
+            port: frontend.port(),
+        };
+        Probe {
+            frontend: at,
+            backend: at,
+        }
+    });
+    let (feed, _host) = host::feed(plan.node.node.clone(), plan.host.options(), probe);
     feeds.push(feed);
     let (sender, mut events) = agent::queue();
     let mut tasks = JoinSet::new();
@@ -101,7 +118,15 @@ pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
         return Ok(true);
     }
     let pinned = kernel::pinned_contents(&lb_loader::read_pinned(&plan.bpffs.bpffs)?)?;
-    let differences = differences(&dump::dump(&pinned), &planned);
+    let probe = probe.map(|probe| format!("{} -> ", probe.frontend));
+    let is_probe = |line: &str| probe.as_ref().is_some_and(|probe| line.starts_with(probe));
+    let compared = |dump: &str| -> String {
+        dump.lines()
+            .filter(|line| !is_probe(line))
+            .flat_map(|line| [line, "\n"])
+            .collect()
+    };
+    let differences = differences(&compared(&dump::dump(&pinned)), &compared(&planned));
     print!("{differences}");
     Ok(differences.is_empty())
 }

@@ -143,6 +143,11 @@ impl Node {
     pub(crate) fn start(&self, kubeconfig: &str, arguments: &[&str]) -> Agent<'_> {
         let file = self.folder.join("kubeconfig");
         fs::write(&file, kubeconfig).expect("written");
+        self.start_from("--kubeconfig", &file, arguments)
+    }
+
+    /// Starts an agent that takes objects from what an option names.
+    pub(crate) fn start_from(&self, option: &str, source: &Path, arguments: &[&str]) -> Agent<'_> {
         let log = File::options()
             .create(true)
             .append(true)
@@ -153,8 +158,8 @@ impl Node {
             .args(["-c", r#"echo 0 > "$0" && exec "$@""#])
             .arg(self.cgroup.join("agent/cgroup.procs"))
             .arg(PROGRAM)
-            .args(["run", "--node", "here", "--kubeconfig"])
-            .arg(file)
+            .args(["run", "--node", "here", option])
+            .arg(source)
             .args(["--listen", &LISTEN.to_string(), "--bpffs"])
             .arg(&self.bpffs)
             .arg("--cgroup")
@@ -171,17 +176,22 @@ impl Node {
         }
     }
 
+    /// Runs another command of the program on this node's maps: exit code, stdout and stderr.
+    pub(crate) fn command(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new(PROGRAM);
+        let output = command.args(arguments).arg("--bpffs").arg(&self.bpffs).output();
+        let output = output.expect("it starts");
+        let [said, errors] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (output.status.code(), said, errors)
+    }
+
     /// What `dump` prints; what it says, if it fails.
     pub(crate) fn dump(&self) -> String {
-        let mut command = Command::new(PROGRAM);
-        let output = command.arg("dump").arg("--bpffs").arg(&self.bpffs).output();
-        let output = output.expect("it starts");
-        let said = if output.status.success() {
-            output.stdout
-        } else {
-            output.stderr
-        };
-        String::from_utf8_lossy(&said).into_owned()
+        match self.command(&["dump"]) {
+            (Some(0), dump, _) => dump,
+            (.., errors) => errors,
+        }
     }
 
     /// Where its pins go.

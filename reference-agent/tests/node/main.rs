@@ -14,6 +14,7 @@
 //! | `outside` | node ports, load balancers, external IPs, policies, ranges and affinity, from outside and from pods |
 //! | `own_way` | the agent sees on when the Service that leads to its API server has no backends |
 //! | `comes_and_goes` | devices and addresses that come and go while the agent runs |
+//! | `from_files` | an agent without any API server; `plan --diff` and `dump` beside it and after it |
 
 #[expect(dead_code, reason = "it serves the tests of processes, too")]
 #[path = "../process/place.rs"]
@@ -21,6 +22,7 @@ mod place;
 
 mod agent;
 mod comes_and_goes;
+mod from_files;
 mod network;
 mod objects;
 mod outside;
