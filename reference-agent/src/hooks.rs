@@ -95,7 +95,9 @@ impl<D: Datapath> Hooks<D> {
         self.attach(&mut bad);
         // Without our own programs an old one is better than none.
         if bad.is_empty() {
-            self.leftovers.evict(&self.datapath, &self.metrics);
+            let devices = &self.devices;
+            self.leftovers
+                .evict(&self.datapath, &self.metrics, |found| devices.keep(found));
             bad.extend(self.leftovers.reasons());
         }
         self.look_at_others();

@@ -5,7 +5,9 @@
 //! plumbline.bpf.o ─▶ object ─▶ programs ─┐                 ┌─▶ hooks of the node's cgroup, by pinned links
 //!  (embedded)          ▲                 ├─▶ Datapath ─────┼─▶ network devices, by pinned links of TCX or filters
 //!           map::pins ─┴─▶ maps ─────────┘    │            └─▶ Maps, Table: what the agent writes
-//!           (adopted or new)                  └─▶ scan, evict: what earlier loads have left
+//!           (adopted or new)                  └─▶ leftovers ─┐
+//!                                                            ├─▶ evict, disarm
+//! cgroups, devices, links, programs of the machine ─▶ inventory ┘
 //! ```
 //!
 //! | module | holds |
@@ -34,7 +36,8 @@
 //! # Invariants
 //! - No map and no program is ever found, opened or told apart by its name. A program is ours if one of the maps it
 //!   uses, by id, begins with [`MAGIC`](lb_abi::MAGIC).
-//! - Somebody else's program is never detached.
+//! - Somebody else's program, or another node's, is never detached without being told to.
+//! - What could not be looked at is said ([`Blind`]), never left out in silence.
 //! - Dropping a [`Datapath`], or ending the process in any way, leaves what is attached running.
 #![expect(unsafe_code, reason = "bpf(2), and maps as memory")]
 

@@ -91,3 +91,19 @@ fn unsupported(what: &str, option: &'static str, source: io::Error) -> LoaderErr
         source,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_it_is_said_to_be_one_and_which_option_it_lacks() {
+        let source = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        let said = unsupported("end", "CONFIG_INET_DIAG_DESTROY", source).to_string();
+        assert!(
+            said.starts_with("this kernel can't end UDP sockets")
+                && said.contains("CONFIG_INET_DIAG_DESTROY"),
+            "{said}"
+        );
+    }
+}

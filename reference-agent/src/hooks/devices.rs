@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use lb_loader::{DeviceKind, LoaderError};
+use lb_loader::{DeviceKind, Found, LoaderError, Place};
 
 use crate::{datapath::Datapath, host::View};
 
@@ -94,6 +94,17 @@ impl Devices {
         self.catch_up(datapath);
     }
 
+    /// Whether a leftover stays for now: it is at a device that nothing of ours serves, as it is not known yet which
+    /// devices there are, or as attaching failed. An old program is better than none.
+    pub(super) fn keep(&self, found: &Found) -> bool {
+        match &found.place {
+            Place::Device {
+                index, name: Some(_), ..
+            } => self.wanted.is_none() || self.failed.contains_key(index),
+            _ => false,
+        }
+    }
+
     /// Why packets can't be relied on, one sentence each.
     pub(super) fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<String> = self
@@ -129,5 +140,67 @@ fn is_gone(error: &LoaderError) -> bool {
             )
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lb_loader::{CgroupState, Direction, Layer, Manner, Ownership, ProgramDescription};
+
+    use super::*;
+
+    /// What an earlier load has left somewhere.
+    fn left(place: Place) -> Found {
+        Found {
+            place,
+            order: 0,
+            program: ProgramDescription {
+                id: 7,
+                name: "node_ingress".to_owned(),
+                program_type: 3,
+                type_name: "sched_cls",
+                tag: [0; 8],
+                loaded_at: Duration::ZERO,
+                uid: 0,
+                maps: Vec::new(),
+                pinned_at: Vec::new(),
+                held_by: Vec::new(),
+            },
+            manner: Manner::Legacy { flags: 0 },
+            ownership: Ownership::Earlier,
+        }
+    }
+
+    fn at_device(index: u32) -> Found {
+        left(Place::Device {
+            index,
+            name: Some("uplink".to_owned()),
+            layer: Layer::Tcx,
+            direction: Direction::Ingress,
+        })
+    }
+
+    #[test]
+    fn what_is_left_at_a_device_stays_until_ours_is_there() {
+        let at_cgroup = left(Place::Cgroup {
+            id: 1,
+            path: None,
+            state: CgroupState::Hidden,
+            attach_type: 10,
+            attach_name: "connect4",
+        });
+        let mut devices = Devices::default();
+        assert!(
+            devices.keep(&at_device(2)),
+            "nobody knows yet which devices there are"
+        );
+        assert!(!devices.keep(&at_cgroup));
+        devices.wanted = Some(Arc::new(View::default()));
+        assert!(!devices.keep(&at_device(2)));
+        devices.failed.insert(2, "not attached".to_owned());
+        assert!(devices.keep(&at_device(2)) && !devices.keep(&at_device(3)));
+        assert!(!devices.keep(&at_cgroup));
     }
 }

@@ -24,18 +24,25 @@ type Failures = BTreeMap<At, String>;
 
 impl Leftovers {
     /// Evicts what is there, and looks again: the kernel decides what is left, not the answers to the evictions. A program
-    /// that was detached and is held by somebody still is disarmed by the next of [`PASSES`].
-    pub(super) fn evict(&mut self, datapath: &impl Datapath, metrics: &Metrics) {
+    /// that was detached and is held by somebody still is disarmed by the next of [`PASSES`]. `kept`: what serves where
+    /// nothing of ours does.
+    pub(super) fn evict(
+        &mut self,
+        datapath: &impl Datapath,
+        metrics: &Metrics,
+        kept: impl Fn(&Found) -> bool,
+    ) {
         self.reasons.clear();
         let mut failures = BTreeMap::new();
         for pass in 0..=PASSES {
-            let found = match datapath.leftovers() {
+            let mut found = match datapath.leftovers() {
                 Ok(found) => found,
                 Err(error) => {
                     let blind = format!("can't see what earlier loads have left: {error}");
                     return self.reasons.push(blind);
                 }
             };
+            found.attachments.retain(|found| !kept(found));
             let nothing = found.attachments.is_empty() && found.loose.is_empty();
             if nothing || pass == PASSES {
                 return self.tell(&found, &failures, metrics);

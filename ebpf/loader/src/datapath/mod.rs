@@ -58,7 +58,7 @@ pub struct Replaced {
 /// Maps and programs of one node, held by one process at a time.
 ///
 /// In this order: [`open`](Self::open), fill [`maps`](Self::maps), [`attach`](Self::attach), then
-/// [`evict`](crate::evict) what earlier loads have left ([`leftovers`](Self::leftovers)).
+/// [`evict`] what earlier loads have left ([`leftovers`](Self::leftovers)).
 /// Dropping it leaves everything running: links and maps are pinned.
 #[derive(Debug)]
 pub struct Datapath {
@@ -231,7 +231,7 @@ impl Datapath {
 
     /// What earlier loads of ours have left running for this node: at any cgroup, shown by a mount or not, removed or
     /// not; at any device; and programs that are attached where nobody can look, which are [`disarm`](crate::disarm)ed.
-    /// Attachments are [`Ownership::Earlier`], for [`evict`](crate::evict). Pins and holders are not looked for.
+    /// Attachments are [`Ownership::Earlier`](crate::Ownership::Earlier), for [`evict`]. Pins and holders are not looked for.
     ///
     /// Cheap enough for every second while nothing of ours is loaded but this.
     pub fn leftovers(&self) -> Result<Inventory, LoaderError> {

@@ -14,6 +14,7 @@ use std::{
         unix::fs::{DirEntryExt as _, MetadataExt as _},
     },
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use super::{Blind, CgroupState, names};
@@ -21,6 +22,8 @@ use crate::{Filesystem, LoaderError, environment, mounts, sys::cgroup as bpf, sy
 
 /// Most cgroups that are looked at; a node has some for each container and unit, a thousand if it is large.
 const MOST: usize = 50_000;
+/// How long that may take.
+const TIME: Duration = Duration::from_secs(10);
 /// The id of a hierarchy's root.
 const ROOT: u64 = 1;
 
@@ -151,11 +154,12 @@ impl Hierarchy {
     ) -> Result<Walked, LoaderError> {
         let mut walked = Walked::default();
         let (mut stack, by_handle) = self.roots(&mut walked)?;
+        let begun = Instant::now();
         while let Some((group, above)) = stack.pop() {
-            if walked.above.len() >= MOST {
+            if walked.above.len() >= MOST || begun.elapsed() > TIME {
                 walked.blind.push(Blind {
-                    what: format!("more than {MOST} cgroups"),
-                    why: "so many are not looked at in one go".to_owned(),
+                    what: format!("more than {} cgroups", walked.above.len()),
+                    why: format!("no more than {MOST} are looked at, for {} s", TIME.as_secs()),
                     remedy: "remove those that nothing runs in".to_owned(),
                 });
                 break;

@@ -1,15 +1,18 @@
 //! Socket programs of an earlier load, left at the node's cgroup, above and below it, shown or not, removed or not.
 
-use std::{net::SocketAddrV4, os::fd::OwnedFd, path::Path};
+use std::{collections::BTreeSet, fs, net::SocketAddrV4, os::fd::OwnedFd, path::Path, thread};
 
+use lb_abi::Meta;
 use lb_loader::{
-    CgroupState, Hook, Manner, Options, Ownership, Place, attach_legacy, attach_link, effective,
+    CgroupState, Datapath, HeldProgram, Hook, Inventory, LoaderError, Manner, Options, Ownership, Place,
+    attach_legacy, attach_link, cleanup, effective, evict, programs_attached,
 };
+use nix::sched::{CloneFlags, unshare};
 
 use super::left::{
     Earlier, Other, below, enter, evict_all, hide_what_is_above, hold, inode, leftovers, start,
 };
-use crate::support::{Node, dial, isolated};
+use crate::support::{Node, dial, isolated, overwrite_meta};
 
 /// Attaches all of an earlier load the legacy way.
 fn attach_all(earlier: &Earlier, cgroup: &Path, flags: u32) {
@@ -256,6 +259,78 @@ fn beside_is_found_when_it_is_of_this_node() {
         let evicted = evict_all(&datapath);
         assert_eq!(evicted.len(), Hook::ALL.len());
         refused(earlier.vip);
+    });
+}
+
+#[test]
+fn of_another_version_it_is_evicted_where_it_runs_for_this_node_and_nowhere_else() {
+    isolated(|node| {
+        let datapath = node.open();
+        let newer = Meta {
+            abi: Meta::CURRENT.abi + 1,
+            ..Meta::CURRENT
+        };
+        overwrite_meta(node, &newer);
+        let (hook, program) = datapath.programs().next().expect("programs");
+        let program = HeldProgram::by_id(program.id()).expect("it is loaded");
+        drop(datapath);
+        fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
+        let options = lower(node);
+        let other = below(&node.options.cgroup, "other");
+        let pod = below(&options.cgroup, "pod");
+        for cgroup in [&node.options.cgroup, &options.cgroup, &pod, &other] {
+            attach_legacy(cgroup, hook, &program, Manner::MULTI).expect("attached");
+        }
+        let (datapath, _) = start(&options, node);
+        let evicted = evict_all(&datapath);
+        let at: BTreeSet<_> = evicted
+            .iter()
+            .map(|found| match &found.place {
+                Place::Cgroup { path, .. } => path.clone().expect("it is shown"),
+                _ => panic!("expected a cgroup: {found:?}"),
+            })
+            .collect();
+        let own = BTreeSet::from([node.options.cgroup.clone(), options.cgroup.clone(), pod]);
+        assert_eq!(at, own, "beside it, it may be another node's");
+        let left = programs_attached(&other, hook, false).expect("the kernel says");
+        assert_eq!(left, [program.id()]);
+    });
+}
+
+#[test]
+fn another_nodes_programs_are_known_and_stay() {
+    isolated(|node| {
+        let options = lower(node);
+        let neighbour = Options {
+            cgroup: below(&node.options.cgroup, "neighbour"),
+            bpffs: node.options.bpffs.join("neighbour"),
+            ..node.options.clone()
+        };
+        fs::create_dir(&neighbour.bpffs).expect("a folder");
+        // A node is a network namespace.
+        let theirs = thread::spawn(move || {
+            unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+            let mut datapath = Datapath::open(&neighbour).expect("opened");
+            datapath.attach().expect("attached");
+            datapath
+        });
+        let theirs = theirs.join().expect("the other node has started");
+        let (datapath, _) = start(&options, node);
+        assert_eq!(datapath.leftovers().expect("a look"), Inventory::default());
+        let seen = super::look(node).attachments;
+        for (hook, program) in theirs.programs() {
+            let found = seen.iter().find(|found| found.program.id == program.id());
+            let found = found.unwrap_or_else(|| panic!("{hook} is not listed"));
+            assert_eq!(found.ownership, Ownership::OtherNode);
+            assert!(matches!(evict(found, false), Err(LoaderError::NotEarlier { .. })));
+        }
+        drop(datapath);
+        let done = cleanup(&options.bpffs, &options.cgroup).expect("cleaned up");
+        assert_eq!(done.detached.len(), Hook::ALL.len(), "{done:?}");
+        for (hook, program) in theirs.programs() {
+            let left = programs_attached(&node.options.cgroup.join("neighbour"), hook, false);
+            assert_eq!(left.expect("the kernel says"), [program.id()]);
+        }
     });
 }
 
