@@ -213,3 +213,14 @@ fn slices_of_a_service_that_is_not_there_are_nobodys() {
         reference_agent::plan::ServicePlan::default()
     );
 }
+
+#[test]
+fn a_cluster_ip_is_looked_out_for_only_while_an_endpoint_has_it() {
+    let y = service("t/y", "10.96.0.2", &["TCP 80"]);
+    let mut model = served(y, [of_x("1", &["10.96.0.2", "1.1.1.1"])]);
+    assert_eq!(model.refused().len(), 1);
+    model.apply(Event::SliceApplied(of_x("1", &["1.1.1.1"])));
+    assert!(model.refused().is_empty());
+    model.apply(Event::SliceApplied(of_x("1", &["1.1.1.1", "10.96.0.2"])));
+    assert_eq!(model.refused().len(), 1);
+}
