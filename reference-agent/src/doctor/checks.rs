@@ -34,6 +34,7 @@ pub(super) fn checks(parts: &Parts, cgroup: &Path, bpffs: &Path, agent: SocketAd
         checks.extend(hooks(parts));
     }
     checks.extend(other_nodes(parts));
+    checks.extend(unexplained(parts));
     checks.extend(generations(parts));
     checks
 }
@@ -200,15 +201,39 @@ fn other_nodes(parts: &Parts) -> Option<Check> {
     })
 }
 
+/// Others' programs of the kinds that balance load, which run nowhere that can be seen, and are kept by nothing that can.
+fn unexplained(parts: &Parts) -> Option<Check> {
+    let programs: Vec<String> = parts
+        .loose
+        .iter()
+        .filter(|loose| loose.unexplained && loose.standing == Standing::Foreign)
+        .filter_map(|loose| parts.programs.get(&loose.program).map(Program::title))
+        .collect();
+    (!programs.is_empty()).then(|| {
+        let text = format!(
+            "nothing that can be seen attaches or keeps these programs, so something does that can't: mostly a cgroup that \
+             was removed while sockets of it live on, for which they run: {}",
+            programs.join(", ")
+        );
+        check("unexplained", Outcome::Note, text)
+    })
+}
+
 /// Several maps of one name among those that hold services: how incident-like trouble looks from the maps' side.
 fn generations(parts: &Parts) -> Option<Check> {
+    let other_nodes: Vec<u32> = parts
+        .attachments
+        .iter()
+        .filter(|attachment| attachment.standing == Standing::OtherNode)
+        .map(|attachment| attachment.program)
+        .collect();
     let mut same: BTreeMap<(Whose, &str, &str), Vec<u32>> = BTreeMap::new();
     for map in parts.maps.values() {
         let Some(layout) = &map.layout else { continue };
         let mut users = parts
             .programs
             .values()
-            .filter(|program| program.maps.contains(&map.id));
+            .filter(|program| program.maps.contains(&map.id) && !other_nodes.contains(&program.id));
         if let Some(Program { owner, .. }) = users.next() {
             let key = (owner.whose, map.name.as_str(), layout.as_str());
             same.entry(key).or_default().push(map.id);

@@ -29,10 +29,17 @@ pub(super) fn conclude(explanation: &mut Explanation, request: &Request) {
         let who = if is_device {
             format!("At {}, a packet", way.name)
         } else {
-            format!(
-                "By {}, a client that {verb} {}",
-                way.name, explanation.destination
-            )
+            {
+                let verb = if way.name.starts_with("sendmsg") {
+                    "sends to"
+                } else {
+                    "connects to"
+                };
+                format!(
+                    "By {}, a client that {verb} {}",
+                    way.name, explanation.destination
+                )
+            }
         };
         sentences.push(format!("{who} {}", end(way, own)));
         for (decider, loser) in disagreements(way, own, is_device && rewritten_before) {

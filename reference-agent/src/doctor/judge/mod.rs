@@ -15,7 +15,8 @@
 //! | `pairs` | programs that do the same work in one chain, and the maps in which they differ |
 //! | `groups` | stale attachments of one load, together |
 //! | `compare` | services that two generations of maps see differently |
-//! | `story` | all of it in words |
+//! | `story` | stale attachments in words |
+//! | `undecided` | the rest in words |
 
 mod compare;
 mod groups;
@@ -23,6 +24,7 @@ mod pairs;
 mod story;
 #[cfg(test)]
 mod tests;
+mod undecided;
 
 use std::collections::BTreeMap;
 
@@ -44,12 +46,12 @@ pub(super) struct Facts<'a> {
 /// Marks what is stale, and says what is wrong.
 pub(super) fn judge(mut facts: Facts<'_>, bytes: &dyn MapBytes) -> Vec<Problem> {
     mark_ours(&mut facts);
-    let undecided = mark_others(&mut facts);
+    let pairs = mark_others(&mut facts);
     let mut problems: Vec<Problem> = group(&facts)
         .iter()
         .map(|group| story::stale(&facts, group, bytes))
         .collect();
-    problems.extend(story::undecided(&facts, &undecided, bytes));
+    problems.extend(undecided::undecided(&facts, &pairs, bytes));
     problems.sort_by_key(|problem| (problem.certainty, problem.kind));
     problems
 }

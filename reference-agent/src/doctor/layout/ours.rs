@@ -5,7 +5,10 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use lb_abi::{ABI_VERSION, Address, Frontend, MAGIC, Port, Service, address_flags, frontend_flags};
+use lb_abi::{
+    ABI_VERSION, Address, Affinity, AffinityKey, Config, Flow, FragmentKey, Frontend, MAGIC, Port, Ports,
+    Remembered, ReverseKey, Service, SourceKey, Traffic, Tuple, address_flags, frontend_flags,
+};
 
 use super::{Answer, From, Frontends, MOST_BACKENDS, MOST_FRONTENDS, Question, bytes};
 use crate::{
@@ -24,6 +27,21 @@ const SLOTS: (&str, usize, usize) = ("SLOTS", 12, 4);
 const BACKENDS: (&str, usize, usize) = ("BACKENDS", 4, 20);
 const META: (&str, usize, usize) = ("META", 4, 16);
 
+/// The others, which are told by their names and sizes, and not read.
+const UNREAD: [(&str, usize, usize); 11] = [
+    ("SOURCES", size_of::<SourceKey>(), 4),
+    ("KEPT", 4, size_of::<Service>()),
+    ("REVERSE", size_of::<ReverseKey>(), size_of::<Remembered>()),
+    ("SOCKETS", 8, size_of::<lb_abi::Backend>()),
+    ("AFFINITY", size_of::<AffinityKey>(), size_of::<Affinity>()),
+    ("FRAGMENTS", size_of::<FragmentKey>(), size_of::<Ports>()),
+    ("FLOWS", size_of::<Tuple>(), size_of::<Flow>()),
+    ("CONFIG", 4, size_of::<Config>()),
+    ("COUNTERS", 4, 8),
+    ("SERVICE_TRAFFIC", 4, size_of::<Traffic>()),
+    ("BACKEND_TRAFFIC", 4, size_of::<Traffic>()),
+];
+
 /// Ids of our maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ours {
@@ -36,11 +54,16 @@ pub struct Ours {
 
 /// What a map of one of our programs holds.
 pub(super) fn layout_of(map: &Map) -> Option<String> {
-    let known = [FRONTENDS, ADDRESSES, SERVICES, SLOTS, BACKENDS, META];
-    let (name, ..) = known
-        .into_iter()
-        .find(|(name, key, value)| map.name == *name && bytes::is_of(map, *key, *value))?;
-    Some(format!("Plumbline {name}, ABI {ABI_VERSION}"))
+    let (key, value) = sizes(&map.name)?;
+    bytes::is_of(map, key, value).then(|| format!("Plumbline {}, ABI {ABI_VERSION}", map.name))
+}
+
+/// Sizes of keys and values of a map of ours.
+pub(super) fn sizes(name: &str) -> Option<(usize, usize)> {
+    let read = [FRONTENDS, ADDRESSES, SERVICES, SLOTS, BACKENDS, META];
+    let mut known = read.into_iter().chain(UNREAD);
+    let (_, key, value) = known.find(|(known, ..)| *known == name)?;
+    Some((key, value))
 }
 
 impl Ours {

@@ -7,17 +7,19 @@
 //! | file | what |
 //! |---|---|
 //! | `mod` | the report, its problems and checks |
-//! | `chain` | places, attachments, programs, maps |
+//! | `place` | where programs are attached |
+//! | `chain` | attachments, programs, maps |
 
 mod chain;
+mod place;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::chain::{
-    Attachment, CgroupState, Direction, Holder, Layer, Loose, Manner, Map, Owner, Place, Program, Stale,
-    Standing, Whose, XdpMode,
+pub use self::{
+    chain::{Attachment, Holder, Loose, Manner, Map, Owner, Program, Stale, Standing, Whose, XdpMode},
+    place::{CgroupState, Direction, Layer, Place},
 };
 use super::layout::Answer;
 

@@ -68,18 +68,40 @@ pub(super) fn problems(report: &Report, width: u16) -> String {
 /// Programs, place by place.
 fn attachments(report: &Report, width: u16) -> String {
     let mut text = String::new();
-    let mut rest = report.attachments.as_slice();
-    while let [first, ..] = rest {
-        let count = rest.iter().take_while(|one| one.place == first.place).count();
-        let (here, others) = rest.split_at(count);
-        rest = others;
-        text += &format!("{}\n", first.place);
+    let mut shown: Vec<(String, Vec<&Attachment>)> = Vec::new();
+    for attachment in report
+        .attachments
+        .iter()
+        .filter(|one| one.standing != Standing::OtherNode)
+    {
+        let whole = attachment.place.whole();
+        match shown.iter_mut().find(|(place, _)| *place == whole) {
+            Some((_, here)) => here.push(attachment),
+            None => shown.push((whole, vec![attachment])),
+        }
+    }
+    for (place, here) in &shown {
+        text += &format!("{place}\n");
         let rows = here.iter().map(|attachment| row(report, attachment));
-        let heading = ["TURN", "PROGRAM", "LOADED", "WHOSE", "MAPS", "ATTACHED BY", ""];
+        let heading = [
+            "HOOK",
+            "TURN",
+            "PROGRAM",
+            "LOADED",
+            "WHOSE",
+            "MAPS",
+            "ATTACHED BY",
+            "",
+        ];
         text += &table(heading, rows, 2, width);
     }
     if text.is_empty() {
         text.push_str("No program is attached where load balancing is done.\n");
+    }
+    let elsewhere = report.attachments.len() - shown.iter().map(|(_, here)| here.len()).sum::<usize>();
+    if elsewhere > 0 {
+        let other = "attachments of other nodes that this kernel runs too are not shown here, but by --json.";
+        text += &paragraph(&format!("{elsewhere} {other}"), 0, width);
     }
     if !report.others.is_empty() {
         let others: Vec<String> = report
@@ -99,7 +121,7 @@ fn attachments(report: &Report, width: u16) -> String {
     text + "\n"
 }
 
-fn row(report: &Report, attachment: &Attachment) -> [String; 7] {
+fn row(report: &Report, attachment: &Attachment) -> [String; 8] {
     let program = report.programs.get(&attachment.program);
     let stale = match attachment.stale.as_ref().map(|stale| stale.certainty) {
         Some(Certainty::Certain) => "STALE",
@@ -107,6 +129,7 @@ fn row(report: &Report, attachment: &Attachment) -> [String; 7] {
         None => "",
     };
     [
+        attachment.place.hook(),
         (attachment.order + 1).to_string(),
         program.map_or_else(
             || attachment.program.to_string(),
@@ -199,12 +222,18 @@ fn maps(report: &Report, width: u16) -> String {
     if report.maps.is_empty() {
         return String::new();
     }
-    let rows = report.maps.values().map(|map| {
-        let users = report
-            .programs
-            .values()
-            .filter(|program| program.maps.contains(&map.id))
-            .count();
+    let here = |program: &Program| {
+        let mut attachments = report.attachments.iter();
+        let other = |one: &Attachment| one.program == program.id && one.standing == Standing::OtherNode;
+        !attachments.any(other)
+    };
+    let users = |map: &Map| {
+        let programs = report.programs.values();
+        let users = programs.filter(|program| program.maps.contains(&map.id) && here(program));
+        users.count()
+    };
+    let maps = report.maps.values().map(|map| (map, users(map)));
+    let rows = maps.filter(|(_, users)| *users > 0).map(|(map, users)| {
         [
             map.id.to_string(),
             map.name.clone(),

@@ -3,7 +3,10 @@
 //! `incident`: two generations of Cilium's maps and programs, made by hand. `ours`: two of our own. `exits`: what it says
 //! and how it ends where nothing, or not all, can be looked at. `support`: the node.
 
-#![expect(clippy::unwrap_used, reason = "a test that can not be staged has failed, and says where")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that can not be staged has failed, and says where"
+)]
 
 mod exits;
 mod incident;

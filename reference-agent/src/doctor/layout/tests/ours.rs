@@ -163,3 +163,17 @@ fn another_version_of_the_abi_is_not_read() {
         "without FRONTENDS"
     );
 }
+
+#[test]
+fn every_pinned_map_is_told_by_name_and_sizes() {
+    let ours = owner(Whose::Plumbline);
+    for name in lb_loader::MapName::PINNED {
+        let known = super::super::ours::sizes(name.name());
+        let (key, value) = known.unwrap_or_else(|| panic!("{name} is not known here"));
+        let size = |bytes: usize| u32::try_from(bytes).expect("a few bytes");
+        let found = map(1, name.name(), size(key), size(value));
+        assert!(Tables::layout_of(&ours, &found).is_some(), "{name}");
+        let other = map(1, name.name(), size(key) + 1, size(value));
+        assert_eq!(Tables::layout_of(&ours, &other), None, "{name} of other sizes");
+    }
+}
