@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::MetadataExt as _,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -95,7 +96,7 @@ pub(super) fn parts(inventory: Inventory, now: Option<Duration>, below: Option<&
     }
     if left_out > 0 {
         parts.blind.push(Blind {
-            what: format!("{left_out} attachments at cgroups that no mount shows"),
+            what: format!("{left_out} attachments at cgroups that no mount shows, or at network namespaces"),
             why: "only the chain of one cgroup was asked for, and it can't be told whether they are of it"
                 .to_owned(),
             remedy: "look without --below".to_owned(),
@@ -109,14 +110,19 @@ pub(super) fn parts(inventory: Inventory, now: Option<Duration>, below: Option<&
     parts
 }
 
-/// Whether a place is of a cgroup's chain, or of those below it. `None`: that can't be told.
+/// Whether a place is of a cgroup's chain, of a cgroup below it, or of this thread's network namespace. `None`: that
+/// can't be told.
 fn is_of(place: &Place, below: &Path) -> Option<bool> {
     match place {
         Place::Cgroup { path, .. } => {
             let path = path.as_ref()?;
             Some(path.starts_with(below) || below.starts_with(path))
         }
-        Place::Device { .. } | Place::Namespace { .. } => Some(true),
+        Place::Device { name, .. } => Some(name.is_some()),
+        Place::Namespace { inode, .. } => {
+            let own = fs::metadata("/proc/thread-self/ns/net").ok()?;
+            Some(own.ino() == u64::from(*inode))
+        }
     }
 }
 

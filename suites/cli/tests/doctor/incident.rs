@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::MetadataExt as _,
 };
 
-use lb_loader::{Hook, Manner, attach_legacy};
+use lb_loader::{Hook, Manner, attach_legacy, attach_link};
 use reference_agent::doctor::report::{Certainty, ProblemKind, SCHEMA, Verdict, Whose};
 
 use crate::support::{
@@ -276,6 +276,40 @@ fn a_stale_program_of_a_cgroup_below_comes_first_too() {
 }
 
 #[test]
+fn a_link_that_a_process_holds_is_shown_with_it_and_detached() {
+    isolated(|node| {
+        node.addresses(&[(*ENDPOINT.ip()).into()]);
+        serve(ENDPOINT);
+        let earlier = Cilium::load();
+        earlier.service(SERVICE, Some(GONE));
+        let link = attach_link(&node.cgroup, Hook::Connect4, &earlier.program).unwrap();
+        let current = Cilium::load();
+        current.service(SERVICE, Some(ENDPOINT));
+        current.pin(&node.bpffs);
+        attach_legacy(&node.cgroup, Hook::Connect4, &current.program, Manner::MULTI).unwrap();
+        assert!(dial(SERVICE).is_err());
+        let shown = node.doctor(&[]);
+        assert_eq!(shown.code, Some(1), "{shown:#?}");
+        let holder = format!("(pid {})", std::process::id());
+        let text = shown.text();
+        let kept = format!("What keeps program {} attached: link", earlier.program.id());
+        assert!(
+            text.contains(&kept) && text.contains(&holder),
+            "{kept} {holder}\n{}",
+            shown.stdout
+        );
+        let fixed = node.doctor(&["--fix", "--suspected", "--yes"]);
+        assert_eq!(fixed.code, Some(0), "{fixed:#?}");
+        assert_eq!(
+            dial(SERVICE).unwrap(),
+            ENDPOINT.to_string(),
+            "though the link is still held"
+        );
+        drop(link);
+    });
+}
+
+#[test]
 fn anybodys_program_goes_only_when_it_is_named() {
     isolated(|node| {
         let (program, maps) = calico(SERVICE, ENDPOINT);
@@ -286,12 +320,14 @@ fn anybodys_program_goes_only_when_it_is_named() {
         for expected in [
             format!("{} calico_connect_", program.id()),
             "Calico ?".to_owned(),
-            "Calico NAT frontends v3 (IPv4)".to_owned(),
             format!("SERVICES BY MAP {} (Calico", maps[0].id()),
             format!("TCP {SERVICE} {ENDPOINT}"),
         ] {
             assert!(text.contains(&expected), "{expected}\n{}", shown.stdout);
         }
+        let report = node.doctor(&["--json"]).report();
+        let layout = report.maps[&maps[0].id()].layout.as_deref();
+        assert_eq!(layout, Some("Calico NAT frontends v3 (IPv4)"));
         let id = program.id().to_string();
         let kept = node.doctor(&["--fix", "--suspected", "--yes"]);
         assert!(kept.text().contains("Nothing to evict."), "{}", kept.stdout);
