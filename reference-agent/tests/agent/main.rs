@@ -14,6 +14,7 @@ mod kernel;
 mod law;
 mod place;
 mod posting;
+mod probing;
 mod reconciling;
 mod reflecting;
 mod reporting;

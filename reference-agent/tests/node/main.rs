@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `outside` | node ports, load balancers, external IPs, policies, ranges and affinity, from outside and from pods |
 //! | `own_way` | the agent sees on when the Service that leads to its API server has no backends |
+//! | `udp` | clients of UDP whose backend stops serving |
 //! | `comes_and_goes` | devices and addresses that come and go while the agent runs |
 //! | `from_files` | an agent without any API server; `plan --diff` and `dump` beside it and after it |
 
@@ -28,3 +29,4 @@ mod objects;
 mod outside;
 mod own_way;
 mod sockets;
+mod udp;

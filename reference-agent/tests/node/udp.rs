@@ -1,0 +1,232 @@
+//! UDP clients whose backend stops serving: told, or sent to another one; everybody else notices nothing.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    process::{Child, Command},
+    time::Duration,
+};
+
+use serde_json::json;
+
+use crate::{
+    agent::{Api, Node, Serving},
+    network::{FAMILIES, Family, Namespace, Network, pod},
+    objects::{Everything, NODE_PORTS, PORTS, cluster_ips, create_node},
+    place::place,
+    sockets::{LIMIT, UDP, serve},
+};
+
+/// The whole test, on a busy machine.
+const TEST_LIMIT: Duration = Duration::from_secs(180);
+/// Sockets of each kind: that none of them has one of two backends happens in 2⁻¹⁹ of all runs.
+const SOCKETS: usize = 20;
+
+/// A connected socket, and who answers it.
+struct Client {
+    socket: UdpSocket,
+    server: IpAddr,
+}
+
+impl Client {
+    fn new(from: IpAddr, to: SocketAddr) -> Self {
+        let socket = UdpSocket::bind((from, 0)).expect("a socket");
+        socket.set_read_timeout(Some(LIMIT)).expect("a limit");
+        socket.connect(to).expect("connected");
+        let server = asked(&socket).expect("served");
+        Self { socket, server }
+    }
+}
+
+/// Who answers a connected socket.
+fn asked(socket: &UdpSocket) -> io::Result<IpAddr> {
+    socket.send(b"who?")?;
+    let mut buffer = [0; 128];
+    let length = socket.recv(&mut buffer)?;
+    let said = String::from_utf8_lossy(&buffer[..length]);
+    let server = said.split(' ').next().and_then(|server| server.parse().ok());
+    server.ok_or_else(|| io::Error::other(format!("not an answer: {said:?}")))
+}
+
+/// A pod, with a process in it as pods have.
+struct Pod {
+    namespace: Namespace,
+    process: Child,
+}
+
+impl Pod {
+    fn new(number: usize) -> Self {
+        let namespace = pod(number);
+        let process = namespace.run(|| Command::new("sleep").arg("infinity").spawn().expect("a process"));
+        Self { namespace, process }
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        // It has no other end.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Two Services: `x` has a backend that is to leave and one that stays, `y` the former alone.
+struct World {
+    api: Api,
+    address: SocketAddr,
+    pods: [Pod; 2],
+    network: Network,
+}
+
+const LEAVING: bool = true;
+const STAYING: bool = false;
+
+impl World {
+    fn new() -> Self {
+        let network = Network::new();
+        let pods = [Pod::new(0), Pod::new(1)];
+        for family in FAMILIES {
+            pods[0].namespace.run(move || serve(family.pods[0]));
+            network.outside.run(move || serve(family.remote));
+        }
+        let api = Api::new();
+        let Serving { address, .. } = api.serve("127.0.0.1:0".parse().expect("an address"), &["127.0.0.1"]);
+        let world = Self {
+            api,
+            address,
+            pods,
+            network,
+        };
+        world.api.with(address, async |client| create_node(&client).await);
+        world.write("x", 1, &[LEAVING, STAYING]);
+        world.write("y", 2, &[LEAVING]);
+        world
+    }
+
+    fn write(&self, name: &'static str, number: u8, backends: &[bool]) {
+        let of = |leaving: &bool| {
+            if *leaving {
+                (FAMILIES.map(|family| family.pods[0]), true)
+            } else {
+                (FAMILIES.map(|family| family.remote), false)
+            }
+        };
+        let service = Everything {
+            name,
+            number,
+            spec: json!({}),
+            backends: backends.iter().map(of).collect(),
+        };
+        self.api
+            .with(self.address, async |client| service.create(&client).await);
+    }
+
+    /// For the other family: both serve again.
+    fn restore(&self, node: &Node, index: usize) {
+        self.write("x", 1, &[LEAVING, STAYING]);
+        let (vip, family) = (at(1, index), FAMILIES[index]);
+        let mut servers = [family.pods[0], family.remote];
+        servers.sort_unstable();
+        let servers = servers.map(|server| SocketAddr::new(server, UDP).to_string());
+        node.until_dumped(&[&format!("UDP {vip} -> {}", servers.join(" "))]);
+    }
+}
+
+/// The cluster IP of a Service.
+fn at(number: u8, index: usize) -> SocketAddr {
+    SocketAddr::new(cluster_ips(number)[index], PORTS[1])
+}
+
+fn clients(from: IpAddr, to: SocketAddr) -> Vec<Client> {
+    (0..SOCKETS).map(|_| Client::new(from, to)).collect()
+}
+
+#[track_caller]
+fn has_both(clients: &[Client], family: &Family) {
+    for server in [family.pods[0], family.remote] {
+        assert!(
+            clients.iter().any(|client| client.server == server),
+            "nobody has {server}"
+        );
+    }
+}
+
+#[test]
+fn connected_sockets_of_a_backend_that_serves_no_more_are_told_and_no_others() {
+    let Some(place) = place(TEST_LIMIT) else { return };
+    let world = World::new();
+    let node = Node::new(&place, true);
+    let agent = node.start(&world.api.kubeconfig(world.address), &[]);
+    agent.ready();
+    for (index, family) in FAMILIES.into_iter().enumerate() {
+        let (leaving, staying) = (family.pods[0], family.remote);
+        // Of the node itself at the cluster IP and the node port, and of a pod.
+        let x = at(1, index);
+        let mut told = clients(family.node, x);
+        told.extend(clients(family.node, SocketAddr::new(family.node, NODE_PORTS[1])));
+        told.extend(world.pods[1].namespace.run(move || clients(family.pods[1], x)));
+        has_both(&told, &family);
+        // Of the other Service, and some that were connected to it since.
+        let others = clients(family.node, at(2, index));
+        let mut moved = clients(family.node, x);
+        moved.retain(|client| client.server == leaving);
+        for client in &moved {
+            client.socket.connect(at(2, index)).expect("connected elsewhere");
+            assert_eq!(asked(&client.socket).expect("served"), leaving);
+        }
+
+        // The backend leaves one of the two Services, and goes on answering.
+        world.write("x", 1, &[STAYING]);
+        for client in &told {
+            if client.server == staying {
+                assert_eq!(asked(&client.socket).expect("a healthy flow goes on"), staying);
+                continue;
+            }
+            // Whoever waits is woken, and who sends is told.
+            node.eventually(|| match asked(&client.socket) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => Ok(()),
+                other => Err(format!("{other:?}")),
+            });
+        }
+        for client in others.iter().chain(&moved) {
+            assert_eq!(asked(&client.socket).expect("not of that Service"), leaving);
+        }
+        world.restore(&node, index);
+    }
+    agent.ready();
+}
+
+#[test]
+fn flows_of_a_backend_that_serves_no_more_go_to_another_and_no_others() {
+    let Some(place) = place(TEST_LIMIT) else { return };
+    let world = World::new();
+    // No program sees the clients' sockets: their packets alone.
+    let node = Node::new(&place, false);
+    let agent = node.start(&world.api.kubeconfig(world.address), &[]);
+    agent.ready();
+    for (index, family) in FAMILIES.into_iter().enumerate() {
+        let (leaving, staying) = (family.pods[0], family.remote);
+        let (x, node_port) = (at(1, index), SocketAddr::new(family.node, NODE_PORTS[1]));
+        let mut moving = world
+            .network
+            .outside
+            .run(move || clients(family.client, node_port));
+        moving.extend(world.pods[1].namespace.run(move || clients(family.pods[1], x)));
+        has_both(&moving, &family);
+        let others = world.pods[1]
+            .namespace
+            .run(move || clients(family.pods[1], at(2, index)));
+        world.write("x", 1, &[STAYING]);
+        for client in &moving {
+            node.eventually(|| match asked(&client.socket) {
+                Ok(server) if server == staying => Ok(()),
+                other => Err(format!("{other:?}")),
+            });
+        }
+        for client in &others {
+            assert_eq!(asked(&client.socket).expect("not of that Service"), leaving);
+        }
+        world.restore(&node, index);
+    }
+    agent.ready();
+}
