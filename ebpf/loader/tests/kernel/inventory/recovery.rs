@@ -12,10 +12,11 @@ use caps::{CapSet, Capability};
 use lb_loader::{
     Cleanup, Found, Hook, Manner, Options, Ownership, Place, attach_legacy, attach_link, cleanup, evict,
 };
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use socket2::{Domain, Socket, Type};
 
 use super::{
-    left::{Earlier, below, enter, hide_what_is_above, leftovers, start},
+    left::{Earlier, below, enter, evict_all, hide_what_is_above, leftovers, start},
     look,
 };
 use crate::support::{Node, Protocol, dial, isolated};
@@ -75,6 +76,28 @@ fn connections_that_are_healthy_survive_and_new_ones_are_right_at_once() {
             assert_eq!(connection.peer_addr().expect("a peer"), healthy.into());
         }
         assert_eq!(leftovers(&datapath), []);
+    });
+}
+
+#[test]
+fn pins_under_a_new_mount_are_no_hindrance() {
+    isolated(|node| {
+        let mut earlier = node.open();
+        let trap = crate::support::TcpServer::start(66).address;
+        let vip = node.service(&earlier, Protocol::Tcp, 80, &[trap]);
+        earlier.attach().expect("attached");
+        drop(earlier);
+        let (kind, none) = (Some("bpf"), None::<&str>);
+        mount(kind, &node.options.bpffs, kind, MsFlags::empty(), none).expect("a bpffs over the other");
+        let (datapath, server) = start(&node.options, node);
+        assert_eq!(
+            dial(vip).expect("a connection").0,
+            trap,
+            "the leftover runs first"
+        );
+        assert_eq!(evict_all(&datapath).len(), Hook::ALL.len());
+        assert_eq!(dial(vip).expect("a connection").0, server);
+        umount2(&node.options.bpffs, MntFlags::MNT_DETACH).expect("unmounted");
     });
 }
 
