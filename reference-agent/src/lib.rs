@@ -25,7 +25,8 @@
 //! | [`agent`], [`status`], [`cli`] | the process: loop, `/healthz` to `/dump`, command line |
 //!
 //! **Law 1**: for every history of events, what has been written equals `plan(model)` from scratch
-//! (`tests/agent/law.rs`).
+//! (`tests/agent/law.rs`); an event marks every Service whose plan it changes (`tests/rules/law.rs`). What the plan is
+//! made of is said in `SERVICES.md`, and held rule by rule in `tests/rules`.
 pub mod agent;
 pub mod board;
 pub mod cli;

@@ -186,6 +186,22 @@ mod tests {
     }
 
     #[test]
+    fn nodes_are_told_apart_by_their_name_alone() {
+        let mut relist = Relist::default();
+        let node = |name: &str| Node {
+            name: name.to_owned(),
+            ..Node::default()
+        };
+        relist.take::<Node>(Watched::Init);
+        let applied = relist.take(Watched::InitApply(node("a")));
+        assert_eq!(applied, [Event::NodeApplied(node("a"))]);
+        relist.take::<Node>(Watched::InitDone);
+        relist.take::<Node>(Watched::Init);
+        let gone = [Event::NodeDeleted("a".to_owned()), Event::Synced(Kind::Node)];
+        assert_eq!(relist.take::<Node>(Watched::InitDone), gone);
+    }
+
+    #[test]
     fn what_was_deleted_by_an_event_is_not_deleted_again() {
         let mut relist = Relist::default();
         listed(&mut relist, &["a"]);

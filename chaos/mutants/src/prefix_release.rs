@@ -95,10 +95,11 @@ impl PrefixRelease {
     }
 }
 
-/// Every endpoint that takes traffic, with every port.
+/// Every endpoint that serves, ready or on its way out, with every port.
 fn instances(slice: &Slice) -> Instances {
-    let ready = slice.endpoints.iter().filter(|endpoint| endpoint.ready);
-    ready
+    let endpoints = slice.endpoints.iter();
+    let serving = endpoints.filter(|endpoint| endpoint.ready || (endpoint.serving && endpoint.terminating));
+    serving
         .flat_map(|endpoint| {
             slice.ports.iter().map(|port| TransportAddress {
                 protocol: port.protocol,

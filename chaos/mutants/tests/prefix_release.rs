@@ -140,3 +140,26 @@ fn a_restart_forgets_the_table_and_a_list_heals() {
         Some(addresses(&["TCP 1.1.1.1:80", "TCP 1.1.1.3:80"]))
     );
 }
+
+#[test]
+fn an_endpoint_on_its_way_out_is_released_when_it_is_gone_not_before() {
+    let mut world = mutant();
+    for event in begin() {
+        world.event(event);
+    }
+    let mut leaving = slice("t/1", "t", &["TCP 80"], &["1.1.1.1", "1.1.1.2"]);
+    for endpoint in &mut leaving.endpoints {
+        (endpoint.ready, endpoint.serving, endpoint.terminating) = (false, true, true);
+    }
+    let annotate = || service("t/t-ext", "10.96.0.2", &["TCP 80"]);
+    world.put_slice(leaving);
+    world.put_service(annotate());
+    let whole = addresses(&["TCP 1.1.1.1:80", "TCP 1.1.1.3:80"]);
+    assert_eq!(world.serves("TCP 10.96.0.2:80"), Some(whole));
+    world.put_slice(slice("t/1", "t", &["TCP 80"], &[]));
+    world.put_service(annotate());
+    assert_eq!(
+        world.serves("TCP 10.96.0.2:80"),
+        Some(addresses(&["TCP 1.1.1.3:80"]))
+    );
+}
