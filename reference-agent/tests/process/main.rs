@@ -14,6 +14,7 @@
 //! | `killed` | killed at any step, the next agent ends in the planned state and no client notices |
 //! | `manifests` | `deploy/` says what the program takes, and agrees with itself |
 //! | `capabilities` | those of the manifest are enough, and each is needed |
+//! | `seccomp` | under the profile it does all that it does |
 //! | `load` | restarted under load, it loses no connection and no datagram |
 
 mod capabilities;
@@ -27,5 +28,6 @@ mod manifests;
 mod node;
 mod place;
 mod pod;
+mod seccomp;
 mod trace;
 mod world;

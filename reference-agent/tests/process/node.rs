@@ -159,6 +159,15 @@ impl Node {
         }
     }
 
+    /// Waits until something is so.
+    pub(crate) fn until(&self, what: &str, so: impl Fn() -> bool) {
+        let begin = Instant::now();
+        while !so() {
+            assert!(begin.elapsed() < LIMIT, "never: {what}\n{}", self.said());
+            thread::sleep(POLL);
+        }
+    }
+
     /// Status code and body of a GET from the agent.
     pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(LISTEN).ok()?;
