@@ -12,7 +12,7 @@ use std::{
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
@@ -79,6 +79,28 @@ impl Control {
         put(&services, &new, &said.services()).await;
         put(&slices, &new_slices, &said.slices()).await;
         *said = world.clone();
+    }
+}
+
+impl Control {
+    /// A client that may do everything.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Makes an object that is of no world.
+    pub(crate) async fn create(&self, object: Value) {
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        let types = object.types.as_ref().expect("a type");
+        let kind = GroupVersionKind::try_from(types).expect("a kind");
+        let resource = ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = match object.metadata.namespace.as_deref() {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        api.create(&PostParams::default(), &object)
+            .await
+            .expect("created");
     }
 }
 

@@ -14,9 +14,11 @@
 //! | `killed` | killed at any step, the next agent ends in the planned state and no client notices |
 //! | `manifests` | `deploy/` says what the program takes, and agrees with itself |
 //! | `capabilities` | those of the manifest are enough, and each is needed |
+//! | `rbac` | the rules of the ClusterRole are what it needs |
 //! | `seccomp` | under the profile it does all that it does |
 //! | `load` | restarted under load, it loses no connection and no datagram |
 
+mod authorizer;
 mod capabilities;
 mod clients;
 mod control;
@@ -28,6 +30,7 @@ mod manifests;
 mod node;
 mod place;
 mod pod;
+mod rbac;
 mod seccomp;
 mod trace;
 mod world;

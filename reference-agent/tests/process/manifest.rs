@@ -6,7 +6,7 @@ use k8s_openapi::{
     api::{
         apps::v1::DaemonSet,
         core::v1::{ConfigMap, Container, PodSpec, ServiceAccount},
-        rbac::v1::{ClusterRole, ClusterRoleBinding},
+        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule},
     },
     serde::de::DeserializeOwned,
 };
@@ -51,6 +51,10 @@ impl Manifest {
         };
         assert_eq!(by_kind, BTreeMap::new(), "nothing else");
         manifest
+    }
+
+    pub(crate) fn rules(&self) -> &[PolicyRule] {
+        self.role.rules.as_deref().expect("rules")
     }
 
     pub(crate) fn pod(&self) -> &PodSpec {
