@@ -4,13 +4,13 @@
 
 use std::{fs, time::Instant};
 
-use lb_abi::{Frontend, Service, SlotKey, address_flags, capacity};
+use lb_abi::{Address, Frontend, FrontendKey, Service, SlotKey, SourceKey, address_flags, capacity};
 use lb_loader::{HeldProgram, Hook, Manner, attach_legacy, programs_attached};
 use reference_agent::{
     control::{Control, Planner},
     datapath::Datapath,
     hooks::{Hooks, SCAN},
-    maps::{Contents, LbMaps, MapError, kernel, memory::MemoryMaps},
+    maps::{Contents, LbMaps, Map, MapError, kernel, memory::MemoryMaps},
     metrics::Metrics,
     model::Event,
     names::ObjectName,
@@ -41,6 +41,11 @@ fn contract(mut maps: impl LbMaps) {
         index: 0,
     };
     let address = first.address;
+    let range = SourceKey::range(1, address, 24);
+    let once = Service {
+        generation: 1,
+        slots: 1,
+    };
     let everything = Contents {
         addresses: vec![
             (address, address_flags::VIP),
@@ -65,7 +70,8 @@ fn contract(mut maps: impl LbMaps) {
         ],
         slots: vec![(slot, 9)],
         backends: vec![(9, backend)],
-        ..Contents::default()
+        sources: vec![(range, 1)],
+        kept: vec![(1, once)],
     };
     assert_eq!(maps.contents().expect("readable"), Contents::default());
     // Deleting the absent is no error.
@@ -74,7 +80,9 @@ fn contract(mut maps: impl LbMaps) {
         maps.delete_frontend(second)?;
         maps.delete_address(address)?;
         maps.delete_address(second.address)?;
+        maps.delete_kept(1)?;
         maps.barrier()?;
+        maps.delete_source(range)?;
         maps.delete_service(1)?;
         maps.delete_service(capacity::SERVICES - 1)?;
         maps.delete_slot(slot)?;
@@ -101,6 +109,9 @@ fn contract(mut maps: impl LbMaps) {
             },
         )
         .expect("put");
+        maps.put_source(range).expect("put");
+        maps.put_kept(1, once).expect("put");
+        maps.barrier().expect("programs end");
         maps.put_address(address, address_flags::NODE).expect("put");
         maps.put_address(address, address_flags::VIP).expect("put");
         maps.put_address(second.address, address_flags::NODE)
@@ -124,6 +135,72 @@ fn contract(mut maps: impl LbMaps) {
     assert_eq!(maps.contents().expect("readable"), Contents::default());
 }
 
+/// Many entries at once: more than go into one call of the kernel.
+fn many(mut maps: impl LbMaps) {
+    const MANY: u32 = 3000;
+    let backend = backend("TCP 10.0.0.1:8080").value();
+    let backends: Vec<_> = (1..=MANY).map(|id| (id, backend)).collect();
+    let slot = |index| SlotKey {
+        service: 1,
+        generation: 1,
+        index,
+    };
+    let slots: Vec<_> = (0..MANY).map(|index| (slot(index), index + 1)).collect();
+    let mut addresses: Vec<_> = (0..MANY).map(|number| (address_of(number), 0)).collect();
+    let mut frontends: Vec<_> = (0..MANY).map(|number| (frontend_of(number), to(1))).collect();
+    addresses.sort_unstable();
+    frontends.sort_unstable();
+    maps.put_backends(&backends).expect("put");
+    maps.put_slots(&slots).expect("put");
+    let value = Service {
+        generation: 1,
+        slots: 1,
+    };
+    maps.put_service(1, value).expect("put");
+    maps.put_addresses(&addresses).expect("put");
+    maps.put_frontends(&frontends).expect("put");
+    for map in Map::ALL {
+        let contents = maps.contents_of(map).expect("readable");
+        let found = match map {
+            Map::Backends => contents.backends == backends,
+            Map::Slots => contents.slots == slots,
+            Map::Services => contents.services == [(1, value)],
+            Map::Addresses => contents.addresses == addresses,
+            Map::Frontends => contents.frontends == frontends,
+            Map::Kept | Map::Sources => contents == Contents::default(),
+        };
+        assert!(found, "{map:?} is not as it was written");
+    }
+    for key in frontends.iter().map(|(key, _)| *key) {
+        maps.delete_frontend(key).expect("deleted");
+    }
+    for (address, _) in addresses {
+        maps.delete_address(address).expect("deleted");
+    }
+    maps.barrier().expect("programs end");
+    maps.delete_service(1).expect("deleted");
+    // What is absent, at the beginning, in between and at the end, holds nothing up.
+    let absent = [slot(MANY), slot(MANY + 1)];
+    let keys = slots.iter().map(|(key, _)| *key);
+    let keys: Vec<_> = absent.into_iter().chain(keys).chain(absent).collect();
+    maps.delete_slots(&keys).expect("deleted");
+    let ids: Vec<_> = (0..=MANY + 1).chain([5, 7]).collect();
+    maps.delete_backends(&ids).expect("deleted");
+    assert_eq!(maps.contents().expect("readable"), Contents::default());
+}
+
+fn address_of(number: u32) -> Address {
+    let [_, high, middle, low] = number.to_be_bytes();
+    Address::v4([10, 97 + high, middle, low])
+}
+
+fn frontend_of(number: u32) -> FrontendKey {
+    FrontendKey {
+        address: address_of(number),
+        ..address("TCP 10.96.0.1:80").frontend_key()
+    }
+}
+
 fn full(mut maps: impl LbMaps) {
     let backend = backend("TCP 10.0.0.1:8080").value();
     for id in 1..=capacity::BACKENDS {
@@ -133,6 +210,14 @@ fn full(mut maps: impl LbMaps) {
         .put_backend(capacity::BACKENDS + 1, backend)
         .expect_err("no room is left");
     assert_eq!(error.to_string(), "map BACKENDS is full (65536 entries)");
+    // Of many, those before the first that does not fit are there.
+    maps.delete_backends(&[5, 6]).expect("deleted");
+    let ids = [3, 5, 6, capacity::BACKENDS + 1, capacity::BACKENDS + 2];
+    let partial = maps
+        .put_backends(&ids.map(|id| (id, backend)))
+        .expect_err("there is room for two");
+    assert_eq!(partial.done, 3);
+    assert_eq!(partial.error.to_string(), "map BACKENDS is full (65536 entries)");
     maps.put_backend(7, backend).expect("replacing needs no room");
     maps.delete_backend(7).expect("deleted");
     maps.put_backend(capacity::BACKENDS + 1, backend)
@@ -146,6 +231,7 @@ fn full(mut maps: impl LbMaps) {
 #[test]
 fn maps_in_memory_keep_the_contract() {
     contract(MemoryMaps::new());
+    many(MemoryMaps::new());
     full(MemoryMaps::new());
 }
 
@@ -155,6 +241,7 @@ fn maps_in_the_kernel_keep_the_contract() {
         return;
     };
     contract(place.open().maps());
+    many(place.open().maps());
     // What the first part has left is nothing: the maps are adopted.
     full(place.open().maps());
 }
