@@ -217,10 +217,8 @@ fn above_by_links() {
 fn hidden(node: &Node) -> Options {
     let cgroup = below(&node.options.cgroup, "node");
     enter(&cgroup);
-    let folder = node.options.bpffs.parent().expect("a folder");
-    let shown = tempfile::tempdir_in(folder).expect("a folder").keep();
     Options {
-        cgroup: hide_what_is_above(&shown),
+        cgroup: hide_what_is_above(node),
         ..node.options.clone()
     }
 }

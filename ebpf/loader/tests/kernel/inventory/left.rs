@@ -163,8 +163,8 @@ pub(super) fn inode(path: &Path) -> u64 {
 }
 
 /// Makes the thread's cgroup the root of all that it can see of cgroups: a cgroup namespace, and a mount in it in the
-/// place of all others. Returns where it is mounted.
-pub(super) fn hide_what_is_above(folder: &Path) -> PathBuf {
+/// place of all others. Returns where it is mounted: on the bpffs, which is the test's alone.
+pub(super) fn hide_what_is_above(node: &Node) -> PathBuf {
     use nix::{
         mount::{MntFlags, MsFlags, mount, umount2},
         sched::{CloneFlags, unshare},
@@ -175,7 +175,7 @@ pub(super) fn hide_what_is_above(folder: &Path) -> PathBuf {
     for point in shown.filter_map(|line| line.split(' ').nth(4)) {
         umount2(point, MntFlags::MNT_DETACH).expect("unmounted");
     }
-    let point = folder.join("cgroup");
+    let point = node.options.bpffs.join("cgroup");
     fs::create_dir(&point).expect("a folder");
     let kind = CString::new("cgroup2").expect("no zero byte");
     let none = None::<&str>;

@@ -166,9 +166,8 @@ fn what_no_mount_shows_is_found_or_said_to_be_out_of_sight() {
         attach_legacy(&node.options.cgroup, *hook, program, Manner::MULTI).expect("attached");
         let cgroup = below(&node.options.cgroup, "node");
         enter(&cgroup);
-        let folder = tempfile::tempdir().expect("a folder").keep();
         let options = Options {
-            cgroup: hide_what_is_above(&folder),
+            cgroup: hide_what_is_above(node),
             ..node.options.clone()
         };
         let (datapath, _) = start(&options, node);
