@@ -16,10 +16,10 @@ use super::{HEALTHY, PROBLEMS, Place, client::Client, look, text};
 /// What becomes of one destination.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-  plumbline doctor explain 172.17.93.4:8080                        for whoever connects there
-  plumbline doctor explain 172.17.93.4:8080 --pid 4711             for one process, with what is attached to its cgroups
-  plumbline doctor explain 10.96.0.10:53 --protocol udp            connected sockets, and each datagram
-  plumbline doctor explain 192.0.2.1:30080 --outside               for packets that come in from outside
+  plumbline doctor explain 172.17.93.4:8080               for whoever connects there
+  plumbline doctor explain 172.17.93.4:8080 --pid 4711    for one process, by its cgroups
+  plumbline doctor explain 10.96.0.10:53 --protocol udp   connected sockets, and each datagram
+  plumbline doctor explain 192.0.2.1:30080 --outside      for packets that come in from outside
 
 Each program is given what the one before has made of the destination, as the kernel does it.
 ")]
@@ -70,9 +70,9 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     let explanation = examination.explain(&request)?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&explanation)?);
+        text::say(&format!("{}\n", serde_json::to_string_pretty(&explanation)?))?;
     } else {
-        print!("{}", show(&explanation, text::width()));
+        text::say(&show(&explanation, text::width()))?;
     }
     Ok(ExitCode::from(if explanation.consistent {
         HEALTHY

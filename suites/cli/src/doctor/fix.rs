@@ -1,7 +1,7 @@
 //! `plumbline doctor --fix`: shows what would be evicted and why, asks, evicts, looks again.
 
 use std::{
-    io::{self, BufRead as _, IsTerminal as _, Write as _, stderr, stdin},
+    io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin},
     process::ExitCode,
 };
 
@@ -73,7 +73,7 @@ pub(super) async fn run(
     };
     let chosen = choose(examination, &wanted);
     if !json {
-        print!("{}", plan(examination, &chosen, &wanted, width));
+        text::say(&plan(examination, &chosen, &wanted, width))?;
     }
     if !chosen.is_empty() && !fix.yes && !agreed(chosen.len())? {
         bail!("nothing was evicted");
@@ -92,9 +92,9 @@ pub(super) async fn run(
             done,
             after,
         };
-        println!("{}", serde_json::to_string_pretty(&fixed)?);
+        text::say(&format!("{}\n", serde_json::to_string_pretty(&fixed)?))?;
     } else {
-        print!("{}", result(&done, after, width));
+        text::say(&result(&done, after, width))?;
     }
     Ok(code(after))
 }
@@ -129,7 +129,6 @@ fn agreed(count: usize) -> anyhow::Result<bool> {
         bail!("nothing was evicted: there is no terminal to ask on; say --yes if that is to be done");
     }
     write!(stderr(), "Evict {count}? [y/N] ")?;
-    io::stdout().flush()?;
     let mut answer = String::new();
     stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -34,29 +34,35 @@ Cilium, Calico or anybody's. Needs no cluster and no agent; run it as root on th
 host's process, network, cgroup and mount namespaces). It only reads, unless it is told to --fix.",
     after_long_help = "\
 WHAT IT IS FOR
-  Pods of one node can't reach 172.17.93.4:8080. The service has one endpoint, 172.16.109.127, and the agent's maps say
-  so. tcpdump shows connections to 172.16.149.220, a pod that is gone, and none to 172.17.93.4. Restarting the agent and
-  wiping its state changes nothing. Then:
+  Pods of one node can't reach 172.17.93.4:8080. The service has one endpoint, 172.16.109.127,
+  and the agent's maps say so. tcpdump shows connections to 172.16.149.220, a pod that is gone,
+  and none to 172.17.93.4. Restarting the agent and wiping its state changes nothing. Then:
 
     # plumbline doctor
-    Program 113 (cil_sock4_conne, loaded 6 days ago) is suspected to be stale: it runs first at connect4 of
-    /sys/fs/cgroup and reads map 27 (cilium_lb4_serv); program 205 (cil_sock4_conne, loaded 2 hours ago) runs after it
-    and reads map 144 of the same name. The first decides: by map 27, TCP 172.17.93.4:8080 is 172.16.149.220:8080;
-    program 205 then sees an address that is no service, and lets it pass. By map 144 it would be 172.16.109.127:8080. ...
+    Program 113 (cil_sock4_conne, loaded 6 days ago) is suspected to be stale: it runs first at
+    connect4 of /sys/fs/cgroup and reads map 27 (cilium_lb4_serv); program 205 (cil_sock4_conne,
+    loaded 2 hours ago) runs after it and reads map 144 of the same name. The first decides: by
+    map 27, TCP 172.17.93.4:8080 is 172.16.149.220:8080; program 205 then sees an address that is
+    no service, and lets it pass. By map 144 it would be 172.16.109.127:8080. ...
 
-    # plumbline doctor explain 172.17.93.4:8080      what becomes of one destination, program by program
-    # plumbline doctor --fix --suspected             show what would be detached and why, ask, detach, look again
+    # plumbline doctor explain 172.17.93.4:8080
+      what becomes of one destination, program by program
+    # plumbline doctor --fix --suspected
+      shows what would be detached and why, asks, detaches, looks again
 
 WHAT IS CALLED STALE
   certain    a program of this project's agent that its pins do not name, beside one that they do
-  suspected  two programs of one owner at the same hook of one chain that read different maps of the same name, of which
-             the younger one's are pinned or the older one's are not. Owners other than this project are guessed from
-             names and pins, which anybody may choose: look at the reasons before you agree.
+  suspected  two programs of one owner at the same hook of one chain that read different maps of
+             the same name, of which the younger one's are pinned or the older one's are not.
+             Owners other than this project are guessed from names and pins, which anybody may
+             choose: look at the reasons before you agree.
 
 EXIT CODES
   0  healthy, as far as could be seen (what could not be is listed)
-  1  problems, or problems that remain after --fix; explain: a stale program decides, or programs disagree
-  2  nothing could be looked at: privileges are missing (root, or CAP_SYS_ADMIN and CAP_NET_ADMIN), no cgroup v2 here
+  1  problems, or problems that remain after --fix; explain: a stale program decides, or programs
+     disagree
+  2  nothing could be looked at: privileges are missing (root, or CAP_SYS_ADMIN and
+     CAP_NET_ADMIN), no cgroup v2 here; or nothing was done
 "
 )]
 pub(crate) struct Arguments {
@@ -124,9 +130,12 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         return fix::run(&mut examination, &place, &fix, json).await;
     }
     if json {
-        println!("{}", serde_json::to_string_pretty(&examination.report)?);
+        text::say(&format!(
+            "{}\n",
+            serde_json::to_string_pretty(&examination.report)?
+        ))?;
     } else {
-        print!("{}", show::report(&examination.report, text::width()));
+        text::say(&show::report(&examination.report, text::width()))?;
     }
     Ok(code(&examination.report))
 }

@@ -1,5 +1,7 @@
 //! Paragraphs and tables of the terminal's width, without colour.
 
+use std::io::{self, Write as _};
+
 use comfy_table::{ContentArrangement, Table, presets};
 
 /// Columns where there is no terminal: lines that mail and tickets do not break.
@@ -11,6 +13,15 @@ const LEAST: u16 = 60;
 pub(super) fn width() -> u16 {
     let terminal = terminal_size::terminal_size();
     terminal.map_or(ELSEWHERE, |(terminal_size::Width(columns), _)| columns.max(LEAST))
+}
+
+/// Writes to stdout. Whoever closes it has seen enough (`| head`): that is no error.
+pub(super) fn say(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        said => said,
+    }
 }
 
 /// A paragraph, indented by blanks.

@@ -127,3 +127,19 @@ fn the_help_teaches_by_the_incident() {
         assert!(help.contains(expected), "{expected}\n{help}");
     }
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    isolated(|node| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_plumbline"))
+            .args(["doctor", "--below"])
+            .arg(&node.cgroup)
+            .stdout(writer)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+    });
+}
