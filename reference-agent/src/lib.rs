@@ -3,7 +3,7 @@
 //! ```text
 //! Services, EndpointSlices, Nodes ─▶ reflect ─▶ decode ─▶ relist ─▶ model ─▶ plan ─▶ reconcile ─▶ LbMaps ─▶ eBPF maps
 //!                                                            └──────── control ────────┘
-//!                             cgroup ◀─ attached, and alone ◀─ hooks ◀─ datapath ─▶ programs
+//!                    cgroup, devices ◀─ attached, and alone ◀─ hooks ◀─ datapath ─▶ programs
 //! ```
 //!
 //! | file | what |
@@ -19,7 +19,11 @@
 //! | [`control`] | events → maps, without I/O: what tests and mutants drive |
 //! | [`resolve`], [`dump`] | map contents → what clients meet, as text |
 //! | [`reflect`], [`folder`] | watches of the API, or files of a folder → events |
-//! | [`datapath`], [`hooks`] | programs at the node's cgroup: attached, stale ones evicted |
+//! | [`host`] | this machine: addresses, and which devices lead where |
+//! | [`own`] | the agent's own way to the API server |
+//! | [`datapath`], [`hooks`] | programs at the node's cgroup and devices: attached, stale ones evicted |
+//! | [`udp`] | flows and sockets of backends that serve no more: ended |
+//! | [`probe`] | the agent's own probe through the programs |
 //! | [`reports`]: [`board`], [`ledger`], [`metrics`] | what all parts report to |
 //! | [`events`], [`health_checks`] | findings → Kubernetes Events; health check node ports |
 //! | [`agent`], [`status`], [`cli`] | the process: loop, `/healthz` to `/dump`, command line |
@@ -27,6 +31,12 @@
 //! **Law 1**: for every history of events, what has been written equals `plan(model)` from scratch
 //! (`tests/agent/law.rs`); an event marks every Service whose plan it changes (`tests/rules/law.rs`). What the plan is
 //! made of is said in `SERVICES.md`, and held rule by rule in `tests/rules`.
+//!
+//! **Law 2**: the agent finds its API server again, whatever becomes of the Service that leads there
+//! (`tests/node/own_way.rs`).
+//!
+//! **Law 3**: no program of an earlier load decides beside those of now, or `/readyz` names it
+//! (`tests/node/leftovers.rs`).
 pub mod agent;
 pub mod board;
 pub mod cli;

@@ -14,6 +14,7 @@
 //! | `outside` | node ports, load balancers, external IPs, policies, ranges and affinity, from outside and from pods |
 //! | `own_way` | the agent sees on when the Service that leads to its API server has no backends |
 //! | `udp` | clients of UDP whose backend stops serving |
+//! | `leftovers` | programs of an earlier load are gone when the next agent is ready |
 //! | `comes_and_goes` | devices and addresses that come and go while the agent runs |
 //! | `from_files` | an agent without any API server; `plan --diff` and `dump` beside it and after it |
 
@@ -24,6 +25,7 @@ mod place;
 mod agent;
 mod comes_and_goes;
 mod from_files;
+mod leftovers;
 mod network;
 mod objects;
 mod outside;

@@ -1,0 +1,110 @@
+//! Which addresses there are, and in which order they are tried.
+
+use super::*;
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+async fn servers(url: &'static str, more: &[&'static str], state: Option<&Path>) -> ApiServers {
+    let more: Vec<Uri> = more.iter().map(|url| Uri::from_static(url)).collect();
+    let config = kube::Config::new(Uri::from_static(url));
+    ApiServers::new(&config, &more, state).await.expect("servers")
+}
+
+#[tokio::test]
+async fn the_configured_come_first_then_those_given_then_those_seen_last() {
+    let servers = servers("https://10.96.0.1", &["https://[2001:db8::1]:6443"], None).await;
+    servers.learn([at("10.0.0.1:6443"), at("10.0.0.2:6443")]);
+    servers.learn([]);
+    servers.learn([at("10.0.0.3:6443"), at("10.0.0.1:6443")]);
+    let expected = [
+        "10.96.0.1:443",
+        "[2001:db8::1]:6443",
+        "10.0.0.3:6443",
+        "10.0.0.1:6443",
+        "10.0.0.2:6443",
+    ];
+    assert_eq!(servers.candidates().await, expected.map(at));
+    let kept = [at("10.96.0.1:443"), at("[2001:db8::1]:6443")].map(|address| (address.ip(), address.port()));
+    assert_eq!(servers.addresses(), kept.into(), "endpoints are no frontends");
+    servers.silent(at("10.96.0.1:443"));
+    assert_eq!(servers.candidates().await[4], at("10.96.0.1:443"), "silent: last");
+    servers.spoke(at("10.96.0.1:443"));
+    assert_eq!(servers.candidates().await, expected.map(at));
+}
+
+#[tokio::test]
+async fn what_was_learned_outlives_the_process_and_is_bounded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = servers("https://10.96.0.1", &[], Some(folder.path())).await;
+    first.learn((0..=255).map(|last| SocketAddr::from(([10, 0, 0, last], 6443))));
+    let next = servers("https://10.96.0.1", &[], Some(folder.path())).await;
+    let candidates = next.candidates().await;
+    assert_eq!(candidates, first.candidates().await);
+    assert_eq!(candidates.len(), 1 + REMEMBERED);
+}
+
+#[tokio::test]
+async fn a_name_is_resolved_and_what_it_was_resolved_to_is_remembered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = servers(
+        "https://localhost:6443",
+        &["https://10.0.0.9"],
+        Some(folder.path()),
+    )
+    .await;
+    let known = first.addresses();
+    assert!(
+        known.contains(&("127.0.0.1".parse().expect("an address"), 6443)),
+        "{known:?}"
+    );
+    assert_eq!(
+        first.candidates().await.last(),
+        Some(&at("10.0.0.9:443")),
+        "the kubeconfig's comes first"
+    );
+    // Of a name that nobody resolves any more, what it was.
+    let next = servers("https://nobody.invalid:6443", &[], Some(folder.path())).await;
+    assert!(next.addresses().is_subset(&known) && !next.addresses().is_empty());
+}
+
+#[tokio::test]
+async fn without_a_certificate_nothing_is_learned() {
+    let servers = servers("http://10.96.0.1:8080", &[], None).await;
+    servers.learn([at("10.0.0.1:6443")]);
+    assert_eq!(servers.candidates().await, [at("10.96.0.1:8080")]);
+}
+
+#[tokio::test]
+async fn what_is_no_server_is_refused_by_name() {
+    for wrong in ["10.0.0.1", "/api", "ftp://10.0.0.1"] {
+        let config = kube::Config::new(Uri::from_static("https://10.96.0.1"));
+        let error = ApiServers::new(&config, &[Uri::from_static(wrong)], None).await;
+        let error = error.expect_err("no server").to_string();
+        assert!(
+            error.contains(wrong) && error.contains("expected a URL"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn blindness_is_told_after_a_while_and_once() {
+    let servers = servers("https://10.96.0.1", &[], None).await;
+    servers.unanswered(&["10.96.0.1:443: refused".to_owned()]);
+    let begin = Instant::now();
+    assert_eq!(
+        servers.reasons(begin),
+        [""; 0],
+        "a restart of the API server is no reason"
+    );
+    let told = servers.reasons(begin + BLIND_LIMIT);
+    assert!(told[0].contains("10.96.0.1:443: refused"), "{told:?}");
+    assert_eq!(
+        servers.reasons(begin + BLIND_LIMIT + Duration::from_secs(9)),
+        told
+    );
+    servers.answered(at("10.96.0.1:443"));
+    assert_eq!(servers.reasons(begin + BLIND_LIMIT), [""; 0]);
+}
