@@ -77,6 +77,7 @@ impl<M: LbMaps> Reconciler<M> {
         let written = &self.written;
         !written.leaving_slots.is_empty()
             || !written.leaving_sources.is_empty()
+            || !written.unasked.is_empty()
             || !written.backends.idle().is_empty()
             || written.retired.iter().any(|&id| self.is_unnamed(id))
     }
@@ -95,6 +96,7 @@ impl<M: LbMaps> Reconciler<M> {
         if !self.is_waiting() {
             return Vec::new();
         }
+        self.written.release_unasked();
         let mut errors = Vec::new();
         let mut unnamed: Vec<ServiceId> = self
             .written

@@ -75,6 +75,7 @@ impl<M: LbMaps> Reconciler<M> {
             match self.write_set(at, plan, set, keep, &wanted) {
                 Ok(id) => {
                     prepared.ids[place(set)] = Some(id);
+                    self.written.unasked.remove(&id);
                     let kept = if keep { self.keep(id) } else { self.unkeep(id) };
                     kept.unwrap_or_else(&mut fail);
                 }
@@ -141,7 +142,12 @@ impl<M: LbMaps> Reconciler<M> {
         let slots = plan.slots(set);
         let members = plan.affinity_seconds != 0;
         Ok(match self.written.id(at, set) {
-            Some(id) if self.written.holds(id, &slots, members) => id,
+            Some(id)
+                if self.written.holds(id, &slots, members)
+                    && (self.written.serves_only(id, wanted, set) || self.has_ranges_of(id, plan)) =>
+            {
+                id
+            }
             // A frontend that this port gives up, or uses otherwise, must not see its new backends: a number of its
             // own for them.
             Some(id) if !self.written.serves_only(id, wanted, set) => {
@@ -170,6 +176,13 @@ impl<M: LbMaps> Reconciler<M> {
                 new
             }
         })
+    }
+
+    /// Whether whoever asks for the ranges of a number finds those of a plan already: another port's frontend must not
+    /// be opened to its clients.
+    fn has_ranges_of(&self, id: ServiceId, plan: &PortPlan) -> bool {
+        let record = &self.written.records[&id];
+        record.ranged == 0 || record.sources == ranges(id, plan).collect()
     }
 
     /// The ranges of clients that a number lacks.

@@ -7,7 +7,7 @@ use lb_abi::{BackendId, Frontend, FrontendKey, ServiceId, SlotKey, SourceKey, ca
 use super::{
     addresses::Addresses,
     backends::Backends,
-    record::{Record, services_of},
+    record::{Record, members, services_of},
 };
 use crate::{
     ids::IdAllocator,
@@ -50,6 +50,9 @@ pub(super) struct Written {
     pub(super) leaving_slots: BTreeMap<SlotKey, BackendId>,
     /// Entries of SOURCES that no frontend asks for any more.
     pub(super) leaving_sources: BTreeSet<SourceKey>,
+    /// Numbers that a frontend has left since their service ports were written: their ranges and members may be asked
+    /// for by none. A port is written before another one takes its frontend, and long before if that fails at first.
+    pub(super) unasked: BTreeSet<ServiceId>,
     /// Records without a port, to be removed.
     pub(super) retired: BTreeSet<ServiceId>,
     /// Adopted records that no port has claimed yet.
@@ -100,6 +103,7 @@ impl Written {
             slots: 0,
             leaving_slots: BTreeMap::new(),
             leaving_sources: BTreeSet::new(),
+            unasked: BTreeSet::new(),
             retired: BTreeSet::new(),
             unclaimed: BTreeSet::new(),
             ids: IdAllocator::new(capacity::SERVICES - 1),
@@ -300,6 +304,24 @@ impl Written {
         self.frontend_freed = true;
         self.addresses.vacated(key.address);
         self.name(&before, |count| *count -= 1);
+        self.unasked.extend(services_of(&before));
+    }
+
+    /// Ranges and members that no frontend asks for leave.
+    pub(super) fn release_unasked(&mut self) {
+        for id in std::mem::take(&mut self.unasked) {
+            let Some(record) = self.records.get_mut(&id) else {
+                continue;
+            };
+            if record.ranged == 0 {
+                self.leaving_sources.extend(&record.sources);
+            }
+            if record.affine == 0 && record.members {
+                record.members = false;
+                let members = members(id, record.generation, &record.slots);
+                self.leaving_slots.extend(members);
+            }
+        }
     }
 
     fn name(&mut self, frontend: &Frontend, change: impl Fn(&mut u32)) {
