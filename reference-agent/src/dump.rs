@@ -7,10 +7,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use lb_abi::{
-    Address,
-    address_flags::{NODE, VIP},
-};
+use lb_abi::address_flags::{NODE, VIP};
 
 use crate::{
     maglev,
@@ -25,7 +22,9 @@ use crate::{
 /// local is not shown: nodes differ.
 pub fn dump(contents: &Contents) -> String {
     let (frontends, defects) = resolve::resolve(contents);
-    let mut text = both(&frontends, contents.addresses.iter().copied());
+    let addresses = contents.addresses.iter();
+    let addresses = addresses.map(|&(address, flags)| (address.into(), flags));
+    let mut text = both(&frontends, &addresses.collect());
     let kept = resolve::kept(contents);
     let kept = kept
         .iter()
@@ -44,11 +43,7 @@ pub fn dump(contents: &Contents) -> String {
 /// The same of a plan: what a dump should say. A plan has no memory, so nothing is kept; and no defects.
 pub fn planned(plan: &Plan) -> String {
     let frontends = plan::resolve(plan);
-    let addresses: BTreeMap<Address, u32> = plan::addresses(plan)
-        .into_iter()
-        .map(|(address, flags)| (address.into(), flags))
-        .collect();
-    let mut text = both(&frontends, addresses);
+    let mut text = both(&frontends, &plan::addresses(plan));
     let slots = frontends
         .values()
         .flat_map(|serving| serving.internal.iter().chain(&serving.external));
@@ -67,18 +62,15 @@ pub fn planned(plan: &Plan) -> String {
 }
 
 /// The sections that are always there.
-fn both(
-    frontends: &BTreeMap<TransportAddress, Serving>,
-    addresses: impl IntoIterator<Item = (Address, u32)>,
-) -> String {
+fn both(frontends: &BTreeMap<TransportAddress, Serving>, addresses: &BTreeMap<IpAddr, u32>) -> String {
     let mut text = String::new();
     let frontends = frontends
         .iter()
         .map(|(frontend, serving)| format!("{frontend} -> {}", served(serving)));
     section(&mut text, "frontends", frontends);
     let addresses = addresses
-        .into_iter()
-        .map(|(address, flags)| format!("{} -> {}", IpAddr::from(address), others(flags)));
+        .iter()
+        .map(|(address, flags)| format!("{address} -> {}", others(*flags)));
     section(&mut text, "addresses", addresses);
     text
 }

@@ -12,6 +12,7 @@
 //! | `bench` | what the datapath costs |
 //! | `miri` | the pure crates under Miri, both byte orders |
 //! | `lint`, `tidy` | formatting, clippy, dependencies, the rules of the layout |
+//! | `soak` | random histories by the million |
 //! | `steps` | runs, times and names commands |
 
 mod bench;
@@ -22,6 +23,7 @@ mod lint;
 mod miri;
 mod mutants;
 mod runner;
+mod soak;
 mod steps;
 mod test;
 mod tidy;
@@ -52,6 +54,8 @@ enum Command {
     Dist(dist::Arguments),
     /// Measure what the datapath costs
     Bench(bench::Args),
+    /// Try by the million what tests try by the thousand; a failure is made short, and replayed by its seed
+    Soak(soak::Args),
     /// Run the tests of the pure crates under Miri, on both byte orders (needs a nightly toolchain with miri)
     Miri,
     /// Check formatting, lints, dependencies and the rules of the layout
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Some(Command::Ebpf(arguments)) => ebpf::run(&arguments),
         Some(Command::Dist(arguments)) => dist::run(&arguments),
         Some(Command::Bench(args)) => bench::run(&args),
+        Some(Command::Soak(args)) => soak::run(&args),
         Some(Command::Miri) => miri::run(),
         Some(Command::Lint) => lint::run(),
         Some(Command::Runner(arguments)) => runner::run(&arguments),

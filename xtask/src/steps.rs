@@ -58,15 +58,27 @@ pub(crate) fn programs() -> anyhow::Result<PathBuf> {
 
 /// Builds a program of a package, optimised, and says where it is.
 pub(crate) fn optimised(package: &str, program: &str) -> anyhow::Result<PathBuf> {
+    Ok(released(package, "--bin", program)?.join(program))
+}
+
+/// The same for an example, which is a program of the tests.
+pub(crate) fn optimised_example(package: &str, program: &str) -> anyhow::Result<PathBuf> {
+    Ok(released(package, "--example", program)?
+        .join("examples")
+        .join(program))
+}
+
+/// Builds it, and names the folder of optimised programs.
+fn released(package: &str, kind: &str, program: &str) -> anyhow::Result<PathBuf> {
     let mut build = cargo();
-    build.args(["build", "--release", "--package", package, "--bin", program]);
+    build.args(["build", "--release", "--package", package, kind, program]);
     must("build", &mut build)?;
     // This program's folder is that of another profile.
     let programs = programs()?;
     let target = programs
         .parent()
         .context("this program is not in a target folder")?;
-    Ok(target.join("release").join(program))
+    Ok(target.join("release"))
 }
 
 /// Whether this process may do what needs root.

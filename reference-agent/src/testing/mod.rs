@@ -6,6 +6,7 @@ pub mod incidents;
 pub mod node;
 pub mod node_maps;
 pub mod objects;
+pub mod told;
 pub mod witness;
 
 use std::{

@@ -38,12 +38,22 @@ pub fn addresses(texts: &[&str]) -> BTreeSet<TransportAddress> {
     texts.iter().map(|text| address(text)).collect()
 }
 
-/// `TCP 80` or `TCP 80 http`.
-fn port(text: &str) -> (Arc<str>, u16, Protocol) {
+/// `TCP 80`, `TCP 80 http` or `TCP 80 http @30080`, which is its node port.
+fn port(text: &str) -> ServicePort {
     let mut parts = text.split(' ');
     let protocol = protocol_of(parts.next().expect("a protocol"));
     let port = parts.next().expect("a port").parse().expect("a port");
-    (parts.next().unwrap_or_default().into(), port, protocol)
+    let name = parts.next().unwrap_or_default().into();
+    let node_port = parts.next().map(|part| {
+        let number = part.strip_prefix('@').expect("@ and a node port");
+        number.parse().expect("a port")
+    });
+    ServicePort {
+        name,
+        port,
+        protocol,
+        node_port,
+    }
 }
 
 fn protocol_of(text: &str) -> Protocol {
@@ -57,21 +67,11 @@ fn protocol_of(text: &str) -> Protocol {
 
 /// A Service of age 0. Its ClusterIP, several with commas, or none: what is no address.
 pub fn service(name_: &str, cluster_ip: &str, ports: &[&str]) -> Service {
-    let ports = ports.iter().map(|text| {
-        let (name, port, protocol) = port(text);
-        let node_port = None;
-        ServicePort {
-            name,
-            port,
-            protocol,
-            node_port,
-        }
-    });
     let ips = cluster_ip.split(',').flat_map(str::parse::<IpAddr>).collect();
     Service {
         created: Some(0),
         cluster_ips: ips,
-        ports: ports.collect(),
+        ports: ports.iter().map(|text| port(text)).collect(),
         ..Service::new(name(name_))
     }
 }
@@ -79,7 +79,9 @@ pub fn service(name_: &str, cluster_ip: &str, ports: &[&str]) -> Service {
 /// A slice; endpoints that begin with `!` are not ready, those that end with `@NODE` are on that node.
 pub fn slice(name_: &str, service: &str, ports: &[&str], endpoints: &[&str]) -> Slice {
     let ports = ports.iter().map(|text| {
-        let (name, port, protocol) = port(text);
+        let ServicePort {
+            name, port, protocol, ..
+        } = port(text);
         SlicePort { name, port, protocol }
     });
     let endpoints = endpoints.iter().map(|text| {

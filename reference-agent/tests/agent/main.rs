@@ -16,6 +16,7 @@ mod place;
 mod posting;
 mod probing;
 mod reconciling;
+mod recordings;
 mod reflecting;
 mod reporting;
 mod sockets;

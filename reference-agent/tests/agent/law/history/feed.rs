@@ -9,15 +9,29 @@ use reference_agent::{
 };
 
 /// One kind of object: the store, its watch, and what the agent was told.
-pub(super) struct Feed<T> {
-    pub(super) store: BTreeMap<ObjectName, T>,
-    pub(super) queue: VecDeque<Watched<T>>,
-    pub(super) last: Option<Watched<T>>,
-    pub(super) relist: Relist,
+pub(crate) struct Feed<T> {
+    pub(crate) store: BTreeMap<ObjectName, T>,
+    queue: VecDeque<Watched<T>>,
+    last: Option<Watched<T>>,
+    relist: Relist,
+}
+
+/// What the watch of any kind does.
+pub(crate) trait Watching {
+    /// Whether nothing is on its way.
+    fn is_idle(&self) -> bool;
+    /// The watch breaks: what was not delivered never will be, a list follows, complete or not.
+    fn list(&mut self, objects: usize);
+    /// What comes next.
+    fn deliver(&mut self) -> Vec<Event>;
+    /// What came last, once more.
+    fn repeat(&mut self) -> Vec<Event>;
+    /// Another agent begins to watch.
+    fn restart(&mut self);
 }
 
 impl<T: Object + Clone> Feed<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut feed = Self {
             store: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -28,19 +42,24 @@ impl<T: Object + Clone> Feed<T> {
         feed
     }
 
-    pub(super) fn put(&mut self, object: T) {
-        self.store.insert(object.name().clone(), object.clone());
+    pub(crate) fn put(&mut self, object: T) {
+        self.store.insert(object.name(), object.clone());
         self.queue.push_back(Watched::Apply(object));
     }
 
-    pub(super) fn delete(&mut self, name: &ObjectName) {
+    pub(crate) fn delete(&mut self, name: &ObjectName) {
         if self.store.remove(name).is_some() {
             self.queue.push_back(Watched::Delete(name.clone()));
         }
     }
+}
 
-    /// The watch breaks: what was not delivered never will be, a list follows, complete or not.
-    pub(super) fn list(&mut self, objects: usize) {
+impl<T: Object + Clone> Watching for Feed<T> {
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    fn list(&mut self, objects: usize) {
         self.queue.clear();
         self.last = None;
         self.queue.push_back(Watched::Init);
@@ -51,7 +70,7 @@ impl<T: Object + Clone> Feed<T> {
         }
     }
 
-    pub(super) fn deliver(&mut self) -> Vec<Event> {
+    fn deliver(&mut self) -> Vec<Event> {
         let Some(watched) = self.queue.pop_front() else {
             return Vec::new();
         };
@@ -59,13 +78,13 @@ impl<T: Object + Clone> Feed<T> {
         self.relist.take(watched)
     }
 
-    pub(super) fn repeat(&mut self) -> Vec<Event> {
+    fn repeat(&mut self) -> Vec<Event> {
         self.last
             .clone()
             .map_or_else(Vec::new, |watched| self.relist.take(watched))
     }
 
-    pub(super) fn restart(&mut self) {
+    fn restart(&mut self) {
         self.relist = Relist::default();
         self.list(usize::MAX);
     }

@@ -1,0 +1,155 @@
+//! Law 1 as a check: what was written equals the plan from scratch, whatever the history.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    control::Planner,
+    model::{Event, Host, Kind, Model, Node, Service, Slice},
+    names::ObjectName,
+    plan::{self, Perspective, Plan, ServicePlan},
+    resolve,
+    transport::Backend,
+};
+
+use super::World;
+
+/// What an agent was told, kept by the simplest means there are.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    services: BTreeMap<ObjectName, Service>,
+    slices: BTreeMap<ObjectName, Slice>,
+    nodes: BTreeMap<String, Node>,
+    host: Option<Host>,
+}
+
+/// The plans that an agent has after so many events, each made when an event touched its Service: what maps would hold
+/// that nothing ever failed to write to.
+#[derive(Debug, Default)]
+pub struct Incremental {
+    model: Model,
+    plans: Plan,
+}
+
+impl Incremental {
+    /// Takes an event, and plans anew what it touches.
+    pub fn take(&mut self, event: Event, perspective: &Perspective) {
+        for id in self.model.apply(event) {
+            let plan = plan::plan_service(&self.model, perspective, id);
+            match plan.is_empty() {
+                true => _ = self.plans.remove(&id),
+                false => _ = self.plans.insert(id, plan),
+            }
+        }
+    }
+}
+
+/// The plan of a fresh agent, and the model that names what is in it.
+#[derive(Debug)]
+pub struct Fresh {
+    /// Knows what [`Told`] knows.
+    pub model: Model,
+    /// From scratch.
+    pub plan: Plan,
+}
+
+impl Told {
+    /// Takes an event.
+    pub fn take(&mut self, event: &Event) {
+        match event.clone() {
+            Event::ServiceApplied(service) => _ = self.services.insert(service.name.clone(), service),
+            Event::ServiceDeleted(name) => _ = self.services.remove(&name),
+            Event::SliceApplied(slice) => _ = self.slices.insert(slice.name.clone(), slice),
+            Event::SliceDeleted(name) => _ = self.slices.remove(&name),
+            Event::NodeApplied(node) => _ = self.nodes.insert(node.name.clone(), node),
+            Event::NodeDeleted(name) => _ = self.nodes.remove(&name),
+            Event::Host(host) => self.host = Some(host),
+            Event::Synced(_) => {}
+        }
+    }
+
+    /// The names of all objects of a kind.
+    pub fn names(&self, kind: Kind) -> BTreeSet<ObjectName> {
+        match kind {
+            Kind::Service => self.services.keys().cloned().collect(),
+            Kind::EndpointSlice => self.slices.keys().cloned().collect(),
+            Kind::Node => self
+                .nodes
+                .keys()
+                .map(|name| ObjectName::new("", name.as_str()))
+                .collect(),
+        }
+    }
+
+    /// All of it as events, in an order that no history of the tests has.
+    pub fn backwards(&self) -> Vec<Event> {
+        let host = self.host.clone().into_iter().map(Event::Host);
+        let slices = self.slices.values().rev().cloned().map(Event::SliceApplied);
+        let services = self.services.values().rev().cloned().map(Event::ServiceApplied);
+        let nodes = self.nodes.values().rev().cloned().map(Event::NodeApplied);
+        slices.chain(services).chain(nodes).chain(host).collect()
+    }
+
+    /// What a fresh agent that is told this, in another order, plans.
+    pub fn fresh(&self, perspective: &Perspective) -> Fresh {
+        let mut model = Model::default();
+        for event in self.backwards() {
+            model.apply(event);
+        }
+        let plan = plan::plan(&model, perspective);
+        Fresh { model, plan }
+    }
+}
+
+impl Fresh {
+    /// The plans by name; the node's own has none.
+    fn by_name<'a>(model: &'a Model, plans: &'a Plan) -> BTreeMap<Option<&'a ObjectName>, &'a ServicePlan> {
+        plans.iter().map(|(id, plan)| (model.name(*id), plan)).collect()
+    }
+
+    /// Panics unless plans that were made one by one are this one, findings and health checks included.
+    pub fn assert_planned(&self, incremental: &Incremental) {
+        let Incremental { model, plans } = incremental;
+        assert_eq!(
+            Self::by_name(model, plans),
+            Self::by_name(&self.model, &self.plan),
+            "plans after this history on the left, from scratch on the right"
+        );
+    }
+
+    /// Panics unless the maps of a world are exactly what this plan says, and have been lawful on the way.
+    pub fn assert_written(&self, world: &World<Planner>) {
+        let planned = plan::resolve(&self.plan);
+        assert_eq!(
+            plan::resolve(&world.control.brain().plan()),
+            planned,
+            "the model of this history on the left, a fresh one on the right"
+        );
+        assert_eq!(world.resolved(), planned, "maps on the left, plan on the right");
+        let contents = world.contents();
+        let addresses = contents.addresses.iter();
+        let addresses: BTreeMap<_, _> = addresses
+            .map(|&(address, flags)| (address.into(), flags))
+            .collect();
+        assert_eq!(
+            addresses,
+            plan::addresses(&self.plan),
+            "addresses in the maps on the left, of the plan on the right"
+        );
+        let backends = contents.backends.iter();
+        let backends: BTreeSet<_> = backends
+            .filter_map(|(_, value)| Backend::from_value(*value))
+            .map(|backend| backend.address)
+            .collect();
+        let kept = resolve::kept(&contents).into_values().flatten();
+        let ports = self.plan.values().flat_map(|service| service.ports.values());
+        let serving = ports
+            .flat_map(|port| &port.serving)
+            .map(|backend| backend.address);
+        assert_eq!(
+            backends,
+            serving.chain(kept).collect(),
+            "backends in the maps on the left, those that serve or are kept on the right"
+        );
+        world.assert_clean();
+    }
+}

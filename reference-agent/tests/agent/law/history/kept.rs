@@ -1,0 +1,90 @@
+//! The agent's own way, which no plan says: what is kept depends on what was there before.
+//!
+//! A frontend is kept only if it is one of a port that is to be kept, and only while nobody serves it; what is kept
+//! is what served it last. It must be kept if nothing but that has changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use reference_agent::{
+    names::ObjectName,
+    plan::{PortId, Set},
+    resolve,
+    testing::told::Fresh,
+    transport::TransportAddress,
+};
+
+use reference_agent::maps::Contents;
+
+/// What there was at a frontend after the last step.
+#[derive(Clone, Debug)]
+struct Before {
+    owner: Option<ObjectName>,
+    port: PortId,
+    set: Set,
+    /// Who served it last.
+    last: BTreeSet<TransportAddress>,
+}
+
+/// What there was at frontends that are to be kept.
+#[derive(Debug, Default)]
+pub(super) struct Keeping {
+    before: BTreeMap<TransportAddress, Before>,
+}
+
+/// How much has happened since the last check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Since {
+    /// One event.
+    One,
+    /// Several at once, or a restart that sees otherwise: a Service may have gone and come again.
+    Several,
+}
+
+impl Keeping {
+    /// Panics unless what is kept is right.
+    pub(super) fn check(&mut self, fresh: &Fresh, contents: &Contents, since: Since) {
+        let mut kept = resolve::kept(contents);
+        let mut now = BTreeMap::new();
+        for (id, plan) in &fresh.plan {
+            let owner = fresh.model.name(*id).cloned();
+            for (port_id, port) in plan.ports.iter().filter(|(_, port)| port.keep) {
+                for (frontend, planned) in &port.frontends {
+                    let found = kept.remove(frontend);
+                    let set = planned.internal;
+                    let serving: BTreeSet<_> = port.set(set).iter().map(|one| one.address).collect();
+                    let before = self.before.get(frontend);
+                    let last = if serving.is_empty() {
+                        let same = before.is_some_and(|before| {
+                            (&before.owner, before.port, before.set) == (&owner, *port_id, set)
+                        });
+                        let must = same && since == Since::One && set == Set::Cluster;
+                        let last = before.map(|before| &before.last);
+                        assert!(
+                            found.as_ref() == last || found.is_none() && !must,
+                            "{frontend}: kept is {found:?}, last was {last:?}, must be kept: {must}"
+                        );
+                        found
+                    } else {
+                        assert_eq!(found, None, "{frontend} is served, and kept");
+                        Some(serving)
+                    };
+                    if let Some(last) = last {
+                        let owner = owner.clone();
+                        let port = *port_id;
+                        now.insert(
+                            *frontend,
+                            Before {
+                                owner,
+                                port,
+                                set,
+                                last,
+                            },
+                        );
+                    }
+                }
+            }
+        }
+        assert_eq!(kept, BTreeMap::new(), "nobody asked to keep these");
+        self.before = now;
+    }
+}
