@@ -91,7 +91,7 @@ where
         options.node.own_cgroup = run.own.cgroup();
         perspective.api_servers = servers.addresses();
         api_servers = Some(servers.clone());
-        workers.push(servers.clone().watch(reports.board.clone()).boxed());
+        workers.push(servers.clone().watch(reports.clone()).boxed());
         workers.push(events::post(client.clone(), run.node.node.clone(), noticed, reports.clone()).boxed());
     }
     let listener = agent::listen(run.listen).await?;

@@ -36,6 +36,11 @@ impl<M: Clone, const N: usize> Labelled<M, N> {
         let labels = self.names.into_iter().zip(values.map(str::to_owned));
         self.family.get_or_create_owned(&labels.collect())
     }
+
+    /// Forgets all values.
+    pub fn clear(&self) {
+        self.family.clear();
+    }
 }
 
 impl<M, const N: usize> Clone for Labelled<M, N> {

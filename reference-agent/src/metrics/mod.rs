@@ -210,7 +210,7 @@ impl Metrics {
         let api_server = register.gauge(
             "api_server",
             ["address"],
-            "1 for the API server in use, 0 for the others of the list.",
+            "1 for the API server that answered last, 0 for the others that the agent would try.",
         );
         let events = register.counter(
             "events",

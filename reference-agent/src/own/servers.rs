@@ -15,7 +15,7 @@ use super::{
     client::host,
     state::{Remembered, StateFile},
 };
-use crate::board::{Board, Part};
+use crate::{board::Part, reports::Reports};
 
 /// Most addresses that are tried for one connection.
 pub const CANDIDATES: usize = 32;
@@ -68,6 +68,8 @@ struct State {
     asked: Option<Instant>,
     /// Where a connection ended in silence: tried last.
     distrusted: HashSet<SocketAddr>,
+    /// Who answered last.
+    answered: Option<SocketAddr>,
     /// Since when nobody answers, and what was said last.
     blind: Option<(Instant, Vec<String>)>,
 }
@@ -153,10 +155,17 @@ impl ApiServers {
         )]
     }
 
-    /// Tells the board whether the agent is blind, and keeps names resolved. For ever.
-    pub async fn watch(self, board: Board) {
+    /// Tells the board whether the agent is blind, counts who is in use, and keeps names resolved. For ever.
+    pub async fn watch(self, Reports { board, metrics, .. }: Reports) {
         loop {
-            self.resolve_stale().await;
+            let candidates = self.candidates().await;
+            let answered = self.lock().answered;
+            // Addresses that are known no more are shown no more.
+            metrics.api_server.clear();
+            for address in candidates {
+                let used = i64::from(answered == Some(address));
+                metrics.api_server.at([&address.to_string()]).set(used);
+            }
             board.say(Part::OwnWay, self.reasons(Instant::now()));
             tokio::time::sleep(LOOK).await;
         }
@@ -180,7 +189,9 @@ impl ApiServers {
 
     /// A connection was made.
     pub(super) fn answered(&self, address: SocketAddr) {
-        if let Some((since, _)) = self.lock().blind.take() {
+        let mut state = self.lock();
+        state.answered = Some(address);
+        if let Some((since, _)) = state.blind.take() {
             tracing::info!(%address, after = ?since.elapsed(), "an API server answers again");
         }
     }

@@ -19,6 +19,8 @@ mod reconciling;
 mod recordings;
 mod reflecting;
 mod reporting;
+mod running;
 mod sockets;
+mod streaming;
 mod whole;
 mod writes;

@@ -15,7 +15,7 @@ use reference_agent::{
 use serde_json::json;
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use crate::whole::Control;
+use crate::running::Control;
 
 /// Nothing here takes longer.
 const LIMIT: Duration = Duration::from_secs(20);

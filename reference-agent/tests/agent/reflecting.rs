@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// What the server answers, one after the other. A script that is over answers with 503.
 #[derive(Clone, Debug)]
-enum Answer {
+pub(crate) enum Answer {
     /// A list.
     List(Vec<Value>),
     /// Lines of a watch that begins with a streamed list; `open` as below.
@@ -50,11 +50,11 @@ struct Script {
 
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Parameters {
+pub(crate) struct Parameters {
     watch: bool,
     send_initial_events: bool,
-    resource_version: String,
-    label_selector: String,
+    pub(crate) resource_version: String,
+    pub(crate) label_selector: String,
 }
 
 impl Default for Parameters {
@@ -119,15 +119,15 @@ fn object(name: &str, endpoints: &Value) -> Value {
     })
 }
 
-fn good(name: &str) -> Value {
+pub(crate) fn good(name: &str) -> Value {
     object(name, &json!([{"addresses": ["1.1.1.1"]}]))
 }
 
-fn line(kind: &str, object: &Value) -> String {
+pub(crate) fn line(kind: &str, object: &Value) -> String {
     json!({"type": kind, "object": object}).to_string()
 }
 
-fn expired() -> String {
+pub(crate) fn expired() -> String {
     line(
         "ERROR",
         &json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}),
@@ -135,12 +135,12 @@ fn expired() -> String {
 }
 
 /// Events up to and with the one that is waited for.
-async fn events(script: Vec<Answer>, last: Event) -> Vec<Event> {
+pub(crate) async fn events(script: Vec<Answer>, last: Event) -> Vec<Event> {
     asked(script, last).await.0
 }
 
 /// Events up to and with the one that is waited for, and what was asked, but for refused streams.
-async fn asked(script: Vec<Answer>, last: Event) -> (Vec<Event>, Vec<Parameters>) {
+pub(crate) async fn asked(script: Vec<Answer>, last: Event) -> (Vec<Event>, Vec<Parameters>) {
     let script = Script {
         answers: Arc::new(Mutex::new(script.into())),
         asked: Arc::default(),
@@ -178,15 +178,15 @@ async fn asked(script: Vec<Answer>, last: Event) -> (Vec<Event>, Vec<Parameters>
     (seen, requests)
 }
 
-fn applied(name: &str) -> Event {
+pub(crate) fn applied(name: &str) -> Event {
     Event::SliceApplied(slice(&format!("t/{name}"), "x", &["TCP 80"], &["1.1.1.1"]))
 }
 
-fn deleted(text: &str) -> Event {
+pub(crate) fn deleted(text: &str) -> Event {
     Event::SliceDeleted(name(text))
 }
 
-const SYNCED: Event = Event::Synced(Kind::EndpointSlice);
+pub(crate) const SYNCED: Event = Event::Synced(Kind::EndpointSlice);
 
 #[tokio::test]
 async fn malformed_objects_cost_neither_the_list_nor_the_watch_nor_each_other() {
@@ -299,110 +299,4 @@ async fn a_watch_that_ends_goes_on_where_it_was_without_a_list() {
     ];
     let seen = events(script, deleted("t/a")).await;
     assert_eq!(seen, [SYNCED, applied("a"), applied("b"), deleted("t/a")]);
-}
-
-fn end_of_list(version: &str) -> String {
-    let metadata = json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}});
-    line(
-        "BOOKMARK",
-        &json!({"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": metadata}),
-    )
-}
-
-#[tokio::test]
-async fn a_list_is_streamed_and_the_watch_behind_it_is_the_same_request() {
-    let lines = vec![
-        line("ADDED", &good("a")),
-        line("ADDED", &good("b")),
-        end_of_list("20"),
-        line("DELETED", &good("b")),
-    ];
-    let stream = Answer::Stream { lines, open: true };
-    let (seen, asked) = asked(vec![stream], deleted("t/b")).await;
-    assert_eq!(seen, [applied("a"), applied("b"), SYNCED, deleted("t/b")]);
-    let [request] = asked.as_slice() else {
-        panic!("one request, not {asked:?}");
-    };
-    assert_eq!(
-        request.resource_version, "",
-        "a consistent read, not whatever the server has cached"
-    );
-    assert_eq!(
-        request.label_selector,
-        "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
-    );
-}
-
-#[tokio::test]
-async fn the_version_of_a_streamed_list_is_gone_on_from_and_its_gap_deletes_as_that_of_a_paged_one() {
-    let stream = |lines, open| Answer::Stream { lines, open };
-    let script = vec![
-        stream(
-            vec![
-                line("ADDED", &good("a")),
-                line("ADDED", &good("b")),
-                end_of_list("20"),
-            ],
-            false,
-        ),
-        Answer::Watch {
-            lines: vec![expired()],
-            open: false,
-        },
-        stream(vec![line("ADDED", &good("b")), end_of_list("30")], true),
-    ];
-    let (seen, asked) = asked(script, deleted("t/a")).await;
-    assert_eq!(
-        seen,
-        [applied("a"), applied("b"), SYNCED, applied("b"), deleted("t/a")]
-    );
-    let versions: Vec<_> = asked
-        .iter()
-        .map(|request| request.resource_version.as_str())
-        .collect();
-    assert_eq!(versions, ["", "20", ""]);
-}
-
-#[rstest::rstest]
-#[case::changes_before_the_end(vec![line("ADDED", &good("a")), line("MODIFIED", &good("a"))], true)]
-#[case::an_end_before_the_end(vec![line("ADDED", &good("a"))], false)]
-#[case::silence(vec![line("ADDED", &good("a"))], true)]
-#[tokio::test]
-async fn a_server_that_takes_the_request_to_stream_and_does_not_is_asked_for_pages(
-    #[case] lines: Vec<String>,
-    #[case] open: bool,
-) {
-    let script = vec![
-        Answer::Stream { lines, open },
-        Answer::List(vec![good("b")]),
-        Answer::Watch {
-            lines: vec![line("ADDED", &good("c"))],
-            open: true,
-        },
-    ];
-    let seen = events(script, applied("c")).await;
-    assert_eq!(
-        seen,
-        [applied("a"), applied("b"), deleted("t/a"), SYNCED, applied("c")]
-    );
-}
-
-#[tokio::test]
-async fn a_line_that_is_no_json_within_a_streamed_list_is_followed_by_another_streamed_list() {
-    let script = vec![
-        Answer::Error(StatusCode::SERVICE_UNAVAILABLE),
-        Answer::Stream {
-            lines: vec![
-                line("ADDED", &good("a")),
-                r#"{"type":"ADDED","object":{{{"#.to_owned(),
-            ],
-            open: true,
-        },
-        Answer::Stream {
-            lines: vec![line("ADDED", &good("b")), end_of_list("20")],
-            open: true,
-        },
-    ];
-    let seen = events(script, SYNCED).await;
-    assert_eq!(seen, [applied("a"), applied("b"), deleted("t/a"), SYNCED]);
 }
