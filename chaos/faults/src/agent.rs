@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lab::cluster::{Cluster, Stop};
+use lab::cluster::{Cluster, Place, Stop};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::FaultError;
@@ -32,6 +32,41 @@ impl StoppedAgent {
         };
         fault.cluster.stop_agent(node, how).await?;
         Ok(fault)
+    }
+
+    /// Takes everything off the node's bpffs, as when it was a container's own and went with it: what only pins kept is
+    /// gone, what is attached or held otherwise goes on with its maps as they are. (An agent's own clean-up may see to
+    /// it that programs that somebody holds do nothing any more.)
+    pub async fn lose_pins(&self) -> Result<(), FaultError> {
+        // Files with a dot are the kernel's own.
+        const COMMAND: [&str; 8] = [
+            "find",
+            "/sys/fs/bpf",
+            "-mindepth",
+            "1",
+            "!",
+            "-name",
+            "*.*",
+            "-delete",
+        ];
+        let refused = |why: String| FaultError::Refused {
+            node: self.node.clone(),
+            what: COMMAND.join(" "),
+            why,
+        };
+        let place = Place::Host {
+            node: self.node.clone(),
+        };
+        let child = self.cluster.exec(&place, &COMMAND.map(str::to_owned)).await?;
+        let output = child
+            .wait_with_output()
+            .await
+            .map_err(|error| refused(error.to_string()))?;
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(refused(String::from_utf8_lossy(&output.stderr).into_owned()))
+        }
     }
 
     /// Heals: starts it again.

@@ -2,8 +2,8 @@
 //! through `BPF_PROG_ATTACH` with `BPF_F_ALLOW_MULTI`, attached earlier. After the agent is ready the VIP serves
 //! current backends; the trap gets 0 of N.
 //!
-//! Common staging C. Generation 1 serves the VIP from b_old; its programs are held by id, it is killed, its state is
-//! wiped by its own documented way, and its programs are attached again, with no link and no pin. b_old leaves the
+//! Common staging C. Generation 1 serves the VIP from b_old; its programs are held by id, it is killed, its pins
+//! are lost, and its programs are attached again, with no link and no pin. b_old leaves the
 //! slice and stays alive: it is the trap. The leftover must be seen to win (trap hit) before generation 2 starts.
 //! From T_heal after readiness the VIP serves exactly the slice. An implementation that has no program at the hook
 //! is not supported. Clients of other nodes are the control: the current backends are reachable all along.
@@ -91,10 +91,10 @@ async fn leftover(cx: &Context, family: Family, hook: &str) -> Result<(), Halt> 
     }
     cx.fault(&format!("held on {node}: {:?}", leftover.held()));
     let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
-    cx.cluster().wipe_state(node).await?;
+    agent.lose_pins().await?;
     let attached = leftover.attach().await?;
     cx.fault(&format!(
-        "agent of {node} killed, its state wiped, {attached:?} attached the legacy way"
+        "agent of {node} killed, its pins lost, {attached:?} attached the legacy way"
     ));
     let slice = Key::slice(&namespace, "shop");
     let replaced = cx
