@@ -65,6 +65,11 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .leaves([connection(TCP, [client, node_port], [client, other_pod])
                 .seen(OPEN)
                 .by(2, 2)]),
+        row("a frontend at an address without flags is served like any other")
+            .given(local(at, TCP).address(frontend.0.into(), 0))
+            .packet(NodeIngress, tcp(client, frontend).syn())
+            .passed_on(FlowOpened, tcp(client, pod).syn())
+            .leaves([connection(TCP, [client, frontend], [client, pod]).seen(OPEN)]),
         row("a datagram goes to its backend on this node")
             .given(local(at, UDP))
             .packet(NodeIngress, udp(client, frontend))

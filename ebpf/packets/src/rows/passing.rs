@@ -50,6 +50,10 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(local(at, UDP))
             .packet(PodEgress, udp(client, frontend).transport_bytes(4, &[0, 7]))
             .left_alone(PacketPassed),
+        row("another port of an address without flags is whoever's the address is")
+            .given(local(at, TCP).address(frontend.0.into(), 0))
+            .packet(NodeIngress, tcp(client, (frontend.0, 81)).syn())
+            .left_alone(PacketPassed),
         row("a port of the node's that is no node port is the stack's")
             .given(local(at, TCP))
             .packet(NodeIngress, tcp(client, (at.node, 22)).syn())
