@@ -49,7 +49,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let again = build(&target, Some(&elsewhere))?;
         for (first, second) in built.iter().zip(&again) {
             if fs::read(first)? != fs::read(second)? {
-                bail!("{} and {} differ: the build is not reproducible", first.display(), second.display());
+                bail!(
+                    "{} and {} differ: the build is not reproducible",
+                    first.display(),
+                    second.display()
+                );
             }
         }
     }
@@ -57,14 +61,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for program in built {
         let bytes = fs::read(&program).with_context(|| format!("failed to read {}", program.display()))?;
         expect_static(&program, &bytes)?;
-        let name = program.file_name().context("a program without a name")?.to_string_lossy();
+        let name = program
+            .file_name()
+            .context("a program without a name")?
+            .to_string_lossy();
         fs::copy(&program, folder.join(&*name)).with_context(|| format!("failed to copy {name}"))?;
-        let digest = Sha256::digest(&bytes).iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
+        let digest = Sha256::digest(&bytes)
+            .iter()
+            .fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            });
         writeln!(sums, "{digest}  {name}")?;
-        println!("{FOLDER}/{name}: {:.1} MiB, static", bytes.len() as f64 / f64::from(1 << 20));
+        println!(
+            "{FOLDER}/{name}: {:.1} MiB, static",
+            bytes.len() as f64 / f64::from(1 << 20)
+        );
     }
     fs::write(folder.join("SHA256SUMS"), sums).context("failed to write SHA256SUMS")?;
     Ok(ExitCode::SUCCESS)
@@ -80,14 +92,20 @@ fn build(target: &str, folder: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     let folder = match folder {
         Some(folder) => folder.to_owned(),
         // This program's folder is that of a profile, in the target folder.
-        None => steps::programs()?.parent().context("this program is not in a target folder")?.to_owned(),
+        None => steps::programs()?
+            .parent()
+            .context("this program is not in a target folder")?
+            .to_owned(),
     };
     command.arg("--target-dir").arg(&folder);
     command.env("CARGO_ENCODED_RUSTFLAGS", flags()?);
     // musl comes with the target. What little C there is (ring's) asks for nothing of a C library, so the host's
     // compiler does, where there is none for musl.
     let variable = format!("CC_{}", target.replace('-', "_"));
-    let compilers = [format!("{}-linux-musl-gcc", env::consts::ARCH), "musl-gcc".to_owned()];
+    let compilers = [
+        format!("{}-linux-musl-gcc", env::consts::ARCH),
+        "musl-gcc".to_owned(),
+    ];
     if env::var_os(&variable).is_none() && !compilers.iter().any(|compiler| steps::on_path(compiler)) {
         command.env(variable, "cc");
     }
@@ -133,7 +151,10 @@ fn expect_target(target: &str) -> anyhow::Result<()> {
 fn expect_static(program: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let header = FileHeader64::<LittleEndian>::parse(bytes).context("not an ELF file of 64 bits")?;
     let segments = header.program_headers(LittleEndian, bytes)?;
-    if segments.iter().any(|segment| segment.p_type(LittleEndian) == PT_INTERP) {
+    if segments
+        .iter()
+        .any(|segment| segment.p_type(LittleEndian) == PT_INTERP)
+    {
         bail!("{} is not static: it names an interpreter", program.display());
     }
     Ok(())

@@ -17,6 +17,9 @@ pub(crate) struct Args {
 enum What {
     /// Random histories through the agent, which must leave in the maps what a fresh agent would have written
     Agent(Agent),
+    /// Agents on the real kernel, killed before and after every step of starting and of following changes; the next one
+    /// must end in the planned state, and no client be sent astray. Half an hour; needs root
+    Restart,
 }
 
 #[derive(clap::Args)]
@@ -41,9 +44,27 @@ struct Agent {
     minutes: Option<u64>,
 }
 
-/// Builds it, optimised, and runs it.
+/// Builds what it takes, and runs it.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let What::Agent(agent) = &args.what;
+    match &args.what {
+        What::Agent(arguments) => agent(arguments),
+        What::Restart => restart(),
+    }
+}
+
+fn restart() -> anyhow::Result<ExitCode> {
+    let mut command = steps::cargo();
+    command.args(["test", "--package", "reference-agent", "--test", "process"]);
+    crate::test::with_root(&mut command)?;
+    command.args(["--", "--ignored", "--nocapture", "killed_at_every_step"]);
+    Ok(if steps::run("soak", &mut command)? {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
+}
+
+fn agent(agent: &Agent) -> anyhow::Result<ExitCode> {
     let program = steps::optimised_example("reference-agent", "soak")?;
     let mut command = Command::new(program);
     let always = [("--histories", agent.histories), ("--first", agent.first)];

@@ -1,6 +1,9 @@
 //! `cargo xtask test`: everything that can be tested without a cluster of one's own.
 
-use std::{env, fs, process::ExitCode};
+use std::{
+    env, fs,
+    process::{Command, ExitCode},
+};
 
 use crate::{e2e, steps};
 
@@ -53,12 +56,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     command.env(SKIPS, &skips);
     if arguments.unprivileged {
         command.env(UNPRIVILEGED, "1");
-    } else if !steps::is_root() {
-        let own = env::current_exe()?;
-        command.env(
-            format!("CARGO_TARGET_{}_RUNNER", host_triple()),
-            format!("{} runner", own.display()),
-        );
+    } else {
+        with_root(&mut command)?;
     }
     let mut passed = steps::run("tests", &mut command)?;
     if arguments.rest.is_empty() {
@@ -73,6 +72,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::from(1)
     })
+}
+
+/// Lets cargo start test programs by `runner`, unless this process is root.
+pub(crate) fn with_root(command: &mut Command) -> anyhow::Result<()> {
+    if !steps::is_root() {
+        let own = env::current_exe()?;
+        command.env(
+            format!("CARGO_TARGET_{}_RUNNER", host_triple()),
+            format!("{} runner", own.display()),
+        );
+    }
+    Ok(())
 }
 
 /// A skip is never a pass: what could not run is named, every time.
