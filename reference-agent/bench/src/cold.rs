@@ -25,7 +25,10 @@ pub(crate) struct Parts {
     write: Duration,
 }
 
-/// Services with so many backends each, every one an address of its own.
+/// How many backends are distinct at most: BACKENDS has room for 65,535. Where there are more, some Services share them.
+const DISTINCT: usize = 50_000;
+
+/// Services with so many backends each.
 pub(crate) fn measure(services: usize, backends: usize) -> anyhow::Result<Vec<Row>> {
     let place = Place::new()?;
     let (before, _) = place::resident()?;
@@ -89,7 +92,8 @@ pub(crate) fn fill(
         let decoded = decode::service(&object).map_err(|defect| anyhow::anyhow!("{defect}"))?;
         parts.decode += begin.elapsed();
         tell(control, Event::ServiceApplied(decoded.object), &mut parts);
-        let endpoints: Vec<usize> = (number * backends..(number + 1) * backends).collect();
+        let endpoints = number * backends..(number + 1) * backends;
+        let endpoints: Vec<usize> = endpoints.map(|endpoint| endpoint % DISTINCT).collect();
         for (index, endpoints) in endpoints.chunks(PER_SLICE).enumerate() {
             let object = objects::slice(number, index, endpoints);
             let begin = Instant::now();
