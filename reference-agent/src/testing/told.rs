@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    control::Planner,
+    control::{Brain as _, Planner},
     model::{Event, Host, Kind, Model, Node, Service, Slice},
     names::ObjectName,
     plan::{self, Perspective, Plan, ServicePlan},
@@ -24,17 +24,25 @@ pub struct Told {
 
 /// The plans that an agent has after so many events, each made when an event touched its Service: what maps would hold
 /// that nothing ever failed to write to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Incremental {
-    model: Model,
+    planner: Planner,
     plans: Plan,
 }
 
 impl Incremental {
+    /// Of an agent that was told nothing yet.
+    pub fn new(perspective: Perspective) -> Self {
+        Self {
+            planner: Planner::new(perspective),
+            plans: Plan::new(),
+        }
+    }
+
     /// Takes an event, and plans anew what it touches.
-    pub fn take(&mut self, event: Event, perspective: &Perspective) {
-        for id in self.model.apply(event) {
-            let plan = plan::plan_service(&self.model, perspective, id);
+    pub fn take(&mut self, event: Event) {
+        for id in self.planner.apply(event) {
+            let plan = self.planner.plan_service(id);
             match plan.is_empty() {
                 true => _ = self.plans.remove(&id),
                 false => _ = self.plans.insert(id, plan),
@@ -108,9 +116,9 @@ impl Fresh {
 
     /// Panics unless plans that were made one by one are this one, findings and health checks included.
     pub fn assert_planned(&self, incremental: &Incremental) {
-        let Incremental { model, plans } = incremental;
+        let Incremental { planner, plans } = incremental;
         assert_eq!(
-            Self::by_name(model, plans),
+            Self::by_name(planner.model(), plans),
             Self::by_name(&self.model, &self.plan),
             "plans after this history on the left, from scratch on the right"
         );

@@ -1,7 +1,7 @@
 //! The agent's own way, which no plan says: what is kept depends on what was there before.
 //!
 //! A frontend is kept only if it is one of a port that is to be kept, and only while nobody serves it; what is kept
-//! is what served it last. It must be kept if nothing but that has changed.
+//! is what served its port last. It must be kept if nothing but that has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,11 +21,13 @@ struct Before {
     owner: Option<ObjectName>,
     port: PortId,
     set: Set,
+    /// Whether it was one of a port that is to be kept.
+    keep: bool,
     /// Who served it last.
     last: BTreeSet<TransportAddress>,
 }
 
-/// What there was at frontends that are to be kept.
+/// What there was at frontends: one that was not to be kept may be so after a restart.
 #[derive(Debug, Default)]
 pub(super) struct Keeping {
     before: BTreeMap<TransportAddress, Before>,
@@ -47,26 +49,32 @@ impl Keeping {
         let mut now = BTreeMap::new();
         for (id, plan) in &fresh.plan {
             let owner = fresh.model.name(*id).cloned();
-            for (port_id, port) in plan.ports.iter().filter(|(_, port)| port.keep) {
+            for (port_id, port) in &plan.ports {
                 for (frontend, planned) in &port.frontends {
                     let found = kept.remove(frontend);
+                    let keep = port.keep;
+                    assert!(keep || found.is_none(), "nobody asked to keep {frontend}");
                     let set = planned.internal;
                     let serving: BTreeSet<_> = port.set(set).iter().map(|one| one.address).collect();
                     let before = self.before.get(frontend);
-                    let last = if serving.is_empty() {
+                    let last = if serving.is_empty() && keep {
                         let same = before.is_some_and(|before| {
-                            (&before.owner, before.port, before.set) == (&owner, *port_id, set)
+                            (&before.owner, before.port, before.set, before.keep)
+                                == (&owner, *port_id, set, true)
                         });
                         let must = same && since == Since::One && set == Set::Cluster;
-                        let last = before.map(|before| &before.last);
+                        // What is kept is the port's: a frontend that it did not have before meets it, too.
+                        let lasts = port.frontends.keys().filter_map(|one| self.before.get(one));
+                        let lasts: Vec<_> = lasts.map(|before| &before.last).collect();
+                        let may = found.as_ref().is_none_or(|found| lasts.contains(&found));
                         assert!(
-                            found.as_ref() == last || found.is_none() && !must,
-                            "{frontend}: kept is {found:?}, last was {last:?}, must be kept: {must}"
+                            may && (found.is_some() || !must),
+                            "{frontend}: kept is {found:?}, last were {lasts:?}, must be kept: {must}"
                         );
                         found
                     } else {
                         assert_eq!(found, None, "{frontend} is served, and kept");
-                        Some(serving)
+                        Some(serving).filter(|serving| !serving.is_empty())
                     };
                     if let Some(last) = last {
                         let owner = owner.clone();
@@ -77,6 +85,7 @@ impl Keeping {
                                 owner,
                                 port,
                                 set,
+                                keep,
                                 last,
                             },
                         );
@@ -84,7 +93,7 @@ impl Keeping {
                 }
             }
         }
-        assert_eq!(kept, BTreeMap::new(), "nobody asked to keep these");
+        assert_eq!(kept, BTreeMap::new(), "kept, and no frontends of the plan");
         self.before = now;
     }
 }

@@ -56,14 +56,14 @@ impl History {
     pub(crate) fn seen_as(perspective: Perspective, host: Host) -> Self {
         let mut history = Self {
             world: World::seen_as(perspective.clone()),
-            perspective,
             services: Feed::new(),
             slices: Feed::new(),
             nodes: Feed::new(),
             host,
             told: Told::default(),
-            incremental: Incremental::default(),
+            incremental: Incremental::new(perspective.clone()),
             keeping: Keeping::default(),
+            perspective,
             sees_otherwise: false,
             found: Contents::default(),
         };
@@ -227,7 +227,7 @@ impl History {
         self.found = self.world.contents();
         self.world = World::with(Planner::new(self.perspective.clone()), &self.found);
         self.told = Told::default();
-        self.incremental = Incremental::default();
+        self.incremental = Incremental::new(self.perspective.clone());
         self.services.restart();
         self.slices.restart();
         self.nodes.restart();
@@ -245,7 +245,7 @@ impl History {
 
     fn note(&mut self, event: &Event) {
         self.told.take(event);
-        self.incremental.take(event.clone(), &self.perspective);
+        self.incremental.take(event.clone());
     }
 
     fn check(&mut self, since: Since) {
