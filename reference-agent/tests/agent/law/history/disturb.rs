@@ -61,7 +61,7 @@ pub(super) fn disturb(contents: &mut Contents, map: Map, entry: u16, what: Distu
         Map::Services => change(&mut contents.services, entry, what, (FOREIGN, service), again),
         Map::Kept => change(&mut contents.kept, entry, what, (FOREIGN, service), again),
         Map::Slots => change(&mut contents.slots, entry, what, (slot, 1), |backend| {
-            *backend += 1
+            *backend += 1;
         }),
         Map::Backends => change(&mut contents.backends, entry, what, (FOREIGN, backend), |value| {
             value.port = Port::new(value.port.get().wrapping_add(1));
