@@ -6,9 +6,10 @@
 //! | file | what |
 //! |---|---|
 //! | `file` | the format |
-//! | `player` | plays it |
+//! | `player`, `compare` | plays it, and compares |
 //! | the folders | the files: which Services, their frontends, backends …, incidents 1 and 2 |
 
+mod compare;
 mod file;
 mod player;
 

@@ -18,7 +18,10 @@ use reference_agent::{
 };
 use serde_json::Value;
 
-use crate::file::{self, Agent, Expect, List, Step};
+use crate::{
+    compare::{Found, difference},
+    file::{self, Agent, Expect, List, Step},
+};
 
 type Key = (Kind, ObjectName);
 
@@ -327,27 +330,6 @@ impl Player {
     }
 }
 
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Found {
-    head: String,
-    message: String,
-}
-
-impl Found {
-    fn new(kind: Kind, name: &ObjectName, Finding { reason, message }: &Finding) -> Self {
-        Self {
-            head: format!("{kind:?} {name} {reason}"),
-            message: message.clone(),
-        }
-    }
-
-    /// Whether this is what was expected: the same head, and a sentence with this part.
-    fn is(&self, expected: &str) -> bool {
-        let part = expected.strip_prefix(&self.head);
-        part.is_some_and(|part| self.message.contains(part.trim_start()))
-    }
-}
-
 impl Watch {
     fn new(kind: Kind) -> Self {
         let mut watch = Self {
@@ -368,18 +350,6 @@ impl Watch {
         };
         assert_eq!(events, [], "the beginning of a list says nothing");
     }
-}
-
-/// The lines that only one of two texts has.
-fn difference(expected: &str, found: &str) -> String {
-    let only = |sign: char, these: &str, those: &str| -> String {
-        let lines = these
-            .lines()
-            .filter(|line| !those.lines().any(|other| other == *line));
-        lines.map(|line| format!("{sign} {line}\n")).collect()
-    };
-    let (gone, new) = (only('-', expected, found), only('+', found, expected));
-    format!("{gone}{new}found, whole:\n{found}")
 }
 
 /// The machine, until a step says otherwise.
