@@ -130,22 +130,17 @@ fn between(seen: Option<&Serving>, old: Option<&Serving>, new: Option<&Serving>)
 }
 
 /// Whether ranges of clients come and go one by one: none that stays is missing, and there is none that was not and
-/// will not be. A frontend that comes or goes meanwhile meets its port's ranges as they change.
-fn are_changing([seen, old, new]: [Option<&Serving>; 3]) -> bool {
-    let ranges = |serving: Option<&Serving>| serving.and_then(|serving| serving.sources.clone());
-    match (ranges(seen), old, new) {
-        (Some(seen), None, Some(one)) | (Some(seen), Some(one), None) => {
-            one.sources.as_ref().is_some_and(|ranges| ranges.is_subset(&seen))
+/// will not be. A frontend that comes or goes meanwhile, or that is open to everybody before or after, meets its
+/// port's ranges as they change.
+fn are_changing(all: [Option<&Serving>; 3]) -> bool {
+    match all.map(|serving| serving?.sources.as_ref()) {
+        [Some(seen), Some(old), Some(new)] => {
+            old.intersection(new).all(|range| seen.contains(range))
+                && seen
+                    .iter()
+                    .all(|range| old.contains(range) || new.contains(range))
         }
-        (Some(seen), Some(_), Some(_)) => match (ranges(old), ranges(new)) {
-            (Some(old), Some(new)) => {
-                old.intersection(&new).all(|range| seen.contains(range))
-                    && seen
-                        .iter()
-                        .all(|range| old.contains(range) || new.contains(range))
-            }
-            _ => false,
-        },
+        [Some(seen), Some(one), None] | [Some(seen), None, Some(one)] => one.is_subset(seen),
         _ => false,
     }
 }
