@@ -98,6 +98,16 @@ impl<M: LbMaps> Reconciler<M> {
         put
     }
 
+    /// While a service port is not written: whoever served it does so still, and so does who is to serve it and is
+    /// there already, so that it is there when that succeeds.
+    pub(super) fn hold_too(&mut self, at: PortRef, plan: &PortPlan) {
+        let held = self.written.port(at).into_iter().flat_map(|port| &port.serving);
+        let there = plan.serving.iter();
+        let there = there.filter_map(|backend| self.written.backends.id(backend));
+        let serving: BTreeSet<BackendId> = held.copied().chain(there).collect();
+        self.hold(at, &serving.into_iter().collect::<Vec<_>>());
+    }
+
     /// Notes whom a service port serves by; sorted.
     pub(super) fn hold(&mut self, at: PortRef, serving: &[BackendId]) {
         for &id in serving {

@@ -239,7 +239,9 @@ impl<M: LbMaps> Reconciler<M> {
                 .any(|one| one.internal == set || one.external == set);
             !used || prepared.ids[place(set)].is_some()
         });
-        if complete && let Err(error) = self.serve(at, plan, prepared.before) {
+        if !complete {
+            self.hold_too(at, plan);
+        } else if let Err(error) = self.serve(at, plan, prepared.before) {
             failures.push(Failure {
                 port: Some(at.port),
                 error,
