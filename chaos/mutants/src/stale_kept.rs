@@ -8,8 +8,8 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr},
 };
 
-use lb_loader::{Attachment, DeviceKind, Found, Hook, Inventory, LoaderError, LooseProgram};
-use reference_agent::datapath::Datapath;
+use lb_loader::{Attachment, Counts, DeviceKind, Found, Hook, Inventory, LoaderError, LooseProgram};
+use reference_agent::{datapath::Datapath, maps::MapError};
 
 /// A datapath that sees no stale program.
 #[derive(Debug)]
@@ -29,6 +29,10 @@ impl<D: Datapath> Datapath for StaleKept<D> {
 
     fn adopted(&self) -> bool {
         self.0.adopted()
+    }
+
+    fn counts(&self) -> Result<Option<Counts>, MapError> {
+        self.0.counts()
     }
 
     fn attach(&mut self) -> Result<(), LoaderError> {

@@ -41,19 +41,31 @@ pub async fn has_lasted(since: Instant, duration: Duration) {
 }
 
 impl Context {
-    /// Returns when the agent of a node, started after `before`, says that it is ready.
+    /// Returns when the agent of a node, started after `before`, says that it is ready. `None`: it runs, and did not say
+    /// so within the limit; what packets meet is judged all the same, because clients don't ask an agent how it is.
+    ///
+    /// # Errors
+    /// Inconclusive if no new agent runs at the end of the limit.
     pub async fn agent_ready(
         &self,
         node: &str,
         before: &AgentState,
         within: Within,
-    ) -> Result<Instant, Halt> {
-        eventually(&format!("a new agent of {node} is ready"), within, || async {
+    ) -> Result<Option<Instant>, Halt> {
+        let seen = async || {
             let state = self.cluster().agent(node).await?;
             let is_new = state.pid.is_some() && state.pid != before.pid;
-            Ok((is_new && state.ready == Some(true)).then(Instant::now))
+            Ok::<_, Halt>((is_new, is_new && state.ready == Some(true)))
+        };
+        let ready = eventually(&format!("a new agent of {node} is ready"), within, || async {
+            Ok(seen().await?.1.then(Instant::now))
         })
-        .await
+        .await;
+        match ready {
+            Ok(ready) => Ok(Some(ready)),
+            Err(Halt::Inconclusive(_)) if seen().await?.0 => Ok(None),
+            Err(halt) => Err(halt),
+        }
     }
 
     /// Agents that were started again since: it would have healed what is under test. Empty where the cluster does

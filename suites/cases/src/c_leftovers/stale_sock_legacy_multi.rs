@@ -125,12 +125,15 @@ async fn leftover(cx: &Context, family: Family, hook: &str) -> Result<(), Halt> 
     let started = Within::from_now(cx.limits().heal);
     agent.start().await?;
     let ready = cx.agent_ready(node, &before, started).await?;
-    cx.record_delay("generation 2 is ready", ready.duration_since(started.since));
+    match ready {
+        Some(ready) => cx.record_delay("generation 2 is ready", ready.duration_since(started.since)),
+        None => cx.record("generation 2 is ready", format!("not within {:?}", started.limit)),
+    }
+    // One that never is has had its time.
+    let healing = ready.map_or(started, |ready| Within::from(ready, cx.limits().heal));
 
     cx.phase("verdict: from T_heal the VIP serves exactly the slice, the trap gets nothing");
-    let judged = cx
-        .judge(cx.clients(), &current, Within::from(ready, cx.limits().heal))
-        .await?;
+    let judged = cx.judge(cx.clients(), &current, healing).await?;
     let list = leftover.list().await?;
     cx.fault(&format!("attached after generation 2: {list:?}"));
     if let Err(why) = runs_first_or_gone(&leftover, &list) {
