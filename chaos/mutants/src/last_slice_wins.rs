@@ -48,6 +48,7 @@ impl Brain for LastSliceWins {
             | Event::NodeApplied(_)
             | Event::NodeDeleted(_)
             | Event::Host(_)
+            | Event::ApiServers(_)
             | Event::Synced(_) => {}
         }
         dirty.extend(self.planner.apply(event));

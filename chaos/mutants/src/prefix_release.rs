@@ -120,7 +120,11 @@ impl Brain for PrefixRelease {
                 self.shown.insert(service.name.clone(), lost);
             }
             Event::ServiceDeleted(name) => _ = self.shown.remove(name),
-            Event::NodeApplied(_) | Event::NodeDeleted(_) | Event::Host(_) | Event::Synced(_) => {}
+            Event::NodeApplied(_)
+            | Event::NodeDeleted(_)
+            | Event::Host(_)
+            | Event::ApiServers(_)
+            | Event::Synced(_) => {}
         }
         self.planner.apply(event)
     }

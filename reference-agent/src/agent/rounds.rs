@@ -263,6 +263,7 @@ fn tell_story(event: &Event) {
             tracing::debug!(service = owner, slice = %slice.name, endpoints, "slice seen");
         }
         Event::SliceDeleted(name) => tracing::debug!(slice = %name, "slice gone"),
+        Event::ApiServers(servers) => tracing::debug!(?servers, "addresses of API servers"),
         Event::NodeApplied(_) | Event::NodeDeleted(_) | Event::Host(_) | Event::Synced(_) => {}
     }
 }

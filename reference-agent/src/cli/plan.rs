@@ -16,7 +16,7 @@ use crate::{
     dump,
     host::{self, HostFlags},
     maps::kernel,
-    model::Probe,
+    model::{Event, Probe},
     own::OwnFlags,
     plan::Perspective,
     probe::ProbeFlags,
@@ -56,13 +56,13 @@ pub struct Plan {
 #[tokio::main]
 pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
     let source = plan.source.open(&plan.own).await?;
-    let mut perspective = Perspective {
+    let perspective = Perspective {
         node: plan.node.node.clone(),
         selection: plan.node.backend_selection,
-        ..Perspective::default()
     };
+    let mut planner = Planner::new(perspective);
     if let Source::Api { servers, .. } = &source {
-        perspective.api_servers = servers.addresses();
+        planner.apply(Event::ApiServers(servers.addresses()));
     }
     let reports = Reports::new(None);
     let mut feeds = source.feeds(&reports);
@@ -86,7 +86,6 @@ pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
         tasks.spawn(feed.run(sender.clone()));
     }
     drop(sender);
-    let mut planner = Planner::new(perspective);
     let listing = async {
         while !planner.model().synced() {
             let arrival = events.recv().await?;

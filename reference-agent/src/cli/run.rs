@@ -20,7 +20,8 @@ use crate::{
     datapath::{Datapath, KernelDatapath},
     events,
     host::{self, HostFlags},
-    own::OwnFlags,
+    model::Event,
+    own::{ApiServers, OwnFlags},
     plan::Perspective,
     probe::{ProbeFlags, Prober},
     reports::Reports,
@@ -82,14 +83,14 @@ where
     let reports = Reports::new(matches!(source, Source::Api { .. }).then_some(notices));
     let mut workers = Vec::new();
     let mut api_servers = None;
-    let mut perspective = Perspective {
+    let mut planner = Planner::new(Perspective {
         node: run.node.node.clone(),
         selection: run.node.backend_selection,
-        ..Perspective::default()
-    };
+    });
     if let Source::Api { servers, client } = &source {
         options.node.own_cgroup = run.own.cgroup();
-        perspective.api_servers = servers.addresses();
+        // Before any list, so that what an earlier start has kept stays.
+        planner.apply(Event::ApiServers(servers.addresses()));
         api_servers = Some(servers.clone());
         workers.push(servers.clone().watch(reports.clone()).boxed());
         workers.push(events::post(client.clone(), run.node.node.clone(), noticed, reports.clone()).boxed());
@@ -97,7 +98,7 @@ where
     let listener = agent::listen(run.listen).await?;
     let datapath = KernelDatapath::open(&options)?;
     tracing::info!(adopted = datapath.adopted(), "the datapath is open");
-    let (brain, datapath) = compose(Planner::new(perspective), datapath);
+    let (brain, datapath) = compose(planner, datapath);
     let mut feeds = source.feeds(&reports);
     let prober = run
         .probe
@@ -106,6 +107,7 @@ where
         .context("failed to listen for the agent's own probe")?;
     let probe = prober.as_ref().map(Prober::plan).transpose()?;
     workers.extend(prober.map(|prober| prober.run(reports.clone()).boxed()));
+    feeds.extend(api_servers.clone().map(ApiServers::feed));
     let (feed, host) = host::feed(run.node.node.clone(), run.host.options(), probe);
     feeds.push(feed);
     let parts = agent::Parts {

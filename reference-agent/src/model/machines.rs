@@ -44,6 +44,14 @@ impl Machines {
         self.addresses.contains_key(&address)
     }
 
+    /// Whether a socket of this machine that connects to this address meets node ports: it is one of this machine's, or
+    /// loopback, for which the unspecified address stands, too.
+    pub(super) fn answer_node_ports(&self, address: IpAddr) -> bool {
+        let Some(host) = &self.host else { return false };
+        let loopback = address.is_loopback() || address.is_unspecified();
+        host.addresses.contains(&address) || (loopback && !host.addresses.is_empty())
+    }
+
     /// A Node is like this, or is not there. Whoever has a load balancer at an address that was a machine's and is no
     /// more, or the other way round, is marked.
     pub(super) fn put_node(&mut self, name: &str, node: Option<Node>, dirty: &mut Dirty) {

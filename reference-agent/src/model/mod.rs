@@ -11,6 +11,7 @@
 //! | `claims` | who has a frontend of all who ask for it |
 //! | `slices`, `endpoints` | a Service's slices; which addresses in them are cluster IPs |
 //! | `machines` | Nodes and this machine; which addresses are theirs |
+//! | `ways` | where the agent reaches its API servers; by which frontends |
 //! | `holders`, `pool` | addresses and who has them; texts in memory once |
 //!
 //! # Guarantees
@@ -20,7 +21,8 @@
 //!   changed: reconciliation is level triggered. So does one about this machine with the node itself.
 //! - Every other Service whose plan an event changes is marked: for a frontend that it gains or loses, or that
 //!   changes hands between others; for an address of its load balancer that becomes a machine's, or is none any more;
-//!   for an endpoint that becomes a cluster IP, or is none any more. Nothing else is marked. One thing the model does
+//!   for an endpoint that becomes a cluster IP, or is none any more; for a frontend that becomes the agent's way to an
+//!   API server, or is none any more. Nothing else is marked. One thing the model does
 //!   not know: which Node is this one, whose zone hints are about; [`plan::apply`](crate::plan::apply) does.
 //! - An event costs what it changes: its own object, and what it marks.
 
@@ -32,6 +34,7 @@ mod machines;
 mod objects;
 mod pool;
 mod slices;
+mod ways;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -84,6 +87,8 @@ pub enum Event {
     NodeDeleted(String),
     /// This machine is like this.
     Host(Host),
+    /// The agent reaches its API servers at these addresses and ports, by TCP: names of servers have been resolved.
+    ApiServers(BTreeSet<(IpAddr, u16)>),
     /// Everything of this kind has been named at least once.
     Synced(Kind),
 }
@@ -101,6 +106,8 @@ pub struct Model {
     claims: Claims,
     endpoints: Endpoints,
     machines: Machines,
+    /// Where the agent reaches its API servers.
+    api_servers: BTreeSet<(IpAddr, u16)>,
     pool: Pool,
     synced: BTreeSet<Kind>,
 }
@@ -120,6 +127,7 @@ impl Model {
             }
             Event::NodeDeleted(name) => self.machines.put_node(&name, None, &mut dirty),
             Event::Host(host) => self.put_host(host, &mut dirty),
+            Event::ApiServers(servers) => self.put_api_servers(servers, &mut dirty),
             Event::Synced(kind) => _ = self.synced.insert(kind),
         }
         dirty
@@ -304,11 +312,13 @@ impl Model {
 
     fn put_host(&mut self, host: Host, dirty: &mut Dirty) {
         dirty.insert(ObjectId::NODE);
+        let ways = self.node_port_ways();
         let new: Vec<_> = host.probe.iter().map(probe_claim).collect();
         let before = self.machines.put_host(host, dirty);
         let old = before.iter().filter_map(|host| host.probe.as_ref());
         let old: Vec<_> = old.map(probe_claim).collect();
         self.reclaim(&old, &new, dirty);
+        self.mark_ways(&ways, &self.node_port_ways(), dirty);
     }
 }
 

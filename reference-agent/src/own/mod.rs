@@ -16,6 +16,7 @@
 //! | `servers` | [`ApiServers`]: which addresses there are, and in which order they are tried |
 //! | `dial` | one connection: all addresses, one after the other and side by side |
 //! | `client` | a Kubernetes client whose connections are made so |
+//! | `feed` | which addresses there are, told as they change |
 //! | `learn` | which Services lead to API servers, and which endpoints they have |
 //! | `state` | what is remembered from one start to the next |
 //! | `flags` | the command line |
@@ -28,6 +29,7 @@
 pub mod cgroup;
 mod client;
 mod dial;
+mod feed;
 mod flags;
 mod learn;
 mod servers;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use http::Uri;
-use tokio::{net::lookup_host, time::timeout};
+use tokio::{net::lookup_host, sync::watch, time::timeout};
 
 use super::{
     client::host,
@@ -54,6 +54,8 @@ struct Inner {
     /// Whether endpoints may be dialled: only where a certificate says who answers.
     verified: bool,
     state: Mutex<State>,
+    /// [`ApiServers::addresses`], for who follows them.
+    addresses: watch::Sender<BTreeSet<(IpAddr, u16)>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,13 +101,14 @@ impl ApiServers {
                 remembered,
                 ..State::default()
             }),
+            addresses: watch::Sender::default(),
         }));
         servers.resolve().await;
         Ok(servers)
     }
 
     /// Address and port of each server of the configuration, names resolved: a frontend that is one of these is kept
-    /// for the agent. Not the endpoints: those are reached without a frontend.
+    /// for the agent. Not the endpoints: those are reached without a frontend. Other ones follow ([`feed`](Self::feed)).
     pub fn addresses(&self) -> BTreeSet<(IpAddr, u16)> {
         let state = self.lock();
         self.known(&state)
@@ -169,6 +172,11 @@ impl ApiServers {
             board.say(Part::OwnWay, self.reasons(Instant::now()));
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// [`addresses`](Self::addresses), as they change.
+    pub(super) fn follow(&self) -> watch::Receiver<BTreeSet<(IpAddr, u16)>> {
+        self.0.addresses.subscribe()
     }
 
     /// Where to try, in this order: as configured, then endpoints; what was silent last.
@@ -274,6 +282,20 @@ impl ApiServers {
             state.remembered.resolved = resolved;
             self.store(&state.remembered);
         }
+        drop(state);
+        self.tell();
+    }
+
+    /// Tells who follows the addresses, if they are others.
+    fn tell(&self) {
+        let addresses = self.addresses();
+        self.0.addresses.send_if_modified(|before| {
+            let differs = *before != addresses;
+            if differs {
+                *before = addresses;
+            }
+            differs
+        });
     }
 
     /// Failing is no reason to stop: the next start has one way less.

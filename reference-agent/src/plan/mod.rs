@@ -40,8 +40,6 @@ pub struct Perspective {
     pub node: String,
     /// How a backend is chosen.
     pub selection: Selection,
-    /// Where the agent reaches its API servers, by TCP: service ports with one of these frontends are kept.
-    pub api_servers: BTreeSet<(IpAddr, u16)>,
 }
 
 /// How one of a service port's backends is chosen for a new connection.

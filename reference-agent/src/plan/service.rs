@@ -12,7 +12,7 @@ use crate::{
     findings::{Findings, Reason},
     model::{Exposure, FRONTENDS, Frontend, Model, Policy, Probe, Service, frontends},
     names::ObjectId,
-    transport::{Backend, Family, Protocol, Range, TransportAddress},
+    transport::{Backend, Family, Range},
 };
 
 /// Addresses that a finding names.
@@ -56,7 +56,7 @@ pub(super) fn service(
             ready_here.extend(&sets.ready_here);
             begin(perspective, service, sets)
         });
-        add(entry, perspective, service, frontend);
+        add(entry, model, service, frontend);
         if let Some(flags) = address_flags(model, frontend) {
             *plan.addresses.entry(address.address).or_default() |= flags;
         }
@@ -149,7 +149,7 @@ fn begin(perspective: &Perspective, service: &Service, sets: Sets) -> PortPlan {
     }
 }
 
-fn add(port: &mut PortPlan, perspective: &Perspective, service: &Service, frontend: Frontend) {
+fn add(port: &mut PortPlan, model: &Model, service: &Service, frontend: Frontend) {
     let set = |policy| match policy {
         Policy::Cluster => Set::Cluster,
         Policy::Local => Set::Local,
@@ -174,12 +174,7 @@ fn add(port: &mut PortPlan, perspective: &Perspective, service: &Service, fronte
         silent: outside && external == Set::Local && !port.cluster.is_empty(),
         ranged: frontend.exposure == Exposure::LoadBalancer && port.sources.is_some(),
     };
-    let TransportAddress {
-        protocol,
-        address,
-        port: number,
-    } = frontend.address;
-    port.keep |= protocol == Protocol::Tcp && perspective.api_servers.contains(&(address, number));
+    port.keep |= model.is_way(&frontend.address);
     port.frontends.insert(frontend.address, plan);
 }
 

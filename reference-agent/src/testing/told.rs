@@ -1,6 +1,9 @@
 //! Law 1 as a check: what was written equals the plan from scratch, whatever the history.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use crate::{
     control::{Brain as _, Planner},
@@ -20,6 +23,7 @@ pub struct Told {
     slices: BTreeMap<ObjectName, Slice>,
     nodes: BTreeMap<String, Node>,
     host: Option<Host>,
+    api_servers: Option<BTreeSet<(IpAddr, u16)>>,
 }
 
 /// The plans that an agent has after so many events, each made when an event touched its Service: what maps would hold
@@ -71,6 +75,7 @@ impl Told {
             Event::NodeApplied(node) => _ = self.nodes.insert(node.name.clone(), node),
             Event::NodeDeleted(name) => _ = self.nodes.remove(&name),
             Event::Host(host) => self.host = Some(host),
+            Event::ApiServers(servers) => self.api_servers = Some(servers),
             Event::Synced(_) => {}
         }
     }
@@ -91,10 +96,16 @@ impl Told {
     /// All of it as events, in an order that no history of the tests has.
     pub fn backwards(&self) -> Vec<Event> {
         let host = self.host.clone().into_iter().map(Event::Host);
+        let servers = self.api_servers.clone().into_iter().map(Event::ApiServers);
         let slices = self.slices.values().rev().cloned().map(Event::SliceApplied);
         let services = self.services.values().rev().cloned().map(Event::ServiceApplied);
         let nodes = self.nodes.values().rev().cloned().map(Event::NodeApplied);
-        slices.chain(services).chain(nodes).chain(host).collect()
+        slices
+            .chain(services)
+            .chain(servers)
+            .chain(nodes)
+            .chain(host)
+            .collect()
     }
 
     /// What a fresh agent that is told this, in another order, plans.

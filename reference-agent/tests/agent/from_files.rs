@@ -131,6 +131,7 @@ fn describe(event: &Event) -> String {
         Event::NodeApplied(node) => format!("node {}", node.name),
         Event::NodeDeleted(name) => format!("no node {name}"),
         Event::Host(_) => "host".to_owned(),
+        Event::ApiServers(servers) => format!("API servers {servers:?}"),
         Event::Synced(kind) => format!("synced {kind:?}"),
     }
 }

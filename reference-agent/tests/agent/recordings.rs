@@ -94,14 +94,13 @@ fn history() -> History {
     let api_server = "10.96.0.1".parse().expect("an address");
     let perspective = Perspective {
         node: "rec-worker2".to_owned(),
-        api_servers: [(api_server, 443)].into(),
         ..Perspective::default()
     };
     let host = Host {
         addresses: ["172.19.0.2".parse().expect("an address")].into(),
         probe: None,
     };
-    let mut history = History::seen_as(perspective, host);
+    let mut history = History::seen_as(perspective, host, [(api_server, 443)].into());
     history.end();
     history
 }

@@ -60,12 +60,15 @@ impl Agent {
         Ok(Perspective {
             node: self.node.clone().unwrap_or_else(|| "here".to_owned()),
             selection,
-            api_servers: self
-                .api_servers
-                .iter()
-                .map(|one| (one.ip(), one.port()))
-                .collect(),
         })
+    }
+
+    /// Where it reaches its API servers.
+    pub(super) fn api_servers(&self) -> BTreeSet<(IpAddr, u16)> {
+        self.api_servers
+            .iter()
+            .map(|one| (one.ip(), one.port()))
+            .collect()
     }
 }
 

@@ -122,6 +122,7 @@ impl Player {
         self.reported.clear();
         self.health.clear();
         self.tight = false;
+        self.tell(Event::ApiServers(agent.api_servers()));
         self.tell(Event::Host(self.host.clone()));
         let stored: Vec<_> = self.store.values().cloned().collect();
         if agent.unsynced {

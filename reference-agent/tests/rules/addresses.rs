@@ -6,7 +6,7 @@ use lb_abi::address_flags::{NODE, VIP};
 use reference_agent::{
     model::{Event, Host, Model, Node, Policy, Probe},
     names::ObjectId,
-    plan::{self, HealthCheck, Perspective},
+    plan::{self, HealthCheck},
     testing::objects::{address, name, service},
 };
 use rstest::rstest;
@@ -28,6 +28,10 @@ fn host(addresses: &str, probe: Option<Probe>) -> Event {
         addresses: ips(addresses).into_iter().collect(),
         probe,
     })
+}
+
+fn api_servers(ip: &str, port: u16) -> Event {
+    Event::ApiServers([(ips(ip)[0], port)].into())
 }
 
 fn flags(model: &Model, address: &str) -> Option<u32> {
@@ -172,14 +176,46 @@ fn a_port_with_the_agents_way_to_its_api_server_is_kept(
 ) {
     let object = service("t/x", "10.96.0.1", &["TCP 443 https", "UDP 443 quic"]);
     let model = served(object, []);
-    let perspective = Perspective {
-        api_servers: BTreeSet::from([(ips(ip)[0], port)]),
-        ..here()
-    };
+    let mut model = model;
+    let marked = model.apply(api_servers(ip, port));
     let id = model.id(&name("t/x")).expect("is there");
-    let plan = plan::plan_service(&model, &perspective, id);
+    assert_eq!(marked.contains(&id), kept);
+    let plan = plan::plan_service(&model, &here(), id);
     let keeps: Vec<_> = plan.ports.values().map(|port| port.keep).collect();
     assert_eq!(keeps, [kept, false], "TCP, UDP");
+}
+
+#[rstest]
+#[case::this_nodes("10.0.0.1", 30443, true)]
+#[case::another_port("10.0.0.1", 30444, false)]
+#[case::another_nodes("10.0.0.2", 30443, false)]
+#[case::nobodys("203.0.113.1", 30443, false)]
+#[case::loopback("127.0.0.1", 30443, true)]
+#[case::of_this_nodes_other_family("fd00::1", 30443, false)]
+fn a_node_port_is_the_agents_way_at_this_nodes_addresses(
+    #[case] ip: &str,
+    #[case] port: u16,
+    #[case] kept: bool,
+) {
+    let mut object = service("t/x", "10.96.0.1", &["TCP 443 https"]);
+    object.ports[0].node_port = Some(30443);
+    let mut model = served(object, []);
+    let id = model.id(&name("t/x")).expect("is there");
+    let keeps = |model: &Model| {
+        let plan = plan::plan_service(model, &here(), id);
+        plan.ports.values().any(|port| port.keep)
+    };
+    model.apply(machine("there", "10.0.0.2"));
+    model.apply(host("", None));
+    model.apply(api_servers(ip, port));
+    assert!(!keeps(&model), "this node has no addresses yet");
+    let marked = model.apply(host("10.0.0.1 fd00::1", None));
+    assert_eq!((keeps(&model), marked.contains(&id)), (kept, kept));
+    let marked = model.apply(host("10.0.0.9", None));
+    let still = kept && ip == "127.0.0.1";
+    assert_eq!((keeps(&model), marked.contains(&id)), (still, kept && !still));
+    let marked = model.apply(Event::ApiServers(BTreeSet::new()));
+    assert_eq!((keeps(&model), marked.contains(&id)), (false, still));
 }
 
 #[rstest]

@@ -1,7 +1,7 @@
 //! The plan of everything is made of the plans of each, whatever the order of events; and an event marks every one
 //! whose plan it changes.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use proptest::{prelude::*, sample::Index};
 use reference_agent::{
@@ -75,6 +75,14 @@ const MACHINES: [&str; 5] = [
     "10.0.0.2 192.0.2.1",
     "10.0.0.1 10.0.0.1",
     "192.0.2.2 fd00:2::1",
+];
+/// A cluster IP, a load balancer, a machine's or none's with a node port, loopback.
+const API_SERVERS: [&str; 5] = [
+    "10.96.0.1:80",
+    "192.0.2.1:443",
+    "10.0.0.1:30001",
+    "[fd00::1]:30000",
+    "127.0.0.1:30002",
 ];
 const PROBES: [Option<&str>; 3] = [None, Some("TCP 10.96.0.1:80"), Some("TCP 169.254.0.1:9440")];
 
@@ -180,6 +188,10 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => any_node().prop_map(Event::NodeApplied),
         1 => prop::sample::select(&NODES[..]).prop_map(|name| Event::NodeDeleted(name.to_owned())),
         2 => any_host().prop_map(Event::Host),
+        1 => prop::collection::vec(prop::sample::select(&API_SERVERS[..]), 0..3).prop_map(|servers| {
+            let servers = servers.into_iter().map(|at| at.parse::<SocketAddr>().expect("address:port"));
+            Event::ApiServers(servers.map(|at| (at.ip(), at.port())).collect())
+        }),
     ]
 }
 
@@ -196,13 +208,6 @@ fn named(model: &Model, perspective: &Perspective) -> Named {
         .collect()
 }
 
-fn perspective() -> Perspective {
-    Perspective {
-        api_servers: [("10.96.0.1".parse().expect("an address"), 443)].into(),
-        ..here()
-    }
-}
-
 /// The last that was said of each object, by the simplest means there are.
 #[derive(Default)]
 struct Told {
@@ -210,6 +215,7 @@ struct Told {
     slices: BTreeMap<ObjectName, Slice>,
     nodes: BTreeMap<String, Node>,
     host: Option<Host>,
+    api_servers: Option<Event>,
 }
 
 impl Told {
@@ -222,6 +228,7 @@ impl Told {
             Event::NodeApplied(node) => _ = self.nodes.insert(node.name.clone(), node),
             Event::NodeDeleted(name) => _ = self.nodes.remove(&name),
             Event::Host(host) => self.host = Some(host),
+            Event::ApiServers(_) => self.api_servers = Some(event.clone()),
             Event::Synced(_) => {}
         }
     }
@@ -235,6 +242,7 @@ impl Told {
             .chain(slices)
             .chain(self.host.clone().map(Event::Host))
             .chain(services)
+            .chain(self.api_servers.clone())
     }
 }
 
@@ -248,7 +256,7 @@ fn others<'a>(
 }
 
 fn hold(events: Vec<Event>) {
-    let (mut model, mut told, perspective) = (Model::default(), Told::default(), perspective());
+    let (mut model, mut told, perspective) = (Model::default(), Told::default(), here());
     let mut before = plan::Plan::new();
     for event in events {
         told.take(&event);

@@ -317,7 +317,6 @@ fn with_maglev_the_slots_are_the_table_and_frontends_say_so() {
         let perspective = Perspective {
             node: "here".to_owned(),
             selection,
-            ..Perspective::default()
         };
         let [port] = plan::plan_service(&model, &perspective, id)
             .ports

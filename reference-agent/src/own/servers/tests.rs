@@ -1,6 +1,7 @@
 //! Which addresses there are, and in which order they are tried.
 
 use super::*;
+use crate::{agent, model::Event};
 
 fn at(text: &str) -> SocketAddr {
     text.parse().expect("an address")
@@ -67,6 +68,30 @@ async fn a_name_is_resolved_and_what_it_was_resolved_to_is_remembered() {
     // Of a name that nobody resolves any more, what it was.
     let next = servers("https://nobody.invalid:6443", &[], Some(folder.path())).await;
     assert!(next.addresses().is_subset(&known) && !next.addresses().is_empty());
+}
+
+#[tokio::test]
+async fn what_a_name_is_resolved_to_is_followed() {
+    let servers = servers("https://localhost:6443", &[], None).await;
+    let (sender, mut events) = agent::queue();
+    let _feeding = tokio::spawn(servers.clone().feed().run(sender));
+    let mut told = async || match events.recv().await.expect("it goes on").event {
+        Event::ApiServers(addresses) => addresses,
+        other => panic!("of API servers, found {other:?}"),
+    };
+    let now = told().await;
+    assert_eq!(now, servers.addresses());
+    // As if it had led elsewhere, and for longer than an answer is good.
+    let before = at("192.0.2.7:6443");
+    {
+        let mut state = servers.lock();
+        state.remembered.resolved = vec![before];
+        state.asked = None;
+    }
+    servers.tell();
+    assert_eq!(told().await, [(before.ip(), before.port())].into());
+    servers.candidates().await;
+    assert_eq!(told().await, now);
 }
 
 #[tokio::test]

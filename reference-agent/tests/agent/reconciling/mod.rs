@@ -7,10 +7,8 @@ mod ranges;
 mod serving;
 mod sets;
 
-use std::collections::BTreeSet;
-
 use reference_agent::{
-    control::Planner,
+    control::{Brain as _, Planner},
     dump::dump,
     maps::Contents,
     model::{Event, Policy, Service, Slice, SourceRanges},
@@ -26,11 +24,13 @@ const HERE: &str = "here";
 
 /// An agent on the node `here`, whose API server is at 10.96.0.1:443.
 fn planner() -> Planner {
-    Planner::new(Perspective {
+    let mut planner = Planner::new(Perspective {
         node: HERE.to_owned(),
-        api_servers: BTreeSet::from([("10.96.0.1".parse().expect("an address"), 443)]),
         ..Perspective::default()
-    })
+    });
+    let api_server = "10.96.0.1".parse().expect("an address");
+    planner.apply(Event::ApiServers([(api_server, 443)].into()));
+    planner
 }
 
 /// Over empty maps, synced.

@@ -13,6 +13,8 @@ mod kept;
 mod objects;
 mod steps;
 
+use std::{collections::BTreeSet, net::IpAddr};
+
 use reference_agent::{
     control::Planner,
     maps::{Contents, Map, faulty::FaultyMaps, memory::MemoryMaps},
@@ -42,6 +44,8 @@ pub(crate) struct History {
     pub(crate) slices: Feed<Slice>,
     pub(crate) nodes: Feed<Node>,
     host: Host,
+    /// Where this agent reaches its API servers.
+    api_servers: BTreeSet<(IpAddr, u16)>,
     told: Told,
     incremental: Incremental,
     keeping: Keeping,
@@ -53,13 +57,18 @@ pub(crate) struct History {
 
 impl History {
     /// Nothing is there, nothing is listed.
-    pub(crate) fn seen_as(perspective: Perspective, host: Host) -> Self {
+    pub(crate) fn seen_as(
+        perspective: Perspective,
+        host: Host,
+        api_servers: BTreeSet<(IpAddr, u16)>,
+    ) -> Self {
         let mut history = Self {
             world: World::seen_as(perspective.clone()),
             services: Feed::new(),
             slices: Feed::new(),
             nodes: Feed::new(),
             host,
+            api_servers,
             told: Told::default(),
             incremental: Incremental::new(perspective.clone()),
             keeping: Keeping::default(),
@@ -67,7 +76,7 @@ impl History {
             sees_otherwise: false,
             found: Contents::default(),
         };
-        history.tell(vec![Event::Host(history.host.clone())]);
+        history.begin();
         history
     }
 
@@ -117,6 +126,10 @@ impl History {
             Step::Host(addresses, probe) => {
                 self.host = objects::host(addresses, probe);
                 self.tell(vec![Event::Host(self.host.clone())]);
+            }
+            Step::ApiServers(which) => {
+                self.api_servers = objects::api_servers(which);
+                self.tell(vec![Event::ApiServers(self.api_servers.clone())]);
             }
             Step::Deliver(watch, count) => {
                 for _ in 0..count {
@@ -215,9 +228,7 @@ impl History {
             };
         }
         if let Some(which) = api_servers {
-            let addresses = objects::API_SERVERS[which].iter();
-            let addresses = addresses.map(|text| text.parse::<std::net::SocketAddr>().expect("address:port"));
-            perspective.api_servers = addresses.map(|one| (one.ip(), one.port())).collect();
+            self.api_servers = objects::api_servers(which);
         }
     }
 
@@ -231,7 +242,15 @@ impl History {
         self.services.restart();
         self.slices.restart();
         self.nodes.restart();
-        self.tell(vec![Event::Host(self.host.clone())]);
+        self.begin();
+    }
+
+    /// What an agent is told before anything of the API.
+    fn begin(&mut self) {
+        self.tell(vec![
+            Event::ApiServers(self.api_servers.clone()),
+            Event::Host(self.host.clone()),
+        ]);
     }
 
     /// Events of one delivery, one by one, and the law after each.
@@ -333,12 +352,8 @@ impl History {
 /// Plays a history, and panics where it breaks the law.
 pub(crate) fn hold(selection: Selection, steps: Vec<Step>) {
     let node = "here".to_owned();
-    let perspective = Perspective {
-        node,
-        selection,
-        ..Perspective::default()
-    };
-    let mut history = History::seen_as(perspective, Host::default());
+    let perspective = Perspective { node, selection };
+    let mut history = History::seen_as(perspective, Host::default(), BTreeSet::new());
     for step in steps {
         history.take(step);
     }

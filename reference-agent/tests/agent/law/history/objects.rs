@@ -1,6 +1,9 @@
 //! The names, addresses and ports that histories are about, few enough to meet each other.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
 
 use reference_agent::{
     model::{Endpoint, Host, Node, Policy, Probe, Service, Slice, SourceRanges},
@@ -82,9 +85,20 @@ pub(crate) const ZONES: [&str; 2] = ["a", "b"];
 const NODE_ADDRESSES: [&str; 3] = ["10.1.0.7", "198.51.100.2", "2001:db8::1"];
 /// This machine's; one of them a load balancer's, one a cluster IP.
 const HOST: [&str; 4] = ["10.1.0.7", "198.51.100.1", "10.96.0.3", "fd00:1::1"];
-/// Where the agent reaches API servers.
-pub(crate) const API_SERVERS: [&[&str]; 3] =
-    [&[], &["10.96.0.1:80"], &["198.51.100.1:80", "[fd00:96::1]:80"]];
+/// Where the agent reaches API servers; at last a node port of this machine, or of another Node.
+pub(crate) const API_SERVERS: [&[&str]; 4] = [
+    &[],
+    &["10.96.0.1:80"],
+    &["198.51.100.1:80", "[fd00:96::1]:80"],
+    &["10.1.0.7:30080"],
+];
+
+/// One of them.
+pub(crate) fn api_servers(which: usize) -> BTreeSet<(IpAddr, u16)> {
+    let addresses = API_SERVERS[which].iter();
+    let addresses = addresses.map(|text| text.parse::<SocketAddr>().expect("address:port"));
+    addresses.map(|one| (one.ip(), one.port())).collect()
+}
 
 /// A Service by numbers, which shrink.
 #[derive(Clone, Debug)]

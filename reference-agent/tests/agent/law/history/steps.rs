@@ -42,6 +42,8 @@ pub(crate) enum Step {
     DeleteNode(usize),
     /// Addresses, as bits of [`objects::HOST`], and whether the agent's probe is there.
     Host(u8, bool),
+    /// The names of the API servers are resolved to another of [`objects::API_SERVERS`].
+    ApiServers(usize),
     /// So many, reconciled one by one.
     Deliver(Watch, usize),
     /// So many of all, reconciled together.
@@ -156,6 +158,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => node().prop_map(Step::PutNode),
         1 => (0..objects::NODES.len()).prop_map(Step::DeleteNode),
         1 => (any::<u8>(), any::<bool>()).prop_map(|(addresses, probe)| Step::Host(addresses, probe)),
+        1 => (0..objects::API_SERVERS.len()).prop_map(Step::ApiServers),
         12 => (watch(), 1..6_usize).prop_map(|(watch, count)| Step::Deliver(watch, count)),
         4 => (2..12_usize).prop_map(Step::DeliverTogether),
         1 => watch().prop_map(Step::Repeat),
