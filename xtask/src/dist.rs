@@ -2,9 +2,10 @@
 
 use std::{
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fmt::Write as _,
     fs,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
 };
@@ -32,7 +33,8 @@ const PROFILE: &str = "dist";
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 built, 2 could not.")]
 pub(crate) struct Arguments {
-    /// Build somewhere else from scratch, too, and compare: takes twice as long
+    /// Build a copy of the sources in another folder, too, from scratch, and compare; then run the programs in a root
+    /// that holds nothing else. Takes twice as long; needs git, and root
     #[arg(long)]
     check: bool,
 }
@@ -43,18 +45,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     expect_target(&target)?;
     let folder = steps::root().join(FOLDER);
     fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
-    let built = build(&target, None)?;
+    // This program's folder is that of a profile, in the target folder.
+    let programs = steps::programs()?;
+    let cargo = programs
+        .parent()
+        .context("this program is not in a target folder")?;
+    let built = build(&steps::root(), cargo, &target)?;
     if arguments.check {
-        let elsewhere = steps::root().join("target/plumbline/dist-check");
-        let again = build(&target, Some(&elsewhere))?;
+        let elsewhere = elsewhere()?;
+        let again = build(&elsewhere, &elsewhere.join("target"), &target)?;
         for (first, second) in built.iter().zip(&again) {
-            if fs::read(first)? != fs::read(second)? {
-                bail!(
-                    "{} and {} differ: the build is not reproducible",
-                    first.display(),
-                    second.display()
-                );
-            }
+            expect_same(first, second)?;
         }
     }
     let mut sums = String::new();
@@ -79,26 +80,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     fs::write(folder.join("SHA256SUMS"), sums).context("failed to write SHA256SUMS")?;
+    if arguments.check {
+        run_alone(&folder)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds all programs, and says where they are.
-fn build(target: &str, folder: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
+/// Builds all programs of these sources, and says where they are.
+fn build(sources: &Path, folder: &Path, target: &str) -> anyhow::Result<Vec<PathBuf>> {
     let mut command = steps::cargo();
+    command.current_dir(sources);
     command.args(["build", "--locked", "--profile", PROFILE, "--target", target]);
     for program in PROGRAMS {
         command.args(["--package", program, "--bin", program]);
     }
-    let folder = match folder {
-        Some(folder) => folder.to_owned(),
-        // This program's folder is that of a profile, in the target folder.
-        None => steps::programs()?
-            .parent()
-            .context("this program is not in a target folder")?
-            .to_owned(),
-    };
-    command.arg("--target-dir").arg(&folder);
-    command.env("CARGO_ENCODED_RUSTFLAGS", flags()?);
+    command.arg("--target-dir").arg(folder);
+    command.env("CARGO_ENCODED_RUSTFLAGS", flags(sources)?);
     // musl comes with the target. What little C there is (ring's) asks for nothing of a C library, so the host's
     // compiler does, where there is none for musl.
     let variable = format!("CC_{}", target.replace('-', "_"));
@@ -114,13 +111,76 @@ fn build(target: &str, folder: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     Ok(PROGRAMS.iter().map(|program| built.join(program)).collect())
 }
 
+/// A copy of the sources in a folder that is named otherwise, and lies deeper.
+fn elsewhere() -> anyhow::Result<PathBuf> {
+    let root = steps::root();
+    let copy = root.join("target/plumbline/dist-check/a copy");
+    if copy.exists() {
+        fs::remove_dir_all(&copy).with_context(|| format!("failed to remove {}", copy.display()))?;
+    }
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(&root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("failed to start git, which lists the sources")?;
+    if !listed.status.success() {
+        bail!("git can't list the sources of {}", root.display());
+    }
+    for name in listed.stdout.split(|octet| *octet == 0) {
+        let name = Path::new(OsStr::from_bytes(name));
+        let from = root.join(name);
+        // One that is removed and not yet committed so.
+        if !from.is_file() {
+            continue;
+        }
+        let to = copy.join(name);
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("failed to make {}", folder.display()))?;
+        }
+        fs::copy(&from, &to).with_context(|| format!("failed to copy {}", from.display()))?;
+    }
+    Ok(copy)
+}
+
+fn expect_same(first: &Path, second: &Path) -> anyhow::Result<()> {
+    let read = |path: &Path| fs::read(path).with_context(|| format!("failed to read {}", path.display()));
+    let (one, other) = (read(first)?, read(second)?);
+    if one == other {
+        return Ok(());
+    }
+    let differing = one.iter().zip(&other).filter(|(one, other)| one != other).count();
+    bail!(
+        "{} ({} octets) and {} ({} octets) differ in {differing} octets: the build is not reproducible",
+        first.display(),
+        one.len(),
+        second.display(),
+        other.len()
+    )
+}
+
+/// The agent's own tests know how to make a place for it.
+fn run_alone(folder: &Path) -> anyhow::Result<()> {
+    let mut command = steps::cargo();
+    command.args(["test", "--package", "reference-agent", "--test", "process"]);
+    command.env("PLUMBLINE_DIST", folder);
+    crate::test::with_root(&mut command)?;
+    command.args([
+        "--",
+        "--ignored",
+        "--exact",
+        "alone::the_static_programs_need_nothing_else",
+    ]);
+    steps::must("alone in an empty root", &mut command)
+}
+
 /// Paths of this machine don't get into the programs.
-fn flags() -> anyhow::Result<OsString> {
+fn flags(sources: &Path) -> anyhow::Result<OsString> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
     let home = home.context("neither CARGO_HOME nor HOME is set")?;
     let mut flags = OsString::new();
-    for (from, to) in [(steps::root(), "plumbline"), (home, "cargo")] {
+    for (from, to) in [(sources, "plumbline"), (&home, "cargo")] {
         if !flags.is_empty() {
             // Between arguments: <https://doc.rust-lang.org/cargo/reference/environment-variables.html>.
             flags.push("\u{1f}");

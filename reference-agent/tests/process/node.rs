@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     fs::{self, File},
     io::{Read as _, Write as _},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
@@ -33,7 +34,10 @@ const POLL: Duration = Duration::from_millis(10);
 
 /// One node of which agents are started, one at a time.
 pub(crate) struct Node {
-    kubeconfig: PathBuf,
+    /// How agents find the API server.
+    arguments: Vec<OsString>,
+    /// All that agents are told, if not what the test was told.
+    environment: Option<Vec<(String, String)>>,
     bpffs: PathBuf,
     cgroup: PathBuf,
     log: PathBuf,
@@ -55,10 +59,29 @@ impl Node {
     pub(crate) fn new(place: &Place, name: &str, cgroup: PathBuf, kubeconfig: &Path) -> Self {
         fs::create_dir(cgroup.join("agent")).expect("a cgroup");
         Self {
-            kubeconfig: kubeconfig.to_owned(),
+            arguments: vec!["--kubeconfig".into(), kubeconfig.into()],
+            environment: None,
             bpffs: place.bpffs(name),
             cgroup,
             log: place.folder.join(format!("{name}.log")),
+        }
+    }
+
+    /// Agents find their configuration in a file, and the API server as pods do.
+    pub(crate) fn in_pod(
+        place: &Place,
+        name: &str,
+        cgroup: PathBuf,
+        config: &Path,
+        environment: &[(&str, String)],
+    ) -> Self {
+        let environment = environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone()));
+        Self {
+            arguments: vec!["--config".into(), config.into()],
+            environment: Some(environment.collect()),
+            ..Self::new(place, name, cgroup, Path::new(""))
         }
     }
 
@@ -96,12 +119,15 @@ impl Node {
             .args(["-c", r#"echo 0 > "$0" && read -r line && exec "$@""#])
             .arg(self.cgroup.join("agent/cgroup.procs"))
             .arg(program)
-            .args(["run", "--node", "here", "--kubeconfig"])
-            .arg(&self.kubeconfig)
+            .args(["run", "--node", "here"])
+            .args(&self.arguments)
             .args(["--listen", &LISTEN.to_string()])
             .arg("--state")
             .arg(self.log.with_extension("state"));
         self.place(&mut command);
+        if let Some(environment) = &self.environment {
+            command.env_clear().envs(environment.iter().cloned());
+        }
         let log = File::options().create(true).append(true).open(&self.log);
         command.stdout(Stdio::null()).stderr(log.expect("a log"));
         command
@@ -170,7 +196,12 @@ impl Node {
 
     /// Status code and body of a GET from the agent.
     pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
-        let mut stream = TcpStream::connect(LISTEN).ok()?;
+        Self::get_from(LISTEN, path)
+    }
+
+    /// The same from another address.
+    pub(crate) fn get_from(address: SocketAddr, path: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(LIMIT)).ok()?;
         write!(
             stream,
@@ -240,6 +271,11 @@ fn list(root: &Path, folder: &Path, pins: &mut BTreeSet<PathBuf>) {
 pub(crate) struct Running(Child);
 
 impl Running {
+    /// An agent that was started.
+    pub(crate) fn new(child: Child) -> Self {
+        Self(child)
+    }
+
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
