@@ -2,27 +2,36 @@
 //! lacks, and what is lost.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
+    net::UdpSocket,
     os::fd::AsRawFd as _,
     path::{Path, PathBuf},
+    process::{Child, Command},
     thread,
     time::{Duration, Instant},
 };
 
 use caps::{CapSet, Capability};
 use lb_loader::{HeldProgram, Hook, Manner, attach_legacy, programs_attached};
-use nix::sys::signal::Signal;
+use nix::{libc::ECONNABORTED, sys::signal::Signal};
 use rstest::rstest;
 
 use crate::{
-    clients::{self, Got, ask},
+    clients::{self, Got, ask, ask_socket, connected},
     control::Control,
-    manifest::Manifest,
+    manifest::{self, Manifest},
     node::{Node, PROGRAM, Running},
     place::{self, Place, place},
-    world::{World, addresses},
+    pod::Pod,
+    world::{Protocol, Server, World, addresses},
 };
 
+/// Each is needed, as a test here shows.
+const SYS_ADMIN: &str = "CAP_SYS_ADMIN";
+const NET_ADMIN: &str = "CAP_NET_ADMIN";
+const DAC_READ_SEARCH: &str = "CAP_DAC_READ_SEARCH";
+const SYS_PTRACE: &str = "CAP_SYS_PTRACE";
 /// Nothing that is waited for takes longer.
 const LIMIT: Duration = Duration::from_secs(30);
 /// How often a condition is looked at.
@@ -60,8 +69,12 @@ fn capabilities_of(agent: &Running) -> Vec<String> {
     permitted
 }
 
+/// Servers that there are.
+const SERVERS: [Server; 3] = [1, 2, 3];
+
 struct Served {
-    _runtime: tokio::runtime::Runtime,
+    runtime: tokio::runtime::Runtime,
+    control: Control,
     node: Node,
     world: World,
 }
@@ -75,18 +88,33 @@ fn served(place: &Place, cgroup: PathBuf) -> Served {
         .expect("a runtime");
     let world = World::new(&[("one", 1, &[1])]);
     let control = runtime.block_on(async {
-        place::loopback(&addresses(1)).await;
-        clients::serve([1]).await;
+        place::loopback(&SERVERS.map(addresses).concat()).await;
+        clients::serve(SERVERS).await;
         let control = Control::start(&place.folder).await;
         control.become_(&world).await;
         control
     });
     let node = Node::new(place, "node", cgroup, &control.kubeconfig);
     Served {
+        runtime,
+        control,
         node,
         world,
-        _runtime: runtime,
     }
+}
+
+#[test]
+fn what_the_manifest_grants_is_what_is_needed() {
+    let granted: BTreeSet<String> = Manifest::read().capabilities().into_iter().collect();
+    let needed = [SYS_ADMIN, NET_ADMIN, DAC_READ_SEARCH, SYS_PTRACE].map(str::to_owned);
+    assert_eq!(granted, BTreeSet::from(needed));
+    let rows = manifest::text("README.md");
+    let explained = rows
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+        .map(|(name, _)| format!("CAP_{name}"))
+        .filter(|name| name.parse::<Capability>().is_ok());
+    assert_eq!(explained.collect::<BTreeSet<_>>(), granted, "README.md");
 }
 
 #[test]
@@ -97,7 +125,8 @@ fn with_the_capabilities_of_the_manifest_the_agent_serves() {
     let Served {
         node,
         world,
-        _runtime,
+        runtime: _runtime,
+        ..
     } = served(&place, place.cgroup.clone());
     let mut granted = Manifest::read().capabilities();
     granted.sort_unstable();
@@ -111,12 +140,17 @@ fn with_the_capabilities_of_the_manifest_the_agent_serves() {
     node.clean_up();
 }
 
-/// Starts an agent without one of the capabilities, and waits until it says so.
-fn expect_said(node: &Node, without: &str, expected: &str) {
+/// Starts an agent without one of the capabilities.
+fn start_without(node: &Node, without: &str) -> Running {
     let granted = Manifest::read().capabilities();
     assert!(granted.iter().any(|name| name == without), "{without} is granted");
     let rest: Vec<String> = granted.into_iter().filter(|name| name != without).collect();
-    let agent = start_with(node, &rest);
+    start_with(node, &rest)
+}
+
+/// Starts an agent without one of the capabilities, and waits until it says so.
+fn expect_said(node: &Node, without: &str, expected: &str) {
+    let agent = start_without(node, without);
     let begin = Instant::now();
     loop {
         let ready = node.get("/readyz");
@@ -132,8 +166,8 @@ fn expect_said(node: &Node, without: &str, expected: &str) {
 }
 
 #[rstest]
-#[case::sys_admin("CAP_SYS_ADMIN", "error: missing CAP_SYS_ADMIN: ")]
-#[case::net_admin("CAP_NET_ADMIN", "error: missing CAP_NET_ADMIN: ")]
+#[case::sys_admin(SYS_ADMIN, "error: missing CAP_SYS_ADMIN: ")]
+#[case::net_admin(NET_ADMIN, "error: missing CAP_NET_ADMIN: ")]
 fn the_agent_ends_without(#[case] capability: &str, #[case] said: &str) {
     let Some(place) = place(Duration::from_secs(120)) else {
         return;
@@ -164,11 +198,106 @@ fn stale_programs_in_hidden_cgroups_are_found_with_cap_dac_read_search() {
         programs_attached(Path::new(&path), HOOK, false).expect("the kernel says")
     };
     let node = served.node.at(place.show_only(&shown));
-    expect_said(&node, "CAP_DAC_READ_SEARCH", "grant CAP_DAC_READ_SEARCH");
+    expect_said(&node, DAC_READ_SEARCH, "grant CAP_DAC_READ_SEARCH");
     assert_eq!(still(), [stale.id()]);
     let agent = start_with(&node, &Manifest::read().capabilities());
     node.ready();
     assert_eq!(still(), [0; 0], "evicted");
+    agent.end(Signal::SIGTERM);
+    node.clean_up();
+}
+
+/// A process of a pod. It has all capabilities: more than the agent.
+struct Resident(Child);
+
+impl Resident {
+    fn of(pod: &Pod) -> Self {
+        let enter = pod.enter();
+        let started = thread::spawn(|| {
+            enter();
+            Command::new("sleep").arg("infinity").spawn().expect("it starts")
+        });
+        Self(started.join().expect("no panic"))
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        // It has no other end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Connected UDP sockets of the host and of a pod.
+struct Sockets {
+    host: UdpSocket,
+    pod: UdpSocket,
+}
+
+impl Sockets {
+    fn new(world: &World, pod: &Pod) -> Self {
+        let targets = world.served().into_keys();
+        let mut udp = targets.filter(|(protocol, _)| *protocol == Protocol::Udp);
+        let (_, to) = udp.next().expect("a Service with UDP");
+        let enter = pod.enter();
+        let inside = thread::spawn(move || {
+            enter();
+            connected(to).expect("connected")
+        });
+        Self {
+            host: connected(to).expect("connected"),
+            pod: inside.join().expect("no panic"),
+        }
+    }
+}
+
+/// Whether the kernel has ended it for the agent (`SOCK_DESTROY`). Told once.
+fn ended(socket: &UdpSocket) -> bool {
+    let error = socket.take_error().expect("the kernel says");
+    error.is_some_and(|error| error.raw_os_error() == Some(ECONNABORTED))
+}
+
+#[test]
+fn udp_sockets_of_pods_are_ended_when_their_backend_goes_with_cap_sys_ptrace() {
+    let Some(place) = place(Duration::from_secs(120)) else {
+        return;
+    };
+    let served = served(&place, place.cgroup.clone());
+    let Served { runtime, node, .. } = &served;
+    let pod = runtime.block_on(Pod::new());
+    let _resident = Resident::of(&pod);
+    // Its one server leaves, another one comes.
+    let replace = |server: Server| {
+        let world = World::new(&[("one", 1, &[server])]);
+        runtime.block_on(served.control.become_(&world));
+        node.until(&format!("server {server} is had"), || {
+            let mut targets = world.served().into_keys();
+            targets.all(|target| matches!(ask(target), Got::Server(had) if had == server))
+        });
+        world
+    };
+
+    let agent = start_without(node, SYS_PTRACE);
+    node.ready();
+    let first = Sockets::new(&served.world, &pod);
+    assert_eq!(ask_socket(&first.pod).expect("answered"), 1);
+    let world = replace(2);
+    let second = Sockets::new(&world, &pod);
+    node.until("the host's socket is ended", || ended(&first.host));
+    replace(3);
+    // One after the other: when a socket of the second server is ended, the agent is done with the first one's.
+    node.until("the host's next socket is ended", || ended(&second.host));
+    assert_eq!(ask_socket(&first.pod).expect("not ended"), 1);
+    agent.end(Signal::SIGTERM);
+
+    let agent = start_with(node, &Manifest::read().capabilities());
+    node.ready();
+    let world = replace(1);
+    let third = Sockets::new(&world, &pod);
+    assert_eq!(ask_socket(&third.pod).expect("answered"), 1);
+    replace(2);
+    node.until("the pod's socket is ended", || ended(&third.pod));
     agent.end(Signal::SIGTERM);
     node.clean_up();
 }

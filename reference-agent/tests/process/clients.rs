@@ -97,6 +97,11 @@ fn ask_tcp(address: SocketAddr) -> io::Result<Server> {
 }
 
 fn ask_udp(address: SocketAddr) -> io::Result<Server> {
+    ask_socket(&connected(address)?)
+}
+
+/// A UDP socket of the calling thread's network namespace, connected.
+pub(crate) fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     let any: IpAddr = if address.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()
     } else {
@@ -105,6 +110,11 @@ fn ask_udp(address: SocketAddr) -> io::Result<Server> {
     let socket = UdpSocket::bind((any, 0))?;
     socket.set_read_timeout(Some(ANSWER_LIMIT))?;
     socket.connect(address)?;
+    Ok(socket)
+}
+
+/// Who answers a datagram of it.
+pub(crate) fn ask_socket(socket: &UdpSocket) -> io::Result<Server> {
     socket.send(b"?")?;
     let mut said = [0; 2];
     let length = socket.recv(&mut said)?;
