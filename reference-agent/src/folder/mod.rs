@@ -34,7 +34,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use notify::Watcher as _;
+use notify::{Watcher as _, event::AccessKind};
 use tokio::sync::mpsc;
 
 use self::{collection::Collection, looker::Looker};
@@ -215,7 +215,11 @@ async fn tell(
 
 /// `None`: not now; looking goes on without.
 fn watch(path: &Path, touch: mpsc::Sender<()>) -> Option<notify::RecommendedWatcher> {
-    let told = move |_| {
+    let told = move |told: notify::Result<notify::Event>| {
+        // Every look opens the folder, and that is told, too: whoever looks again for it never rests.
+        if told.is_ok_and(|event| matches!(event.kind, notify::EventKind::Access(AccessKind::Open(_)))) {
+            return;
+        }
         // Full: a look is due anyway.
         let _full = touch.try_send(());
     };

@@ -172,7 +172,7 @@ impl Trial {
             fresh(place, &format!("fresh-{world}"), &control)
         });
         assert_ne!(fresh[0], fresh[1]);
-        let node = Node::new(place, "node", place.cgroup.clone(), &control.kubeconfig);
+        let node = Node::new(place, "node", place.cgroup.clone(), &control.kubeconfig).without_probe();
         let clients = Clients::start();
         Self {
             runtime,
@@ -265,7 +265,7 @@ impl Trial {
 
 /// What an agent leaves that starts on a node where none ever ran.
 fn fresh(place: &Place, name: &str, control: &Control) -> Left {
-    let node = Node::new(place, name, place.cgroup(name), &control.kubeconfig);
+    let node = Node::new(place, name, place.cgroup(name), &control.kubeconfig).without_probe();
     let agent = node.start(Path::new(PROGRAM));
     node.ready();
     let left = node.left();

@@ -85,6 +85,13 @@ impl Node {
         }
     }
 
+    /// The same node, whose agents do not probe: its port is the kernel's choice, so what two of them write is never the
+    /// same, and while they connect there is always something to collect.
+    pub(crate) fn without_probe(mut self) -> Self {
+        self.arguments.extend(["--probe", "off"].map(OsString::from));
+        self
+    }
+
     /// The same node, whose cgroup is seen there.
     pub(crate) fn at(self, cgroup: PathBuf) -> Self {
         Self { cgroup, ..self }
