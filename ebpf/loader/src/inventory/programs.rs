@@ -27,7 +27,8 @@ pub(crate) struct Known {
     pub(crate) description: ProgramDescription,
     /// The META it uses, if it is ours.
     pub(crate) meta: Option<Marked>,
-    /// The cookie of the network namespace that its CONFIG names, if it uses one that can be read.
+    /// The cookie of the network namespace that its CONFIG names, if it uses one that can be read. Until CONFIG has been
+    /// written there is none; a load writes it after its programs are there.
     node: Option<u64>,
 }
 
@@ -40,7 +41,8 @@ pub(crate) struct Marked {
 }
 
 impl Programs {
-    /// Looks at every program that is loaded and was not looked at before, and forgets those that are gone.
+    /// Looks at every program that is loaded and was not looked at before, or did not say yet of which node it is, and
+    /// forgets those that are gone.
     pub(crate) fn refresh(&mut self) -> Result<(), LoaderError> {
         let mut loaded = HashSet::new();
         for id in sys::program::all() {
@@ -54,10 +56,22 @@ impl Programs {
 
     /// Looks at a program, if it was not looked at before and is there.
     pub(crate) fn get(&mut self, id: u32) -> Result<(), LoaderError> {
-        if let Entry::Vacant(unknown) = self.known.entry(id)
-            && let Some(program) = HeldProgram::find(id)?
-        {
-            unknown.insert(look(&program).map_err(LoaderError::kernel(format!("look at program {id}")))?);
+        let failed = || LoaderError::kernel(format!("look at program {id}"));
+        match self.known.entry(id) {
+            Entry::Vacant(unknown) => {
+                if let Some(program) = HeldProgram::find(id)? {
+                    unknown.insert(look(&program).map_err(failed())?);
+                }
+            }
+            Entry::Occupied(mut known) if known.get().meta.is_some() && known.get().node.is_none() => {
+                let known = known.get_mut();
+                known.node = match node(known.meta, known.description.maps.iter().map(|map| map.id)) {
+                    // The program has just gone, and its maps with it.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                    node => node.map_err(failed())?,
+                };
+            }
+            Entry::Occupied(_) => {}
         }
         Ok(())
     }
@@ -106,7 +120,7 @@ impl Owner {
             return Ownership::Current;
         }
         match programs.node(known) {
-            Some(node) if node != 0 && self.namespace != 0 && node != self.namespace => Ownership::OtherNode,
+            Some(node) if self.namespace != 0 && node != self.namespace => Ownership::OtherNode,
             _ => Ownership::Earlier,
         }
     }
@@ -115,21 +129,14 @@ impl Owner {
 fn look(program: &HeldProgram) -> io::Result<Known> {
     let description = program.description();
     let mut maps = Vec::with_capacity(description.map_ids.len());
-    let (mut found, mut node) = (None, None);
+    let mut found = None;
     for id in &description.map_ids {
         if found.is_none() {
             found = meta(*id)?.map(|meta| (*id, meta));
         }
         maps.push(map(*id)?);
     }
-    // Of another version nobody knows where CONFIG has what.
-    if let Some((_, Meta { abi, .. })) = found
-        && abi == Meta::CURRENT.abi
-    {
-        for id in &description.map_ids {
-            node = node.or(config_node(*id)?);
-        }
-    }
+    let meta = found.map(|(map_id, Meta { abi, .. })| Marked { map_id, abi });
     Ok(Known {
         description: ProgramDescription {
             id: description.id,
@@ -143,9 +150,23 @@ fn look(program: &HeldProgram) -> io::Result<Known> {
             pinned_at: Vec::new(),
             held_by: Vec::new(),
         },
-        meta: found.map(|(map_id, Meta { abi, .. })| Marked { map_id, abi }),
-        node,
+        meta,
+        node: node(meta, description.map_ids.iter().copied())?,
     })
+}
+
+/// What CONFIG says, if it is among these maps of a program of ours and has been written.
+fn node(meta: Option<Marked>, maps: impl Iterator<Item = u32>) -> io::Result<Option<u64>> {
+    // Of another version nobody knows where CONFIG has what.
+    if meta.is_none_or(|meta| meta.abi != Meta::CURRENT.abi) {
+        return Ok(None);
+    }
+    for id in maps {
+        if let Some(node) = config_node(id)?.filter(|node| *node != 0) {
+            return Ok(Some(node));
+        }
+    }
+    Ok(None)
 }
 
 /// What CONFIG says, if the map is one: the only array of ours with one value of this size.

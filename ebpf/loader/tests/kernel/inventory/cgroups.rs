@@ -1,13 +1,12 @@
 //! Socket programs of an earlier load, left at the node's cgroup, above and below it, shown or not, removed or not.
 
-use std::{collections::BTreeSet, fs, net::SocketAddrV4, os::fd::OwnedFd, path::Path, thread};
+use std::{collections::BTreeSet, fs, net::SocketAddrV4, os::fd::OwnedFd, path::Path};
 
 use lb_abi::Meta;
 use lb_loader::{
-    CgroupState, Datapath, HeldProgram, Hook, Inventory, LoaderError, Manner, Options, Ownership, Place,
-    attach_legacy, attach_link, cleanup, effective, evict, programs_attached,
+    CgroupState, HeldProgram, Hook, Manner, Options, Ownership, Place, attach_legacy, attach_link, effective,
+    programs_attached,
 };
-use nix::sched::{CloneFlags, unshare};
 
 use super::left::{
     Earlier, Other, below, enter, evict_all, hide_what_is_above, hold, inode, leftovers, start,
@@ -292,43 +291,6 @@ fn of_another_version_it_is_evicted_where_it_runs_for_this_node_and_nowhere_else
         assert_eq!(at, own, "beside it, it may be another node's");
         let left = programs_attached(&other, hook, false).expect("the kernel says");
         assert_eq!(left, [program.id()]);
-    });
-}
-
-#[test]
-fn another_nodes_programs_are_known_and_stay() {
-    isolated(|node| {
-        let options = lower(node);
-        let neighbour = Options {
-            cgroup: below(&node.options.cgroup, "neighbour"),
-            bpffs: node.options.bpffs.join("neighbour"),
-            ..node.options.clone()
-        };
-        fs::create_dir(&neighbour.bpffs).expect("a folder");
-        // A node is a network namespace.
-        let theirs = thread::spawn(move || {
-            unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-            let mut datapath = Datapath::open(&neighbour).expect("opened");
-            datapath.attach().expect("attached");
-            datapath
-        });
-        let theirs = theirs.join().expect("the other node has started");
-        let (datapath, _) = start(&options, node);
-        assert_eq!(datapath.leftovers().expect("a look"), Inventory::default());
-        let seen = super::look(node).attachments;
-        for (hook, program) in theirs.programs() {
-            let found = seen.iter().find(|found| found.program.id == program.id());
-            let found = found.unwrap_or_else(|| panic!("{hook} is not listed"));
-            assert_eq!(found.ownership, Ownership::OtherNode);
-            assert!(matches!(evict(found, false), Err(LoaderError::NotEarlier { .. })));
-        }
-        drop(datapath);
-        let done = cleanup(&options.bpffs, &options.cgroup).expect("cleaned up");
-        assert_eq!(done.detached.len(), Hook::ALL.len(), "{done:?}");
-        for (hook, program) in theirs.programs() {
-            let left = programs_attached(&node.options.cgroup.join("neighbour"), hook, false);
-            assert_eq!(left.expect("the kernel says"), [program.id()]);
-        }
     });
 }
 

@@ -6,6 +6,7 @@
 //! | `cgroups` | socket programs at the node's cgroup, above, below, hidden |
 //! | `dying` | socket programs at a cgroup that was removed, and lives on in its sockets |
 //! | `recovery` | no connection is cut by an eviction, and a clean-up leaves nothing |
+//! | `nodes` | several nodes of one kernel: whose is whose |
 //! | `many` | a thousand cgroups, and what a look at them costs |
 //! | `seen` | what is listed, in which order, with whom it belongs to and who holds it |
 
@@ -13,6 +14,7 @@ mod cgroups;
 mod dying;
 mod left;
 mod many;
+mod nodes;
 mod recovery;
 mod seen;
 
