@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `outside` | node ports, load balancers, external IPs, policies, ranges and affinity, from outside and from pods |
 //! | `own_way` | the agent sees on when the Service that leads to its API server has no backends |
+//! | `probing` | the agent's own probe sees what others do to connections |
 //! | `udp` | clients of UDP whose backend stops serving |
 //! | `leftovers` | programs of an earlier load are gone when the next agent is ready |
 //! | `comes_and_goes` | devices and addresses that come and go while the agent runs |
@@ -30,5 +31,6 @@ mod network;
 mod objects;
 mod outside;
 mod own_way;
+mod probing;
 mod sockets;
 mod udp;

@@ -1,18 +1,23 @@
 //! The agent reaches its API server through a Service that it programs itself, and sees on when that has no backends.
 //!
 //! ```text
-//! agent ─▶ 10.96.1.8:443 (Service kubernetes-intranet) ─▶ 10.77.0.1:6443 API server, later at 10.77.0.2:6443
+//! agent ─▶ a frontend of the Service kubernetes-intranet ─▶ 10.77.0.1:6443 API server, later at 10.77.0.2:6443
 //! test  ─▶ 127.0.0.1 another replica over the same objects, which the agent does not know
 //! ```
+//!
+//! The frontend is the Service's cluster IP, its load balancer's address, or its node port at an address of this node.
 
 use std::{
     io,
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
     time::Duration,
 };
 
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
-use kube::{Api as KubeApi, Client, api::DeleteParams};
+use kube::{
+    Api as KubeApi, Client,
+    api::{DeleteParams, Patch, PatchParams},
+};
 use lb_abi::Counter;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -25,13 +30,54 @@ use crate::{
 
 /// The whole test, on a busy machine.
 const TEST_LIMIT: Duration = Duration::from_secs(280);
-const VIP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 96, 1, 8)), 443);
+const CLUSTER_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 1, 8);
+const LOAD_BALANCER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 8);
+/// The node's own address.
+const NODE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
+const NODE_PORT: u16 = 30443;
 const NAME: &str = "kubernetes-intranet";
 const SERVERS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 0, 2)];
 const PORT: u16 = 6443;
 
+/// By which frontend the agent reaches its API server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    ClusterIp,
+    LoadBalancer,
+    NodePort,
+}
+
+impl Way {
+    /// Where it connects to.
+    const fn address(self) -> SocketAddr {
+        let (address, port) = match self {
+            Self::ClusterIp => (CLUSTER_IP, 443),
+            Self::LoadBalancer => (LOAD_BALANCER, 443),
+            Self::NodePort => (NODE, NODE_PORT),
+        };
+        SocketAddr::new(IpAddr::V4(address), port)
+    }
+
+    /// As the dump has it.
+    fn frontend(self) -> String {
+        match self {
+            Self::NodePort => format!("TCP 0.0.0.0:{NODE_PORT}"),
+            _ => format!("TCP {}", self.address()),
+        }
+    }
+
+    /// What others meet there without the Service: an address that nobody has, or one of the node's without a listener.
+    const fn nobody(self) -> Option<io::ErrorKind> {
+        match self {
+            Self::NodePort => REFUSED,
+            _ => UNREACHABLE,
+        }
+    }
+}
+
 /// API servers and the agent's node.
 struct World<'a> {
+    way: Way,
     api: Api,
     /// Where the test itself reaches the API.
     admin: Serving,
@@ -40,9 +86,9 @@ struct World<'a> {
 }
 
 impl World<'_> {
-    /// A replica at one of the addresses, with the certificate of the VIP.
+    /// A replica at one of the addresses, with the certificate of the frontend.
     fn replica(&self, server: usize) -> Serving {
-        let names = [VIP.ip().to_string()];
+        let names = [self.way.address().ip().to_string()];
         self.api.serve(
             SocketAddr::new(SERVERS[server].into(), PORT),
             &names.each_ref().map(String::as_str),
@@ -56,10 +102,19 @@ impl World<'_> {
     fn service(&self) {
         let service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME, "namespace": "default"},
-            "spec": {"clusterIP": VIP.ip(), "ports": [{"port": VIP.port(), "targetPort": PORT}]},
+            "spec": {
+                "type": "LoadBalancer", "clusterIP": CLUSTER_IP,
+                "ports": [{"port": 443, "targetPort": PORT, "nodePort": NODE_PORT}],
+            },
         });
+        let ingress =
+            json!({"status": {"loadBalancer": {"ingress": [{"ip": LOAD_BALANCER, "ipMode": "VIP"}]}}});
         self.with(async |client| {
-            put(&KubeApi::<Service>::namespaced(client, "default"), NAME, &service).await;
+            let services = KubeApi::<Service>::namespaced(client, "default");
+            put(&services, NAME, &service).await;
+            let patch = Patch::Merge(&ingress);
+            let patched = services.patch_status(NAME, &PatchParams::default(), &patch).await;
+            patched.expect("its load balancer");
         });
     }
 
@@ -126,11 +181,11 @@ impl World<'_> {
             .until_dumped(&[&format!("TCP 10.96.2.{number}:80 -> refused")]);
     }
 
-    /// What everybody else meets at the VIP.
+    /// What everybody else meets at the frontend.
     #[track_caller]
     fn others(&self, expected: Option<io::ErrorKind>) {
         self.node.eventually(|| {
-            let met = TcpStream::connect_timeout(&VIP, Duration::from_secs(5)).err();
+            let met = TcpStream::connect_timeout(&self.way.address(), Duration::from_secs(5)).err();
             let met = met.map(|error| error.kind());
             if met == expected {
                 Ok(())
@@ -152,12 +207,27 @@ const UNREACHABLE: Option<io::ErrorKind> = Some(io::ErrorKind::NetworkUnreachabl
 
 #[test]
 fn the_agent_sees_on_whatever_becomes_of_the_service_that_leads_to_its_api_server() {
+    sees_on(Way::ClusterIp);
+}
+
+#[test]
+fn the_agent_sees_on_whatever_becomes_of_its_way_by_a_load_balancer() {
+    sees_on(Way::LoadBalancer);
+}
+
+#[test]
+fn the_agent_sees_on_whatever_becomes_of_its_way_by_a_node_port() {
+    sees_on(Way::NodePort);
+}
+
+fn sees_on(way: Way) {
     let Some(place) = place(TEST_LIMIT) else { return };
     let api = Api::new();
-    api.block_on(loopback(&SERVERS.map(Into::into)));
+    api.block_on(loopback(&[SERVERS[0], SERVERS[1], NODE].map(Into::into)));
     let admin = api.serve("127.0.0.1:0".parse().expect("an address"), &["127.0.0.1"]);
     let node = Node::new(&place, true);
     let mut world = World {
+        way,
         api,
         admin,
         node: &node,
@@ -166,22 +236,22 @@ fn the_agent_sees_on_whatever_becomes_of_the_service_that_leads_to_its_api_serve
     world.service();
     world.slice(&[0]);
     let mut replica = world.replica(0);
-    let kubeconfig = world.api.kubeconfig(VIP);
+    let kubeconfig = world.api.kubeconfig(way.address());
 
-    // The first start needs another address: nothing leads to the VIP yet.
+    // The first start needs another address: nothing leads to the frontend yet.
     let agent = node.start(&kubeconfig, &["--api-server", "https://10.77.0.1:6443"]);
     agent.ready();
     world.sees();
     world.others(None);
     agent.end(Signal::SIGTERM);
 
-    // From now on it has the VIP, and what it remembers.
+    // From now on it has the frontend, and what it remembers.
     let agent = node.start(&kubeconfig, &[]);
     agent.ready();
     world.sees();
     let kept = world.kept();
 
-    // Emptied: others are refused; the agent, made to dial anew, gets to the last good one through the same VIP.
+    // Emptied: others are refused; the agent, made to dial anew, gets to the last good one through the same frontend.
     world.slice(&[]);
     world.others(REFUSED);
     replica.stop();
@@ -201,7 +271,7 @@ fn the_agent_sees_on_whatever_becomes_of_the_service_that_leads_to_its_api_serve
 
     // The Service goes too: now only what was remembered leads there.
     world.delete_service();
-    world.others(UNREACHABLE);
+    world.others(way.nobody());
     replica.stop();
     replica = world.replica(0);
     world.sees();
@@ -237,7 +307,7 @@ fn the_agent_sees_on_whatever_becomes_of_the_service_that_leads_to_its_api_serve
     let replica = world.replica(1);
     world.sees();
     world.others(None);
-    node.until_dumped(&["TCP 10.96.1.8:443 -> 10.77.0.2:6443"]);
+    node.until_dumped(&[&format!("{} -> 10.77.0.2:6443", way.frontend())]);
 
     // After it all the maps are what a fresh plan says.
     agent.ready();
