@@ -5,6 +5,7 @@
 //! both before and after each makes a difference only there.
 
 use std::{
+    fs,
     io::Write as _,
     process::{Child, Command, Stdio},
     sync::{
@@ -53,7 +54,7 @@ const KINDS: &[Kind] = &[
     ("LINK_CREATE", libc::SYS_bpf, command(28)),
     ("LINK_UPDATE", libc::SYS_bpf, command(29)),
     ("LINK_DETACH", libc::SYS_bpf, command(34)),
-    // Netlink: without flags, in distinction from TCP's and UDP's, which have MSG_NOSIGNAL.
+    // Netlink, unless it only asks: without flags, in distinction from TCP's and UDP's, which have MSG_NOSIGNAL.
     ("sendto", libc::SYS_sendto, Some((3, 0))),
     ("mkdirat", libc::SYS_mkdirat, None),
     ("unlinkat", libc::SYS_unlinkat, None),
@@ -237,6 +238,9 @@ impl Tracer {
         if !self.killed && self.counting.load(Ordering::SeqCst) {
             let kind = ptrace::getevent(thread).ok();
             let kind = kind.and_then(|number| KINDS.get(usize::try_from(number).ok()?));
+            if kind.is_some_and(|(name, ..)| *name == "sendto") && only_asks(thread).unwrap_or(false) {
+                return resume(ptrace::cont(thread, None));
+            }
             self.steps.push(kind.map_or("(gone)", |(name, ..)| name));
             let step = self.steps.len();
             self.counted.store(step, Ordering::SeqCst);
@@ -253,6 +257,19 @@ impl Tracer {
         self.killed = true;
         kill(process, Signal::SIGKILL).expect("a process that is not reaped can be killed");
     }
+}
+
+/// Whether what a stopped thread sends to rtnetlink is a question: types come in fours, the third of them asks
+/// (rtnetlink(7)).
+fn only_asks(thread: Pid) -> Option<bool> {
+    // proc_pid_syscall(5): the call's number, then its arguments; the message is the second.
+    let call = fs::read_to_string(format!("/proc/{thread}/syscall")).ok()?;
+    let message = call.split(' ').nth(2)?.strip_prefix("0x")?;
+    let message = usize::from_str_radix(message, 16).ok()?;
+    // netlink(7): four octets of length, two of type.
+    let header = ptrace::read(thread, message as ptrace::AddressType).ok()?;
+    let [_, _, _, _, low, high, ..] = header.to_ne_bytes();
+    Some(u16::from_ne_bytes([low, high]) % 4 == 2)
 }
 
 /// A thread that was killed meanwhile can't be resumed.
