@@ -194,6 +194,16 @@ impl Node {
         }
     }
 
+    /// The node's cgroup.
+    pub(crate) fn cgroup(&self) -> &Path {
+        &self.cgroup
+    }
+
+    /// The same cgroup is found at another place from now on.
+    pub(crate) fn move_to(&mut self, cgroup: PathBuf) {
+        self.cgroup = cgroup;
+    }
+
     /// Where its pins go.
     pub(crate) fn bpffs(&self) -> &Path {
         &self.bpffs

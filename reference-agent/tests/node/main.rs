@@ -16,16 +16,17 @@
 //! | `probing` | the agent's own probe sees what others do to connections |
 //! | `udp` | clients of UDP whose backend stops serving |
 //! | `leftovers` | programs of an earlier load are gone when the next agent is ready |
+//! | `left_everywhere` | above, beside, hidden, removed, at devices, held by others; somebody else's stays |
 //! | `comes_and_goes` | devices and addresses that come and go while the agent runs |
 //! | `from_files` | an agent without any API server; `plan --diff` and `dump` beside it and after it |
 
-#[expect(dead_code, reason = "it serves the tests of processes, too")]
 #[path = "../process/place.rs"]
 mod place;
 
 mod agent;
 mod comes_and_goes;
 mod from_files;
+mod left_everywhere;
 mod leftovers;
 mod network;
 mod objects;

@@ -1,0 +1,208 @@
+//! Programs of an earlier load wherever one can be left: above the node's cgroup, beside it, in a cgroup that was
+//! removed, at every layer of a device, by links that another process holds; most of them where the agent's own mount
+//! shows nothing. All are gone or disarmed when the next agent is ready, and somebody else's program stays.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    net::{SocketAddr, TcpListener},
+    os::fd::{AsRawFd as _, OwnedFd},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use lb_loader::{
+    Direction, HeldProgram, Hook, Inventory, Layer, Manner, Place as At, Scope, attach_filter, attach_legacy,
+    attach_link, attach_tcx, inventory, load_crafted, programs_attached,
+};
+use nix::sys::signal::Signal;
+use socket2::{Domain, Socket, Type};
+
+use crate::{
+    agent::Node,
+    network::{FAMILIES, Network, UPLINK},
+    place::{Place, place},
+};
+
+/// The whole test, on a busy machine.
+const TEST_LIMIT: Duration = Duration::from_secs(150);
+const VIP: &str = "10.96.3.3:80";
+/// The backend that only the earlier load knows, and the one of now.
+const PORTS: [u16; 2] = [8080, 8081];
+
+/// The Service has this backend.
+fn write(folder: &Path, port: u16) {
+    let backend = FAMILIES[0].node;
+    let text = format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: web}}\n\
+         spec: {{clusterIP: 10.96.3.3, clusterIPs: [10.96.3.3], ports: [{{port: 80}}]}}\n---\n\
+         apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+         metadata: {{name: web-1, labels: {{kubernetes.io/service-name: web}}}}\n\
+         addressType: IPv4\nports: [{{port: {port}}}]\nendpoints: [{{addresses: [{backend}]}}]\n"
+    );
+    fs::write(folder.join("web.yaml"), text).expect("written");
+}
+
+/// Everybody who connects is told the port.
+fn serve(port: u16) {
+    let listener = TcpListener::bind(SocketAddr::new(FAMILIES[0].node, port)).expect("a port");
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // Who is gone wants no answer.
+            let _ = io::Write::write_all(&mut stream, port.to_string().as_bytes());
+        }
+    });
+}
+
+/// Whom a socket comes to at the VIP.
+fn met(socket: &Socket) -> io::Result<u16> {
+    let vip: SocketAddr = VIP.parse().expect("an address");
+    socket.connect_timeout(&vip.into(), Duration::from_secs(2))?;
+    let mut said = String::new();
+    (&*socket).read_to_string(&mut said)?;
+    said.parse().map_err(io::Error::other)
+}
+
+fn socket() -> Socket {
+    Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket")
+}
+
+fn enter(cgroup: &Path) {
+    fs::write(cgroup.join("cgroup.procs"), "0").expect("to enter a cgroup");
+}
+
+/// A cgroup that is reached whatever is mounted.
+struct Reached(File);
+
+impl Reached {
+    fn new(cgroup: &Path) -> Self {
+        Self(File::open(cgroup).expect("a cgroup"))
+    }
+
+    fn programs(&self) -> Vec<u32> {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()));
+        programs_attached(&path, Hook::Connect4, false).expect("the kernel says")
+    }
+}
+
+/// The program at the hook, and the one that packets from the network meet.
+fn programs_of(cgroup: &Path) -> (HeldProgram, HeldProgram) {
+    let [socket] = programs_attached(cgroup, Hook::Connect4, false).expect("the kernel says")[..] else {
+        panic!("one program at connect4")
+    };
+    let packet = at_uplink(cgroup)
+        .first()
+        .map(|(_, id)| *id)
+        .expect("a program at the device");
+    let held = |id| HeldProgram::by_id(id).expect("it is loaded");
+    (held(socket), held(packet))
+}
+
+/// What runs for packets that come in by the uplink.
+fn at_uplink(cgroup: &Path) -> Vec<(Layer, u32)> {
+    let scope = Scope {
+        cgroup: cgroup.to_owned(),
+        bpffs: None,
+        current: Vec::new(),
+    };
+    let Inventory { attachments, .. } = inventory(&scope).expect("the kernel says");
+    let here = attachments.into_iter().filter_map(|found| match found.place {
+        At::Device {
+            name: Some(name),
+            layer,
+            direction: Direction::Ingress,
+            ..
+        } if name == UPLINK => Some((layer, found.program.id)),
+        _ => None,
+    });
+    here.collect()
+}
+
+/// What was left, and where it can be asked for.
+struct Left {
+    earlier: u32,
+    packet: HeldProgram,
+    /// Above, beside, and with a link that this process holds.
+    cgroups: [Reached; 3],
+    /// Of a cgroup that was removed.
+    orphan: [Socket; 2],
+    foreign: u32,
+    _link: OwnedFd,
+}
+
+/// Leaves programs everywhere.
+fn leave(place: &Place, node: &Path) -> Left {
+    let (earlier, packet) = programs_of(node);
+    let [beside, linked, removed] = ["beside", "linked", "removed"].map(|name| place.cgroup(name));
+    for cgroup in [&place.cgroup, &beside, &removed] {
+        attach_legacy(cgroup, Hook::Connect4, &earlier, Manner::MULTI).expect("attached");
+    }
+    let link = attach_link(&linked, Hook::Connect4, &earlier).expect("attached");
+    enter(&removed);
+    let orphan = [socket(), socket()];
+    enter(&place.cgroup.join("clients"));
+    fs::remove_dir(&removed).expect("removed");
+    attach_filter(UPLINK, Direction::Ingress, 3, &packet).expect("attached as a filter");
+    // r0 = 1; exit: it lets everything pass.
+    let foreign = load_crafted("connect4", Hook::Connect4, &[0xb7 | 1 << 32, 0x95]).expect("loaded");
+    attach_legacy(&beside, Hook::Connect4, &foreign, Manner::MULTI).expect("attached");
+    Left {
+        earlier: earlier.id(),
+        packet,
+        cgroups: [&place.cgroup, &beside, &linked].map(|cgroup| Reached::new(cgroup)),
+        orphan,
+        foreign: foreign.id(),
+        _link: link,
+    }
+}
+
+#[test]
+fn what_an_earlier_load_left_anywhere_is_gone_when_the_next_agent_is_ready() {
+    let Some(place) = place(TEST_LIMIT) else { return };
+    let _network = Network::new();
+    PORTS.into_iter().for_each(serve);
+    let folder = place.folder.join("objects");
+    fs::create_dir(&folder).expect("a folder");
+    write(&folder, PORTS[0]);
+    let mut node = Node::new(&place, false);
+    let agent = node.start_from("--from", &folder, &[]);
+    agent.ready();
+    let cgroup = place.cgroup.join("node");
+    let left = leave(&place, &cgroup);
+    agent.end(Signal::SIGKILL);
+    fs::remove_dir_all(node.bpffs().join("plumbline")).expect("the pins are removed");
+    // Once the kernel has ended the link that attaches it there.
+    node.eventually(|| {
+        attach_tcx(UPLINK, Direction::Ingress, &left.packet).map_err(|error| error.to_string())
+    });
+    assert_eq!(
+        met(&socket()).expect("connected"),
+        PORTS[0],
+        "the one above decides"
+    );
+    assert_eq!(met(&left.orphan[0]).expect("connected"), PORTS[0]);
+    write(&folder, PORTS[1]);
+
+    // The next one sees the node's cgroup and nothing above or beside it.
+    node.move_to(place.show_only(&cgroup));
+    let agent = node.start_from("--from", &folder, &[]);
+    agent.ready();
+    let [above, beside, linked] = left.cgroups.each_ref().map(Reached::programs);
+    assert_eq!((above, linked), (Vec::new(), Vec::new()));
+    assert_eq!(beside, [left.foreign], "somebody else's stays");
+    for nobody in [met(&socket()), met(&left.orphan[1])] {
+        let error = nobody.expect_err("no program sends it anywhere, and outside nobody answers");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+    }
+    let at_device = at_uplink(node.cgroup());
+    assert!(
+        at_device.len() == 1 && at_device[0].1 != left.packet.id(),
+        "{at_device:?}, where {} was left",
+        left.packet.id()
+    );
+    let own = programs_attached(node.cgroup(), Hook::Connect4, false).expect("the kernel says");
+    assert!(own.len() == 1 && own[0] != left.earlier, "{own:?}");
+    enter(node.cgroup());
+    assert_eq!(met(&socket()).expect("connected"), PORTS[1]);
+}
