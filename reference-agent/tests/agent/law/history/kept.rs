@@ -34,10 +34,12 @@ pub(super) struct Keeping {
 }
 
 /// How much has happened since the last check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Since {
     /// One event.
     One,
+    /// A restart: of a port that has lost a frontend to another one meanwhile, that one may be the heir.
+    Restart,
     /// Several at once, or a restart that sees otherwise: a Service may have gone and come again.
     Several,
 }
@@ -62,11 +64,28 @@ impl Keeping {
                             (&before.owner, before.port, before.set, before.keep)
                                 == (&owner, *port_id, set, true)
                         });
-                        let must = same && since == Since::One && set == Set::Cluster;
-                        // What is kept is the port's: a frontend that it did not have before meets it, too.
-                        let lasts = port.frontends.keys().filter_map(|one| self.before.get(one));
-                        let lasts: Vec<_> = lasts.map(|before| &before.last).collect();
-                        let may = found.as_ref().is_none_or(|found| lasts.contains(&found));
+                        let whole = self.before.iter().all(|(one, before)| {
+                            (&before.owner, before.port) != (&owner, *port_id)
+                                || port.frontends.contains_key(one)
+                        });
+                        let must = same
+                            && set == Set::Cluster
+                            && match since {
+                                Since::One => true,
+                                Since::Restart => whole,
+                                Since::Several => false,
+                            };
+                        // What is kept is the port's: a frontend that it did not have before meets it, too; of its two
+                        // sets, one of which is part of the other, that which it had last.
+                        let is_its = |(one, before): &(&TransportAddress, &Before)| {
+                            port.frontends.contains_key(one)
+                                || (&before.owner, before.port) == (&owner, *port_id)
+                        };
+                        let lasts = self.before.iter().filter(is_its);
+                        let lasts: Vec<_> = lasts.map(|(_, before)| &before.last).collect();
+                        let may = found
+                            .as_ref()
+                            .is_none_or(|found| lasts.iter().any(|last| found.is_subset(last)));
                         assert!(
                             may && (found.is_some() || !must),
                             "{frontend}: kept is {found:?}, last were {lasts:?}, must be kept: {must}"

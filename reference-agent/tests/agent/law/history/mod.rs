@@ -49,8 +49,8 @@ pub(crate) struct History {
     told: Told,
     incremental: Incremental,
     keeping: Keeping,
-    /// Whether this agent started with another perspective than the one before, and was not synced since.
-    sees_otherwise: bool,
+    /// What the start of this agent means to what is kept, until it has synced.
+    start: Since,
     /// What the maps held when this agent started.
     found: Contents,
 }
@@ -73,7 +73,7 @@ impl History {
             incremental: Incremental::new(perspective.clone()),
             keeping: Keeping::default(),
             perspective,
-            sees_otherwise: false,
+            start: Since::One,
             found: Contents::default(),
         };
         history.begin();
@@ -150,7 +150,9 @@ impl History {
                 self.watching(watch).list(usize::MAX);
             }
             Step::Restart(otherwise) => {
-                self.sees_otherwise |= otherwise.is_some();
+                if otherwise.is_some() {
+                    self.start = Since::Several;
+                }
                 if let Some(otherwise) = otherwise {
                     self.see(otherwise);
                 }
@@ -235,6 +237,7 @@ impl History {
     /// Another agent starts over the maps as they are.
     pub(crate) fn restart(&mut self) {
         self.world.assert_lawful();
+        self.start = self.start.max(Since::Restart);
         self.found = self.world.contents();
         self.world = World::with(Planner::new(self.perspective.clone()), &self.found);
         self.told = Told::default();
@@ -279,10 +282,7 @@ impl History {
             return;
         }
         fresh.assert_written(&self.world);
-        let since = match std::mem::take(&mut self.sees_otherwise) {
-            true => Since::Several,
-            false => since,
-        };
+        let since = since.max(std::mem::replace(&mut self.start, Since::One));
         self.keeping.check(&fresh, &self.world.contents(), since);
     }
 
