@@ -149,7 +149,15 @@ fn the_static_programs_need_nothing_else() {
     let doctor = output(
         root,
         PLUMBLINE,
-        &["doctor", "--cgroup", "/cgroup", "--bpffs", "/bpf"],
+        &[
+            "doctor",
+            "--cgroup-mount",
+            "/cgroup",
+            "--bpffs",
+            "/bpf",
+            "--below",
+            "/cgroup",
+        ],
     );
     assert!(doctor.status.success(), "{}", text(&doctor));
     agent.end(Signal::SIGTERM);
