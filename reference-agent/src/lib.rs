@@ -48,6 +48,7 @@ pub mod dump;
 pub mod events;
 pub mod findings;
 pub mod folder;
+mod hash;
 pub mod health_checks;
 pub mod hooks;
 pub mod host;

@@ -3,7 +3,9 @@
 //! A name is a pair, compared whole. Nothing in the agent is keyed by a concatenation of names or looked up by a
 //! prefix of one: a release for `t` can't reach what belongs to `t-ext` (Cilium issue 43619).
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
+
+use crate::hash::HashMap;
 
 /// Namespace and name of an API object. Clones share their text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

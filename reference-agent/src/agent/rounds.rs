@@ -73,7 +73,8 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         // Its addresses come as an event, and its devices are to be there before programs at the cgroup.
         self.take_host();
         let metrics = &self.reports.metrics;
-        let retrying = self.control.deadline().is_some_and(|deadline| deadline <= now);
+        let is_due = self.control.deadline().is_some_and(|deadline| deadline <= now);
+        let retrying = is_due && self.control.postponed() == 0;
         let busy = self.control.outstanding() || retrying;
         if retrying {
             metrics.retries.at([]).inc();
@@ -113,11 +114,17 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
             format!("{kind} have not been listed yet")
         });
         let Reports { board, metrics, .. } = &self.reports;
-        let troubles = self.control.troubles();
+        let mut troubles = self.control.troubles();
+        let postponed = self.control.postponed();
         metrics
             .outstanding
             .at([])
-            .set(i64::try_from(troubles.len()).unwrap_or(i64::MAX));
+            .set(i64::try_from(troubles.len() + postponed).unwrap_or(i64::MAX));
+        if postponed > 0 {
+            troubles.push(format!(
+                "{postponed} Services wait to be written: frontends that get other values are replaced a few at a time"
+            ));
+        }
         board.say(Part::Hooks, self.hooks.reasons());
         board.say(Part::Lists, unsynced.collect());
         board.say(Part::Maps, troubles);

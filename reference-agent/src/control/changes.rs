@@ -1,11 +1,12 @@
 //! What reconciliations did that others act on: the agent's metrics, Events, health check servers, and who ends flows.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use lb_abi::capacity;
 
 use crate::{
     findings::{Finding, Reason},
+    hash::HashMap,
     names::{ObjectId, ObjectName},
     plan::{HealthCheck, ServicePlan},
     reconcile::{Departed, Trouble},

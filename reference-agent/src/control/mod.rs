@@ -210,7 +210,12 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
 
     /// Whether there is anything that [`reconcile`](Self::reconcile) would do at once.
     pub fn outstanding(&self) -> bool {
-        self.synced() && !self.dirty.is_empty()
+        self.synced() && (!self.dirty.is_empty() || self.postponed() > 0)
+    }
+
+    /// How many Services are not written in full because others come first: another round goes on with them.
+    pub fn postponed(&self) -> usize {
+        self.reconciler.postponed()
     }
 
     /// When to call [`reconcile`](Self::reconcile) next, though no event has come.

@@ -1,9 +1,10 @@
 //! Who has a frontend, of all who ask for it.
 
-use std::collections::{BTreeSet, HashMap, hash_map::Entry};
+use std::collections::{BTreeSet, hash_map::Entry};
 
 use super::{Dirty, Exposure};
 use crate::{
+    hash::HashMap,
     names::{ObjectId, ObjectName},
     transport::TransportAddress,
 };

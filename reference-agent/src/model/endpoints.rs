@@ -1,12 +1,9 @@
 //! Which Services have which endpoints' addresses, and which of those are a Service's cluster IP.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    net::IpAddr,
-};
+use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{Dirty, holders::Holders};
-use crate::names::ObjectId;
+use crate::{hash::HashMap, names::ObjectId};
 
 /// Addresses of endpoints, and cluster IPs.
 #[derive(Debug, Default)]

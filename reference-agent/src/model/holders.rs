@@ -1,11 +1,8 @@
 //! Which Services have something to do with an address.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    net::IpAddr,
-};
+use std::{collections::BTreeMap, net::IpAddr};
 
-use crate::names::ObjectId;
+use crate::{hash::HashMap, names::ObjectId};
 
 /// Addresses, and Services by how often they have each.
 #[derive(Debug, Default)]

@@ -1,16 +1,13 @@
 //! Nodes, this machine, and whose addresses are theirs.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    net::IpAddr,
-};
+use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
     Dirty,
     holders::Holders,
     objects::{Host, Node},
 };
-use crate::names::ObjectId;
+use crate::{hash::HashMap, names::ObjectId};
 
 /// What is known of machines, and which Services have load balancers.
 #[derive(Debug, Default)]

@@ -36,11 +36,7 @@ mod pool;
 mod slices;
 mod ways;
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    net::IpAddr,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use self::{
     claims::{Age, Claim, Claims},
@@ -50,6 +46,7 @@ use self::{
     slices::Slices,
 };
 use crate::{
+    hash::HashMap,
     names::{Interner, ObjectId, ObjectName},
     transport::TransportAddress,
 };

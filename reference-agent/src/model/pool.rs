@@ -1,6 +1,8 @@
 //! Texts that many objects share, such as names of nodes, zones and ports, in memory once.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
+
+use crate::hash::HashSet;
 
 use super::objects::{Endpoint, Service, Slice};
 
@@ -17,7 +19,7 @@ pub(super) struct Pool {
 impl Default for Pool {
     fn default() -> Self {
         Self {
-            texts: HashSet::new(),
+            texts: HashSet::default(),
             prune_at: LEAST,
         }
     }

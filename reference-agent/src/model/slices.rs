@@ -1,9 +1,12 @@
 //! EndpointSlices by the Service that they name.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use super::objects::Slice;
-use crate::names::{ObjectId, ObjectName};
+use crate::{
+    hash::HashMap,
+    names::{ObjectId, ObjectName},
+};
 
 /// All slices that name a Service.
 #[derive(Debug, Default)]

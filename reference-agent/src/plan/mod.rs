@@ -114,6 +114,12 @@ impl PortPlan {
         }
     }
 
+    /// Whether a frontend has one of its sets.
+    pub fn uses(&self, set: Set) -> bool {
+        let mut frontends = self.frontends.values();
+        frontends.any(|one| one.internal == set || one.external == set)
+    }
+
     /// What FRONTENDS should say of one of its frontends, beside who serves it.
     pub const fn flags(&self, frontend: &FrontendPlan) -> u32 {
         let maglev = match self.selection {

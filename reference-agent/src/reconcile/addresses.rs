@@ -1,10 +1,10 @@
 //! Addresses: what the map says of each, who wants what, and how many frontends are there.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use lb_abi::Address;
 
-use crate::names::ObjectId;
+use crate::{hash::HashMap, names::ObjectId};
 
 /// ADDRESSES. An address is shared by all Services that have frontends there, and by the node itself; it has the
 /// flags of all. No flags are something that can be wanted, too.

@@ -1,11 +1,14 @@
 //! The maps against bookkeeping, map by map: what somebody else has changed is put in order again.
 
-use std::{collections::HashMap, hash::Hash};
+use std::hash::Hash;
 
 use lb_abi::{Service, ServiceId};
 
 use super::Reconciler;
-use crate::maps::{Contents, LbMaps, Map, MapError, Partial, SOURCE};
+use crate::{
+    hash::HashMap,
+    maps::{Contents, LbMaps, Map, MapError, Partial, SOURCE},
+};
 
 /// How many wrong entries of a map are repaired in one call: between replacing two, every program that was running
 /// must have ended, which takes some 10 ms.

@@ -1,10 +1,11 @@
 //! Backends in the map: their numbers, and who needs each.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use lb_abi::{BackendId, capacity};
 
 use crate::{
+    hash::HashMap,
     ids::IdAllocator,
     transport::{Backend, Protocol},
 };
@@ -44,8 +45,8 @@ impl Backends {
     pub(super) fn new() -> Self {
         Self {
             ids: IdAllocator::new(capacity::BACKENDS - 1),
-            known: HashMap::new(),
-            entries: HashMap::new(),
+            known: HashMap::default(),
+            entries: HashMap::default(),
             idle: BTreeSet::new(),
             adopted: Vec::new(),
             freed: false,

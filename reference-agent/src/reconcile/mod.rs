@@ -7,6 +7,7 @@
 //!                              stage.rs    a set: backends, slots of a new generation, the switch
 //!                              kept.rs     what the agent's own sockets keep
 //!                              serve.rs    to whom established flows keep, and who has departed
+//!                            postpone.rs who has to wait for another round
 //!                            collect.rs  frontends and addresses that nobody wants, barrier, old slots, numbers
 //! audit.rs                   maps against bookkeeping
 //! ```
@@ -26,10 +27,12 @@
 
 mod addresses;
 mod adopt;
+mod ahead;
 mod audit;
 mod backends;
 mod collect;
 mod kept;
+mod postpone;
 mod record;
 mod retry;
 mod serve;
@@ -49,6 +52,7 @@ use crate::{
 
 use self::{
     audit::Audit,
+    postpone::Postponed,
     retry::{Failure, Retries},
     serve::Departures,
     write::Prepared,
@@ -58,6 +62,7 @@ use self::{
 pub use self::{
     audit::{Drift, WRONG_LIMIT},
     collect::COLLECT_AFTER,
+    postpone::REPLACED_LIMIT,
     retry::{RETRY_FIRST, RETRY_LIMIT, Trouble},
     serve::{DEPARTED_LIMIT, Departed},
 };
@@ -72,6 +77,7 @@ pub struct Reconciler<M> {
     maps: M,
     written: Written,
     retries: Retries,
+    postponed: Postponed,
     departures: Departures,
     /// Services of which something was written.
     touched: BTreeSet<ObjectId>,
@@ -93,6 +99,7 @@ impl<M: LbMaps> Reconciler<M> {
             maps,
             written,
             retries: Retries::default(),
+            postponed: Postponed::default(),
             departures: Departures::default(),
             touched: BTreeSet::new(),
             collect_at: None,
@@ -105,7 +112,11 @@ impl<M: LbMaps> Reconciler<M> {
     ///
     /// The first call must name every Service there is: whatever is in the maps and in none of its plans is
     /// removed.
+    ///
+    /// Bound: at most [`REPLACED_LIMIT`] frontends that are there are given other values, between any two of which
+    /// running programs must end; Services with more to be replaced are [`postponed`](Self::postponed).
     pub fn reconcile(&mut self, plans: impl IntoIterator<Item = (ObjectId, ServicePlan)>, now: Instant) {
+        self.postponed.begin(now);
         let mut errors = Vec::new();
         let mut chunk = Vec::new();
         let mut weight = 0;
@@ -129,14 +140,26 @@ impl<M: LbMaps> Reconciler<M> {
         self.retries.removed(errors, now);
     }
 
-    /// Services whose failed writes are to be tried again now, with a fresh plan.
+    /// Services whose failed writes are to be tried again now, or whose turn it is, with a fresh plan.
     pub fn due(&self, now: Instant) -> Vec<ObjectId> {
-        self.retries.due(now)
+        let mut due = self.retries.due(now);
+        due.extend(self.postponed.next());
+        due
+    }
+
+    /// How many Services are not written in full because others come first.
+    pub fn postponed(&self) -> usize {
+        self.postponed.len()
     }
 
     /// When to call [`reconcile`](Self::reconcile) next, though no Service has changed.
     pub fn deadline(&self) -> Option<Instant> {
-        self.retries.deadline().into_iter().chain(self.collect_at).min()
+        let times = [
+            self.retries.deadline(),
+            self.collect_at,
+            self.postponed.deadline(),
+        ];
+        times.into_iter().flatten().min()
     }
 
     /// What failed and has not succeeded since.
@@ -184,19 +207,29 @@ impl<M: LbMaps> Reconciler<M> {
     fn update(&mut self, chunk: &[(ObjectId, ServicePlan)], now: Instant) {
         let mut failures: Vec<Vec<Failure>> = chunk.iter().map(|_| Vec::new()).collect();
         let mut prepared: Vec<(Prepared, usize)> = Vec::with_capacity(chunk.len());
-        for (owner, (service, plan)) in chunk.iter().enumerate() {
-            let before = self.writes;
+        for (service, plan) in chunk {
+            self.postponed.remove(*service);
             for port in self.written.drop_ports(*service, &plan.ports) {
                 self.release(&port);
             }
-            self.update_addresses(*service, plan, &mut failures[owner]);
+            let addresses = plan.addresses.iter();
+            let addresses = addresses.map(|(&address, &flags)| (Address::from(address), flags));
+            self.written
+                .addresses
+                .want(*service, &addresses.collect::<Vec<_>>());
+        }
+        let mut ahead = self.write_ahead(chunk).into_iter();
+        for (owner, (service, plan)) in chunk.iter().enumerate() {
+            let before = self.writes;
+            self.update_addresses(plan, &mut failures[owner]);
             let mut frontends = false;
             for (&port, wanted) in &plan.ports {
                 let at = PortRef {
                     service: *service,
                     port,
                 };
-                let port = self.prepare(at, wanted, &mut failures[owner]);
+                let ahead = ahead.next().unwrap_or_default();
+                let port = self.prepare(at, wanted, ahead, &mut failures[owner]);
                 frontends |= !port.frontends.is_empty();
                 prepared.push((port, owner));
             }
@@ -214,13 +247,8 @@ impl<M: LbMaps> Reconciler<M> {
         }
     }
 
-    fn update_addresses(&mut self, service: ObjectId, plan: &ServicePlan, failures: &mut Vec<Failure>) {
-        let addresses = plan.addresses.iter();
-        let addresses: Vec<(Address, u32)> = addresses
-            .map(|(&address, &flags)| (Address::from(address), flags))
-            .collect();
-        self.written.addresses.want(service, &addresses);
-        for (address, _) in addresses {
+    fn update_addresses(&mut self, plan: &ServicePlan, failures: &mut Vec<Failure>) {
+        for address in plan.addresses.keys().copied().map(Address::from) {
             if let Some(flags) = self.written.addresses.missing(address)
                 && let Err(error) = self.put_address(address, flags)
             {

@@ -1,6 +1,8 @@
 //! A set of backends of a service port: what is in the maps under one [`ServiceId`].
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
+
+use crate::hash::HashSet;
 
 use lb_abi::{BackendId, Frontend, Service, ServiceId, SlotKey, SourceKey};
 
@@ -146,7 +148,7 @@ pub(super) fn entries(
 
 /// The entries of SLOTS that note the members of a generation.
 pub(super) fn members(service: ServiceId, generation: u32, slots: &[BackendId]) -> Vec<(SlotKey, BackendId)> {
-    let mut seen = HashSet::with_capacity(slots.len());
+    let mut seen = HashSet::with_capacity_and_hasher(slots.len(), Default::default());
     let distinct = slots.iter().filter(|&&backend| seen.insert(backend));
     distinct
         .map(|&backend| (SlotKey::member(service, generation, backend), backend))

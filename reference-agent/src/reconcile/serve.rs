@@ -1,6 +1,6 @@
 //! To whom established flows keep, and who leaves them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use lb_abi::{BackendId, ServiceId};
 
@@ -10,6 +10,7 @@ use super::{
     written::{Port, PortRef},
 };
 use crate::{
+    hash::HashSet,
     maps::{LbMaps, MapError},
     plan::PortPlan,
     transport::{Backend, TransportAddress},

@@ -13,6 +13,14 @@ use crate::{
     transport::Backend,
 };
 
+/// A generation of slots that is not current yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Staged {
+    generation: u32,
+    /// Whether each backend is noted as a member.
+    members: bool,
+}
+
 impl<M: LbMaps> Reconciler<M> {
     /// Writes slots under a new number.
     pub(super) fn build(&mut self, slots: &[Backend], members: bool) -> Result<ServiceId, MapError> {
@@ -39,31 +47,59 @@ impl<M: LbMaps> Reconciler<M> {
         backends: &[BackendId],
         with_members: bool,
     ) -> Result<(), MapError> {
+        let mut new = Vec::new();
+        let staged = self.next_slots(id, backends, with_members, &mut new);
+        self.put_slots(&new)?;
+        self.switch_to(id, staged, backends.into(), &new)
+    }
+
+    /// The slots of the next generation, to be put with others.
+    pub(super) fn next_slots(
+        &mut self,
+        id: ServiceId,
+        backends: &[BackendId],
+        with_members: bool,
+        new: &mut Vec<(SlotKey, BackendId)>,
+    ) -> Staged {
         let generation = self.written.next_generation(id);
-        let mut new: Vec<(SlotKey, BackendId)> = entries(id, generation, backends).collect();
+        new.extend(entries(id, generation, backends));
         if with_members {
             new.extend(members(id, generation, backends));
         }
+        Staged {
+            generation,
+            members: with_members,
+        }
+    }
+
+    /// Switches to a generation whose slots, `new`, are in the map.
+    pub(super) fn switch_to(
+        &mut self,
+        id: ServiceId,
+        staged: Staged,
+        backends: Box<[BackendId]>,
+        new: &[(SlotKey, BackendId)],
+    ) -> Result<(), MapError> {
+        let Staged { generation, members } = staged;
         let value = Service {
             generation,
-            slots: count(backends),
+            slots: count(&backends),
         };
-        self.put_slots(&new)?;
         if let Err(error) = self.switch(id, value) {
-            self.take_back(&new);
+            self.take_back(new);
             return Err(error);
         }
         if let Some(record) = self.written.records.get_mut(&id) {
             self.written.leaving_slots.extend(record.take_current(id));
-            (record.in_map, record.intact, record.members) = (true, true, with_members);
+            (record.in_map, record.intact, record.members) = (true, true, members);
             record.generation = generation;
-            record.slots = backends.into();
+            record.slots = backends;
         }
         Ok(())
     }
 
     /// Puts entries of SLOTS that nothing leads to: all of them, or none.
-    fn put_slots(&mut self, new: &[(SlotKey, BackendId)]) -> Result<(), MapError> {
+    pub(super) fn put_slots(&mut self, new: &[(SlotKey, BackendId)]) -> Result<(), MapError> {
         self.writes += new.len() as u64;
         let result = self.maps.put_slots(new);
         let done = result

@@ -35,7 +35,15 @@ pub(super) struct Prepared {
 impl<M: LbMaps> Reconciler<M> {
     /// Writes everything that frontends of a service port lead to, and says which of them are to be put then. Where
     /// something fails, what it was keeps working.
-    pub(super) fn prepare(&mut self, at: PortRef, plan: &PortPlan, failures: &mut Vec<Failure>) -> Prepared {
+    ///
+    /// `ahead`: the numbers of sets that are written already.
+    pub(super) fn prepare(
+        &mut self,
+        at: PortRef,
+        plan: &PortPlan,
+        ahead: [Option<ServiceId>; 2],
+        failures: &mut Vec<Failure>,
+    ) -> Prepared {
         let mut fail = |error| {
             failures.push(Failure {
                 port: Some(at.port),
@@ -56,9 +64,11 @@ impl<M: LbMaps> Reconciler<M> {
             frontends: Vec::new(),
         };
         for set in SETS {
-            let is_used =
-                |(_, one): (_, &crate::plan::FrontendPlan)| one.internal == set || one.external == set;
-            if !wanted.iter().any(is_used) {
+            if !plan.uses(set) {
+                continue;
+            }
+            if let Some(id) = ahead[place(set)] {
+                prepared.ids[place(set)] = Some(id);
                 continue;
             }
             self.claim(at, set, &wanted);
@@ -208,10 +218,7 @@ impl<M: LbMaps> Reconciler<M> {
                 continue;
             };
             let written = prepared.ids[place(set)] == Some(id);
-            let used = plan
-                .frontends
-                .values()
-                .any(|one| one.internal == set || one.external == set);
+            let used = plan.uses(set);
             let Some(record) = self.written.records.get_mut(&id) else {
                 continue;
             };
@@ -227,16 +234,13 @@ impl<M: LbMaps> Reconciler<M> {
                 record.members = false;
                 self.written.leaving_slots.extend(members);
             }
-            if (written && record.frontends == 0) || !used {
+            if (written && record.frontends == 0 && !self.postponed.has(at.service)) || !used {
                 // Nothing leads there, or nothing shall: no reason to keep the room.
                 self.written.unassign(at, set);
             }
         }
         let complete = SETS.iter().all(|&set| {
-            let used = plan
-                .frontends
-                .values()
-                .any(|one| one.internal == set || one.external == set);
+            let used = plan.uses(set);
             !used || prepared.ids[place(set)].is_some()
         });
         if !complete {
@@ -250,7 +254,8 @@ impl<M: LbMaps> Reconciler<M> {
     }
 
     /// Puts frontends of many service ports, each with the place of its failures. First those that are new, at once;
-    /// those that take the place of others free memory, and the next may only be put when nobody reads that.
+    /// those that take the place of others free memory, and the next may only be put when nobody reads that: so many
+    /// of them wait for another round.
     pub(super) fn place(&mut self, prepared: &[(Prepared, usize)], failures: &mut [Vec<Failure>]) {
         let all = prepared.iter().flat_map(|(prepared, owner)| {
             let frontends = prepared.frontends.iter();
@@ -258,10 +263,9 @@ impl<M: LbMaps> Reconciler<M> {
         });
         let (replacing, new): (Vec<_>, Vec<_>) = all
             .filter(|((key, _), at, _)| self.written.wanted.get(key) == Some(at))
-            .map(|(frontend, at, owner)| (frontend, at.port, owner))
             .partition(|((key, _), ..)| self.written.frontends.contains_key(key));
-        let mut fail = |owner: usize, port, error| {
-            let port = Some(port);
+        let mut fail = |owner: usize, at: PortRef, error| {
+            let port = Some(at.port);
             failures[owner].push(Failure { port, error });
         };
         let entries: Vec<_> = new.iter().map(|(entry, ..)| *entry).collect();
@@ -276,15 +280,19 @@ impl<M: LbMaps> Reconciler<M> {
             }
             done += count;
             if let Err(partial) = result {
-                let (_, port, owner) = new[done];
-                fail(owner, port, partial.error);
+                let (_, at, owner) = new[done];
+                fail(owner, at, partial.error);
                 done += 1;
             }
         }
-        for ((key, value), port, owner) in replacing {
+        for ((key, value), at, owner) in replacing {
+            if !self.postponed.take_turn() {
+                self.postponed.add(at.service);
+                continue;
+            }
             match self.put_frontends(&[(key, value)]) {
                 Ok(()) => self.written.placed(key, value),
-                Err(partial) => fail(owner, port, partial.error),
+                Err(partial) => fail(owner, at, partial.error),
             }
         }
     }

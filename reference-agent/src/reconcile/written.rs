@@ -1,6 +1,6 @@
 //! What is in the maps, by number, and whom it is for.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use lb_abi::{BackendId, Frontend, FrontendKey, ServiceId, SlotKey, SourceKey, capacity};
 
@@ -10,6 +10,7 @@ use super::{
     record::{Record, members, services_of},
 };
 use crate::{
+    hash::HashMap,
     ids::IdAllocator,
     names::ObjectId,
     plan::{FrontendPlan, PortId, PortPlan, Set},
@@ -94,11 +95,11 @@ impl Written {
         Self {
             addresses: Addresses::default(),
             backends: Backends::new(),
-            records: HashMap::new(),
-            frontends: HashMap::new(),
+            records: HashMap::default(),
+            frontends: HashMap::default(),
             frontend_freed: false,
             kept_freed: false,
-            wanted: HashMap::new(),
+            wanted: HashMap::default(),
             misplaced: BTreeSet::new(),
             slots: 0,
             leaving_slots: BTreeMap::new(),
@@ -108,7 +109,7 @@ impl Written {
             unclaimed: BTreeSet::new(),
             ids: IdAllocator::new(capacity::SERVICES - 1),
             ports: BTreeMap::new(),
-            generations: HashMap::new(),
+            generations: HashMap::default(),
         }
     }
 
