@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
+use lb_abi::frontend_flags::MAGLEV;
 use reference_agent::{
     control::{Control, Planner},
     maps::{Contents, LbMaps, memory::MemoryMaps},
     model::Event,
+    plan::{Perspective, Selection},
+    reconcile::REPLACED_LIMIT,
     resolve,
     testing::{
         World,
@@ -45,11 +48,27 @@ impl Large {
         Self(Control::new(Planner::default(), MemoryMaps::new()).expect("maps in memory can be read"))
     }
 
+    /// A restart that chooses backends by tables from now on.
+    fn with_tables(self) -> Self {
+        let perspective = Perspective {
+            selection: Selection::Maglev,
+            ..Perspective::default()
+        };
+        let control = Control::new(Planner::new(perspective), self.0.into_maps());
+        Self(control.expect("maps in memory can be read"))
+    }
+
     fn sync(&mut self) {
         for event in synced() {
             self.0.apply(event);
         }
         self.reconcile();
+    }
+
+    /// Frontends that say that their slots are a table.
+    fn tables(&self) -> usize {
+        let frontends = self.contents().frontends.into_iter();
+        frontends.filter(|(_, value)| value.flags & MAGLEV != 0).count()
     }
 
     fn put(&mut self, index: usize, endpoints: &[&str]) {
@@ -201,6 +220,48 @@ fn a_long_list_of_changes_is_collected_in_between() {
         most < 15_000,
         "both generations of all were there at once: {most} slots"
     );
+    assert_eq!(large.maps().violations(), [] as [String; 0]);
+    assert!(resolve::resolve(&large.contents()).1.is_empty());
+}
+
+#[test]
+fn frontends_that_all_get_other_values_are_replaced_a_few_in_a_round() {
+    const SERVICES: usize = 100;
+    let put_all = |large: &mut Large| (0..SERVICES).for_each(|index| large.put(index, &["1.1.1.1"]));
+    let mut large = Large::new();
+    put_all(&mut large);
+    large.sync();
+    let mut large = large.with_tables();
+    put_all(&mut large);
+    for event in synced() {
+        large.0.apply(event);
+    }
+    let now = Instant::now();
+    let mut rounds = 0;
+    while large.0.outstanding() {
+        let before = large.tables();
+        large.0.reconcile(now);
+        rounds += 1;
+        let replaced = large.tables() - before;
+        assert_eq!(
+            large.0.postponed(),
+            SERVICES.saturating_sub(rounds * REPLACED_LIMIT)
+        );
+        assert_eq!(large.0.troubles(), [] as [String; 0]);
+        if large.0.postponed() == 0 {
+            break;
+        }
+        assert!(large.0.deadline() <= Some(now), "the next round is at once");
+        // What comes in the meantime does not wait for the others; it is new, and takes no turn.
+        let new = usize::from(rounds == 3);
+        assert_eq!(replaced, REPLACED_LIMIT + new);
+        if rounds == 2 {
+            large.put(SERVICES, &["1.1.1.1"]);
+        }
+    }
+    assert_eq!(rounds, SERVICES.div_ceil(REPLACED_LIMIT));
+    large.reconcile();
+    assert_eq!(large.tables(), SERVICES + 1);
     assert_eq!(large.maps().violations(), [] as [String; 0]);
     assert!(resolve::resolve(&large.contents()).1.is_empty());
 }
