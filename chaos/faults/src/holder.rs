@@ -8,14 +8,14 @@
 //! container runtime or a lab that kills what it started does not kill the one that has to clean up.
 
 use std::{
-    env,
+    env, io,
     os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::{ExitCode, Stdio},
     time::Duration,
 };
 
-use lb_loader::{Hook, Manner, attach_legacy, detach_legacy, programs_attached};
+use lb_loader::{Hook, LoaderError, Manner, attach_legacy, detach_legacy, programs_attached};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, stdin, stdout},
     process,
@@ -160,17 +160,18 @@ impl Holder {
         self.held.iter().map(describe).collect()
     }
 
-    /// What is still attached, as an implementation without links leaves it, is in place already.
+    /// What is still attached the legacy way, as an implementation without links leaves it, is in place already. What is
+    /// attached by a link is not: one whose pin has just gone is still seen, until a worker of the kernel comes to it.
     fn attach(&mut self) -> Result<Vec<u32>, String> {
         let mut done = Vec::new();
         for held in &mut self.held {
-            let present =
-                programs_attached(&self.cgroup, held.hook, false).map_err(|error| error.to_string())?;
-            if !present.contains(&held.program.id()) {
-                attach_legacy(&self.cgroup, held.hook, &held.program, Manner::MULTI)
-                    .map_err(|error| error.to_string())?;
-                held.attached = true;
-                done.push(held.program.id());
+            match attach_legacy(&self.cgroup, held.hook, &held.program, Manner::MULTI) {
+                Ok(()) => {
+                    held.attached = true;
+                    done.push(held.program.id());
+                }
+                Err(error) if is_there(&error) => {}
+                Err(error) => return Err(error.to_string()),
             }
         }
         Ok(done)
@@ -197,6 +198,11 @@ impl Holder {
         }
         Ok(done)
     }
+}
+
+/// EINVAL: the kernel does not attach one program twice the legacy way.
+fn is_there(error: &LoaderError) -> bool {
+    matches!(error, LoaderError::Kernel { source, .. } if source.kind() == io::ErrorKind::InvalidInput)
 }
 
 fn hook(name: &str) -> Result<Hook, String> {
