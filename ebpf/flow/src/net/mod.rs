@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! read::outermost ─▶ ADDRESSES ─▶ read::internet, transport ─▶ FLOWS ─┬─▶ known ───┐
-//!  (inbound: most packets end here, passed)                           ├─▶ open ────┼─▶ Outcome, Work
-//!                                                                     └─▶ icmp ────┘
+//!  (inbound: most packets end here, passed;                           ├─▶ open ────┼─▶ Outcome, Work
+//!   what may begin a connection: around)                              └─▶ icmp ────┘
 //! Outcome ─▶ Disposition ─┬─ Leave
 //!                         ├─ Translate ─▶ Work::to, Work::way ─▶ checksum, crc32c: by difference
 //!                         ├─ Answer ────▶ reject ─▶ Work::answer
@@ -20,6 +20,7 @@
 //! | `conntrack` | states and time limits | 4 |
 //! | `known` | packets of flows | 4 |
 //! | `open` | packets that open flows | 5 |
+//! | `around` | connections that are no flow's, but look like one's | 5 |
 //! | `martian` | sources that nobody can have | 5 |
 //! | `allocate` | source ports | 5 |
 //! | `checksum`, `crc32c` | checksums by difference | 6 |
@@ -30,6 +31,7 @@
 //! Sections are those of `ebpf/DATAPATH.md`.
 
 mod allocate;
+mod around;
 pub mod checksum;
 pub mod conntrack;
 pub mod crc32c;
@@ -72,6 +74,8 @@ pub enum Rest {
     Icmp,
     /// [`open`].
     Open,
+    /// [`around`].
+    Around,
 }
 
 /// Decides what becomes of a packet, and writes FLOWS and FRAGMENTS; what the packet becomes is then in `work`. The
@@ -85,7 +89,11 @@ pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Wor
     }
     // Most packets: one look-up, and nothing else is read of them.
     if hook.inbound() && node.address(&work.headers.tuple.destination).is_none() {
-        return Ok(Outcome::Passed);
+        return if read::may_start(packet, &work.headers) {
+            Err(Rest::Around)
+        } else {
+            Ok(Outcome::Passed)
+        };
     }
     if let Err(unread) = parts(packet, work) {
         return Ok(match unread {
@@ -104,14 +112,28 @@ pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Wor
     match known::decide(hook, node, work) {
         Ok(outcome) => Ok(outcome),
         Err(known::Unknown) if hook.opens() => Err(Rest::Open),
-        Err(known::Unknown) => Ok(Outcome::Passed),
+        Err(known::Unknown) => {
+            around::end(node, work);
+            Ok(Outcome::Passed)
+        }
     }
 }
 
 /// Decides what becomes of a packet of no connection that is known, and writes FLOWS and AFFINITY.
 #[inline(always)]
 pub fn open<N: Node>(hook: Hook, node: N, work: &mut Work) -> Outcome {
-    open::decide(hook, node, work)
+    let outcome = open::decide(hook, node, work);
+    if matches!(outcome, Outcome::Passed) {
+        around::end(node, work);
+    }
+    outcome
+}
+
+/// Decides what becomes of a packet for nobody's address that may begin a connection: it goes on, and FLOWS forgets what
+/// would be mistaken for that connection.
+#[inline(always)]
+pub fn around<P: Packet, N: Node>(packet: P, node: N, work: &mut Work) -> Outcome {
+    around::decide(packet, node, work)
 }
 
 /// Decides what becomes of a message of the family's ICMP.

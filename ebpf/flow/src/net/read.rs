@@ -6,9 +6,10 @@ mod extensions;
 mod options;
 mod transport;
 
-use lb_abi::{Address, Port, Tuple};
+use lb_abi::{Address, Port, SCTP, TCP, Tuple};
 
 use crate::net::{
+    conntrack::{chunk, starts},
     view::Packet,
     work::{Fragment, Headers},
 };
@@ -125,6 +126,25 @@ const fn without_ports(source: Address, destination: Address, protocol: u8) -> T
         destination_port: Port([0; 2]),
         protocol,
         pad: [0; 3],
+    }
+}
+
+/// Whether it may begin a connection, by where its flags are in nearly all packets; what this leaves out begins none.
+#[inline(always)]
+pub(super) fn may_start<P: Packet>(packet: P, headers: &Headers) -> bool {
+    let [first, ..] = headers.fixed;
+    let [version_and_length, ..] = first.to_ne_bytes();
+    let l4 = headers.l3
+        + if headers.v4 {
+            u32::from(version_and_length & 15) * 4
+        } else {
+            40
+        };
+    match headers.tuple.protocol {
+        TCP => packet.byte(l4 + 13).is_some_and(|flags| starts(TCP, flags)),
+        SCTP => packet.byte(l4 + 12).is_some_and(|kind| starts(SCTP, chunk(kind))),
+        // What follows is read then.
+        next => !headers.v4 && (extensions::is_one(next) || next == extensions::HOP_BY_HOP),
     }
 }
 

@@ -99,6 +99,7 @@ fn arrives(fake: &Fake, packet: &[u8], work: &mut Work) -> Outcome {
         Ok(outcome) => outcome,
         Err(Rest::Open) => open(hook, fake, work),
         Err(Rest::Icmp) => icmp(hook, Bytes(packet), fake, work),
+        Err(Rest::Around) => around(Bytes(packet), fake, work),
     }
 }
 

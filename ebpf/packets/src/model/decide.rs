@@ -8,7 +8,9 @@ use lb_abi::{
 };
 
 use super::{
-    Device, Frame, Input, Observed, Outcome, Read, State, Translated, Transport, Verdict, read, transport,
+    Device, Frame, Input, Observed, Outcome, Read, State, Translated, Transport, Verdict,
+    known::{begins, ended},
+    read, transport,
 };
 
 /// For how long the ports of a first fragment are remembered, in seconds.
@@ -119,7 +121,18 @@ impl Run<'_> {
         };
         let ours = self.state.addresses.contains_key(&frame.destination);
         if self.input.hook.inbound() && !ours {
-            return self.pass(Counter::PacketPassed);
+            return match transport(self.input.frame, &frame, self.merged()) {
+                Transport::Ports {
+                    source,
+                    destination,
+                    signal,
+                } => self.nobodys(&Packet {
+                    tuple: tuple(&frame, source, destination),
+                    signal: Some(signal),
+                    frame,
+                }),
+                _ => self.pass(Counter::PacketPassed),
+            };
         }
         match transport(self.input.frame, &frame, self.merged()) {
             Transport::Malformed => self.wrong(frame.destination, Counter::DroppedMalformed),
@@ -178,9 +191,27 @@ impl Run<'_> {
     pub(super) fn unknown(self, packet: &Packet, old: Option<Flow>) -> Outcome {
         let ours = self.state.addresses.contains_key(&packet.frame.destination);
         if self.input.hook == Device::PodEgress || !ours {
-            return self.pass(Counter::PacketPassed);
+            return self.nobodys(packet);
         }
         self.open(packet, old)
+    }
+
+    /// No service's: left alone; and if it begins a connection, a flow that has ended makes way for that.
+    pub(super) fn nobodys(mut self, packet: &Packet) -> Outcome {
+        let reply_key = packet.tuple.inverse();
+        let reply = self.flows.get(&reply_key);
+        let key = reply
+            .filter(|reply| reply.flags & flow_flags::REPLY != 0)
+            .map(|reply| reply.to.inverse());
+        if let (true, Some(key)) = (begins(packet), key)
+            && let Some(forward) = self.flows.get(&key)
+            && forward.to == packet.tuple
+            && ended(forward)
+        {
+            self.flows.remove(&key);
+            self.flows.remove(&reply_key);
+        }
+        self.pass(Counter::PacketPassed)
     }
 }
 

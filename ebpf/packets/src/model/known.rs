@@ -48,6 +48,20 @@ fn gone(backends: &BTreeMap<BackendId, Backend>, flow: &Flow) -> bool {
     })
 }
 
+/// Whether a packet means to begin a connection.
+pub(super) fn begins(packet: &Packet) -> bool {
+    match (packet.tuple.protocol, packet.signal) {
+        (TCP, Some(flags)) => flags & (SYN | ACK) == SYN,
+        (SCTP, Some(chunk)) => chunk == INIT,
+        _ => false,
+    }
+}
+
+/// Whether an end of a connection has finished it.
+pub(super) fn ended(forward: &Flow) -> bool {
+    forward.seen & (seen::CLIENT_FIN | seen::BACKEND_FIN | seen::RESET) != 0
+}
+
 /// What a packet shows of its connection.
 pub(super) fn shows(packet: &Packet, reply: bool) -> u32 {
     let Some(signal) = packet.signal else { return 0 };
@@ -83,14 +97,8 @@ impl Run<'_> {
         if over(&packet.tuple, &flow, now) {
             return self.unknown(packet, Some(flow));
         }
-        let opens = match (packet.tuple.protocol, packet.signal) {
-            (TCP, Some(flags)) => flags & (SYN | ACK) == SYN,
-            (SCTP, Some(chunk)) => chunk == INIT,
-            _ => false,
-        };
-        let closing = flow.seen & (seen::CLIENT_FIN | seen::BACKEND_FIN | seen::RESET) != 0;
         let gone = gone(&self.state.backends, &flow);
-        if (opens && (closing || gone)) || (packet.tuple.protocol == UDP && gone) {
+        if (begins(packet) && (ended(&flow) || gone)) || (packet.tuple.protocol == UDP && gone) {
             return self.unknown(packet, Some(flow));
         }
         let reply_key = flow.to.inverse();

@@ -129,7 +129,7 @@ impl Run<'_> {
     fn no_frontend(self, packet: &Packet) -> Outcome {
         let flags = self.flags(packet.tuple.destination);
         if flags & address_flags::VIP == 0 {
-            self.pass(Counter::PacketPassed)
+            self.nobodys(packet)
         } else if flags & address_flags::SILENT != 0 {
             self.drop(Counter::DroppedUnknownPort)
         } else {

@@ -15,6 +15,7 @@
 //! | `hairpin` | clients that are their own backend; the node's own backends |
 //! | `masquerading` | SNAT in both directions |
 //! | `allocating` | ports for SNAT: reuse, exhaustion, collisions |
+//! | `around` | connections to a backend's own address, which look like a flow's |
 //! | `policy` | traffic policies, source ranges |
 //! | `affinity` | session affinity |
 //! | `choosing` | Maglev's slot; holes |
@@ -34,6 +35,7 @@
 mod affinity;
 mod ageing;
 mod allocating;
+mod around;
 mod checksums;
 mod choosing;
 mod fragments;
@@ -71,6 +73,7 @@ pub fn all() -> Vec<Row> {
         }
     }
     for (rows, family) in [
+        (around::v4(), "IPv4"),
         (options::v4(), "IPv4"),
         (reading::v4(), "IPv4"),
         (checksums::v4(), "IPv4"),
@@ -78,6 +81,7 @@ pub fn all() -> Vec<Row> {
         (rejecting::v4(), "IPv4"),
         (routing::v4(), "IPv4"),
         (quotes::v4(), "IPv4"),
+        (around::v6(), "IPv6"),
         (options::v6(), "IPv6"),
         (reading::v6(), "IPv6"),
         (fragments::v6(), "IPv6"),
@@ -108,6 +112,7 @@ fn both(at: &Addresses) -> Vec<Row> {
         hairpin::rows(at),
         masquerading::rows(at),
         allocating::rows(at),
+        around::rows(at),
         policy::rows(at),
         affinity::rows(at),
         choosing::rows(at),

@@ -206,3 +206,17 @@ fn an_answer_with_a_wrong_number_is_found() {
         },
     );
 }
+
+#[test]
+fn a_closing_flow_that_outlives_a_connection_around_it_is_found() {
+    found(
+        "a closing flow that outlives a connection around it",
+        |state, input, observed| {
+            let mut outcome = expected(state, input, observed);
+            if outcome.counter == Counter::PacketPassed {
+                outcome.flows.clone_from(&state.flows);
+            }
+            outcome
+        },
+    );
+}

@@ -14,6 +14,12 @@ pub(super) fn open(hook: Hook, skb: Skb) {
     net_open(skb.argument(), number(hook));
 }
 
+/// [`net::around`].
+#[inline(always)]
+pub(super) fn around(skb: Skb) {
+    net_around(skb.argument());
+}
+
 /// [`net::icmp`].
 #[inline(always)]
 pub(super) fn icmp(hook: Hook, skb: Skb) {
@@ -53,6 +59,17 @@ extern "C" fn net_open(context: *mut __sk_buff, hook: u32) -> u32 {
     };
     let node = Local::new(maps, Skb::new(context));
     scratch.outcome = net::open(hook_of(hook), node, &mut scratch.work);
+    0
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_around(context: *mut __sk_buff) -> u32 {
+    let (Some(maps), Some(scratch)) = (Maps::live(), scratch()) else {
+        return 0;
+    };
+    let skb = Skb::new(context);
+    scratch.outcome = net::around(skb, Local::new(maps, skb), &mut scratch.work);
     0
 }
 

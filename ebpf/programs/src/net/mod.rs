@@ -90,6 +90,7 @@ fn run(hook: Hook, context: &TcContext) -> Action {
         Next::Act => {}
         Next::Open => apart::open(hook, skb),
         Next::Icmp => apart::icmp(hook, skb),
+        Next::Around => apart::around(skb),
     }
     let action = act(hook, skb);
     if let Some(scratch) = scratch() {
@@ -110,6 +111,8 @@ enum Next {
     Open,
     /// [`apart::icmp`].
     Icmp,
+    /// [`apart::around`].
+    Around,
 }
 
 /// Decides, as far as most packets need.
@@ -130,6 +133,7 @@ fn begin(hook: Hook, skb: Skb) -> Next {
         }
         Err(Rest::Open) => Next::Open,
         Err(Rest::Icmp) => Next::Icmp,
+        Err(Rest::Around) => Next::Around,
     }
 }
 

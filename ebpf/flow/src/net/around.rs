@@ -1,0 +1,53 @@
+//! Connections that go around a service: to a backend, at the backend's own address.
+//!
+//! To the backend they look like those that were translated. Where a flow that has ended has the same client, port and
+//! backend, its entries would take the new connection's answers for its own, and send them to the client in the name of
+//! a frontend that this connection does not know.
+
+use lb_abi::flow_flags;
+
+use crate::net::{
+    Outcome, conntrack, read,
+    read::Part,
+    view::{Entry, Node, Packet},
+    work::Work,
+};
+
+/// Reads a packet of which no more than the fixed part of its IP header was read, which says that no service can have
+/// it. It goes on as it came.
+#[inline(always)]
+pub(super) fn decide<P: Packet, N: Node>(packet: P, node: N, work: &mut Work) -> Outcome {
+    let read = match read::internet(packet, &mut work.headers, Part::Packet) {
+        Ok(()) => read::transport(packet, &mut work.headers, Part::Packet),
+        Err(unread) => Err(unread),
+    };
+    if read.is_ok() {
+        end(node, work);
+    }
+    Outcome::Passed
+}
+
+/// Ends the flow that has the tuple of a connection that begins, if it is being closed anyway. (A flow's own packets
+/// come by here, too, at the hooks that see them when they are translated: a connection that begins is not being
+/// closed.)
+#[inline(always)]
+pub(super) fn end<N: Node>(node: N, work: &mut Work) {
+    if !conntrack::starts(work.headers.tuple.protocol, work.headers.signals) {
+        return;
+    }
+    work.old_reply = work.headers.tuple.inverse();
+    let Some(reply) = node.flow(&work.old_reply) else {
+        return;
+    };
+    if reply.flags() & flow_flags::REPLY == 0 {
+        return;
+    }
+    work.key = reply.to().inverse();
+    if let Some(forward) = node.flow(&work.key)
+        && forward.to() == work.headers.tuple
+        && conntrack::closing(forward.seen())
+    {
+        node.remove(&work.old_reply);
+        node.remove(&work.key);
+    }
+}
