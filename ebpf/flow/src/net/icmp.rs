@@ -1,6 +1,6 @@
 //! ICMP: errors about packets of connections are translated with what they quote.
 
-use lb_abi::flow_flags;
+use lb_abi::{UDP, flow_flags};
 
 use crate::net::{
     Hook, Outcome, read,
@@ -65,8 +65,36 @@ fn related<P: Packet, N: Node>(
     if work.headers.tuple.source == work.key.source {
         work.to.source = to.source;
     }
-    route::decide(hook, node, work, entry.flags() & flow_flags::ALL, to.destination)?;
+    let flags = entry.flags() & flow_flags::ALL;
+    if flags & flow_flags::REPLY == 0 && is_refused(packet, work) {
+        refused(node, work);
+    }
+    route::decide(hook, node, work, flags, to.destination)?;
     Ok(Some(Outcome::Related))
+}
+
+/// Whether a client says of a datagram that it has no socket that takes it.
+#[inline(always)]
+fn is_refused<P: Packet>(packet: P, work: &Work) -> bool {
+    let [kind, code] = if work.headers.v4 { [3, 3] } else { [1, 4] };
+    work.quoted.tuple.protocol == UDP
+        && work.headers.tuple.source == work.key.source
+        && work.headers.signals == kind
+        && packet.byte(work.headers.l4 + 1) == Some(code)
+}
+
+/// Ends the flow whose answers its client refuses. Its socket may have gone; or it talks to the backend at the backend's
+/// own address now, and expects that of the answers.
+#[inline(always)]
+fn refused<N: Node>(node: N, work: &mut Work) {
+    // What the quoted answer was before it was translated.
+    work.old_reply = work.quoted_to;
+    if let Some(reply) = node.flow(&work.old_reply)
+        && reply.to() == work.quoted.tuple
+    {
+        node.remove(&work.old_reply);
+    }
+    node.remove(&work.key);
 }
 
 /// Reads what a message quotes.

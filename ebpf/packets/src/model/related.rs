@@ -1,6 +1,6 @@
 //! Section 3: ICMP errors, which quote a packet.
 
-use lb_abi::{Counter, SCTP, TCP, Tuple, UDP};
+use lb_abi::{Counter, SCTP, TCP, Tuple, UDP, flow_flags};
 
 use super::{
     Frame, Outcome, Read,
@@ -13,7 +13,7 @@ use super::{
 
 impl Run<'_> {
     /// Any ICMP but neighbour discovery.
-    pub(super) fn icmp(self, frame: &Frame, kind: u8) -> Outcome {
+    pub(super) fn icmp(mut self, frame: &Frame, kind: u8) -> Outcome {
         let error = if frame.v4 {
             matches!(kind, 3 | 11 | 12)
         } else {
@@ -29,6 +29,19 @@ impl Run<'_> {
         };
         let way = Way::of(&flow);
         let to = flow.to.inverse();
+        let code = self.input.frame[frame.payload + 1];
+        let unreachable = [kind, code] == if frame.v4 { [3, 3] } else { [1, 4] };
+        let by_client = flow.flags & flow_flags::REPLY == 0 && frame.source == quoted.destination;
+        if quoted.protocol == UDP && unreachable && by_client {
+            self.flows.remove(&quoted.inverse());
+            if self
+                .flows
+                .get(&flow.to.inverse())
+                .is_some_and(|reply| reply.to == quoted)
+            {
+                self.flows.remove(&flow.to.inverse());
+            }
+        }
         if self.expires(frame, way, to.source) {
             return self.answer(frame, Answer::TimeExceeded, Counter::AnsweredTimeExceeded);
         }

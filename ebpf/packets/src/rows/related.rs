@@ -56,7 +56,8 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .routed(
                 FlowRelated,
                 quoting(at.node, far.0, unreachable, &udp(far, node_client), 8),
-            ),
+            )
+            .leaves([]),
         row("what the node tells a frontend about a reply is routed to the backend here")
             .given(local(at, UDP).connection(from_node(pod)))
             .packet(
@@ -66,7 +67,8 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .routed(
                 FlowRelated,
                 quoting(at.node, pod.0, unreachable, &udp(pod, node_client), 8),
-            ),
+            )
+            .leaves([]),
         row("what a pod that is its own backend tells the node is told the pod, by the frontend")
             .given(local(at, UDP).connection(hairpin))
             .packet(
@@ -86,7 +88,8 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .routed(
                 FlowRelated,
                 quoting(at.node, pod.0, unreachable, &udp(pod, masked), 8).hops(63),
-            ),
+            )
+            .leaves([]),
         row("what a backend tells a client whose port was changed alone is about the client's own port")
             .given(local_other(at, UDP).connection(apart))
             .packet(
