@@ -8,7 +8,10 @@
 
 mod changes;
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
 use crate::{
     maps::{LbMaps, Map, MapError},
@@ -135,7 +138,11 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
         let brain = &self.brain;
         let mut said = Vec::new();
         let ledger = &self.ledger;
-        let plans = services.iter().map(|&service| {
+        // Whoever comes first takes over what an earlier start has left, and of these it is the agent's own way.
+        let ways: BTreeSet<ObjectId> = brain.model().way_owners().collect();
+        let first = ways.iter().filter(|way| services.contains(way));
+        let rest = services.iter().filter(|service| !ways.contains(service));
+        let plans = first.chain(rest).map(|&service| {
             let mut plan = brain.plan_service(service);
             let of_plan = Said::by(service, &mut plan);
             if !of_plan.is_silent() || ledger.knows(service) {

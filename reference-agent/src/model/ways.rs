@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{Dirty, Model};
-use crate::transport::{Family, Protocol, TransportAddress};
+use crate::{
+    names::ObjectId,
+    transport::{Family, Protocol, TransportAddress},
+};
 
 impl Model {
     /// Whether a socket of the agent that connects to one of its API servers gets to this frontend: it is exactly that
@@ -35,6 +38,11 @@ impl Model {
         let before = self.ways();
         self.api_servers = servers;
         self.mark_ways(&before, &self.ways(), dirty);
+    }
+
+    /// The Services by whose frontends the agent reaches its API servers.
+    pub fn way_owners(&self) -> impl Iterator<Item = ObjectId> {
+        self.ways().into_iter().filter_map(|way| self.owner(&way))
     }
 
     /// Node ports that are ways. Those of an address that the node has not are none.

@@ -156,6 +156,8 @@ pub struct FrontendPlan {
     pub silent: bool,
     /// Whether [`PortPlan::sources`] says who is served.
     pub ranged: bool,
+    /// Whether it is the Service's own, which no other one is given while it has it: at its cluster IP.
+    pub own: bool,
 }
 
 /// The health check node port of a Service.

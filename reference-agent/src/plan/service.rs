@@ -118,6 +118,7 @@ pub(super) fn node(model: &Model, perspective: &Perspective) -> ServicePlan {
         external: Set::Cluster,
         silent: false,
         ranged: false,
+        own: true,
     };
     let key = PortId {
         port: frontend.port,
@@ -173,6 +174,7 @@ fn add(port: &mut PortPlan, model: &Model, service: &Service, frontend: Frontend
         // If nobody serves anywhere, there is no other node to be tried.
         silent: outside && external == Set::Local && !port.cluster.is_empty(),
         ranged: frontend.exposure == Exposure::LoadBalancer && port.sources.is_some(),
+        own: !outside,
     };
     port.keep |= model.is_way(&frontend.address);
     port.frontends.insert(frontend.address, plan);

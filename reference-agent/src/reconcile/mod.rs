@@ -55,7 +55,7 @@ use self::{
     postpone::Postponed,
     retry::{Failure, Retries},
     serve::Departures,
-    write::Prepared,
+    write::{Prepared, SETS},
     written::{PortRef, Written},
 };
 
@@ -111,7 +111,8 @@ impl<M: LbMaps> Reconciler<M> {
     /// Makes the maps say what the plans of these Services say.
     ///
     /// The first call must name every Service there is: whatever is in the maps and in none of its plans is
-    /// removed.
+    /// removed. Of two that could take over the same numbers, the first does; so those of which something is to be kept
+    /// come first.
     ///
     /// Bound: at most [`REPLACED_LIMIT`] frontends that are there are given other values, between any two of which
     /// running programs must end; Services with more to be replaced are [`postponed`](Self::postponed).
@@ -218,6 +219,7 @@ impl<M: LbMaps> Reconciler<M> {
                 .addresses
                 .want(*service, &addresses.collect::<Vec<_>>());
         }
+        self.reserve(chunk);
         let mut ahead = self.write_ahead(chunk).into_iter();
         for (owner, (service, plan)) in chunk.iter().enumerate() {
             let before = self.writes;
@@ -244,6 +246,24 @@ impl<M: LbMaps> Reconciler<M> {
         }
         for ((service, _), failures) in chunk.iter().zip(failures) {
             self.retries.attempted(*service, failures, now);
+        }
+    }
+
+    /// Says whose adopted numbers are, where that is known, before anybody takes one.
+    fn reserve(&mut self, chunk: &[(ObjectId, ServicePlan)]) {
+        if self.written.unclaimed.is_empty() {
+            return;
+        }
+        for (service, plan) in chunk {
+            for (&port, plan) in &plan.ports {
+                let at = PortRef {
+                    service: *service,
+                    port,
+                };
+                for set in SETS.into_iter().filter(|&set| plan.uses(set)) {
+                    self.written.reserve(at, set, plan);
+                }
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     maps::{LbMaps, MapError, Partial},
     plan::{PortPlan, Set},
+    resolve::source_of,
 };
 
 /// Both sets, in the order of [`place`].
@@ -127,7 +128,7 @@ impl<M: LbMaps> Reconciler<M> {
         if self.written.id(at, set).is_some() {
             return;
         }
-        let Some(id) = self.written.adoptable(wanted, set) else {
+        let Some(id) = self.written.adoptable(at, wanted, set) else {
             return;
         };
         self.written.assign(at, set, id);
@@ -154,13 +155,17 @@ impl<M: LbMaps> Reconciler<M> {
         Ok(match self.written.id(at, set) {
             Some(id)
                 if self.written.holds(id, &slots, members)
-                    && (self.written.serves_only(id, wanted, set) || self.has_ranges_of(id, plan)) =>
+                    && (self.written.serves_only(id, wanted, set) || self.has_ranges_of(id, plan))
+                    && !self.opens_too_wide(id, plan, set, wanted) =>
             {
                 id
             }
-            // A frontend that this port gives up, or uses otherwise, must not see its new backends: a number of its
-            // own for them.
-            Some(id) if !self.written.serves_only(id, wanted, set) => {
+            // A frontend that this port gives up, or uses otherwise, must not see its new backends, and one that comes
+            // must not see its old ranges: a number of their own for them.
+            Some(id)
+                if !self.written.serves_only(id, wanted, set)
+                    || self.opens_too_wide(id, plan, set, wanted) =>
+            {
                 let new = if keep {
                     self.build_kept(id, members)?
                 } else {
@@ -193,6 +198,21 @@ impl<M: LbMaps> Reconciler<M> {
     fn has_ranges_of(&self, id: ServiceId, plan: &PortPlan) -> bool {
         let record = &self.written.records[&id];
         record.ranged == 0 || record.sources == ranges(id, plan).collect()
+    }
+
+    /// Whether a frontend that does not ask for the ranges of a number yet is to do so, while there are more of them than
+    /// a plan says: clients would get in that it admits neither now nor then.
+    fn opens_too_wide(&self, id: ServiceId, plan: &PortPlan, set: Set, wanted: &Wanted) -> bool {
+        let sources = &self.written.records[&id].sources;
+        let asks = |key| {
+            let frontend = self.written.frontends.get(key);
+            frontend.is_some_and(|frontend| source_of(*frontend) == Some(id))
+        };
+        !sources.is_empty()
+            && wanted
+                .iter()
+                .any(|(key, one)| one.ranged && one.external == set && !asks(key))
+            && !sources.is_subset(&ranges(id, plan).collect())
     }
 
     /// The ranges of clients that a number lacks.

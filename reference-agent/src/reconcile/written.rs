@@ -58,6 +58,8 @@ pub(super) struct Written {
     pub(super) retired: BTreeSet<ServiceId>,
     /// Adopted records that no port has claimed yet.
     pub(super) unclaimed: BTreeSet<ServiceId>,
+    /// Of these, those that are some set's, and no other's.
+    reserved: BTreeMap<ServiceId, (PortRef, Set)>,
     pub(super) ids: IdAllocator,
     ports: BTreeMap<PortRef, Port>,
     /// Last generation of each number, used or free: bounded by the capacity of SERVICES.
@@ -107,6 +109,7 @@ impl Written {
             unasked: BTreeSet::new(),
             retired: BTreeSet::new(),
             unclaimed: BTreeSet::new(),
+            reserved: BTreeMap::new(),
             ids: IdAllocator::new(capacity::SERVICES - 1),
             ports: BTreeMap::new(),
             generations: HashMap::default(),
@@ -136,16 +139,42 @@ impl Written {
         self.ports.get(&at)?.ids[place(set)]
     }
 
-    /// An adopted number that one of these frontends names where it should name this set.
-    pub(super) fn adoptable(&self, wanted: &Wanted, set: Set) -> Option<ServiceId> {
-        let named = wanted.iter().filter_map(|(key, plan)| {
+    /// An adopted number that one of these frontends names where it should name this set: that which is reserved for
+    /// it, or one that is reserved for none.
+    pub(super) fn adoptable(&self, at: PortRef, wanted: &Wanted, set: Set) -> Option<ServiceId> {
+        let mut unreserved = None;
+        for id in self.adopted(wanted, set) {
+            match self.reserved.get(&id) {
+                Some(&whose) if whose == (at, set) => return Some(id),
+                Some(_) => {}
+                None => _ = unreserved.get_or_insert(id),
+            }
+        }
+        unreserved
+    }
+
+    /// Reserves the adopted number that a service port's own frontend names for a set: one of its other frontends may
+    /// have become another Service's meanwhile, which must not take the number for that.
+    pub(super) fn reserve(&mut self, at: PortRef, set: Set, plan: &PortPlan) {
+        let own = plan.frontends.iter().filter(|(_, frontend)| frontend.own);
+        let own = own
+            .map(|(address, frontend)| (address.frontend_key(), *frontend))
+            .collect();
+        let id = self.adopted(&own, set).next();
+        if let Some(id) = id {
+            self.reserved.entry(id).or_insert((at, set));
+        }
+    }
+
+    fn adopted(&self, wanted: &Wanted, set: Set) -> impl Iterator<Item = ServiceId> {
+        let named = wanted.iter().filter_map(move |(key, plan)| {
             let found = self.frontends.get(key)?;
             let internal = (plan.internal == set).then_some(found.internal);
             let external = (plan.external == set).then_some(found.external);
             Some([internal, external])
         });
-        let mut ids = named.flatten().flatten();
-        ids.find(|id| self.unclaimed.contains(id) && self.records[id].in_map)
+        let ids = named.flatten().flatten();
+        ids.filter(|id| self.unclaimed.contains(id) && self.records[id].in_map)
     }
 
     /// Whether every frontend that names a number is one of these, and names it where it should name this set: one
@@ -250,6 +279,7 @@ impl Written {
     /// Adopted records that no port has claimed are nobody's.
     pub(super) fn retire_unclaimed(&mut self) {
         self.retired.append(&mut self.unclaimed);
+        self.reserved.clear();
     }
 
     /// The next generation of a number: never 0, never one whose slots are still there.

@@ -105,6 +105,45 @@ fn a_restart_keeps_what_was_kept() {
     );
 }
 
+/// Between two starts, the servers leave, and an external IP of the API's Service becomes a new Service's, or an older
+/// one's becomes the API's: what is kept is the API's own, whoever comes first.
+#[rstest]
+fn what_is_kept_over_a_restart_stays_the_services_own(
+    #[values(true, false)] lost: bool,
+    #[values(true, false)] api_first: bool,
+) {
+    let with_shared = |mut service: Service| {
+        service.external_ips = vec!["10.1.0.9".parse().expect("an address")];
+        service
+    };
+    let other = service("t/x", "10.96.0.3", &["TCP 443 https"]);
+    let mut world = world();
+    let now = if lost {
+        world.put_service(with_shared(api()));
+        [api(), with_shared(other)]
+    } else {
+        world.put_service(api());
+        world.put_service(with_shared(other.clone()));
+        [with_shared(api()), other]
+    };
+    world.put_slice(servers(&["10.0.0.7", "10.0.0.8"]));
+    let mut restarted = World::with(planner(), &world.contents());
+    let mut events = now.map(Event::ServiceApplied);
+    if !api_first {
+        events.reverse();
+    }
+    for event in events {
+        restarted.event(event);
+    }
+    restarted.event(Event::SliceApplied(servers(&[])));
+    restarted.sync();
+    assert!(
+        section(&restarted, "kept").contains(&LAST[0].to_owned()),
+        "nothing is kept"
+    );
+    restarted.assert_clean();
+}
+
 #[test]
 fn a_frontend_given_up_in_the_same_moment_takes_nothing_along() {
     let mut world = world();

@@ -76,6 +76,33 @@ fn ranges_come_change_and_go() {
     assert_eq!(world.contents().sources, []);
 }
 
+/// A frontend comes from another Service while the ranges of the one that it comes to get fewer: never does it admit
+/// whom it admitted neither before nor will after.
+#[test]
+fn a_frontend_that_comes_does_not_meet_ranges_that_go() {
+    const NARROW: [&str; 1] = ["192.0.2.0/24"];
+    let other_address = "198.51.100.8".parse().expect("an address");
+    let mut world = world();
+    world.put_service(ranged(&ONE));
+    world.put_slice(endpoints(&["10.0.0.7"]));
+    let mut other = service("t/y", "10.96.0.3", &["TCP 80"]);
+    other.load_balancer_ips = vec![other_address];
+    other.source_ranges = ranged(&NARROW).source_ranges;
+    world.put_service(other);
+    // The first by name has the address of both.
+    let mut both = ranged(&NARROW);
+    both.load_balancer_ips.push(other_address);
+    world.put_service(both);
+    assert_eq!(
+        section(&world, "frontends")[3..],
+        [
+            "TCP 198.51.100.7:80 -> 10.0.0.7:8080 (only from 192.0.2.0/24)",
+            "TCP 198.51.100.8:80 -> 10.0.0.7:8080 (only from 192.0.2.0/24)",
+        ]
+    );
+    world.assert_clean();
+}
+
 /// Each write of a change fails once: never is anybody admitted who was not and will not be, nor turned away who was
 /// and will be, and in the end everything is there.
 #[rstest]

@@ -36,10 +36,8 @@ pub(super) struct Keeping {
 /// How much has happened since the last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Since {
-    /// One event.
+    /// One event, or a restart that sees what the agent before it was told.
     One,
-    /// A restart: of a port that has lost a frontend to another one meanwhile, that one may be the heir.
-    Restart,
     /// Several at once, or a restart that sees otherwise: a Service may have gone and come again.
     Several,
 }
@@ -64,17 +62,7 @@ impl Keeping {
                             (&before.owner, before.port, before.set, before.keep)
                                 == (&owner, *port_id, set, true)
                         });
-                        let whole = self.before.iter().all(|(one, before)| {
-                            (&before.owner, before.port) != (&owner, *port_id)
-                                || port.frontends.contains_key(one)
-                        });
-                        let must = same
-                            && set == Set::Cluster
-                            && match since {
-                                Since::One => true,
-                                Since::Restart => whole,
-                                Since::Several => false,
-                            };
+                        let must = same && set == Set::Cluster && since != Since::Several;
                         // What is kept is the port's: a frontend that it did not have before meets it, too; of its two
                         // sets, one of which is part of the other, that which it had last.
                         let is_its = |(one, before): &(&TransportAddress, &Before)| {

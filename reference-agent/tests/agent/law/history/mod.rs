@@ -237,7 +237,6 @@ impl History {
     /// Another agent starts over the maps as they are.
     pub(crate) fn restart(&mut self) {
         self.world.assert_lawful();
-        self.start = self.start.max(Since::Restart);
         self.found = self.world.contents();
         self.world = World::with(Planner::new(self.perspective.clone()), &self.found);
         self.told = Told::default();
