@@ -2,6 +2,7 @@
 //!
 //! | module | decides |
 //! |---|---|
+//! | `around` | clients that come back to a backend itself, with the port that a flow has had |
 //! | `attach` | attached, adopted by a restart, gone with the device |
 //! | `ownership` | what is found, what is evicted, what stays |
 //! | `leftovers` | what earlier loads have left at devices, here and in other namespaces, and how it ends |
@@ -9,6 +10,7 @@
 //! | `replace` | connections go on when a new set of maps takes another's place |
 //! | `network` | namespaces and devices for all of these |
 
+mod around;
 mod attach;
 mod leftovers;
 mod network;

@@ -24,7 +24,7 @@ use super::{
 use crate::support::{Node, isolated};
 
 /// Longer than anything takes between namespaces; what takes longer was lost.
-const LIMIT: Duration = Duration::from_secs(5);
+pub(super) const LIMIT: Duration = Duration::from_secs(5);
 const NODE_PORT: u16 = 30_080;
 const VIP_PORT: u16 = 80;
 
@@ -168,7 +168,7 @@ fn answer(own: SocketAddr, client: &TcpStream) -> io::Result<()> {
 }
 
 /// A client's connection or socket.
-enum Client {
+pub(super) enum Client {
     Tcp(BufReader<TcpStream>),
     Udp(UdpSocket),
 }
@@ -176,9 +176,7 @@ enum Client {
 impl Client {
     fn connect(protocol: u8, address: SocketAddr) -> io::Result<Self> {
         if protocol == TCP {
-            let stream = TcpStream::connect_timeout(&address, LIMIT)?;
-            stream.set_read_timeout(Some(LIMIT))?;
-            return Ok(Self::Tcp(BufReader::new(stream)));
+            return Self::of_stream(TcpStream::connect_timeout(&address, LIMIT)?);
         }
         let any: IpAddr = match address {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -190,8 +188,13 @@ impl Client {
         Ok(Self::Udp(socket))
     }
 
+    pub(super) fn of_stream(stream: TcpStream) -> io::Result<Self> {
+        stream.set_read_timeout(Some(LIMIT))?;
+        Ok(Self::Tcp(BufReader::new(stream)))
+    }
+
     /// Asks once, with no second try: who answered, and whom that one saw.
-    fn ask(&mut self) -> io::Result<(SocketAddr, SocketAddr)> {
+    pub(super) fn ask(&mut self) -> io::Result<(SocketAddr, SocketAddr)> {
         let mut said = String::new();
         match self {
             Self::Tcp(stream) => {
