@@ -17,19 +17,19 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 /// Nothing here takes longer.
-const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// A folder that is told of.
-struct Told {
+pub(crate) struct Told {
     folder: TempDir,
     arrivals: tokio::sync::mpsc::Receiver<agent::Arrival>,
-    reports: Reports,
+    pub(crate) reports: Reports,
     feed: JoinHandle<()>,
 }
 
 impl Told {
     /// Of these files.
-    fn of(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a folder");
         for (file, text) in files {
             fs::write(folder.path().join(file), text).expect("written");
@@ -46,11 +46,11 @@ impl Told {
         }
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    fn write(&self, file: &str, text: &str) {
+    pub(crate) fn write(&self, file: &str, text: &str) {
         fs::write(self.path().join(file), text).expect("written");
     }
 
@@ -70,7 +70,7 @@ impl Told {
     }
 
     /// Everything up to the last kind's being synced.
-    async fn synced(&mut self) -> Vec<String> {
+    pub(crate) async fn synced(&mut self) -> Vec<String> {
         let mut seen = self.next(3).await;
         while !seen.ends_with(&["synced Node".to_owned()]) {
             seen.extend(self.next(1).await);
@@ -108,7 +108,7 @@ impl Told {
     }
 
     /// No event is on its way, and the feed ends when nobody listens.
-    async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         let more = tokio::time::timeout(Duration::from_millis(300), self.arrivals.recv()).await;
         assert!(more.is_err(), "{more:?}");
         drop(self.arrivals);
@@ -136,7 +136,7 @@ fn describe(event: &Event) -> String {
     }
 }
 
-fn service(name: &str, ip: &str) -> String {
+pub(crate) fn service(name: &str, ip: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{clusterIP: {ip}, clusterIPs: [{ip}], ports: [{{port: 80}}]}}\n"
     )

@@ -9,6 +9,7 @@ mod failures;
 mod from_files;
 mod health_checking;
 mod hooking;
+mod idle_folder;
 mod incident_one;
 mod kernel;
 mod law;
