@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::model::Kind;
+
 /// A control loop that has not come round in this time hangs: it comes round every half second.
 pub const BEAT_LIMIT: Duration = Duration::from_secs(20);
 
@@ -14,7 +16,7 @@ pub const BEAT_LIMIT: Duration = Duration::from_secs(20);
 pub enum Part {
     /// Programs and what is attached beside them.
     Hooks,
-    /// What has not been listed yet.
+    /// What has not been listed yet, and why.
     Lists,
     /// What could not be written.
     Maps,
@@ -33,6 +35,8 @@ pub struct Board(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     reasons: BTreeMap<Part, Vec<String>>,
+    /// Of lists that do not come: what happened to the last try.
+    lists: BTreeMap<Kind, String>,
     beat: Instant,
     logged: Vec<String>,
 }
@@ -48,6 +52,7 @@ impl Board {
     pub fn new() -> Self {
         Self(Arc::new(Mutex::new(State {
             reasons: BTreeMap::new(),
+            lists: BTreeMap::new(),
             beat: Instant::now(),
             logged: Vec::new(),
         })))
@@ -57,6 +62,29 @@ impl Board {
     /// part said before.
     pub fn say(&self, part: Part, reasons: Vec<String>) {
         self.lock().reasons.insert(part, reasons);
+    }
+
+    /// A list or watch of this kind has failed, and is tried again. Replaces what was said of the try before.
+    pub fn list_fails(&self, kind: Kind, why: String) {
+        self.lock().lists.insert(kind, why);
+    }
+
+    /// A list of this kind is complete.
+    pub fn list_came(&self, kind: Kind) {
+        self.lock().lists.remove(&kind);
+    }
+
+    /// That a kind has not been listed yet, and what happened to the last try; for [`Part::Lists`].
+    pub fn unlisted(&self, kind: Kind) -> String {
+        let kinds = match kind {
+            Kind::Service => "services",
+            Kind::EndpointSlice => "endpointslices",
+            Kind::Node => "nodes",
+        };
+        match self.lock().lists.get(&kind) {
+            Some(why) => format!("{kinds} have not been listed yet: {why}"),
+            None => format!("{kinds} have not been listed yet"),
+        }
     }
 
     /// The control loop has come round. What is said now differently from the last time is logged.

@@ -105,15 +105,9 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
 
     /// Tells the board what is not ready.
     pub(super) fn report(&self) {
-        let unsynced = self.control.brain().model().unsynced().map(|kind| {
-            let kind = match kind {
-                Kind::Service => "services",
-                Kind::EndpointSlice => "endpointslices",
-                Kind::Node => "nodes",
-            };
-            format!("{kind} have not been listed yet")
-        });
         let Reports { board, metrics, .. } = &self.reports;
+        let unsynced = self.control.brain().model().unsynced();
+        let unlisted = unsynced.map(|kind| board.unlisted(kind)).collect();
         let mut troubles = self.control.troubles();
         let postponed = self.control.postponed();
         metrics
@@ -126,7 +120,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
             ));
         }
         board.say(Part::Hooks, self.hooks.reasons());
-        board.say(Part::Lists, unsynced.collect());
+        board.say(Part::Lists, unlisted);
         board.say(Part::Maps, troubles);
         board.beat(Instant::now());
         metrics.ready.at([]).set(i64::from(board.reasons().is_empty()));

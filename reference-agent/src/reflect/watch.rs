@@ -47,13 +47,13 @@ pub async fn reflect<T: Reflected>(client: Client, events: EventSender, reports:
 enum Ended {
     #[error(transparent)]
     Closed(#[from] Closed),
-    #[error("the request failed: {0}")]
-    Refused(#[source] kube::Error),
-    #[error("the connection broke: {0}")]
-    Broken(#[source] kube::Error),
-    #[error("the API server sent a line that is no event: {0}")]
-    Unreadable(#[source] kube::Error),
-    #[error("the API server ended it: {} {} {}", .0.code, .0.reason, .0.message)]
+    #[error("the request failed: {}", said(.0))]
+    Refused(kube::Error),
+    #[error("the connection broke: {}", said(.0))]
+    Broken(kube::Error),
+    #[error("the API server sent a line that is no event: {}", said(.0))]
+    Unreadable(kube::Error),
+    #[error("the watch ended: {}", answered(.0))]
     Told(Box<Status>),
     #[error("nothing came for {0:?}")]
     Silent(Duration),
@@ -147,12 +147,13 @@ impl<T: Reflected> Reflector<T> {
             self.streamed = false;
             return;
         }
+        self.reports.board.list_fails(T::KIND, ended.to_string());
         let list = ended.needs_list();
         if list {
             self.version = None;
         }
         let pause = self.delay.mul_f64(rand::random_range(0.5..=1.0));
-        tracing::warn!(kind, error = chain(ended), ?pause, list, "the watch failed");
+        tracing::warn!(kind, error = %ended, ?pause, list, "the watch failed");
         tokio::time::sleep(pause).await;
         self.delay = (self.delay * 2).min(RETRY_LIMIT);
     }
@@ -224,6 +225,7 @@ impl<T: Reflected> Reflector<T> {
     async fn listed(&mut self, manner: &str) -> Result<(), Ended> {
         self.reports.metrics.lists.at([&self.kind, manner]).inc();
         tracing::info!(kind = self.kind, manner, "listed");
+        self.reports.board.list_came(T::KIND);
         self.delay = RETRY_FIRST;
         self.tell(Watched::InitDone, None).await
     }
@@ -349,6 +351,23 @@ fn broken(error: kube::Error) -> Ended {
         kube::Error::SerdeError(_) => Ended::Unreadable(error),
         error => Ended::Broken(error),
     }
+}
+
+/// What happened to a request, by the server's own words where it answered.
+fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => answered(status),
+        kube::Error::Service(error) => chain(error.as_ref()),
+        error => chain(error),
+    }
+}
+
+/// The message says who may not do what, which no code tells.
+fn answered(status: &Status) -> String {
+    format!(
+        "the API server answers {} {}: {}",
+        status.code, status.reason, status.message
+    )
 }
 
 /// With all causes.

@@ -23,5 +23,6 @@ mod reporting;
 mod running;
 mod sockets;
 mod streaming;
+mod unlisted;
 mod whole;
 mod writes;

@@ -36,6 +36,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(20);
 
+/// What is listed, in the order of `/readyz`.
+pub(crate) const KINDS: [&str; 3] = ["services", "endpointslices", "nodes"];
+
 /// One API server, which can be stopped and started at its address.
 pub(crate) struct Control {
     pub(crate) store: Store,
@@ -73,6 +76,18 @@ impl Control {
         self.running = Some((shutdown, serving));
     }
 
+    pub(crate) fn authority(&self) -> &str {
+        self.pki.ca_pem()
+    }
+
+    /// What is said of a request for which nobody answers at the address.
+    pub(crate) fn unanswered(&self, why: &str) -> String {
+        format!(
+            "client error (Connect): no API server answers: {}: {why}",
+            self.address
+        )
+    }
+
     pub(crate) async fn stop(&mut self) {
         let (shutdown, serving) = self.running.take().expect("it runs");
         shutdown.cancel();
@@ -83,11 +98,12 @@ impl Control {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        let text = kubeconfig(
-            &format!("https://{}", self.address),
-            self.pki.ca_pem(),
-            &self.token,
-        );
+        self.client_with(self.authority(), &self.token).await
+    }
+
+    /// A client that trusts this authority, and says that it is whose token this is.
+    pub(crate) async fn client_with(&self, authority: &str, token: &str) -> Client {
+        let text = kubeconfig(&format!("https://{}", self.address), authority, token);
         let config = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
         let config = config.expect("a config");
@@ -128,12 +144,15 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(control: &Control, node: &Node) -> Self {
+        Self::start_with(&control.client().await, node).await
+    }
+
+    pub(crate) async fn start_with(client: &Client, node: &Node) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = agent::listen(any).await.expect("a port");
         let health = listener.local_addr().expect("an address");
         let shutdown = CancellationToken::new();
-        let client = control.client().await;
-        let run = agent::run(parts(&client, node, listener), shutdown.clone());
+        let run = agent::run(parts(client, node, listener), shutdown.clone());
         Self {
             health,
             shutdown,
@@ -156,6 +175,22 @@ impl Running {
         let code = response.split(' ').nth(1)?.parse().ok()?;
         let (_, body) = response.split_once("\r\n\r\n")?;
         Some((code, body.to_owned()))
+    }
+
+    /// Waits until `/readyz` says of these kinds and no other that their list does not come, and why.
+    pub(crate) async fn until_unlisted(&self, expected: &[(&str, &str)]) {
+        let unlisted = |(kinds, why): &(&str, &str)| {
+            format!("{kinds} have not been listed yet: the request failed: {why}")
+        };
+        let expected: Vec<String> = expected.iter().map(unlisted).collect();
+        eventually(|| async {
+            let (code, text) = self.get("/readyz").await.ok_or("no answer")?;
+            let seen = text
+                .lines()
+                .filter(|line| line.contains("have not been listed yet"));
+            (code == 503 && seen.eq(&expected)).then_some(()).ok_or(text)
+        })
+        .await;
     }
 
     pub(crate) async fn until_readyz(&self, expected: (u16, &str)) {

@@ -10,7 +10,7 @@ use lb_loader::{Hook, Ownership};
 use reference_agent::{agent, datapath::Datapath as _, dump::dump, maps::LbMaps as _, testing::node::Node};
 use serde_json::{Value, json};
 
-use crate::running::{Control, Running, create_service, create_slice, dumped, eventually, until_dump};
+use crate::running::{Control, KINDS, Running, create_service, create_slice, dumped, eventually, until_dump};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_objects_to_maps_over_outages_and_restarts() {
@@ -139,8 +139,8 @@ async fn without_an_api_server_adopted_maps_serve_and_readyz_says_what_is_missin
     control.stop().await;
 
     let agent = Running::start(&control, &node).await;
-    let unsynced = "services have not been listed yet\nendpointslices have not been listed yet\nnodes have not been listed yet\n";
-    agent.until_readyz((503, unsynced)).await;
+    let why = control.unanswered("Connection refused (os error 111)");
+    agent.until_unlisted(&KINDS.map(|kinds| (kinds, &*why))).await;
     assert_eq!(agent.get("/healthz").await, Some((200, "ok\n".to_owned())));
     assert_eq!(dump(&node.contents()), served);
     assert_eq!(

@@ -290,10 +290,13 @@ fn what_a_cluster_refuses_is_named(#[case] streams: bool) {
             "get" | "create" => node
                 .get("/metrics")
                 .is_some_and(|(_, metrics)| metrics.contains(r#"plumbline_events_total{outcome="failed"}"#)),
-            // Named by the watch that fails, with the server's words.
-            _ => node
-                .said()
-                .contains(&format!(r#"cannot {verb} resource \"{resource}\""#)),
+            // Named by the watch that fails, with the server's words, and by /readyz while there is no list.
+            _ => {
+                let refused = format!(r#"cannot {verb} resource "{resource}""#);
+                let named = |(code, text): (u16, String)| code == 503 && text.contains(&refused);
+                node.said().contains(&refused.replace('"', r#"\""#))
+                    && (verb == "watch" && !streams || node.get("/readyz").is_some_and(named))
+            }
         };
         node.until(&format!("without {missing}, this is said"), told);
         agent.end(Signal::SIGTERM);
