@@ -13,10 +13,15 @@ pub struct Config {
     pub service_cidrs: Vec<IpNet>,
     /// Node ports are given out from here (`--service-node-port-range`).
     pub node_ports: std::ops::RangeInclusive<u16>,
-    /// Addresses that the EndpointSlice `default/kubernetes` shows, as `--advertise-address` of each replica.
+    /// Addresses that the EndpointSlice `default/kubernetes` shows from the start and for good: for servers that
+    /// [`serve()`](crate::serve()) runs. Empty where [`Replica`](crate::Replica)s advertise themselves.
     pub advertise: Vec<IpAddr>,
     /// Port of the API servers at these addresses.
     pub advertise_port: u16,
+    /// How often a replica renews its lease and reconciles `default/kubernetes`. Upstream: 10 s.
+    pub reconcile_interval: Duration,
+    /// How long the lease of a replica that says nothing lasts. Upstream: 15 s.
+    pub lease: Duration,
     /// Events kept for watches and lists at an earlier resourceVersion; an older one is answered with 410.
     pub history_events: usize,
     /// The same bound in bytes of JSON, whichever is reached first.
@@ -42,6 +47,8 @@ impl Config {
             node_ports: 30000..=32767,
             advertise,
             advertise_port,
+            reconcile_interval: Duration::from_secs(10),
+            lease: Duration::from_secs(15),
             history_events: 8192,
             history_bytes: 64 << 20,
             event_objects: 1000,

@@ -7,25 +7,28 @@
 //!                          └─ table                     └─ patch: JSON, merge, strategic merge
 //! ```
 //!
-//! One [`Store`] is the cluster; any number of [`serve()`] calls are its API server replicas. Nothing is written
-//! to disk. kubectl, client-go informers and kube-rs work against it unmodified.
+//! One [`Store`] is the cluster; any number of [`Replica`]s are its API servers, each with its own [`Faults`] or
+//! sharing them ([`serve()`] alone is a server that advertises nothing). Nothing is written to disk. kubectl, client-go informers and kube-rs work against it unmodified.
 //!
 //! Promised: one global resourceVersion; every watcher sees every change of its kind in the order of these
 //! versions or is told 410; objects read as upstream would show them; every buffer is bounded (see [`Config`]).
 //!
-//! Files: `config` (bounds), `pki` and `auth` (trust), `serve` (connections), `http/` (requests), `store/`
+//! Files: `config` (bounds), `pki` and `auth` (trust), `replica` (one API server's life), `serve` (connections),
+//! `faults/` (what goes wrong for clients), `http/` (requests), `store/`
 //! (objects, history, deletion, addresses), `kinds/` (what each kind defaults and refuses), `patch/`,
 //! `protobuf/` (what Go clients send), `selector`, `table/`, `discovery`, `openapi`, `status` (how it says no).
 
 mod auth;
 mod config;
 mod discovery;
+pub mod faults;
 mod http;
 mod kinds;
 mod openapi;
 mod patch;
 mod pki;
 mod protobuf;
+mod replica;
 mod selector;
 mod serve;
 mod status;
@@ -34,7 +37,9 @@ mod table;
 
 pub use auth::{Auth, new_token};
 pub use config::{Config, ConfigError};
+pub use faults::Faults;
 pub use pki::{Pki, PkiError, kubeconfig, write_kubeconfig};
+pub use replica::{Replica, ReplicaConfig};
 pub use serve::{ServeError, serve};
 pub use status::Status;
 pub use store::Store;

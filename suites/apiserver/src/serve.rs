@@ -12,7 +12,7 @@ use tokio::{net::TcpStream, sync::Semaphore, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::{auth::Auth, http::Api, store::Store};
+use crate::{auth::Auth, faults::Faults, http::Api, store::Store};
 
 /// A client that does not finish its TLS handshake or its request headers in this time is dropped.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -33,12 +33,16 @@ pub enum ServeError {
     /// The listener can't be used by this runtime.
     #[error("failed to take over the listening socket: {0}")]
     Listener(#[from] std::io::Error),
+    /// Serving panicked.
+    #[error("serving ended early: {0}")]
+    Ended(#[source] tokio::task::JoinError),
 }
 
-/// Serves one API server replica on a listener until `shutdown`, then drains for at most two seconds.
+/// Serves the API on a listener until `shutdown`, then drains for at most two seconds.
 ///
 /// The listener may belong to another network namespace than the caller's. When this returns, the port is
-/// free and every connection of this replica is closed; the store and other replicas go on.
+/// free and every connection of this server is closed; the store and its other servers go on. It advertises nothing; see
+/// [`Replica`](crate::Replica) for one that does.
 ///
 /// # Errors
 /// Only if the listener can't be registered; a failing connection is that client's matter.
@@ -49,10 +53,22 @@ pub async fn serve(
     auth: Arc<Auth>,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
+    run(store, listener, tls, auth, Faults::new(), shutdown).await
+}
+
+/// The same with faults.
+pub(crate) async fn run(
+    store: Store,
+    listener: std::net::TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    auth: Arc<Auth>,
+    faults: Faults,
+    shutdown: CancellationToken,
+) -> Result<(), ServeError> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let slots = Arc::new(Semaphore::new(store.config().connections));
-    let api = Api::new(store, auth, shutdown.clone());
+    let api = Api::new(store, auth, faults, shutdown.clone());
     let acceptor = TlsAcceptor::from(tls);
     let mut connections = JoinSet::new();
     loop {
@@ -106,7 +122,7 @@ async fn connection(
     };
     let service = service_fn(move |request: Request<Incoming>| {
         let api = api.clone();
-        async move { Ok::<_, Infallible>(api.answer(request).await) }
+        async move { Ok::<_, Infallible>(api.answer(request, peer.ip()).await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder

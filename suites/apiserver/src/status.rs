@@ -5,6 +5,8 @@ use std::fmt;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
+use crate::faults::Refusal;
+
 /// A failure as the API reports it (`v1.Status`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
@@ -294,6 +296,35 @@ impl Status {
         let message = "too many requests, please try again later";
         let mut status = Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
         status.details = Some(json!({"retryAfterSeconds": 1}));
+        status
+    }
+
+    /// The refusal of a fault.
+    pub(crate) fn refused(refusal: Refusal, retry_after: Option<u32>) -> Self {
+        let (code, reason, message) = match refusal {
+            Refusal::TooManyRequests => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                "too many requests, please try again later",
+            ),
+            Refusal::InternalError => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "InternalError",
+                "Internal error occurred: a fault refuses this request",
+            ),
+            Refusal::Unavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ServiceUnavailable",
+                "the server is currently unable to handle the request",
+            ),
+            Refusal::Timeout => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "Timeout",
+                "request did not complete within the allotted timeout",
+            ),
+        };
+        let mut status = Self::new(code, reason, message);
+        status.details = retry_after.map(|seconds| json!({"retryAfterSeconds": seconds}));
         status
     }
 

@@ -12,13 +12,13 @@ mod route;
 mod watch;
 mod write;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use hyper::{
     Method, Request, Response,
     body::Incoming,
     header::{ACCEPT, CONTENT_TYPE},
-    http::HeaderMap,
+    http::{HeaderMap, request::Parts},
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -29,13 +29,21 @@ use self::{
     query::Query,
     route::{Route, Target},
 };
-use crate::{auth::Auth, discovery, openapi, status::Status, store::Store};
+use crate::{
+    auth::Auth,
+    discovery,
+    faults::{self, Client, Faults},
+    openapi,
+    status::Status,
+    store::Store,
+};
 
 /// One API server replica.
 #[derive(Clone)]
 pub(crate) struct Api {
     store: Store,
     auth: Arc<Auth>,
+    faults: Faults,
     /// Watches end with their replica.
     shutdown: CancellationToken,
     /// One for each write under way, so that the bodies held in memory are bounded.
@@ -48,37 +56,53 @@ struct Asked {
     query: Query,
     form: Form,
     headers: HeaderMap,
+    client: Client,
 }
 
 impl Api {
-    pub(crate) fn new(store: Store, auth: Arc<Auth>, shutdown: CancellationToken) -> Self {
+    pub(crate) fn new(store: Store, auth: Arc<Auth>, faults: Faults, shutdown: CancellationToken) -> Self {
         let writes = Arc::new(Semaphore::new(store.config().writes));
         Self {
             store,
             auth,
+            faults,
             shutdown,
             writes,
         }
     }
 
     /// Answers every request; what goes wrong becomes a Status.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        match self.handle(request).await {
+    pub(crate) async fn answer(&self, request: Request<Incoming>, source: IpAddr) -> Response<Body> {
+        let (head, incoming) = request.into_parts();
+        let user = match self.auth.user(&head.headers) {
+            Ok(user) => user.map(str::to_owned),
+            Err(status) => return respond::failure(&status),
+        };
+        let client = Client { user, source };
+        let response = match self.handle(head, incoming, &client).await {
             Ok(response) => response,
             Err(status) => respond::failure(&status),
-        }
+        };
+        faults::meet(&self.faults, &client, response)
     }
 
-    async fn handle(&self, request: Request<Incoming>) -> Result<Response<Body>, Status> {
-        let (head, incoming) = request.into_parts();
+    async fn handle(
+        &self,
+        head: Parts,
+        incoming: Incoming,
+        client: &Client,
+    ) -> Result<Response<Body>, Status> {
         let path = head.uri.path();
-        let user = self.auth.user(&head.headers)?;
         let route = route::parse(path);
-        if user.is_none() && !matches!(route, Some(Route::Health | Route::Version)) {
+        let open = matches!(route, Some(Route::Health | Route::Version));
+        if client.user.is_none() && !open {
             return Err(Status::anonymous(
                 head.method.as_str().to_lowercase().as_str(),
                 path,
             ));
+        }
+        if !open {
+            self.faults.refuse(client)?;
         }
         let Some(route) = route else {
             return Err(Status::no_such_path());
@@ -100,6 +124,7 @@ impl Api {
             query,
             form,
             headers: head.headers,
+            client: client.clone(),
         };
         let named = asked.target.name.is_some();
         match (&head.method, named) {

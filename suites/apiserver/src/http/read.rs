@@ -14,6 +14,7 @@ use super::{
     respond::{self, Body},
 };
 use crate::{
+    faults::Horizon,
     kinds::Kind,
     status::Status,
     store::{Listed, Object, Scope},
@@ -41,10 +42,11 @@ impl Api {
         asked.query.timeout()?;
         let scope = asked.scope()?;
         let listed = match asked.query.list_at()? {
-            At::Newest | At::Any => self.store.list(&scope),
-            At::NotOlderThan(version) => {
-                self.reached(version).await?;
-                self.store.list(&scope)
+            At::Newest => self.store.list(&scope),
+            At::Any => self.cached(asked, &scope, 0).await?,
+            At::NotOlderThan(version) => self.cached(asked, &scope, version).await?,
+            At::Exact(version) if self.faults.expires(&asked.client) => {
+                return Err(Status::expired(version, self.store.version()));
             }
             At::Exact(version) => {
                 self.reached(version).await?;
@@ -52,6 +54,24 @@ impl Api {
             }
         };
         listing(asked, &listed)
+    }
+
+    /// The state not older than a version: the newest one, or what a cache that lags shows.
+    async fn cached(&self, asked: &Asked, scope: &Scope, version: u64) -> Result<Listed, Status> {
+        if self.faults.cache(&asked.client) != Horizon::Now {
+            let seen = || self.store.seen(self.faults.cache(&asked.client));
+            if seen() < version {
+                tokio::time::sleep(FUTURE_LIMIT).await;
+            }
+            let seen = seen();
+            return if seen < version {
+                Err(Status::future_version(version, seen))
+            } else {
+                self.store.list_at(scope, seen)
+            };
+        }
+        self.reached(version).await?;
+        Ok(self.store.list(scope))
     }
 
     /// Waits for a version that the store has not reached.

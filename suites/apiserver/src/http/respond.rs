@@ -1,6 +1,6 @@
 //! Answers.
 
-use std::convert::Infallible;
+use std::io;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
@@ -14,15 +14,15 @@ use serde_json::Value;
 
 use crate::status::Status;
 
-/// The body of any answer.
-pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+/// The body of any answer; an error ends its connection.
+pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
 /// JSON that is already text.
 pub(crate) fn bytes(code: u16, json: Bytes) -> Response<Body> {
-    let mut response = Response::new(Full::new(json).boxed_unsync());
+    let mut response = Response::new(Full::new(json).map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response.headers_mut().insert(CACHE_CONTROL, NO_CACHE);
@@ -57,8 +57,8 @@ pub(super) fn text(text: &'static str) -> Response<Body> {
 }
 
 /// A stream of chunks, sent as the client takes them.
-pub(super) fn stream(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
-    let frames = chunks.map(|chunk| Ok(Frame::data(chunk)));
+pub(super) fn stream(chunks: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Response<Body> {
+    let frames = chunks.map(|chunk| chunk.map(Frame::data));
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response.headers_mut().insert(CACHE_CONTROL, NO_CACHE);

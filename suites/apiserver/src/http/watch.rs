@@ -1,12 +1,12 @@
 //! Watch: the state as events, if asked for, then every change; bookmarks in quiet times.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, io, time::Duration};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::Stream;
 use hyper::Response;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -17,9 +17,10 @@ use super::{
     respond::{self, Body},
 };
 use crate::{
+    faults::{self, Client, Faults, Horizon, WatchFaults},
     kinds::Kind,
     status::Status,
-    store::{Event, EventType, Watch},
+    store::{Event, EventType, Listed, Scope, Watch},
     table::{self, IncludeObject},
 };
 
@@ -42,8 +43,8 @@ impl Api {
         let state_first = initial.unwrap_or(matches!(at, At::Newest | At::Any));
         let mut state = VecDeque::new();
         let position = match (state_first, at) {
-            (true, _) => {
-                let listed = self.store.list(&scope);
+            (true, at) => {
+                let listed = self.state(asked, &scope, at)?;
                 let added = |object| Event {
                     kind: EventType::Added,
                     object,
@@ -52,7 +53,7 @@ impl Api {
                 listed.version
             }
             (false, At::NotOlderThan(version) | At::Exact(version)) => version,
-            (false, At::Newest | At::Any) => *self.store.head().borrow(),
+            (false, At::Newest | At::Any) => self.store.version(),
         };
         let now = Instant::now();
         let streaming = Streaming {
@@ -72,9 +73,27 @@ impl Api {
             next_bookmark: now + self.store.config().bookmark_interval,
             deadline: now + timeout,
             shutdown: self.shutdown.clone(),
+            changes: self.faults.changes(),
+            faults: self.faults.clone(),
+            client: asked.client.clone(),
+            opened: now,
+            lost: false,
             ended: false,
         };
         Ok(respond::stream(chunks(streaming)))
+    }
+
+    /// The state that a watch begins with; from a cache that lags, where the client takes any.
+    fn state(&self, asked: &Asked, scope: &Scope, at: At) -> Result<Listed, Status> {
+        let horizon = self.faults.cache(&asked.client);
+        if horizon == Horizon::Now || at == At::Newest {
+            return Ok(self.store.list(scope));
+        }
+        let seen = self.store.seen(horizon);
+        match at {
+            At::NotOlderThan(version) if version > seen => Err(Status::future_version(version, seen)),
+            _ => self.store.list_at(scope, seen),
+        }
     }
 }
 
@@ -89,10 +108,17 @@ struct Streaming {
     next_bookmark: Instant,
     deadline: Instant,
     shutdown: CancellationToken,
+    faults: Faults,
+    /// Of the faults, while it runs.
+    changes: watch::Receiver<u64>,
+    client: Client,
+    opened: Instant,
+    /// A fault has lost one of its events.
+    lost: bool,
     ended: bool,
 }
 
-fn chunks(streaming: Streaming) -> impl Stream<Item = Bytes> + Send {
+fn chunks(streaming: Streaming) -> impl Stream<Item = io::Result<Bytes>> + Send {
     futures::stream::unfold(streaming, |mut streaming| async move {
         let chunk = streaming.next().await?;
         Some((chunk, streaming))
@@ -100,40 +126,68 @@ fn chunks(streaming: Streaming) -> impl Stream<Item = Bytes> + Send {
 }
 
 impl Streaming {
-    async fn next(&mut self) -> Option<Bytes> {
-        if self.ended || self.shutdown.is_cancelled() {
-            return None;
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        while !self.ended && !self.shutdown.is_cancelled() {
+            self.changes.mark_unchanged();
+            let met = self.faults.watch(&self.client, self.opened);
+            if met.cut.is_some_and(|cut| cut <= Instant::now()) {
+                self.ended = true;
+                return Some(Err(faults::broken()));
+            }
+            if !self.state.is_empty() {
+                let batch: Vec<Event> = self.state.drain(..CHUNK.min(self.state.len())).collect();
+                return Some(Ok(self.encoder.events(&batch)));
+            }
+            if std::mem::take(&mut self.end_of_state) {
+                return Some(Ok(self.encoder.bookmark(self.watch.position(), true)));
+            }
+            if met.expire || (self.lost && !met.lose) {
+                let status = Status::expired(self.watch.position(), self.watch.position() + 1);
+                return Some(Ok(self.end(&status)));
+            }
+            if let Some(chunk) = self.event(&met).await {
+                return Some(Ok(chunk));
+            }
         }
-        if !self.state.is_empty() {
-            let batch: Vec<Event> = self.state.drain(..CHUNK.min(self.state.len())).collect();
-            return Some(self.encoder.events(&batch));
-        }
-        if std::mem::take(&mut self.end_of_state) {
-            return Some(self.encoder.bookmark(self.watch.position(), true));
-        }
-        let bookmark_at = if self.bookmarks.is_some() {
-            self.next_bookmark
-        } else {
-            self.deadline
+        None
+    }
+
+    /// What comes next while the faults stay as they are; `None`: look at them again.
+    async fn event(&mut self, met: &WatchFaults) -> Option<Bytes> {
+        // A bookmark would let its client go on after what it has not seen.
+        let bookmarks = self.bookmarks.filter(|_| !met.lose && !self.lost);
+        let cut = async {
+            match met.cut {
+                Some(cut) => tokio::time::sleep_until(cut).await,
+                None => std::future::pending().await,
+            }
         };
         tokio::select! {
             () = self.shutdown.cancelled() => None,
+            _ = self.changes.changed() => None,
+            () = cut => None,
             () = tokio::time::sleep_until(self.deadline) => {
                 self.ended = true;
-                self.bookmarks.map(|_| self.encoder.bookmark(self.watch.position(), false))
+                bookmarks.map(|_| self.encoder.bookmark(self.watch.position(), false))
             }
-            () = tokio::time::sleep_until(bookmark_at), if self.bookmarks.is_some() => {
-                self.next_bookmark = Instant::now() + self.bookmarks.unwrap_or_default();
+            () = tokio::time::sleep_until(self.next_bookmark), if bookmarks.is_some() => {
+                self.next_bookmark = Instant::now() + bookmarks.unwrap_or_default();
                 Some(self.encoder.bookmark(self.watch.position(), false))
             }
-            events = self.watch.next() => match events {
-                Ok(events) => Some(self.encoder.events(&events)),
-                Err(status) => {
-                    self.ended = true;
-                    Some(line(&json!({"type": "ERROR", "object": status.to_json()})))
+            events = self.watch.next(met.horizon) => match events {
+                Ok(_) if met.lose => {
+                    self.lost = true;
+                    None
                 }
+                Ok(events) => Some(self.encoder.events(&events)),
+                Err(status) => Some(self.end(&status)),
             },
         }
+    }
+
+    fn end(&mut self, status: &Status) -> Bytes {
+        self.ended = true;
+        line(&json!({"type": "ERROR", "object": status.to_json()}))
     }
 }
 

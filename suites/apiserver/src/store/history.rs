@@ -2,14 +2,19 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::object::{Key, Object};
+use tokio::time::Instant;
 
-/// One write. Versions have no gaps: every version is one change.
+use super::object::{Key, Object};
+use crate::faults::Horizon;
+
+/// One write. A version is one change, or none where versions jumped.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) key: Key,
     /// The version it made.
     pub(crate) version: u64,
+    /// When it was written.
+    pub(crate) at: Instant,
     pub(crate) old: Option<Arc<Object>>,
     pub(crate) new: Option<Arc<Object>>,
     /// Of a removal: the last state, at the version of the removal.
@@ -60,7 +65,17 @@ impl History {
     pub(crate) fn compact(&mut self, version: u64) {
         while let Some(oldest) = self.changes.pop_front_if(|change| change.version <= version) {
             self.bytes -= cost(&oldest);
-            self.floor = oldest.version;
+        }
+        self.floor = self.floor.max(version);
+    }
+
+    /// The newest version within a horizon: the one before the first change that it hides.
+    pub(crate) fn seen(&self, horizon: Horizon, head: u64) -> u64 {
+        let shown = self.changes.partition_point(|change| horizon.shows(change.at));
+        match (shown.checked_sub(1), shown == self.changes.len()) {
+            (_, true) => head,
+            (Some(last), false) => self.changes[last].version,
+            (None, false) => self.floor,
         }
     }
 
@@ -97,6 +112,7 @@ mod tests {
         Change {
             key: Key::new(Kind::Pod, "a", "b"),
             version,
+            at: Instant::now(),
             old: None,
             new: Some(object),
             last: None,
@@ -118,6 +134,35 @@ mod tests {
         history.compact(8);
         assert_eq!(versions(&history, 8), Ok(vec![9]));
         assert_eq!(versions(&history, 7), Err(Gone { floor: 8 }));
+    }
+
+    #[test]
+    fn a_horizon_ends_before_the_first_change_that_it_hides() {
+        let mut history = History::new(5, 3, 1 << 20);
+        let second = std::time::Duration::from_secs(1);
+        let start = Instant::now() - 4 * second;
+        for (version, seconds) in (6..=9).zip(1..) {
+            history.push(Change {
+                at: start + seconds * second,
+                ..change(version, 1)
+            });
+        }
+        let until = |seconds: u32| Horizon::Until(start + seconds * second);
+        let rows = [
+            (Horizon::Now, 12),
+            (until(9), 12),
+            (until(3), 8),
+            (until(2), 7),
+            // What was forgotten can't be hidden any more.
+            (until(1), 6),
+            // Written a second ago and at once: 8 and 9.
+            (Horizon::Late(second / 2), 8),
+            (Horizon::Late(second * 3 / 2), 7),
+            (Horizon::Late(std::time::Duration::ZERO), 12),
+        ];
+        for (horizon, expected) in rows {
+            assert_eq!(history.seen(horizon, 12), expected, "{horizon:?}");
+        }
     }
 
     #[test]

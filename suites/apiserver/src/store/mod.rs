@@ -2,13 +2,16 @@
 //!
 //! `mod` holds the reads; `write` creates and updates; `delete` holds graceful deletion, finalizers and the end
 //! of namespaces; `history` and `watch` what happened; `addresses` ClusterIPs and node ports; `bootstrap` what
-//! exists at start. Everything happens under one lock, so a change is one version and no reader sees half of it.
+//! exists at start; `leases` which replicas live, and what `default/kubernetes` shows of them; `versions` their
+//! jumps. Everything happens under one lock, so a change is one version and no reader sees half of it.
 
 mod addresses;
 mod bootstrap;
 mod delete;
 mod history;
+mod leases;
 mod object;
+mod versions;
 mod watch;
 mod write;
 
@@ -22,9 +25,10 @@ pub(crate) use object::{Key, Object};
 pub(crate) use watch::{Event, EventType, Watch};
 pub(crate) use write::{WriteOptions, expect_name};
 
-use self::{addresses::Addresses, history::History};
+use self::{addresses::Addresses, history::History, leases::Leases};
 use crate::{
     config::{Config, ConfigError},
+    faults::Horizon,
     kinds::Kind,
     selector::Selector,
     status::Status,
@@ -49,6 +53,7 @@ pub(crate) struct State {
     version: u64,
     pub(crate) history: History,
     addresses: Addresses,
+    leases: Leases,
 }
 
 /// What a list or a watch is about.
@@ -93,6 +98,7 @@ impl Store {
             version: 0,
             history: History::new(0, config.history_events, config.history_bytes),
             addresses: Addresses::new(&config),
+            leases: Leases::default(),
         };
         let head = tokio::sync::watch::Sender::new(0);
         let store = Self {
@@ -146,6 +152,12 @@ impl Store {
             version: state.version,
             objects: state.select(scope).cloned().collect(),
         }
+    }
+
+    /// The newest version within a horizon.
+    pub(crate) fn seen(&self, horizon: Horizon) -> u64 {
+        let state = self.lock();
+        state.history.seen(horizon, state.version)
     }
 
     /// The state at exactly this version.

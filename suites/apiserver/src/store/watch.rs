@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use super::{Scope, Store, history::Change, object::Object};
-use crate::status::Status;
+use crate::{faults::Horizon, status::Status};
 
 /// What happened to an object, as this watch's selectors show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,43 +61,67 @@ impl Watch {
         self.position
     }
 
-    /// Waits for the next events; at most a batch.
+    /// Waits for the next events within a horizon; at most a batch. Nothing is lost if this is dropped.
     ///
     /// # Errors
     /// 410 once the history no longer reaches back to this watch's position.
-    pub(crate) async fn next(&mut self) -> Result<Vec<Event>, Status> {
+    pub(crate) async fn next(&mut self, horizon: Horizon) -> Result<Vec<Event>, Status> {
         loop {
-            let head = *self.head.borrow_and_update();
-            if head > self.position {
-                let events = self.advance()?;
-                if !events.is_empty() {
-                    return Ok(events);
-                }
-                continue;
+            self.head.mark_unchanged();
+            let advanced = self.advance(horizon)?;
+            if !advanced.events.is_empty() {
+                return Ok(advanced.events);
             }
-            if self.head.changed().await.is_err() {
-                return Err(Status::internal("the store is gone"));
+            let hidden = async {
+                match advanced.hidden {
+                    Some(written) => horizon.wait_for(written).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = hidden => {}
+                changed = self.head.changed() => {
+                    changed.map_err(|_| Status::internal("the store is gone"))?;
+                }
             }
         }
     }
 
-    fn advance(&mut self) -> Result<Vec<Event>, Status> {
+    fn advance(&mut self, horizon: Horizon) -> Result<Advanced, Status> {
         let state = self.store.lock();
         let asked = self.position;
         let changes = state
             .history
             .after(asked)
             .map_err(|gone| Status::expired(asked, gone.floor))?;
-        let mut events = Vec::new();
+        let mut advanced = Advanced {
+            events: Vec::new(),
+            hidden: None,
+        };
         for change in changes {
+            if !horizon.shows(change.at) {
+                advanced.hidden = Some(change.at);
+                return Ok(advanced);
+            }
             self.position = change.version;
-            events.extend(event(&self.scope, change));
-            if events.len() == BATCH {
-                break;
+            advanced.events.extend(event(&self.scope, change));
+            if advanced.events.len() == BATCH {
+                return Ok(advanced);
             }
         }
-        Ok(events)
+        // Where versions jumped, no change says so.
+        if horizon == Horizon::Now {
+            self.position = self.position.max(state.version);
+        }
+        Ok(advanced)
     }
+}
+
+/// What a watch found in the history.
+struct Advanced {
+    events: Vec<Event>,
+    /// When the first change beyond the horizon was written.
+    hidden: Option<Instant>,
 }
 
 /// What one change is to a watch: an object that stops matching is deleted for it, one that begins to is added.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{Key, Object, Scope, State, Store, history::Change};
 use crate::{
@@ -166,6 +167,7 @@ impl State {
         self.history.push(Change {
             key,
             version,
+            at: Instant::now(),
             old,
             new: Some(Arc::clone(&new)),
             last: None,
@@ -182,6 +184,7 @@ impl State {
         self.history.push(Change {
             key,
             version,
+            at: Instant::now(),
             old,
             new: None,
             last: Some(Arc::clone(&last)),

@@ -4,7 +4,9 @@
 //! run against that cluster (a real kube-apiserver with its controller manager), where they show that both
 //! answer alike; tests of our own bounds are left out there and say so.
 
+mod cluster;
 mod deletion;
+mod faults;
 mod kubectl;
 mod kubectl_apply;
 mod kubectl_get;
@@ -14,7 +16,11 @@ mod objects;
 mod patches;
 mod recorded;
 mod relist;
+mod replicas;
+mod restored;
 mod services;
 mod slices;
+mod survival;
 mod watches;
+mod watching;
 mod world;

@@ -1,57 +1,11 @@
 //! What a watcher is told, and in which order.
 
-use bytes::BytesMut;
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, World, config};
-
-/// A watch read line by line.
-struct Watching {
-    body: kube::client::Body,
-    unread: BytesMut,
-}
-
-impl Watching {
-    async fn start(world: &World, plural: &str, query: &str) -> Self {
-        let uri = format!("{}?watch=true&{query}", world.path(plural));
-        let request = hyper::Request::get(uri)
-            .body(kube::client::Body::empty())
-            .expect("a request");
-        let response = world.client.send(request).await.expect("an answer");
-        assert_eq!(response.status(), 200);
-        Self {
-            body: response.into_body(),
-            unread: BytesMut::new(),
-        }
-    }
-
-    /// The next event; `None` when the server has ended the watch.
-    async fn next(&mut self) -> Option<Value> {
-        loop {
-            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
-                let line = self.unread.split_to(end + 1);
-                return Some(serde_json::from_slice(&line).expect("an event"));
-            }
-            let frame = tokio::time::timeout(LIMIT, self.body.frame())
-                .await
-                .expect("something in time");
-            let data = frame?.expect("a frame").into_data().unwrap_or_default();
-            self.unread.extend_from_slice(&data);
-        }
-    }
-
-    /// The next event's type and the object's name.
-    async fn brief(&mut self) -> (String, String) {
-        let event = self.next().await.expect("an event");
-        brief(&event)
-    }
-}
-
-fn brief(event: &Value) -> (String, String) {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    (text(&event["type"]), text(&event["object"]["metadata"]["name"]))
-}
+use crate::{
+    watching::{Watching, brief},
+    world::{World, config},
+};
 
 fn is((found, who): (String, String), kind: &str, name: &str) {
     assert_eq!((found.as_str(), who.as_str()), (kind, name));
@@ -76,7 +30,7 @@ async fn a_watch_from_a_list_sees_each_change_once_and_in_order() {
     world.create("endpointslices", &slice("before", &json!({}))).await;
     let (_, list) = world.raw("GET", &world.path("endpointslices"), "", "").await;
     let at = list["metadata"]["resourceVersion"].as_str().expect("a version");
-    let mut watching = Watching::start(
+    let mut watching = Watching::of(
         &world,
         "endpointslices",
         &format!("resourceVersion={at}&timeoutSeconds=20"),
@@ -114,7 +68,7 @@ async fn an_unset_or_zero_version_begins_with_the_state() {
     let world = World::new().await;
     world.create("endpointslices", &slice("a", &json!({}))).await;
     for query in ["timeoutSeconds=20", "resourceVersion=0&timeoutSeconds=20"] {
-        let mut watching = Watching::start(&world, "endpointslices", query).await;
+        let mut watching = Watching::of(&world, "endpointslices", query).await;
         is(watching.brief().await, "ADDED", "a");
     }
     world.end().await;
@@ -127,7 +81,7 @@ async fn selectors_turn_changes_into_additions_and_deletions() {
         .create("endpointslices", &slice("a", &json!({"in": "no"})))
         .await;
     let query = "labelSelector=in%3Dyes&resourceVersion=0&timeoutSeconds=20";
-    let mut watching = Watching::start(&world, "endpointslices", query).await;
+    let mut watching = Watching::of(&world, "endpointslices", query).await;
     for value in ["yes", "no", "yes"] {
         let patch = json!({"metadata": {"labels": {"in": value}}});
         world.patch("endpointslices", "a", "merge-patch", &patch).await;
@@ -144,7 +98,7 @@ async fn selectors_turn_changes_into_additions_and_deletions() {
     );
     is(watching.brief().await, "ADDED", "a");
     is(watching.brief().await, "ADDED", "b");
-    let mut one = Watching::start(
+    let mut one = Watching::of(
         &world,
         "endpointslices",
         "fieldSelector=metadata.name%3Db&timeoutSeconds=20",
@@ -160,7 +114,7 @@ async fn initial_events_end_with_an_annotated_bookmark() {
     world.create("endpointslices", &slice("a", &json!({}))).await;
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
                  &timeoutSeconds=20";
-    let mut watching = Watching::start(&world, "endpointslices", query).await;
+    let mut watching = Watching::of(&world, "endpointslices", query).await;
     is(watching.brief().await, "ADDED", "a");
     let bookmark = watching.next().await.expect("an event");
     assert_eq!(bookmark["type"], "BOOKMARK");
@@ -188,7 +142,7 @@ async fn initial_events_end_with_an_annotated_bookmark() {
 #[tokio::test]
 async fn a_watch_ends_after_its_timeout() {
     let world = World::new().await;
-    let mut watching = Watching::start(&world, "endpointslices", "resourceVersion=0&timeoutSeconds=1").await;
+    let mut watching = Watching::of(&world, "endpointslices", "resourceVersion=0&timeoutSeconds=1").await;
     assert_eq!(watching.next().await, None);
     world.end().await;
 }
@@ -201,7 +155,7 @@ async fn quiet_watches_get_bookmarks_that_follow_the_writes_of_others() {
         return;
     };
     let query = "resourceVersion=0&allowWatchBookmarks=true&timeoutSeconds=20";
-    let mut watching = Watching::start(&world, "endpointslices", query).await;
+    let mut watching = Watching::of(&world, "endpointslices", query).await;
     let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
     let written = version(&world.create("services", &service).await);
     loop {
@@ -222,7 +176,7 @@ async fn a_version_that_history_has_lost_is_gone() {
     let old = version(&world.create("endpointslices", &slice("a", &json!({}))).await);
     world.create("endpointslices", &slice("b", &json!({}))).await;
     world.own.as_ref().expect("our server").store.compact();
-    let mut watching = Watching::start(&world, "endpointslices", &format!("resourceVersion={old}")).await;
+    let mut watching = Watching::of(&world, "endpointslices", &format!("resourceVersion={old}")).await;
     let event = watching.next().await.expect("an event");
     assert_eq!(
         (&event["type"], &event["object"]["code"]),
@@ -245,7 +199,7 @@ async fn a_watcher_that_does_not_read_is_told_gone_and_holds_nothing() {
     let Some(world) = World::own_only(small).await else {
         return;
     };
-    let mut watching = Watching::start(&world, "endpointslices", "resourceVersion=0").await;
+    let mut watching = Watching::of(&world, "endpointslices", "resourceVersion=0").await;
     // More than sockets buffer, so that the server must have stopped writing.
     let ballast = "x".repeat(200_000);
     world.create("endpointslices", &slice("a", &json!({}))).await;

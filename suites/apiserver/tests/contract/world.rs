@@ -88,7 +88,8 @@ impl Own {
     }
 }
 
-async fn client(kubeconfig: &str) -> Client {
+/// A client of the server that a kubeconfig names.
+pub(crate) async fn client(kubeconfig: &str) -> Client {
     // Two TLS providers are in the tests' dependencies; the choice is made once, and later calls find it made.
     let _already_chosen = rustls::crypto::ring::default_provider().install_default();
     let config = Kubeconfig::from_yaml(kubeconfig).expect("a kubeconfig");

@@ -1,0 +1,151 @@
+//! A faulty API server: what clients of a replica have to live with, while it lasts.
+//!
+//! [`Faults`] is a list of active faults that one replica, or several, look at. [`Faults::begin`] adds one for some
+//! [`Clients`]; it ends when its [`FaultGuard`] is dropped. Without faults, nothing about an answer changes.
+//!
+//! Bounds: [`MOST_ACTIVE`] faults at once; every delay is at most [`LONGEST`]. A fault holds no events and no
+//! bodies back in memory: a delayed watch keeps its position in the history, and if the history forgets that, it
+//! is told 410 as any slow watch.
+//!
+//! Files: `body` (answers that are slow or break off), `registry` (what is active), `view` (what a watch or a
+//! list may see).
+
+mod body;
+mod registry;
+mod view;
+
+pub(crate) use body::{broken, meet};
+pub use registry::{ActiveFault, FaultGuard, Faults};
+pub(crate) use view::{Horizon, WatchFaults};
+
+use std::{net::IpAddr, time::Duration};
+
+/// Faults active at once.
+pub const MOST_ACTIVE: usize = 64;
+/// Longest delay that a fault may ask for.
+pub const LONGEST: Duration = Duration::from_secs(600);
+/// Slowest and fastest rate of [`Fault::SlowBodies`], in bytes per second.
+pub const BODY_RATES: std::ops::RangeInclusive<u32> = 100..=10_000_000;
+
+/// Whom a fault meets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Clients {
+    /// Everybody.
+    All,
+    /// Requests of this user.
+    User(String),
+    /// Requests from this address.
+    Source(IpAddr),
+}
+
+/// One client, as a replica knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    /// `None` is anonymous.
+    pub(crate) user: Option<String>,
+    pub(crate) source: IpAddr,
+}
+
+impl Clients {
+    fn contain(&self, client: &Client) -> bool {
+        match self {
+            Self::All => true,
+            Self::User(user) => client.user.as_ref() == Some(user),
+            Self::Source(source) => client.source == *source,
+        }
+    }
+}
+
+/// What goes wrong for a client while the fault is active.
+///
+/// Health and version are never refused, so that whoever waits for a replica can.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A watch breaks (the answer ends in the middle) this long after it began, or after the fault began if that
+    /// was later.
+    CutWatches {
+        /// How long a watch lives.
+        after: Duration,
+    },
+    /// Events come this long after the write that made them.
+    DelayEvents {
+        /// How late.
+        by: Duration,
+    },
+    /// Watches stay open and say nothing about what happens meanwhile; no bookmark betrays it. With the fault's
+    /// end, a watch that lost an event ends with 410, so that its client lists again.
+    DropEvents,
+    /// Every watch that starts at a resourceVersion, and every one under way, is told 410 Expired; so is a list at
+    /// an exact version. A plain list works.
+    Expire,
+    /// The replica's cache stands still: watches get nothing that was written since the fault began, and lists
+    /// that accept any version (`resourceVersion=0`, or not older than one) show the state of that moment.
+    /// A consistent list or get (no resourceVersion) shows the newest state, as upstream's does; a list that asks
+    /// for a later version than the cache has is answered 504 after three seconds. The cache can stand back only
+    /// as far as the history reaches ([`Config::history_events`](crate::Config::history_events)).
+    Lag,
+    /// Requests are refused.
+    Refuse {
+        /// How.
+        refusal: Refusal,
+        /// `Retry-After`, in seconds, with the refusal.
+        retry_after: Option<u32>,
+    },
+    /// Answers, watches too, come at this rate ([`BODY_RATES`]).
+    SlowBodies {
+        /// Bytes in a second.
+        bytes_per_second: u32,
+    },
+    /// Answers, watches too, break off after so many bytes; the connection ends with them.
+    TruncateBodies {
+        /// Bytes that still come.
+        after: usize,
+    },
+}
+
+/// How a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 429, as priority and fairness refuses.
+    TooManyRequests,
+    /// 500.
+    InternalError,
+    /// 503.
+    Unavailable,
+    /// 504.
+    Timeout,
+}
+
+/// A fault that can't begin.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FaultError {
+    /// [`MOST_ACTIVE`] are.
+    #[error("expected at most {MOST_ACTIVE} active faults; end one before the next begins")]
+    TooMany,
+    /// A delay beyond [`LONGEST`].
+    #[error("expected a delay of at most {LONGEST:?}, found {found:?}")]
+    TooLong {
+        /// What was asked for.
+        found: Duration,
+    },
+    /// A rate outside of [`BODY_RATES`].
+    #[error("expected a rate of {} to {} bytes per second, found {found}", BODY_RATES.start(), BODY_RATES.end())]
+    Rate {
+        /// What was asked for.
+        found: u32,
+    },
+}
+
+impl Fault {
+    fn check(&self) -> Result<(), FaultError> {
+        match *self {
+            Self::CutWatches { after: found } | Self::DelayEvents { by: found } if found > LONGEST => {
+                Err(FaultError::TooLong { found })
+            }
+            Self::SlowBodies {
+                bytes_per_second: found,
+            } if !BODY_RATES.contains(&found) => Err(FaultError::Rate { found }),
+            _ => Ok(()),
+        }
+    }
+}

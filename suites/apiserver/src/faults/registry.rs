@@ -1,0 +1,204 @@
+//! Which faults are active, and the guards that end them.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::{sync::watch, time::Instant};
+
+use super::{Client, Clients, Fault, FaultError, MOST_ACTIVE};
+use crate::status::Status;
+
+/// Active faults; clones are handles to the same list.
+#[derive(Clone, Default)]
+pub struct Faults {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    active: Mutex<Active>,
+    /// Counts changes of the list: watches under way look again.
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Active {
+    next: u64,
+    /// In the order in which they began; the first that decides something wins.
+    faults: Vec<(u64, ActiveFault)>,
+}
+
+/// A fault with whom it meets and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActiveFault {
+    /// Whom it meets.
+    pub clients: Clients,
+    /// What goes wrong.
+    pub fault: Fault,
+    /// When it began.
+    pub since: Instant,
+}
+
+/// Ends its fault when it is dropped.
+#[must_use = "the fault ends when its guard is dropped"]
+pub struct FaultGuard {
+    faults: Faults,
+    number: u64,
+}
+
+impl Drop for FaultGuard {
+    fn drop(&mut self) {
+        let mut active = self.faults.lock();
+        active.faults.retain(|(number, _)| *number != self.number);
+        drop(active);
+        self.faults.tell();
+    }
+}
+
+impl Faults {
+    /// No faults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets something go wrong for some clients until the guard is dropped. Requests and watches under way meet it
+    /// too, as far as it concerns them.
+    ///
+    /// # Errors
+    /// Too many are active, or its numbers are out of bounds.
+    pub fn begin(&self, clients: Clients, fault: Fault) -> Result<FaultGuard, FaultError> {
+        fault.check()?;
+        let mut active = self.lock();
+        if active.faults.len() == MOST_ACTIVE {
+            return Err(FaultError::TooMany);
+        }
+        let number = active.next;
+        active.next += 1;
+        let since = Instant::now();
+        active.faults.push((
+            number,
+            ActiveFault {
+                clients,
+                fault,
+                since,
+            },
+        ));
+        drop(active);
+        self.tell();
+        Ok(FaultGuard {
+            faults: self.clone(),
+            number,
+        })
+    }
+
+    /// What is active, oldest first.
+    #[must_use]
+    pub fn active(&self) -> Vec<ActiveFault> {
+        let active = self.lock();
+        active.faults.iter().map(|(_, fault)| fault.clone()).collect()
+    }
+
+    /// What a client meets now, oldest first.
+    pub(super) fn met(&self, client: &Client) -> Vec<ActiveFault> {
+        let active = self.lock();
+        let mine = active
+            .faults
+            .iter()
+            .filter(|(_, fault)| fault.clients.contain(client));
+        mine.map(|(_, fault)| fault.clone()).collect()
+    }
+
+    /// The refusal that a client meets, if any.
+    pub(crate) fn refuse(&self, client: &Client) -> Result<(), Status> {
+        let refused = self
+            .met(client)
+            .into_iter()
+            .find_map(|active| match active.fault {
+                Fault::Refuse { refusal, retry_after } => Some(Status::refused(refusal, retry_after)),
+                _ => None,
+            });
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Changes whenever a fault begins or ends.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
+    }
+
+    fn tell(&self) {
+        self.shared.changes.send_modify(|count| *count += 1);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Active> {
+        self.shared.active.lock().expect("no holder of this lock panics")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::faults::LONGEST;
+
+    fn client(user: &str) -> Client {
+        Client {
+            user: Some(user.to_owned()),
+            source: [10, 0, 0, 1].into(),
+        }
+    }
+
+    #[test]
+    fn a_fault_is_listed_until_its_guard_is_dropped_and_meets_whom_it_names() {
+        let faults = Faults::new();
+        let user = faults
+            .begin(Clients::User("a".into()), Fault::Expire)
+            .expect("begun");
+        let source = faults
+            .begin(Clients::Source([10, 0, 0, 2].into()), Fault::Lag)
+            .expect("begun");
+        let all = faults.begin(Clients::All, Fault::DropEvents).expect("begun");
+        let kinds = |met: Vec<ActiveFault>| met.into_iter().map(|met| met.fault).collect::<Vec<_>>();
+        assert_eq!(
+            kinds(faults.active()),
+            [Fault::Expire, Fault::Lag, Fault::DropEvents]
+        );
+        assert_eq!(
+            kinds(faults.met(&client("a"))),
+            [Fault::Expire, Fault::DropEvents]
+        );
+        assert_eq!(kinds(faults.met(&client("b"))), [Fault::DropEvents]);
+        drop(user);
+        assert_eq!(kinds(faults.met(&client("a"))), [Fault::DropEvents]);
+        drop((source, all));
+        assert_eq!(faults.active(), []);
+    }
+
+    #[test]
+    fn bounds_are_kept() {
+        let faults = Faults::new();
+        let long = LONGEST + Duration::from_millis(1);
+        let rows = [
+            (
+                Fault::DelayEvents { by: long },
+                FaultError::TooLong { found: long },
+            ),
+            (
+                Fault::CutWatches { after: long },
+                FaultError::TooLong { found: long },
+            ),
+            (
+                Fault::SlowBodies { bytes_per_second: 99 },
+                FaultError::Rate { found: 99 },
+            ),
+        ];
+        for (fault, expected) in rows {
+            assert_eq!(faults.begin(Clients::All, fault).err(), Some(expected));
+        }
+        let begin = || faults.begin(Clients::All, Fault::Expire);
+        let guards: Vec<FaultGuard> = (0..MOST_ACTIVE).map(|_| begin().expect("begun")).collect();
+        assert_eq!(begin().err(), Some(FaultError::TooMany));
+        drop(guards);
+        assert!(begin().is_ok());
+    }
+}

@@ -1,0 +1,104 @@
+//! What a watch or a list may see of the store.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Client, Fault, Faults};
+
+/// How far a client's view of the history reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Horizon {
+    /// To the newest change.
+    Now,
+    /// To what was written by then.
+    Until(Instant),
+    /// To what was written so long ago.
+    Late(Duration),
+}
+
+impl Horizon {
+    /// Whether a change written at a moment is seen.
+    pub(crate) fn shows(self, written: Instant) -> bool {
+        match self {
+            Self::Now => true,
+            Self::Until(moment) => written <= moment,
+            Self::Late(by) => written + by <= Instant::now(),
+        }
+    }
+
+    /// When a change that is not seen yet will be; never, as long as a cache stands still.
+    pub(crate) async fn wait_for(self, written: Instant) {
+        match self {
+            Self::Now => {}
+            Self::Until(_) => std::future::pending().await,
+            Self::Late(by) => tokio::time::sleep_until(written + by).await,
+        }
+    }
+}
+
+/// What a watch under way meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WatchFaults {
+    /// It breaks then.
+    pub(crate) cut: Option<Instant>,
+    /// It is told 410.
+    pub(crate) expire: bool,
+    /// Its events are lost.
+    pub(crate) lose: bool,
+    pub(crate) horizon: Horizon,
+}
+
+impl Faults {
+    /// What a watch of a client that began at a moment meets now.
+    pub(crate) fn watch(&self, client: &Client, opened: Instant) -> WatchFaults {
+        let mut met = WatchFaults {
+            cut: None,
+            expire: false,
+            lose: false,
+            horizon: Horizon::Now,
+        };
+        for active in self.met(client) {
+            match active.fault {
+                Fault::CutWatches { after } => {
+                    let cut = opened.max(active.since) + after;
+                    met.cut = Some(met.cut.map_or(cut, |other| other.min(cut)));
+                }
+                Fault::Expire => met.expire = true,
+                Fault::DropEvents => met.lose = true,
+                // A cache that stands still hides more than any delay.
+                Fault::Lag if !matches!(met.horizon, Horizon::Until(_)) => {
+                    met.horizon = Horizon::Until(active.since);
+                }
+                Fault::DelayEvents { by } => {
+                    met.horizon = match met.horizon {
+                        Horizon::Now => Horizon::Late(by),
+                        Horizon::Late(other) => Horizon::Late(other.max(by)),
+                        stands @ Horizon::Until(_) => stands,
+                    };
+                }
+                Fault::Lag
+                | Fault::Refuse { .. }
+                | Fault::SlowBodies { .. }
+                | Fault::TruncateBodies { .. } => {}
+            }
+        }
+        met
+    }
+
+    /// When a client's cache stood still, if it does.
+    pub(crate) fn cache(&self, client: &Client) -> Horizon {
+        let met = self.met(client).into_iter();
+        let mut still = met.filter(|active| active.fault == Fault::Lag);
+        still
+            .next()
+            .map_or(Horizon::Now, |active| Horizon::Until(active.since))
+    }
+
+    /// Whether a client is told that versions are gone.
+    pub(crate) fn expires(&self, client: &Client) -> bool {
+        self.met(client)
+            .iter()
+            .any(|active| active.fault == Fault::Expire)
+    }
+}
