@@ -222,10 +222,15 @@ impl Node {
         assert!(output.status.success(), "{said}");
     }
 
-    /// What the agents of this node have said of late.
+    /// What the agents of this node have said.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// What they have said of late.
     pub(crate) fn said(&self) -> String {
         const LINES: usize = 60;
-        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LINES)..].join("\n")
     }
@@ -273,6 +278,15 @@ impl Agent<'_> {
     pub(crate) fn end(mut self, signal: Signal) {
         kill(Pid::from_raw(self.process.id().cast_signed()), signal).expect("it runs");
         self.process.wait().expect("a child");
+    }
+
+    /// Bytes of memory that were resident at once, at the most (VmHWM of proc_pid_status(5)).
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it runs");
+        let kibibytes = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        kibibytes.expect("VmHWM").parse::<u64>().expect("a number") << 10
     }
 
     /// Waits until it is ready.

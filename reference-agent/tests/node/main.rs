@@ -18,6 +18,7 @@
 //! | `leftovers` | programs of an earlier load are gone when the next agent is ready |
 //! | `left_everywhere` | above, beside, hidden, removed, at devices, held by others; somebody else's stays |
 //! | `comes_and_goes` | devices and addresses that come and go while the agent runs |
+//! | `crowd` | a Service with 100,000 endpoints is clipped and named, and disturbs nobody |
 //! | `from_files` | an agent without any API server; `plan --diff` and `dump` beside it and after it |
 
 #[path = "../process/place.rs"]
@@ -25,6 +26,7 @@ mod place;
 
 mod agent;
 mod comes_and_goes;
+mod crowd;
 mod from_files;
 mod left_everywhere;
 mod leftovers;
