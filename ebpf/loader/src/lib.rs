@@ -68,7 +68,7 @@ mod udp;
 mod verify;
 
 #[cfg(feature = "testing")]
-pub use self::testing::{CraftedKind, CraftedMap, load_crafted};
+pub use self::testing::{CraftedKind, CraftedMap, load_crafted, load_passing_xdp};
 pub use self::{
     attachment::{Attachment, Ownership, attach_legacy, attach_link, detach_legacy, programs_attached},
     cleanup::{Cleanup, GONE_LIMIT, cleanup},

@@ -2,7 +2,7 @@
 //! `testing`, and in no program that ships.
 
 use std::{
-    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
     path::Path,
 };
 
@@ -95,11 +95,39 @@ impl CraftedMap {
             .map_err(LoaderError::kernel(format!("pin a map at {}", path.display())))
     }
 
-    /// The two instructions that put it into a register (`BPF_LD | BPF_IMM | BPF_DW` with `BPF_PSEUDO_MAP_FD`).
+    /// The two instructions that put it into a register.
     pub fn load_into(&self, register: u8) -> [u64; 2] {
-        let descriptor = u64::from(self.fd.as_raw_fd().cast_unsigned());
-        [0x18 | u64::from(register) << 8 | 1 << 12 | descriptor << 32, 0]
+        load_map(self.fd.as_fd(), register)
     }
+}
+
+/// `BPF_LD | BPF_IMM | BPF_DW` with `BPF_PSEUDO_MAP_FD`.
+fn load_map(map: BorrowedFd<'_>, register: u8) -> [u64; 2] {
+    let descriptor = u64::from(map.as_raw_fd().cast_unsigned());
+    [0x18 | u64::from(register) << 8 | 1 << 12 | descriptor << 32, 0]
+}
+
+/// Loads a program for XDP that lets every packet pass, and uses these maps, so that it is of whoever they are of.
+///
+/// # Errors
+/// What the kernel said.
+pub fn load_passing_xdp(name: &str, maps: &[u32]) -> Result<HeldProgram, LoaderError> {
+    /// `BPF_PROG_TYPE_XDP`, which has no attach type.
+    const XDP: u32 = 6;
+    /// `XDP_PASS`.
+    const PASS: u64 = 2;
+    let mut held = Vec::new();
+    let mut instructions = Vec::new();
+    for map in maps {
+        let fd = sys::map::open(*map, 0).map_err(LoaderError::kernel(format!("open map {map}")))?;
+        instructions.extend(load_map(fd.as_fd(), 1));
+        held.push(fd);
+    }
+    // r0 = PASS; exit
+    instructions.extend([0xb7 | PASS << 32, 0x95]);
+    let program = crafted::load(name, XDP, 0, &instructions)
+        .map_err(LoaderError::kernel(format!("load a program {name}")))?;
+    HeldProgram::new(program)
 }
 
 /// Loads a program for a hook of cgroups, from instructions as the kernel has them: `code | registers << 8 |

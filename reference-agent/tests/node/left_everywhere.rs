@@ -1,6 +1,7 @@
 //! Programs of an earlier load wherever one can be left: above the node's cgroup, beside it, in a cgroup that was
-//! removed, at every layer of a device, by links that another process holds; most of them where the agent's own mount
-//! shows nothing. All are gone or disarmed when the next agent is ready, and somebody else's program stays.
+//! removed, at every layer of a device, by links that another process holds; most of them where the agent's own mount,
+//! or its cgroup namespace, shows nothing. All are gone or disarmed when the next agent is ready, and somebody else's
+//! programs stay.
 
 use std::{
     fs::{self, File},
@@ -13,16 +14,18 @@ use std::{
 };
 
 use lb_loader::{
-    Direction, HeldProgram, Hook, Inventory, Layer, Manner, Place as At, Scope, attach_filter, attach_legacy,
-    attach_link, attach_tcx, inventory, load_crafted, programs_attached,
+    Direction, HeldProgram, Hook, Inventory, Layer, Manner, Place as At, Scope, XdpMode, attach_filter,
+    attach_legacy, attach_link, attach_tcx, attach_xdp, inventory, load_crafted, load_passing_xdp,
+    programs_attached,
 };
 use nix::sys::signal::Signal;
+use rstest::rstest;
 use socket2::{Domain, Socket, Type};
 
 use crate::{
     agent::Node,
-    network::{FAMILIES, Network, UPLINK},
-    place::{Place, place},
+    network::{FAMILIES, Network, UPLINK, device, pod},
+    place::{Place, Shown, place},
 };
 
 /// The whole test, on a busy machine.
@@ -91,7 +94,7 @@ fn programs_of(cgroup: &Path) -> (HeldProgram, HeldProgram) {
     let [socket] = programs_attached(cgroup, Hook::Connect4, false).expect("the kernel says")[..] else {
         panic!("one program at connect4")
     };
-    let packet = at_uplink(cgroup)
+    let packet = at(UPLINK, cgroup)
         .first()
         .map(|(_, id)| *id)
         .expect("a program at the device");
@@ -99,8 +102,8 @@ fn programs_of(cgroup: &Path) -> (HeldProgram, HeldProgram) {
     (held(socket), held(packet))
 }
 
-/// What runs for packets that come in by the uplink.
-fn at_uplink(cgroup: &Path) -> Vec<(Layer, u32)> {
+/// What runs for packets that come in by a device.
+fn at(device: &str, cgroup: &Path) -> Vec<(Layer, u32)> {
     let scope = Scope {
         cgroup: cgroup.to_owned(),
         bpffs: None,
@@ -113,7 +116,7 @@ fn at_uplink(cgroup: &Path) -> Vec<(Layer, u32)> {
             layer,
             direction: Direction::Ingress,
             ..
-        } if name == UPLINK => Some((layer, found.program.id)),
+        } if name == device => Some((layer, found.program.id)),
         _ => None,
     });
     here.collect()
@@ -128,6 +131,7 @@ struct Left {
     /// Of a cgroup that was removed.
     orphan: [Socket; 2],
     foreign: u32,
+    foreign_xdp: u32,
     _link: OwnedFd,
 }
 
@@ -144,6 +148,11 @@ fn leave(place: &Place, node: &Path) -> Left {
     enter(&place.cgroup.join("clients"));
     fs::remove_dir(&removed).expect("removed");
     attach_filter(UPLINK, Direction::Ingress, 3, &packet).expect("attached as a filter");
+    let xdp = load_passing_xdp("earlier", packet.map_ids()).expect("loaded");
+    attach_xdp(UPLINK, XdpMode::Generic, &xdp).expect("attached to the device");
+    attach_xdp(device(0), XdpMode::Native, &xdp).expect("attached in its driver");
+    let foreign_xdp = load_passing_xdp("theirs", &[]).expect("loaded");
+    attach_xdp(device(1), XdpMode::Generic, &foreign_xdp).expect("attached");
     // r0 = 1; exit: it lets everything pass.
     let foreign = load_crafted("connect4", Hook::Connect4, &[0xb7 | 1 << 32, 0x95]).expect("loaded");
     attach_legacy(&beside, Hook::Connect4, &foreign, Manner::MULTI).expect("attached");
@@ -153,14 +162,18 @@ fn leave(place: &Place, node: &Path) -> Left {
         cgroups: [&place.cgroup, &beside, &linked].map(|cgroup| Reached::new(cgroup)),
         orphan,
         foreign: foreign.id(),
+        foreign_xdp: foreign_xdp.id(),
         _link: link,
     }
 }
 
-#[test]
-fn what_an_earlier_load_left_anywhere_is_gone_when_the_next_agent_is_ready() {
+#[rstest]
+#[case::whose_mount_shows_only_its_cgroup(Shown::Bound)]
+#[case::in_a_cgroup_namespace(Shown::Namespace)]
+fn what_an_earlier_load_left_anywhere_is_gone_for_the_next_agent(#[case] shown: Shown) {
     let Some(place) = place(TEST_LIMIT) else { return };
     let _network = Network::new();
+    let _pods = [pod(0), pod(1)];
     PORTS.into_iter().for_each(serve);
     let folder = place.folder.join("objects");
     fs::create_dir(&folder).expect("a folder");
@@ -185,9 +198,12 @@ fn what_an_earlier_load_left_anywhere_is_gone_when_the_next_agent_is_ready() {
     write(&folder, PORTS[1]);
 
     // The next one sees the node's cgroup and nothing above or beside it.
-    node.move_to(place.show_only(&cgroup));
+    let clients = place.cgroup.join("clients/cgroup.procs");
+    let mut clients = File::options().write(true).open(clients).expect("it is shown");
+    node.move_to(place.show_only(&cgroup, shown));
     let agent = node.start_from("--from", &folder, &[]);
     agent.ready();
+    io::Write::write_all(&mut clients, b"0").expect("to leave the node's cgroup");
     let [above, beside, linked] = left.cgroups.each_ref().map(Reached::programs);
     assert_eq!((above, linked), (Vec::new(), Vec::new()));
     assert_eq!(beside, [left.foreign], "somebody else's stays");
@@ -195,12 +211,16 @@ fn what_an_earlier_load_left_anywhere_is_gone_when_the_next_agent_is_ready() {
         let error = nobody.expect_err("no program sends it anywhere, and outside nobody answers");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
     }
-    let at_device = at_uplink(node.cgroup());
-    assert!(
-        at_device.len() == 1 && at_device[0].1 != left.packet.id(),
-        "{at_device:?}, where {} was left",
-        left.packet.id()
-    );
+    for device in [UPLINK, device(0)] {
+        let here = at(device, node.cgroup());
+        assert!(
+            matches!(here[..], [(Layer::Tcx | Layer::Clsact, id)] if id != left.packet.id()),
+            "{here:?} at {device}, where {} was left, and one at XDP",
+            left.packet.id()
+        );
+    }
+    let here = at(device(1), node.cgroup());
+    assert!(here.contains(&(Layer::Xdp, left.foreign_xdp)), "{here:?}");
     let own = programs_attached(node.cgroup(), Hook::Connect4, false).expect("the kernel says");
     assert!(own.len() == 1 && own[0] != left.earlier, "{own:?}");
     enter(node.cgroup());

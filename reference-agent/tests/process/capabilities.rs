@@ -22,7 +22,7 @@ use crate::{
     control::Control,
     manifest::{self, Manifest},
     node::{Node, PROGRAM, Running},
-    place::{self, Place, place},
+    place::{self, Place, Shown, place},
     pod::Pod,
     world::{Protocol, Server, World, addresses},
 };
@@ -176,9 +176,11 @@ fn the_agent_ends_without(#[case] capability: &str, #[case] said: &str) {
     expect_said(&served.node, capability, said);
 }
 
-/// A program of an earlier load in a cgroup that the agent's mount does not show.
-#[test]
-fn stale_programs_in_hidden_cgroups_are_found_with_cap_dac_read_search() {
+/// A program of an earlier load in a cgroup that the agent can't see.
+#[rstest]
+#[case::by_its_mount(Shown::Bound)]
+#[case::by_its_cgroup_namespace(Shown::Namespace)]
+fn stale_programs_in_hidden_cgroups_are_found_with_cap_dac_read_search(#[case] how: Shown) {
     const HOOK: Hook = Hook::Connect4;
     let Some(place) = place(Duration::from_secs(120)) else {
         return;
@@ -197,7 +199,7 @@ fn stale_programs_in_hidden_cgroups_are_found_with_cap_dac_read_search() {
         let path = format!("/proc/self/fd/{}", hidden.as_raw_fd());
         programs_attached(Path::new(&path), HOOK, false).expect("the kernel says")
     };
-    let node = served.node.at(place.show_only(&shown));
+    let node = served.node.at(place.show_only(&shown, how));
     expect_said(&node, DAC_READ_SEARCH, "grant CAP_DAC_READ_SEARCH");
     assert_eq!(still(), [stale.id()]);
     let agent = start_with(&node, &Manifest::read().capabilities());

@@ -36,6 +36,15 @@ pub(crate) struct Place {
     pub(crate) cgroup: PathBuf,
 }
 
+/// How a container sees a part of the cgroups alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shown {
+    /// A part of the host's mount.
+    Bound,
+    /// A mount of its own, in a cgroup namespace whose root is that part (cgroup_namespaces(7)).
+    Namespace,
+}
+
 /// `None`: this is not the process to go on with; the other one has passed, or was to be left out.
 ///
 /// `limit`: after this the inner process is ended by SIGALRM.
@@ -97,14 +106,23 @@ impl Place {
         folder
     }
 
-    /// From now on this process sees no cgroup but this one and those below it, as a container may; where they are.
-    pub(crate) fn show_only(&self, cgroup: &Path) -> PathBuf {
-        let shown = self.folder.join("cgroups");
-        fs::create_dir(&shown).expect("a folder");
+    /// From now on this process is in this cgroup and sees no others than it and those below it; where they are.
+    pub(crate) fn show_only(&self, cgroup: &Path, shown: Shown) -> PathBuf {
+        let folder = self.folder.join("cgroups");
+        fs::create_dir(&folder).expect("a folder");
         let none = None::<&str>;
-        mount(Some(cgroup), &shown, none, MsFlags::MS_BIND, none).expect("a bind mount");
-        umount2(&cgroups(), MntFlags::MNT_DETACH).expect("unmounted, for this process");
-        shown
+        let everything = cgroups();
+        fs::write(cgroup.join("cgroup.procs"), "0").expect("to enter a cgroup");
+        match shown {
+            Shown::Bound => mount(Some(cgroup), &folder, none, MsFlags::MS_BIND, none).expect("a bind mount"),
+            Shown::Namespace => {
+                unshare(CloneFlags::CLONE_NEWCGROUP).expect("a cgroup namespace");
+                let kind = Some("cgroup2");
+                mount(kind, &folder, kind, MsFlags::empty(), none).expect("the namespace's cgroups");
+            }
+        }
+        umount2(&everything, MntFlags::MNT_DETACH).expect("unmounted, for this process");
+        folder
     }
 
     /// A cgroup of this name in the test's own.
