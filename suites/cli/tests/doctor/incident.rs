@@ -15,19 +15,19 @@ use crate::support::{
     node::{dial, serve},
 };
 
-const SERVICE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(172, 17, 93, 4), 8080);
-const ENDPOINT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(172, 16, 109, 127), 8080);
+pub(crate) const SERVICE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(172, 17, 93, 4), 8080);
+pub(crate) const ENDPOINT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(172, 16, 109, 127), 8080);
 const GONE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(172, 16, 149, 220), 8080);
 /// A service that has not moved.
 const OTHER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 96, 0, 1), 443);
 
-struct Staged {
-    earlier: Cilium,
-    current: Cilium,
+pub(crate) struct Staged {
+    pub(crate) earlier: Cilium,
+    pub(crate) current: Cilium,
 }
 
 /// The earlier load, whose pins are gone; then the current one, which is pinned.
-fn stage(node: &Node) -> Staged {
+pub(crate) fn stage(node: &Node) -> Staged {
     node.addresses(&[(*ENDPOINT.ip()).into()]);
     serve(ENDPOINT);
     let earlier = Cilium::load();

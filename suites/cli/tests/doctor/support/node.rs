@@ -1,6 +1,7 @@
 //! The node: addresses at its loopback device, servers, and the doctor.
 
 use std::{
+    fs::File,
     io::{self, Read as _, Write as _},
     net::{IpAddr, SocketAddr, SocketAddrV4, TcpListener, TcpStream},
     path::PathBuf,
@@ -10,6 +11,7 @@ use std::{
 };
 
 use futures::TryStreamExt as _;
+use nix::pty::openpty;
 use reference_agent::doctor::{explain::Explanation, report::Report};
 
 /// A test's node.
@@ -25,6 +27,17 @@ pub(crate) struct Doctor {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
+
+/// What a run on a terminal said.
+#[derive(Debug)]
+pub(crate) struct OnTerminal {
+    pub(crate) code: Option<i32>,
+    /// All that was to be seen, what was typed included.
+    pub(crate) shown: String,
+}
+
+/// What its question ends with.
+const QUESTION: &str = "? [y/N] ";
 
 impl Doctor {
     /// Stdout with every run of blanks and line breaks as one blank: paragraphs as they were before they were broken.
@@ -48,26 +61,61 @@ impl Node {
 
     /// `plumbline doctor`, on this node alone, though the tests beside it share the kernel.
     pub(crate) fn doctor(&self, arguments: &[&str]) -> Doctor {
-        let (subcommand, arguments) = match arguments {
-            ["explain", rest @ ..] => (&["explain"][..], rest),
-            _ => (&[][..], arguments),
-        };
-        let output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
-            .arg("doctor")
-            .args(subcommand)
-            .arg("--below")
-            .arg(&self.cgroup)
-            .arg("--bpffs")
-            .arg(&self.bpffs)
-            .args(arguments)
-            .output()
-            .expect("it starts");
+        let output = self.command(arguments).output().expect("it starts");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
         Doctor {
             code: output.status.code(),
             stdout: text(output.stdout),
             stderr: text(output.stderr),
         }
+    }
+
+    /// The same on a terminal, where somebody answers its question.
+    pub(crate) fn doctor_asks(&self, arguments: &[&str], answer: &str) -> OnTerminal {
+        let terminal = openpty(None, None).expect("a terminal");
+        let stdio = || terminal.slave.try_clone().expect("a descriptor");
+        let mut child = self
+            .command(arguments)
+            .stdin(stdio())
+            .stdout(stdio())
+            .stderr(stdio())
+            .spawn()
+            .expect("it starts");
+        // It alone has the terminal now: its end is the terminal's.
+        drop(terminal.slave);
+        let mut keyboard = File::from(terminal.master);
+        let mut shown = String::new();
+        let mut byte = [0];
+        while !shown.ends_with(QUESTION) {
+            keyboard
+                .read_exact(&mut byte)
+                .unwrap_or_else(|error| panic!("it does not ask: {error}: {shown}"));
+            shown.push(byte[0].into());
+        }
+        keyboard.write_all(answer.as_bytes()).expect("typed");
+        // EIO: nobody has the terminal open any more.
+        while keyboard.read_exact(&mut byte).is_ok() {
+            shown.push(byte[0].into());
+        }
+        let code = child.wait().expect("a child").code();
+        OnTerminal { code, shown }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let (subcommand, arguments) = match arguments {
+            ["explain", rest @ ..] => (&["explain"][..], rest),
+            _ => (&[][..], arguments),
+        };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plumbline"));
+        command
+            .arg("doctor")
+            .args(subcommand)
+            .arg("--below")
+            .arg(&self.cgroup)
+            .arg("--bpffs")
+            .arg(&self.bpffs)
+            .args(arguments);
+        command
     }
 
     /// Brings the loopback device up, with these addresses.
