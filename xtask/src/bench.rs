@@ -9,7 +9,8 @@ use crate::{ebpf, steps};
 /// Where the CSV files go, from the root of the repository.
 const CSV: &str = "target/plumbline/bench";
 
-/// Measures, prints a table and writes CSV files to target/plumbline/bench.
+/// Measures what the datapath costs, or the agent, on this machine; prints a table and writes CSV files to
+/// target/plumbline/bench.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 measured, 2 could not run. No figure is a failure.")]
 pub(crate) struct Args {

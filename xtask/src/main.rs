@@ -9,7 +9,7 @@
 //! | `mutants` | the suite against agents with one known bug each |
 //! | `ebpf` | the eBPF object: built, or compared with the committed one |
 //! | `dist` | the programs as they are shipped: static, reproducible |
-//! | `bench` | what the datapath costs |
+//! | `bench` | what the datapath costs, and the agent |
 //! | `miri` | the pure crates under Miri, both byte orders |
 //! | `lint`, `tidy` | formatting, clippy, dependencies, the rules of the layout |
 //! | `soak` | random histories by the million |
@@ -52,7 +52,7 @@ enum Command {
     Ebpf(ebpf::Args),
     /// Build the programs as they are shipped: static, stripped, reproducible
     Dist(dist::Arguments),
-    /// Measure what the datapath costs
+    /// Measure what the datapath costs, and the agent
     Bench(bench::Args),
     /// Try by the million what tests try by the thousand; a failure is made short, and replayed by its seed
     Soak(soak::Args),

@@ -67,11 +67,14 @@ fn main() -> ExitCode {
         .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
         .max(1);
     let end = arguments.first.saturating_add(arguments.histories);
-    println!(
-        "seed {seed}: histories {} to {}, {jobs} at a time",
-        arguments.first,
-        end.saturating_sub(1)
-    );
+    match arguments.histories {
+        1 => println!("seed {seed}: history {}", arguments.first),
+        _ => println!(
+            "seed {seed}: histories {} to {}, {jobs} at a time",
+            arguments.first,
+            end.saturating_sub(1)
+        ),
+    }
     played::keep_panics();
     let shared = Shared {
         next: AtomicU64::new(arguments.first),
@@ -149,7 +152,8 @@ fn report(seed: u64, end: u64, begin: Instant, shared: &Shared) -> ExitCode {
         );
         return ExitCode::FAILURE;
     }
-    println!("{played} histories kept the law, in {seconds:.0} s");
+    let histories = if played == 1 { "history" } else { "histories" };
+    println!("{played} {histories} kept the law, in {seconds:.0} s");
     let next = shared.next.load(Ordering::Relaxed).min(end);
     if next < end {
         let left = end - next;

@@ -7,9 +7,11 @@
 //! ```
 //!
 //! - `run/`: the run. `case.rs`: one case in its own process. `list.rs`: what there is.
+//! - `count.rs`: numbers of things, for people.
 //! - `doctor/`: what rewrites connections on a node, of any implementation, and what of it is stale.
 //! - `lab/`: the embedded lab by hand. `node.rs`: helpers that faults start on nodes.
 mod case;
+mod count;
 mod doctor;
 mod lab;
 mod list;

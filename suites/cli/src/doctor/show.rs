@@ -8,6 +8,7 @@ use reference_agent::doctor::{
 };
 
 use super::text::{paragraph, table};
+use crate::count::counted;
 
 /// All of it.
 pub(super) fn report(report: &Report, width: u16) -> String {
@@ -303,27 +304,17 @@ pub(super) fn verdict(report: &Report, width: u16) -> String {
     let places: std::collections::BTreeSet<&Place> =
         report.attachments.iter().map(|one| &one.place).collect();
     let seen = format!(
-        "{} program{} at {} place{}",
-        report.attachments.len(),
-        plural(report.attachments.len()),
-        places.len(),
-        plural(places.len())
+        "{} at {}",
+        counted(report.attachments.len(), "program", "programs"),
+        counted(places.len(), "place", "places")
     );
     let blind = match report.blind.len() {
         0 => String::new(),
-        count => format!(", {count} thing{} could not be looked at", plural(count)),
+        count => format!(", {} could not be looked at", counted(count, "thing", "things")),
     };
     let verdict = match report.verdict {
         Verdict::Healthy => "healthy".to_owned(),
-        Verdict::Problems => format!(
-            "{} problem{}",
-            report.problems.len(),
-            plural(report.problems.len())
-        ),
+        Verdict::Problems => counted(report.problems.len(), "problem", "problems"),
     };
     paragraph(&format!("{verdict}: {seen}{blind}"), 0, width)
-}
-
-const fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
 }

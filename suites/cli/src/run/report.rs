@@ -8,6 +8,7 @@ use lab::cluster::Description;
 use serde::Serialize;
 
 use super::seconds;
+use crate::count::counted;
 
 /// A run. Each case has `id` and `verdict` (pass, fail, not-supported, skipped, inconclusive) at least.
 #[derive(Debug, Serialize)]
@@ -46,22 +47,42 @@ impl Report {
 
     /// One line: how many of each.
     pub(super) fn counts(&self) -> String {
-        let count = |test: fn(&Verdict) -> bool| self.cases.iter().filter(|case| test(&case.verdict)).count();
-        format!(
-            "{} cases in {}: {} passed, {} failed, {} inconclusive, {} skipped, {} not supported",
-            self.cases.len(),
-            seconds(Duration::from_secs_f64(self.seconds)),
-            count(|verdict| matches!(verdict, Verdict::Pass)),
-            count(|verdict| matches!(verdict, Verdict::Fail { .. })),
-            count(|verdict| matches!(verdict, Verdict::Inconclusive { .. })),
-            count(|verdict| matches!(verdict, Verdict::Skipped { .. })),
-            count(|verdict| matches!(verdict, Verdict::NotSupported { .. })),
-        )
+        let verdicts: Vec<&Verdict> = self.cases.iter().map(|case| &case.verdict).collect();
+        counts(&verdicts, Duration::from_secs_f64(self.seconds))
     }
 
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
         let file = folder.join("report.json");
         fs::write(&file, serde_json::to_vec_pretty(self)?)
             .with_context(|| format!("failed to write {}", file.display()))
+    }
+}
+
+fn counts(verdicts: &[&Verdict], took: Duration) -> String {
+    let count = |test: fn(&Verdict) -> bool| verdicts.iter().filter(|verdict| test(verdict)).count();
+    format!(
+        "{} in {}: {} passed, {} failed, {} inconclusive, {} skipped, {} not supported",
+        counted(verdicts.len(), "case", "cases"),
+        seconds(took),
+        count(|verdict| matches!(verdict, Verdict::Pass)),
+        count(|verdict| matches!(verdict, Verdict::Fail { .. })),
+        count(|verdict| matches!(verdict, Verdict::Inconclusive { .. })),
+        count(|verdict| matches!(verdict, Verdict::Skipped { .. })),
+        count(|verdict| matches!(verdict, Verdict::NotSupported { .. })),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_counts_one_case_and_several() {
+        let took = Duration::from_millis(61_234);
+        assert_eq!(
+            counts(&[&Verdict::Pass], took),
+            "1 case in 61.2 s: 1 passed, 0 failed, 0 inconclusive, 0 skipped, 0 not supported"
+        );
+        assert!(counts(&[&Verdict::Pass; 2], took).starts_with("2 cases in 61.2 s: 2 passed, "));
     }
 }

@@ -7,6 +7,7 @@ use harness::{case::axes_not_enabled, limits::Limits, verdict::Verdict};
 use lab::cluster::Description;
 
 use super::{report::Report, seconds, select::Selection};
+use crate::count::counted;
 
 /// Most axes and findings that are shown of one case; all are in its evidence.
 const SHOWN: usize = 3;
@@ -49,7 +50,7 @@ pub(super) fn before(
     println!("limits    {limits}");
     println!("seed      {seed}");
     println!(
-        "cases     {} run, {} do not",
+        "cases     {} to run, {} left out",
         selection.run.len(),
         selection.excluded.len()
     );
@@ -94,8 +95,9 @@ pub(super) fn after(report: &Report, out: &Path) {
                 }
             }
         }
-        if told.clone().count() > SHOWN {
-            println!("  … and {} more axes", told.count() - SHOWN);
+        let more = told.count().saturating_sub(SHOWN);
+        if more > 0 {
+            println!("  … and {}", counted(more, "more axis", "more axes"));
         }
         for warning in &case.warnings {
             println!("  warning: {warning}");
