@@ -8,9 +8,11 @@
 //!
 //! - `history.rs`: what the probe writes.
 //! - `check.rs`: the checkers; the words are those of the catalogue of claims (serves, REFUSE, SILENT, NONE, trap).
+//! - `share.rs`: how answers are shared among backends.
 //! - `finding.rs`: what a checker says.
 //! - `record.rs`: counts that are reported and never judged.
 pub mod check;
 pub mod finding;
 pub mod history;
 pub mod record;
+pub mod share;

@@ -1,6 +1,9 @@
 //! Probing through a window: how a case holds a time instead of sleeping.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use futures::future::try_join_all;
 use oracle::history::Attempt;
@@ -94,8 +97,19 @@ impl Context {
     }
 
     fn is_enough(&self, runs: &[Run], targets: &[Target]) -> bool {
-        let wanted: usize = targets.iter().map(|target| target.probes(self.limits())).sum();
-        runs.iter()
-            .all(|run| run.with_attempts(<[Attempt]>::len) >= wanted)
+        let has_enough = |attempts: &[Attempt]| {
+            let mut counts: HashMap<_, usize> = HashMap::new();
+            for attempt in attempts {
+                *counts
+                    .entry((attempt.target.as_str(), attempt.transport))
+                    .or_default() += 1;
+            }
+            targets.iter().all(|target| {
+                let label = target.label();
+                let count = counts.get(&(label.as_str(), target.transport));
+                count.is_some_and(|count| *count >= target.probes(self.limits()))
+            })
+        };
+        runs.iter().all(|run| run.with_attempts(has_enough))
     }
 }

@@ -185,6 +185,14 @@ impl Context {
         Ok(name)
     }
 
+    /// A fresh namespace whose name ends so, for cases that are about names; the case chooses endings that no other of
+    /// its namespaces has. Returns its name.
+    pub async fn namespace_ending(&self, ending: &str) -> Result<String, Halt> {
+        let name = format!("p{}-{ending}", self.token);
+        self.make_namespace(&name).await?;
+        Ok(name)
+    }
+
     async fn make_namespace(&self, name: &str) -> Result<(), Halt> {
         self.objects.watch().follow_namespace(name);
         let labels = json!({ RUN_LABEL: self.options.run, CASE_LABEL: self.case.id });

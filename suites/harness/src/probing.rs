@@ -13,6 +13,7 @@ use oracle::{
     check::{Observed, Permitted, trap_untouched},
     finding::{Finding, Weight},
     history::{Attempt, Outcome, PlanEntry, Served},
+    share::shares,
 };
 
 use crate::{
@@ -195,6 +196,18 @@ impl Context {
             self.judged(&target.axis, findings);
         }
         Ok(())
+    }
+
+    /// Verdict: of the answers that each client got from a target, each of its backends gave at least this fraction.
+    pub fn judge_shares(&self, clients: &[Client], targets: &[Target], attempts: &[Attempt], least: f64) {
+        for target in self.open_targets(targets) {
+            let Permitted::Serves(identities) = &target.permitted else {
+                continue;
+            };
+            let enough = target.probes(self.limits());
+            let of = |client| shares(attempts, &target.stream(client), identities, least, enough);
+            self.judged(&target.axis, clients.iter().filter_map(of).collect());
+        }
     }
 
     /// Verdict: none of these attempts has reached the trap.

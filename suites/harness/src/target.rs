@@ -103,7 +103,7 @@ impl Target {
     }
 
     /// Unique for what is dialled: streams are told apart by it.
-    fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         format!("[{}] {} ({})", self.axis, self.name, self.address)
     }
 

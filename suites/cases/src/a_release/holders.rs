@@ -1,0 +1,282 @@
+//! Services that hold the same backends, one of which lets go of them: the rows whose names, namespaces, ports and ways
+//! of release differ from the first ones'.
+//!
+//! Each holder is a selectorless Service with a slice of its own. Nobody writes the slice of a *victim*, a holder that
+//! goes on, from staging to the last probe, nor restarts the agent: either would heal the fault.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+use harness::{
+    case::Family,
+    context::Context,
+    objects::{Key, annotation},
+    pods::{Backend, endpoints, serve},
+    probing::{Within, identities},
+    target::Target,
+    verdict::Halt,
+};
+use lab::cluster::AgentState;
+use oracle::{
+    check::Permitted,
+    history::{Attempt, Transport},
+};
+use serde_json::{Value, json};
+
+/// Shared backends: an axis of every row.
+pub(super) const SHARED: [usize; 3] = [1, 2, 10];
+/// The port of every Service.
+pub(super) const PORT: u16 = 80;
+const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
+/// The first port that backends listen on; each axis has its own, so that no backend has other holders.
+const FIRST_TARGET: u16 = 8000;
+
+/// What a holder is to be.
+pub(super) struct Wanted<'a> {
+    pub(super) axis: &'a str,
+    pub(super) family: Family,
+    pub(super) namespace: &'a str,
+    pub(super) service: &'a str,
+    pub(super) slice: &'a str,
+    /// Where its backends listen.
+    pub(super) target: u16,
+    pub(super) backends: &'a [Backend],
+}
+
+/// A Service whose slice lists backends that others list, too.
+pub(super) struct Holder {
+    pub(super) axis: String,
+    pub(super) family: Family,
+    pub(super) service: Key,
+    pub(super) slice: Key,
+    address: IpAddr,
+    target: u16,
+    backends: Vec<Backend>,
+    /// The version of its slice that was written last, by its owner.
+    version: String,
+}
+
+/// For how long victims are probed after a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// N probes of each, where further releases follow.
+    Probes,
+    /// T_hold, which is what the row asks for.
+    Time,
+}
+
+/// As many backends as the largest axis shares, on all nodes in turn, each listening on the ports of `axes` axes.
+pub(super) async fn backends(cx: &Context, namespace: &str, axes: usize) -> Result<Vec<Backend>, Halt> {
+    let ports: Vec<u16> = (0..axes).map(target).collect();
+    let most = SHARED.into_iter().max().unwrap_or_default();
+    let nodes = cx.nodes();
+    let values: Vec<Value> = (1..=most)
+        .zip(nodes.iter().cycle())
+        .map(|(number, node)| {
+            let name = format!("b{number:02}");
+            let args = serve(&name, namespace, &ports, &ports);
+            json!({ "name": name, "namespace": namespace, "node": node, "args": args })
+        })
+        .collect();
+    cx.backends(&values).await
+}
+
+/// The port on which backends listen for an axis.
+pub(super) fn target(axis: usize) -> u16 {
+    FIRST_TARGET + u16::try_from(axis).unwrap_or_default()
+}
+
+/// Some of the backends, another first one for each axis, so that none carries the load of all.
+pub(super) fn some(backends: &[Backend], axis: usize, count: usize) -> Vec<Backend> {
+    backends.iter().cycle().skip(axis).take(count).cloned().collect()
+}
+
+impl Holder {
+    /// Makes the manifest's `${service}` and `${slice}`.
+    pub(super) async fn make(cx: &Context, wanted: &Wanted<'_>) -> Result<Self, Halt> {
+        let Wanted {
+            axis,
+            family,
+            namespace,
+            service,
+            slice,
+            target,
+            backends,
+        } = *wanted;
+        let mut listed = backends.to_vec();
+        cx.shuffle(&mut listed);
+        let values = json!({
+            "namespace": namespace,
+            "service": service,
+            "slice": slice,
+            "family": family.to_string(),
+            "port": PORT,
+            "target": target,
+            "endpoints": endpoints(&listed, family)?,
+        });
+        let address = cx.apply_service("${service}", &values).await?;
+        cx.apply("${slice}", &values).await?;
+        let mut holder = Self {
+            axis: axis.to_owned(),
+            family,
+            service: Key::service(namespace, service),
+            slice: Key::slice(namespace, slice),
+            address,
+            target,
+            backends: backends.to_vec(),
+            version: String::new(),
+        };
+        holder.read_version(cx).await?;
+        Ok(holder)
+    }
+
+    async fn read_version(&mut self, cx: &Context) -> Result<(), Halt> {
+        let slice = cx.objects().get(&self.slice).await?;
+        self.version = slice["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        Ok(())
+    }
+
+    /// It serves what its slice lists.
+    pub(super) fn serves(&self) -> Vec<Target> {
+        self.serves_only(&self.backends)
+    }
+
+    /// It serves these of its backends.
+    pub(super) fn serves_only(&self, backends: &[Backend]) -> Vec<Target> {
+        let serves = |transport| {
+            let expected = identities(backends, transport, self.target);
+            let address = (self.address, PORT).into();
+            Target::serves(&self.axis, &self.service.name, transport, address, expected)
+        };
+        TRANSPORTS.into_iter().map(serves).collect()
+    }
+
+    /// It has nobody.
+    pub(super) fn refuses(&self) -> Target {
+        let address = (self.address, PORT).into();
+        Target::refuses(&self.axis, &self.service.name, Transport::Tcp, address)
+    }
+
+    /// Its address is nobody's any more.
+    pub(super) fn is_dead(&self) -> Target {
+        Target {
+            permitted: Permitted::None,
+            ..self.refuses()
+        }
+    }
+
+    /// Its slice lists these, from now on.
+    pub(super) async fn list(&mut self, cx: &Context, backends: &[Backend]) -> Result<(), Halt> {
+        let patch = json!({ "endpoints": endpoints(backends, self.family)? });
+        let written = cx.objects().patch(&self.slice, patch).await?;
+        self.version = written.resource_version;
+        Ok(())
+    }
+
+    /// Its slice lists what it did first.
+    pub(super) async fn list_again(&mut self, cx: &Context) -> Result<(), Halt> {
+        let backends = self.backends.clone();
+        self.list(cx, &backends).await
+    }
+
+    /// Another slice for it, which lists these.
+    pub(super) async fn make_slice(
+        &self,
+        cx: &Context,
+        name: &str,
+        backends: &[Backend],
+    ) -> Result<(), Halt> {
+        let values = json!({
+            "namespace": self.slice.namespace,
+            "service": self.service.name,
+            "slice": name,
+            "family": self.family.to_string(),
+            "target": self.target,
+            "endpoints": endpoints(backends, self.family)?,
+        });
+        cx.apply("${slice}", &values).await?;
+        Ok(())
+    }
+
+    /// The agent reconciles it: a changed annotation.
+    async fn trigger(&self, cx: &Context, value: &str) -> Result<(), Halt> {
+        let patch = annotation("plumbline-trigger", value);
+        cx.objects().patch(&self.service, patch).await?;
+        Ok(())
+    }
+}
+
+/// Control: all serve what they list.
+pub(super) async fn all_serve<'a>(
+    cx: &Context,
+    holders: impl IntoIterator<Item = &'a Holder>,
+) -> Result<(), Halt> {
+    cx.phase("control: all serve their backends");
+    let targets: Vec<Target> = holders.into_iter().flat_map(Holder::serves).collect();
+    let within = Within::from_now(cx.limits().service);
+    cx.control("all serve their backends", cx.clients(), &targets, within)
+        .await
+}
+
+/// What follows on a release: fence, witness, a trigger for each victim, fence, and the victims serve what they did.
+/// Returns the victims' probes.
+pub(super) async fn released<'a>(
+    cx: &Context,
+    what: &str,
+    seen: &[Target],
+    victims: impl IntoIterator<Item = &'a Holder>,
+    hold: Hold,
+) -> Result<Vec<Attempt>, Halt> {
+    let since = Instant::now();
+    let victims: Vec<&Holder> = victims.into_iter().collect();
+    cx.fence().await?;
+    let within = Within::from(since, cx.limits().endpoints);
+    cx.witness(what, cx.clients(), seen, within).await?;
+    cx.phase("trigger: the others are patched, and must serve what they did");
+    let targets: Vec<Target> = victims.iter().flat_map(|victim| victim.serves()).collect();
+    let probes: usize = targets.iter().map(|target| target.probes(cx.limits())).sum();
+    let fastest = Duration::from_secs_f64(probes as f64 / f64::from(cx.limits().rate));
+    let window = match hold {
+        Hold::Probes => fastest,
+        Hold::Time => cx.limits().hold.max(fastest),
+    };
+    let window = cx.background(cx.clients(), &targets, window).await?;
+    for victim in &victims {
+        victim.trigger(cx, what).await?;
+    }
+    cx.fence().await?;
+    cx.hold(window).await
+}
+
+/// Nobody has healed the fault meanwhile.
+pub(super) async fn undisturbed<'a>(
+    cx: &Context,
+    victims: impl IntoIterator<Item = &'a Holder>,
+    agents: Option<&BTreeMap<String, AgentState>>,
+) -> Result<(), Halt> {
+    let restarted = cx.restarted_since(agents).await?;
+    for victim in victims {
+        let writes = cx.versions_since(&victim.slice, &victim.version)?;
+        if writes > 0 {
+            let why = format!(
+                "somebody wrote {} {writes} times, which heals the fault",
+                victim.slice
+            );
+            cx.inconclusive(&victim.axis, why, Vec::new());
+        }
+        if !restarted.is_empty() {
+            let why = format!(
+                "agents restarted, which heals the fault: {}",
+                restarted.join(", ")
+            );
+            cx.inconclusive(&victim.axis, why, Vec::new());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! `release-joined-key-collision`: pairs that become equal, or one the beginning of the other, when namespace and name are
+//! joined without a safe separator (`a-b`/`c` and `a`/`b-c`; `a`/`bc` and `ab`/`c`; `a`/`web` and `a-b`/`web`) share b.
+//! Emptying one leaves the other serving {b} after a trigger.
+//!
+//! All namespaces begin with the same text of the run, which changes nothing about what their ends make of it. Each of a
+//! pair lets go once.
+use std::{collections::BTreeMap, time::Duration};
+
+use harness::{
+    case::{Case, Families, Family, Needs, Rights, Tier},
+    context::Context,
+    verdict::Halt,
+};
+
+use super::holders::{
+    Hold, Holder, SHARED, Wanted, all_serve, backends, released, some, target, undisturbed,
+};
+
+pub(crate) const CASE: Case = Case {
+    id: "release-joined-key-collision",
+    area: "A release isolation",
+    claims: &["release-joined-key-collision"],
+    sentence: "Services keep their backends when another, with which they share the text of namespace and name, is emptied",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+    },
+    disruptive: false,
+    manifest: include_str!("release_joined_key_collision.yaml"),
+    longest: Duration::from_secs(420),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// What their names end with.
+const NAMESPACES: [&str; 3] = ["a", "a-b", "ab"];
+/// Namespace and name, of both of each pair.
+const PAIRS: [[(&str, &str); 2]; 3] = [
+    [("a-b", "c"), ("a", "b-c")],
+    [("a", "bc"), ("ab", "c")],
+    [("a", "web"), ("a-b", "web")],
+];
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: both of each pair list the same backends");
+    let namespace = cx.namespace().await?;
+    let families = cx.families();
+    let all = backends(cx, &namespace, families.len() * SHARED.len() * PAIRS.len()).await?;
+    let mut pairs: Vec<[Holder; 2]> = Vec::new();
+    for family in families {
+        for shared in SHARED {
+            let mut namespaces = BTreeMap::new();
+            for name in NAMESPACES {
+                let made = cx.namespace_ending(&ending(family, shared, name)).await?;
+                namespaces.insert(name, made);
+            }
+            for pair in PAIRS {
+                let at = pairs.len();
+                let joined = pair
+                    .map(|(namespace, name)| format!("{namespace}/{name}"))
+                    .join(" and ");
+                let axis = format!("{family}, {shared} shared, {joined}");
+                let shared_backends = some(&all, at, shared);
+                let mut made = Vec::new();
+                for (namespace, name) in pair {
+                    let wanted = Wanted {
+                        axis: &axis,
+                        family,
+                        namespace: &namespaces[namespace],
+                        service: name,
+                        slice: name,
+                        target: target(at),
+                        backends: &shared_backends,
+                    };
+                    made.push(Holder::make(cx, &wanted).await?);
+                }
+                let pair: [Holder; 2] = made
+                    .try_into()
+                    .map_err(|_| Halt::Harness("a pair is two".to_owned()))?;
+                pairs.push(pair);
+            }
+        }
+    }
+    let agents = cx.agents().await?;
+    all_serve(cx, pairs.iter().flatten()).await?;
+
+    for (culprit, hold) in [(0, Hold::Probes), (1, Hold::Time)] {
+        cx.phase("release: one of each pair is emptied");
+        for pair in &mut pairs {
+            pair[culprit].list(cx, &[]).await?;
+        }
+        let seen: Vec<_> = pairs.iter().map(|pair| pair[culprit].refuses()).collect();
+        let victims = pairs.iter().map(|pair| &pair[1 - culprit]);
+        released(cx, "it is REFUSE", &seen, victims, hold).await?;
+        if hold == Hold::Probes {
+            for pair in &mut pairs {
+                pair[culprit].list_again(cx).await?;
+            }
+            all_serve(cx, pairs.iter().flatten()).await?;
+        }
+    }
+    undisturbed(cx, pairs.iter().map(|[first, _]| first), agents.as_ref()).await
+}
+
+/// What a namespace's name ends with: namespaces of one axis begin alike, and with nothing of another axis.
+fn ending(family: Family, shared: usize, name: &str) -> String {
+    let family = match family {
+        Family::IPv4 => 4,
+        Family::IPv6 => 6,
+    };
+    format!("{family}{shared:02}{name}")
+}

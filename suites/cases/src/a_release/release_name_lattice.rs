@@ -1,0 +1,107 @@
+//! `release-name-lattice`: Services `t`, `t0`, `ta`, `t-a`, `t-a-b` share b. Each in turn is emptied, all others are
+//! triggered, it is refilled. The other four serve {b} at every step, whichever name is the longer.
+//!
+//! What follows the common `t` sorts on both sides of `/`, of a space and of `-`, so that a separator alone heals
+//! nothing. At least two others share b at the moment of release: with one holder, broken code takes a shortcut. Each is
+//! once the one that lets go, so each is older and younger than that.
+use std::time::Duration;
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    verdict::Halt,
+};
+
+use super::holders::{
+    Hold, Holder, SHARED, Wanted, all_serve, backends, released, some, target, undisturbed,
+};
+
+pub(crate) const CASE: Case = Case {
+    id: "release-name-lattice",
+    area: "A release isolation",
+    claims: &["release-name-lattice"],
+    sentence: "Services whose names begin alike keep their backends when each in turn is emptied and refilled",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+    },
+    disruptive: false,
+    manifest: include_str!("release_name_lattice.yaml"),
+    longest: Duration::from_secs(420),
+    run: |cx| Box::pin(run(cx)),
+};
+
+const NAMES: [&str; 5] = ["t", "t0", "ta", "t-a", "t-a-b"];
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: five Services list the same backends");
+    let namespace = cx.namespace().await?;
+    let families = cx.families();
+    let all = backends(cx, &namespace, families.len() * SHARED.len()).await?;
+    let mut order = NAMES;
+    cx.shuffle(&mut order);
+    cx.record("order of the releases", order.join(", "));
+    let mut lattices: Vec<Vec<Holder>> = Vec::new();
+    for family in families {
+        for shared in SHARED {
+            let at = lattices.len();
+            let axis = format!("{family}, {shared} shared");
+            let (namespace, shared) = (cx.namespace().await?, some(&all, at, shared));
+            let mut names = NAMES;
+            cx.shuffle(&mut names);
+            let mut lattice = Vec::new();
+            for service in names {
+                let wanted = Wanted {
+                    axis: &axis,
+                    family,
+                    namespace: &namespace,
+                    service,
+                    slice: service,
+                    target: target(at),
+                    backends: &shared,
+                };
+                lattice.push(Holder::make(cx, &wanted).await?);
+            }
+            lattices.push(lattice);
+        }
+    }
+    let agents = cx.agents().await?;
+    all_serve(cx, lattices.iter().flatten()).await?;
+
+    for (step, name) in order.into_iter().enumerate() {
+        cx.phase(&format!("release: {name} is emptied"));
+        let mut seen = Vec::new();
+        for holder in lattices
+            .iter_mut()
+            .flatten()
+            .filter(|one| one.service.name == name)
+        {
+            holder.list(cx, &[]).await?;
+            seen.push(holder.refuses());
+        }
+        let hold = if step + 1 == NAMES.len() {
+            Hold::Time
+        } else {
+            Hold::Probes
+        };
+        let victims = lattices.iter().flatten().filter(|one| one.service.name != name);
+        released(cx, &format!("{name} is REFUSE"), &seen, victims, hold).await?;
+        cx.phase(&format!("{name} is refilled"));
+        let mut refilled = Vec::new();
+        for holder in lattices
+            .iter_mut()
+            .flatten()
+            .filter(|one| one.service.name == name)
+        {
+            holder.list_again(cx).await?;
+            refilled.extend(holder.serves());
+        }
+        let within = Within::from_now(cx.limits().endpoints);
+        cx.judge_briefly(cx.clients(), &refilled, within).await?;
+    }
+    undisturbed(cx, lattices.iter().flatten(), agents.as_ref()).await
+}

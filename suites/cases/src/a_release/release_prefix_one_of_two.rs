@@ -1,0 +1,90 @@
+//! `release-prefix-one-of-two`: C=`t` and V=`t-ext` both list {b1, b2}; C drops b1 only. After the trigger V still serves
+//! {b1, b2}, each with at least a quarter of N.
+//!
+//! C must be seen to serve {b2} only, and is not emptied: a partial release may take another way through the code.
+use std::time::Duration;
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    verdict::Halt,
+};
+
+use super::holders::{Hold, Holder, Wanted, all_serve, backends, released, some, target, undisturbed};
+
+pub(crate) const CASE: Case = Case {
+    id: "release-prefix-one-of-two",
+    area: "A release isolation",
+    claims: &["release-prefix-one-of-two"],
+    sentence: "a Service keeps both backends when one whose name is a prefix of its own drops one of them",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+    },
+    disruptive: false,
+    manifest: include_str!("release_prefix_one_of_two.yaml"),
+    longest: Duration::from_secs(420),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// Names: C's is a prefix of V's.
+const CULPRIT: &str = "t";
+const VICTIM: &str = "t-ext";
+/// Of what a client's probes meet, each backend's share, at least.
+const LEAST_SHARE: f64 = 0.25;
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: C and V list b1 and b2");
+    let namespace = cx.namespace().await?;
+    let families = cx.families();
+    let all = backends(cx, &namespace, families.len() * 2).await?;
+    let mut pairs = Vec::new();
+    for family in families {
+        for order in [[CULPRIT, VICTIM], [VICTIM, CULPRIT]] {
+            let at = pairs.len();
+            let age = if order[0] == VICTIM {
+                "V older"
+            } else {
+                "V younger"
+            };
+            let axis = format!("{family}, {age}");
+            let (namespace, both) = (cx.namespace().await?, some(&all, at, 2));
+            let mut made = Vec::new();
+            for service in order {
+                let wanted = Wanted {
+                    axis: &axis,
+                    family,
+                    namespace: &namespace,
+                    service,
+                    slice: service,
+                    target: target(at),
+                    backends: &both,
+                };
+                made.push(Holder::make(cx, &wanted).await?);
+            }
+            if order[0] == VICTIM {
+                made.reverse();
+            }
+            pairs.push((made, both));
+        }
+    }
+    let agents = cx.agents().await?;
+    all_serve(cx, pairs.iter().flat_map(|(made, _)| made)).await?;
+
+    cx.phase("release: C drops b1");
+    let mut seen = Vec::new();
+    for (made, both) in &mut pairs {
+        let left = &both[1..];
+        made[0].list(cx, left).await?;
+        seen.extend(made[0].serves_only(left));
+    }
+    let victims = || pairs.iter().map(|(made, _)| &made[1]);
+    let attempts = released(cx, "C serves {b2} only", &seen, victims(), Hold::Time).await?;
+    for victim in victims() {
+        cx.judge_shares(cx.clients(), &victim.serves(), &attempts, LEAST_SHARE);
+    }
+    undisturbed(cx, victims(), agents.as_ref()).await
+}

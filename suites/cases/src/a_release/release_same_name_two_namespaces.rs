@@ -1,0 +1,99 @@
+//! `release-same-name-two-namespaces`: `ns1/web` and `ns2/web` share b, and their slices carry the same object name.
+//! Emptying, then deleting, the slice in ns1 leaves `ns2/web` serving {b} after a trigger.
+//!
+//! The slices' names are fixed, never generated: generated ones cannot collide.
+use std::time::Duration;
+
+use harness::{
+    case::{Case, Families, Family, Needs, Rights, Tier},
+    context::Context,
+    pods::Backend,
+    verdict::Halt,
+};
+
+use super::holders::{
+    Hold, Holder, SHARED, Wanted, all_serve, backends, released, some, target, undisturbed,
+};
+
+pub(crate) const CASE: Case = Case {
+    id: "release-same-name-two-namespaces",
+    area: "A release isolation",
+    claims: &["release-same-name-two-namespaces"],
+    sentence: "a Service keeps its backends when one of the same name in another namespace is emptied and its slice deleted",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+    },
+    disruptive: false,
+    manifest: include_str!("release_same_name_two_namespaces.yaml"),
+    longest: Duration::from_secs(420),
+    run: |cx| Box::pin(run(cx)),
+};
+
+const NAME: &str = "web";
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: web in two namespaces lists the same backends, in slices of one name");
+    let namespace = cx.namespace().await?;
+    let families = cx.families();
+    let all = backends(cx, &namespace, families.len() * SHARED.len() * 2).await?;
+    // The culprit, and the victim.
+    let mut pairs: Vec<[Holder; 2]> = Vec::new();
+    for family in families {
+        for shared in SHARED {
+            for victim_first in [true, false] {
+                let at = pairs.len();
+                let age = if victim_first { "ns2 older" } else { "ns2 younger" };
+                let axis = format!("{family}, {shared} shared, {age}");
+                let shared = some(&all, at, shared);
+                let first = make(cx, &axis, family, at, &shared).await?;
+                let second = make(cx, &axis, family, at, &shared).await?;
+                pairs.push(if victim_first {
+                    [second, first]
+                } else {
+                    [first, second]
+                });
+            }
+        }
+    }
+    let agents = cx.agents().await?;
+    all_serve(cx, pairs.iter().flatten()).await?;
+
+    cx.phase("release: the slice in ns1 is emptied");
+    for [culprit, _] in &mut pairs {
+        culprit.list(cx, &[]).await?;
+    }
+    let seen: Vec<_> = pairs.iter().map(|[culprit, _]| culprit.refuses()).collect();
+    let victims = || pairs.iter().map(|[_, victim]| victim);
+    released(cx, "ns1/web is REFUSE", &seen, victims(), Hold::Probes).await?;
+
+    cx.phase("release: the slice in ns1 is deleted");
+    for [culprit, _] in &pairs {
+        cx.objects().delete(&culprit.slice).await?;
+    }
+    released(cx, "ns1/web is still REFUSE", &seen, victims(), Hold::Time).await?;
+    undisturbed(cx, victims(), agents.as_ref()).await
+}
+
+async fn make(
+    cx: &Context,
+    axis: &str,
+    family: Family,
+    at: usize,
+    shared: &[Backend],
+) -> Result<Holder, Halt> {
+    let namespace = cx.namespace().await?;
+    let wanted = Wanted {
+        axis,
+        family,
+        namespace: &namespace,
+        service: NAME,
+        slice: NAME,
+        target: target(at),
+        backends: shared,
+    };
+    Holder::make(cx, &wanted).await
+}
