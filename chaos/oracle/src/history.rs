@@ -100,6 +100,26 @@ pub struct Answer {
     pub destination: SocketAddr,
     /// The attempt's nonce.
     pub nonce: String,
+    /// The pod that it runs in, if it was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<Box<PodIdentity>>,
+}
+
+/// Who a pod is, from its start to its end. What it was not told is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PodIdentity {
+    /// Its uid: no later pod of its name has it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// Its name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Its node.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub node: String,
+    /// The node's zone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub zone: String,
 }
 
 /// One line of a backend's log.

@@ -81,6 +81,7 @@ mod tests {
                     source: "10.0.0.1:1".parse().unwrap(),
                     destination: "10.0.0.2:80".parse().unwrap(),
                     nonce: "n".to_owned(),
+                    pod: None,
                 },
                 peer: FRONTEND.parse().unwrap(),
             },

@@ -42,6 +42,7 @@ fn answer(number: usize, identity: &str, port: u16) -> Answer {
         source: address("10.1.0.9:40000"),
         destination: SocketAddr::new([10, 1, 0, 2].into(), port),
         nonce: format!("nonce-{number}"),
+        pod: None,
     }
 }
 

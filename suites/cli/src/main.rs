@@ -33,6 +33,7 @@ const COULD_NOT_RUN: u8 = 2;
   plumbline list                      what there is to run
   plumbline run                       make a cluster, run every case, take the cluster down
   plumbline run --filter release      only cases whose id or claims match
+  plumbline run --target kube-proxy-nftables   another implementation than the reference agent
   plumbline lab up                    a cluster to look around in; `plumbline run --lab NAME` uses it
   plumbline doctor                    on a node: what rewrites connections there, and what of it is stale
 "

@@ -2,12 +2,14 @@
 
 use std::{
     io::{self, BufRead, Read},
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::Path,
     process::ExitCode,
 };
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use oracle::history::PodIdentity;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -39,9 +41,50 @@ pub struct ServeArgs {
     /// A UDP port to serve; may be repeated.
     #[arg(long, value_name = "PORT")]
     udp: Vec<u16>,
-    /// The address to serve on; `::` is both families.
-    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
-    address: IpAddr,
+    /// The address to serve on; all addresses of both families are the default.
+    #[arg(long)]
+    address: Option<IpAddr>,
+    #[command(flatten)]
+    pod: PodArgs,
+}
+
+/// The pod that it runs in: repeated in its answers. In Kubernetes, the downward API gives it.
+#[derive(Debug, Args)]
+struct PodArgs {
+    /// The pod's uid.
+    #[arg(long, env = "POD_UID", value_name = "UID", default_value = "")]
+    pod_uid: String,
+    /// The pod's name.
+    #[arg(long, env = "POD_NAME", value_name = "NAME", default_value = "")]
+    pod_name: String,
+    /// The pod's node.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME", default_value = "")]
+    node: String,
+    /// The node's zone.
+    #[arg(long, env = "NODE_ZONE", value_name = "ZONE", default_value = "")]
+    zone: String,
+}
+
+impl PodArgs {
+    /// Nothing if nothing was told.
+    fn identity(self) -> Option<PodIdentity> {
+        let identity = PodIdentity {
+            uid: self.pod_uid,
+            name: self.pod_name,
+            node: self.node,
+            zone: self.zone,
+        };
+        (identity != PodIdentity::default()).then_some(identity)
+    }
+}
+
+/// All addresses, of IPv6 too where the kernel has it.
+fn everywhere() -> Vec<IpAddr> {
+    let mut all = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+    if Path::new("/proc/net/if_inet6").exists() {
+        all.push(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+    }
+    all
 }
 
 /// Runs a subcommand to its end.
@@ -62,13 +105,15 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         tcp,
         udp,
         address,
+        pod,
     } = args;
     let server = Server::bind(
         &ServeConfig {
             name,
-            address,
+            addresses: address.map_or_else(everywhere, |address| vec![address]),
             tcp,
             udp,
+            pod: pod.identity(),
         },
         io::stdout(),
     )?;

@@ -26,7 +26,9 @@ pub(super) fn run(store: &Store) -> Result<(), ConfigError> {
 
 /// `default/kubernetes`, at the first address of each range.
 pub(super) fn service(config: &Config) -> Value {
-    let first = |cidr: &IpNet| cidr.hosts().next().map(|ip| ip.to_string());
+    // An IPv6 range counts its network address among its hosts, and that is not given out.
+    let host = |cidr: &IpNet| cidr.hosts().find(|host| *host != cidr.network());
+    let first = |cidr: &IpNet| host(cidr).map(|ip| ip.to_string());
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
     json!({
         "metadata": {"name": "kubernetes", "labels": labels},

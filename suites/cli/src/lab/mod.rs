@@ -1,12 +1,17 @@
 //! `plumbline lab`: the embedded lab by hand.
 //!
-//! Files: `up`, `down`, `status`, `place` (exec, and how places are named), `files` (kubeconfig, logs).
+//! Files: `up`, `down`, `status`, `place` (exec, and how places are named), `files` (kubeconfig, logs), `families`
+//! and `target` (of a new lab: for `plumbline run` too).
 
 mod down;
+mod families;
 mod files;
 mod place;
 mod status;
+mod target;
 mod up;
+
+pub(crate) use {families::FamilyArgs, target::TargetArgs};
 
 use std::process::ExitCode;
 

@@ -24,12 +24,13 @@ fn render(status: &Status) -> String {
     } = status;
     let mut text =
         format!("lab {name}: API server {api}, target {target}, supervisor process {supervisor}\n\n");
-    let heading = ["NODE", "ADDRESS", "PODS", "AGENT", "STARTS", "LAST EXIT"];
+    let heading = ["NODE", "ZONE", "ADDRESS", "PODS", "AGENT", "STARTS", "LAST EXIT"];
     let rows = nodes.iter().map(|node| {
         [
             node.name.clone(),
-            node.address.to_string(),
-            node.pod_cidr.clone(),
+            node.zone.clone(),
+            list(&node.addresses),
+            list(&node.pod_cidrs),
             agent(&node.agent),
             node.agent.starts.to_string(),
             node.agent.last_exit.clone().unwrap_or_default(),
@@ -54,8 +55,7 @@ fn render(status: &Status) -> String {
                 pod.namespace.clone(),
                 pod.name.clone(),
                 node.name.clone(),
-                pod.address
-                    .map_or_else(String::new, |address| address.to_string()),
+                list(&pod.addresses),
                 if pod.ready { "yes" } else { "no" }.to_owned(),
                 pod.restarts.to_string(),
                 pod.reason.clone(),
@@ -67,6 +67,11 @@ fn render(status: &Status) -> String {
         text += &table(heading, rows.into_iter());
     }
     text
+}
+
+fn list<T: ToString>(all: &[T]) -> String {
+    let all: Vec<String> = all.iter().map(T::to_string).collect();
+    all.join(",")
 }
 
 fn agent(state: &AgentState) -> String {
@@ -104,7 +109,7 @@ mod tests {
         let pod = PodView {
             namespace: "default".to_owned(),
             name: "b1".to_owned(),
-            address: "10.244.1.2".parse().ok(),
+            addresses: vec!["10.244.1.2".parse().expect("address")],
             ready: true,
             restarts: 0,
             reason: String::new(),
@@ -116,8 +121,12 @@ mod tests {
             target: "reference".to_owned(),
             nodes: vec![NodeStatus {
                 name: "node1".to_owned(),
-                address: "172.30.0.101".parse().expect("address"),
-                pod_cidr: "10.244.1.0/24".to_owned(),
+                zone: "zone-a".to_owned(),
+                addresses: vec![
+                    "172.30.0.101".parse().expect("address"),
+                    "fd00:30::65".parse().expect("address"),
+                ],
+                pod_cidrs: vec!["10.244.1.0/24".to_owned()],
                 agent,
                 pods: vec![pod],
             }],
@@ -125,8 +134,8 @@ mod tests {
         let shown = "\
 lab lab: API server https://127.0.0.1:6443, target reference, supervisor process 6
 
- NODE   ADDRESS       PODS           AGENT             STARTS  LAST EXIT
- node1  172.30.0.101  10.244.1.0/24  ready, process 7  2       SIGKILL
+ NODE   ZONE    ADDRESS                   PODS           AGENT             STARTS  LAST EXIT
+ node1  zone-a  172.30.0.101,fd00:30::65  10.244.1.0/24  ready, process 7  2       SIGKILL
 
  NAMESPACE  POD  NODE   ADDRESS     READY  RESTARTS  REASON
  default    b1   node1  10.244.1.2  yes    0

@@ -1,15 +1,14 @@
 //! `plumbline lab up`.
 
 use std::{
-    path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
+use super::{FamilyArgs, TargetArgs};
 use lab::{
     cluster::{AgentState, Cluster},
-    embedded::{AgentCommand, DEFAULT_NAME, LIMITS, LabCluster, LabConfig, Lifetime, check_name, sibling},
+    embedded::{DEFAULT_NAME, LIMITS, LabCluster, LabConfig, Lifetime, check_name, sibling},
 };
 
 /// Between two questions whether the agents are ready.
@@ -20,12 +19,13 @@ pub(crate) struct UpArgs {
     /// The lab's name; several labs may be up at once.
     #[arg(long, default_value = DEFAULT_NAME)]
     name: String,
-    /// How many nodes.
+    /// How many nodes, 1 to 9; they are in zone-a and zone-b by turns.
     #[arg(long, default_value_t = 2)]
     nodes: u8,
-    /// The agent under test; the default is `reference-agent` beside this program.
-    #[arg(long, value_name = "PATH")]
-    agent: Option<PathBuf>,
+    #[command(flatten)]
+    families: FamilyArgs,
+    #[command(flatten)]
+    target: TargetArgs,
 }
 
 pub(super) async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
@@ -68,29 +68,18 @@ pub(super) async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn config(args: UpArgs) -> anyhow::Result<LabConfig> {
-    let UpArgs { name, nodes, agent } = args;
+    let UpArgs {
+        name,
+        nodes,
+        families,
+        target,
+    } = args;
     check_name(&name)?;
-    let agent = match agent {
-        Some(path) => {
-            let path = path
-                .canonicalize()
-                .with_context(|| format!("there is no agent at {}", path.display()))?;
-            let label = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            AgentCommand {
-                label,
-                ..AgentCommand::reference(&path)
-            }
-        }
-        None => AgentCommand::reference(&sibling("reference-agent")?),
-    };
     Ok(LabConfig {
         name,
         nodes,
-        agent,
+        families: families.families(),
+        agent: target.agent()?,
         plumbline: sibling("plumbline")?,
     })
 }

@@ -1,16 +1,14 @@
 //! The cluster of a run: a lab that is there, or one made for it.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, time::Duration};
 
 use anyhow::{Context as _, bail};
 use lab::{
     cluster::Cluster as _,
-    embedded::{AgentCommand, LabCluster, LabConfig, Lifetime, sibling},
+    embedded::{AgentCommand, IpFamilies, LabCluster, LabConfig, Lifetime, sibling},
 };
+
+use crate::lab::TargetArgs;
 
 /// What most rows ask for at most.
 const NODES: u8 = 2;
@@ -27,10 +25,8 @@ const SAID: usize = 10;
 pub(super) enum Target {
     /// Whatever runs in a lab that is up.
     Running(String),
-    /// The reference agent.
-    Reference,
-    /// Another agent with the same command line.
-    Agent(PathBuf),
+    /// A target of the command line.
+    Named(TargetArgs),
     /// An agent with one known bug.
     Mutant(String),
 }
@@ -43,12 +39,11 @@ pub(super) struct RunCluster {
 }
 
 impl Target {
-    pub(super) fn new(lab: Option<String>, agent: Option<PathBuf>, mutant: Option<String>) -> Self {
-        match (lab, agent, mutant) {
-            (Some(name), ..) => Self::Running(name),
-            (None, Some(path), _) => Self::Agent(path),
-            (None, None, Some(name)) => Self::Mutant(name),
-            (None, None, None) => Self::Reference,
+    pub(super) fn new(lab: Option<String>, target: TargetArgs, mutant: Option<String>) -> Self {
+        match (lab, mutant) {
+            (Some(name), _) => Self::Running(name),
+            (None, Some(name)) => Self::Mutant(name),
+            (None, None) => Self::Named(target),
         }
     }
 
@@ -56,31 +51,30 @@ impl Target {
     pub(super) fn options(&self) -> String {
         match self {
             Self::Running(name) => format!(" --lab {name}"),
-            Self::Reference => String::new(),
-            Self::Agent(path) => format!(" --agent {}", path.display()),
+            Self::Named(target) => target.options(),
             Self::Mutant(name) => format!(" --mutant {name}"),
         }
     }
 
-    /// Attaches to the lab, or makes one. With `keep` it outlives this process.
-    pub(super) async fn cluster(&self, keep: bool) -> anyhow::Result<RunCluster> {
-        if let Self::Running(name) = self {
-            let lab = LabCluster::attach(name).await?;
-            return Ok(RunCluster {
-                name: name.clone(),
-                lab,
-                is_ours: false,
-            });
-        }
-        let name = format!("run-{}", std::process::id());
+    /// Attaches to the lab, or makes one of these families. With `keep` it outlives this process.
+    pub(super) async fn cluster(&self, families: IpFamilies, keep: bool) -> anyhow::Result<RunCluster> {
         let agent = match self {
-            Self::Running(_) | Self::Reference => AgentCommand::reference(&sibling("reference-agent")?),
-            Self::Agent(path) => agent(path)?,
+            Self::Running(name) => {
+                let lab = LabCluster::attach(name).await?;
+                return Ok(RunCluster {
+                    name: name.clone(),
+                    lab,
+                    is_ours: false,
+                });
+            }
+            Self::Named(target) => target.agent()?,
             Self::Mutant(name) => mutant(name)?,
         };
+        let name = format!("run-{}", std::process::id());
         let config = LabConfig {
             name: name.clone(),
             nodes: NODES,
+            families,
             agent,
             plumbline: sibling("plumbline")?,
         };
@@ -151,27 +145,11 @@ fn said_last(lab: &LabCluster, node: &str) -> String {
     lines[lines.len().saturating_sub(SAID)..].join("\n")
 }
 
-fn agent(path: &Path) -> anyhow::Result<AgentCommand> {
-    let path = path
-        .canonicalize()
-        .with_context(|| format!("there is no agent {}: expected a program", path.display()))?;
-    let argv = vec![path.to_string_lossy().into_owned()];
-    Ok(AgentCommand {
-        label: format!("agent:{}", path.display()),
-        argv,
-    })
-}
-
 fn mutant(name: &str) -> anyhow::Result<AgentCommand> {
     let program = sibling("plumbline-mutant")
         .context("mutants are a program of their own: cargo build --package mutants")?;
-    let argv = vec![
-        program.to_string_lossy().into_owned(),
-        "--mutant".to_owned(),
-        name.to_owned(),
-    ];
-    Ok(AgentCommand {
-        label: format!("mutant:{name}"),
-        argv,
-    })
+    let mut agent = AgentCommand::of_target("reference", Some(&program))?;
+    agent.argv.extend(["--mutant".to_owned(), name.to_owned()]);
+    agent.label = format!("mutant:{name}");
+    Ok(agent)
 }

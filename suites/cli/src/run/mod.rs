@@ -28,6 +28,8 @@ use lab::cluster::Cluster as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::lab::{FamilyArgs, TargetArgs};
+
 use self::{cluster::Target, process::Settings, progress::Progress, report::Report};
 
 /// Exit code after an interruption: 128 and SIGINT.
@@ -57,13 +59,14 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "target/plumbline", value_name = "FOLDER")]
     out: PathBuf,
     /// Use a running lab (`plumbline lab up`) instead of making one
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["agent", "mutant"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "agent", "mutant", "ipv6", "dual"])]
     lab: Option<String>,
-    /// The agent under test instead of the reference agent beside this program
-    #[arg(long, value_name = "PATH", conflicts_with = "mutant")]
-    agent: Option<PathBuf>,
+    #[command(flatten)]
+    families: FamilyArgs,
+    #[command(flatten)]
+    target: TargetArgs,
     /// An agent with one known bug, from plumbline-mutant beside this program
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "agent"])]
     mutant: Option<String>,
     /// How many cases run side by side at most; the default is the number of processors
     #[arg(long, value_name = "N")]
@@ -104,9 +107,9 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(rand::random);
 
     eprintln!("bringing up the lab …");
-    let target = Target::new(arguments.lab, arguments.agent, arguments.mutant);
+    let target = Target::new(arguments.lab, arguments.target, arguments.mutant);
     let cluster = tokio::select! {
-        cluster = target.cluster(arguments.keep) => cluster?,
+        cluster = target.cluster(arguments.families.families(), arguments.keep) => cluster?,
         () = interrupted.cancelled() => return Ok(ExitCode::from(INTERRUPTED)),
     };
     let description = cluster.lab.describe().clone();
@@ -121,7 +124,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             rand::random::<u32>() & 0x00ff_ffff
         ),
         seed,
-        target: target.options(),
+        target: target.options() + arguments.families.options(),
         timeout_scale: arguments.timeout_scale,
         out: out.path().to_owned(),
         keep: arguments.keep,

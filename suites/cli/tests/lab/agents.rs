@@ -38,8 +38,8 @@ async fn an_agent_runs_in_its_nodes_namespaces_with_its_documented_arguments() {
     let procs = std::fs::read_to_string(procs).expect("its cgroup");
     assert_eq!(procs.trim(), state.pid.expect("it runs").to_string());
     let expected = format!(
-        "run --kubeconfig /run/plumbline/{0}/kubeconfig-underlay --node node1 --cgroup /sys/fs/cgroup \
-         --bpffs /sys/fs/bpf --listen 127.0.0.1:9440 --state /run/plumbline/{0}/logs/agent-node1.state",
+        "run --kubeconfig=/run/plumbline/{0}/kubeconfig-underlay --node=node1 --cgroup=/sys/fs/cgroup \
+         --bpffs=/sys/fs/bpf --listen=127.0.0.1:9440 --state=/run/plumbline/{0}/logs/agent-node1.state",
         name("args")
     );
     assert!(test.said().contains(&expected), "{:?}", test.said());
@@ -99,7 +99,7 @@ async fn state_is_wiped_by_the_agents_own_clean_up_and_only_while_it_is_stopped(
     }
     test.lab.stop_agent("node1", Stop::Term).await.expect("stop");
     test.lab.wipe_state("node1").await.expect("wipe");
-    let cleanup = "cleanup --bpffs /sys/fs/bpf --cgroup /sys/fs/cgroup";
+    let cleanup = "cleanup --bpffs=/sys/fs/bpf --cgroup=/sys/fs/cgroup";
     assert!(
         test.said().iter().any(|line| line == cleanup),
         "{:?}",
@@ -126,5 +126,5 @@ async fn evidence_holds_logs_objects_and_dumps() {
     assert!(read("objects/pods.json").contains("\"b1\""));
     assert!(read("objects/nodes.json").contains("\"node2\""));
     read("dump-node1.txt");
-    assert!(test.said().iter().any(|line| line == "dump --bpffs /sys/fs/bpf"));
+    assert!(test.said().iter().any(|line| line == "dump --bpffs=/sys/fs/bpf"));
 }

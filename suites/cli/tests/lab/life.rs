@@ -13,7 +13,10 @@ use nix::{
     unistd::Pid,
 };
 
-use super::support::{TestLab, Traces, cgroup, config, eventually, name, node, privileged};
+use super::{
+    support::{TestLab, cgroup, config, eventually, name, node, privileged},
+    traces::Traces,
+};
 
 /// Whether the lock of a lab is free and its cgroup empty.
 fn released(name: &str) -> bool {
@@ -191,12 +194,16 @@ async fn a_lab_that_cannot_start_says_why_and_leaves_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let good = config(&name("broken"), folder.path());
 
-    let mut config = good.clone();
-    config.nodes = 0;
-    let error = LabCluster::up(&config, Lifetime::WithCaller, |_| {})
-        .await
-        .expect_err("no nodes");
-    assert!(matches!(error, LabError::Nodes { found: 0 }), "{error}");
+    for nodes in [0, 10] {
+        let mut config = good.clone();
+        config.nodes = nodes;
+        let error = LabCluster::up(&config, Lifetime::WithCaller, |_| {})
+            .await
+            .expect_err("none, or too many")
+            .to_string();
+        let expected = format!("a lab of {nodes} nodes can't be made; expected 1 to 9: all nodes share");
+        assert!(error.starts_with(&expected), "{error}");
+    }
 
     let mut config = good.clone();
     config.agent.argv = vec!["/nonexistent/agent".to_owned()];

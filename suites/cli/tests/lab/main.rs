@@ -1,13 +1,18 @@
 //! The embedded lab on the real kernel. Needs root; every lab here has a name of its own, so that these tests run
 //! beside each other and beside labs of other people.
 //!
-//! Files: `support` (a lab for a test, what a host must not have afterwards), `life`, `network`, `pods`, `places`,
-//! `agents` (a fake one), `reference` (the real one).
+//! Files: `support` (a lab for a test), `traces` (what must be gone afterwards), `life`, `gone`
+//! (the host afterwards), `network`, `pods`, `places`,
+//! `agents` (a fake one), `targets` (by their files), `families` (IPv6 and dual stack), `reference` (the real agent).
 
 mod agents;
+mod families;
+mod gone;
 mod life;
 mod network;
 mod places;
 mod pods;
 mod reference;
 mod support;
+mod targets;
+mod traces;

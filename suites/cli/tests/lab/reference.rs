@@ -1,67 +1,98 @@
-//! The lab with the reference agent: one Service by hand, end to end.
+//! The lab with the reference agent: one Service by hand, end to end, by each family.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Api, api::PostParams};
 use lab::{
     cluster::Cluster,
-    embedded::{AgentCommand, LabCluster, Lifetime},
+    embedded::{AgentCommand, IpFamilies},
 };
 use oracle::history::{Outcome, Transport};
 use serde_json::json;
 
-use super::support::{LIMIT, TestLab, answered, config, in_pod, name, node, privileged};
+use super::support::{LIMIT, TestLab, agent_is_ready, answered, in_pod, node};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_ip_answers_from_its_pod() {
-    if !privileged() {
+    each_cluster_ip_answers_from_its_pod("reference", IpFamilies::Ipv4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_cluster_ips_of_a_dual_stack_service_answer_from_its_pod() {
+    each_cluster_ip_answers_from_its_pod("reference-dual", IpFamilies::Dual).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ipv6_cluster_ip_answers_from_its_pod_where_there_is_no_ipv4() {
+    each_cluster_ip_answers_from_its_pod("reference-six", IpFamilies::Ipv6).await;
+}
+
+async fn each_cluster_ip_answers_from_its_pod(test: &str, families: IpFamilies) {
+    let up = TestLab::up_with(test, |config| {
+        config.families = families;
+        let program = config.plumbline.with_file_name("reference-agent");
+        config.agent = AgentCommand::of_target("reference", Some(&program)).expect("built");
+    });
+    let Some(test) = up.await else {
         return;
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut config = config(&name("reference"), folder.path());
-    config.agent = AgentCommand::reference(&config.plumbline.with_file_name("reference-agent"));
-    let lab = LabCluster::up(&config, Lifetime::WithCaller, |_| {})
-        .await
-        .expect("up");
-    let test = TestLab { lab, folder };
+    };
     for node in ["node1", "node2"] {
-        agent_is_ready(&test, node).await;
+        agent_is_ready(&test.lab, node).await;
     }
 
-    let backend = test.server("b1", "node1", false).await;
+    let backends = test.servers_addresses("b1", "node1", false).await;
     test.server("c2", "node2", false).await;
     let ports = json!([
         {"name": "tcp", "protocol": "TCP", "port": 80, "targetPort": 8080},
         {"name": "udp", "protocol": "UDP", "port": 80, "targetPort": 8080},
     ]);
-    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": ports}});
+    let service =
+        json!({"metadata": {"name": "s"}, "spec": {"ipFamilyPolicy": "PreferDualStack", "ports": ports}});
     let services: Api<Service> = Api::namespaced(test.lab.client(), "default");
     let service = serde_json::from_value(service).expect("a Service");
     let service = services
         .create(&PostParams::default(), &service)
         .await
         .expect("create a Service");
-    let address = service
+    let addresses = service
         .spec
-        .and_then(|spec| spec.cluster_ip)
-        .expect("a ClusterIP");
-    let slice = json!({
-        "metadata": {"name": "s-1", "labels": {"kubernetes.io/service-name": "s"}},
-        "addressType": "IPv4",
-        "ports": [
-            {"name": "tcp", "protocol": "TCP", "port": 8080},
-            {"name": "udp", "protocol": "UDP", "port": 8080},
-        ],
-        "endpoints": [{"addresses": [backend], "conditions": {"ready": true}}],
-    });
+        .and_then(|spec| spec.cluster_ips)
+        .expect("ClusterIPs");
+    assert_eq!(addresses.len(), backends.len());
     let slices: Api<EndpointSlice> = Api::namespaced(test.lab.client(), "default");
-    let slice = serde_json::from_value(slice).expect("an EndpointSlice");
-    slices
-        .create(&PostParams::default(), &slice)
-        .await
-        .expect("create an EndpointSlice");
+    for (backend, family) in backends.iter().zip(&service_families(&addresses)) {
+        let slice = json!({
+            "metadata": {"generateName": "s-", "labels": {"kubernetes.io/service-name": "s"}},
+            "addressType": family,
+            "ports": [
+                {"name": "tcp", "protocol": "TCP", "port": 8080},
+                {"name": "udp", "protocol": "UDP", "port": 8080},
+            ],
+            "endpoints": [{"addresses": [backend], "conditions": {"ready": true}}],
+        });
+        let slice = serde_json::from_value(slice).expect("an EndpointSlice");
+        slices
+            .create(&PostParams::default(), &slice)
+            .await
+            .expect("create an EndpointSlice");
+    }
+    for address in &addresses {
+        answers(&test, address).await;
+    }
+    test.lab.down().await.expect("down");
+}
 
+fn service_families(addresses: &[String]) -> Vec<&'static str> {
+    let family = |address: &String| if address.contains(':') { "IPv6" } else { "IPv4" };
+    addresses.iter().map(family).collect()
+}
+
+/// A ClusterIP answers from pod b1, whoever asks and however.
+async fn answers(test: &TestLab, address: &str) {
     for from in [in_pod("c2"), in_pod("b1"), node("node1"), node("node2")] {
         for (transport, identity) in [
             (Transport::Tcp, "b1/TCP/8080"),
@@ -70,7 +101,7 @@ async fn a_cluster_ip_answers_from_its_pod() {
         ] {
             let deadline = Instant::now() + LIMIT;
             let outcome = loop {
-                let outcome = test.dial(&from, transport, &address, 80).await;
+                let outcome = test.dial(&from, transport, address, 80).await;
                 if matches!(outcome, Outcome::Answered { .. }) || Instant::now() >= deadline {
                     break outcome;
                 }
@@ -80,29 +111,8 @@ async fn a_cluster_ip_answers_from_its_pod() {
             let Outcome::Answered { peer, .. } = outcome else {
                 unreachable!("answered")
             };
-            assert_eq!(
-                peer.to_string(),
-                format!("{address}:80"),
-                "the client sees what it asked for"
-            );
+            let asked = SocketAddr::new(address.parse().expect("an address"), 80);
+            assert_eq!(peer, asked, "the client sees what it asked for");
         }
-    }
-    test.lab.down().await.expect("down");
-}
-
-async fn agent_is_ready(test: &TestLab, node: &str) {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        let state = test.lab.agent(node).await.expect("the agent");
-        if state.ready == Some(true) {
-            return;
-        }
-        let log = test.lab.logs().join(format!("agent-{node}.log"));
-        let log = std::fs::read_to_string(log).unwrap_or_default();
-        assert!(
-            Instant::now() < deadline,
-            "the agent of {node} is not ready: {state:?}\n{log}"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -1,7 +1,6 @@
-//! A lab for a test, and what must not be there when it is over.
+//! A lab for a test.
 
 use std::{
-    collections::BTreeSet,
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -12,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::PostParams};
 use lab::{
     cluster::{Cluster, Place},
-    embedded::{AgentCommand, LabCluster, LabConfig, Lifetime},
+    embedded::{AgentCommand, IpFamilies, LabCluster, LabConfig, Lifetime},
 };
 use oracle::history::{Attempt, Outcome, Plan, PlanEntry, Transport};
 use serde_json::json;
@@ -51,9 +50,10 @@ pub(crate) fn config(name: &str, folder: &Path) -> LabConfig {
     LabConfig {
         name: name.to_owned(),
         nodes: 2,
+        families: IpFamilies::Ipv4,
         agent: AgentCommand {
             label: "fake".to_owned(),
-            ..AgentCommand::reference(&agent)
+            ..AgentCommand::of_target("reference", Some(&agent)).expect("the target")
         },
         plumbline: PathBuf::from(env!("CARGO_BIN_EXE_plumbline")),
     }
@@ -62,11 +62,17 @@ pub(crate) fn config(name: &str, folder: &Path) -> LabConfig {
 impl TestLab {
     /// A lab that goes down with the value; nothing if this test can't run.
     pub(crate) async fn up(test: &str) -> Option<Self> {
+        Self::up_with(test, |_| {}).await
+    }
+
+    /// As [`TestLab::up`], with another configuration.
+    pub(crate) async fn up_with(test: &str, change: impl FnOnce(&mut LabConfig)) -> Option<Self> {
         if !privileged() {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
-        let config = config(&name(test), folder.path());
+        let mut config = config(&name(test), folder.path());
+        change(&mut config);
         let lab = LabCluster::up(&config, Lifetime::WithCaller, |_| {})
             .await
             .expect("up");
@@ -77,15 +83,21 @@ impl TestLab {
         Api::namespaced(self.lab.client(), "default")
     }
 
-    /// Makes a pod that serves TCP and UDP on 8080, and waits until it is Ready. Its address is returned.
+    /// Makes a pod that serves TCP and UDP on 8080, and waits until it is Ready. Its first address is returned.
     pub(crate) async fn server(&self, name: &str, node: &str, host_network: bool) -> String {
+        self.servers_addresses(name, node, host_network).await.remove(0)
+    }
+
+    /// As [`TestLab::server`], with all its addresses.
+    pub(crate) async fn servers_addresses(&self, name: &str, node: &str, host_network: bool) -> Vec<String> {
         let args = ["serve", "--name", name, "--tcp", "8080", "--udp", "8080"];
         self.create(&pod(name, node, host_network, &args)).await;
         let ready = self.pod(name, is_ready).await;
-        ready
-            .status
-            .and_then(|status| status.pod_ip)
-            .expect("a pod that is Ready has an address")
+        let status = ready.status.expect("a status");
+        let all = status.pod_ips.expect("a pod that is Ready has addresses");
+        let all: Vec<String> = all.into_iter().map(|one| one.ip).collect();
+        assert_eq!(status.pod_ip.as_ref(), all.first());
+        all
     }
 
     pub(crate) async fn create(&self, pod: &Pod) {
@@ -212,6 +224,23 @@ pub(crate) fn answered(outcome: &Outcome) -> &str {
     }
 }
 
+/// Waits until the agent of a node says that it is ready.
+pub(crate) async fn agent_is_ready(lab: &LabCluster, node: &str) {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let state = lab.agent(node).await.expect("the agent");
+        if state.ready == Some(true) {
+            return;
+        }
+        let log = fs::read_to_string(lab.logs().join(format!("agent-{node}.log"))).unwrap_or_default();
+        assert!(
+            Instant::now() < deadline,
+            "the agent of {node} is not ready: {state:?}\n{log}"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// Waits for something that a test can only look at.
 pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + LIMIT;
@@ -232,146 +261,4 @@ pub(crate) fn cgroup(name: &str) -> PathBuf {
         .find(|line| line.contains(" - cgroup2 "))
         .expect("a cgroup2 mount");
     Path::new(cgroup2.split(' ').nth(4).expect("a mount point")).join(format!("plumbline-lab-{name}"))
-}
-
-/// What a lab has on this host while it is up: enough to see that it is gone.
-#[derive(Debug)]
-pub(crate) struct Traces {
-    name: String,
-    processes: BTreeSet<(u32, String)>,
-    namespaces: BTreeSet<PathBuf>,
-    links: BTreeSet<String>,
-}
-
-impl Traces {
-    /// Of a lab that is up.
-    pub(crate) fn of(name: &str) -> Self {
-        let mut pids = BTreeSet::new();
-        below(&cgroup(name), &mut pids);
-        assert!(
-            pids.len() >= 3,
-            "a lab has a supervisor and an agent on each node: {pids:?}"
-        );
-        let mut namespaces = BTreeSet::new();
-        let own = fs::read_link("/proc/self/ns/net").expect("own namespace");
-        for pid in &pids {
-            namespaces.extend(
-                fs::read_link(format!("/proc/{pid}/ns/net"))
-                    .ok()
-                    .filter(|ns| *ns != own),
-            );
-            namespaces.extend(descriptors(*pid).into_iter().filter(|link| *link != own));
-        }
-        let processes = pids
-            .into_iter()
-            .filter_map(|pid| Some((pid, start_time(pid)?)))
-            .collect();
-        Self {
-            name: name.to_owned(),
-            processes,
-            namespaces,
-            links: links(),
-        }
-    }
-
-    /// Its processes, other than one.
-    pub(crate) fn others_than(&self, pid: u32) -> Vec<u32> {
-        self.processes
-            .iter()
-            .map(|(process, _)| *process)
-            .filter(|process| *process != pid)
-            .collect()
-    }
-
-    /// Whether all its processes have ended.
-    pub(crate) fn ended(&self) -> bool {
-        self.processes
-            .iter()
-            .all(|(pid, start)| start_time(*pid).as_ref() != Some(start))
-    }
-
-    /// Waits until nothing of it is left; its namespaces end a moment after its processes.
-    pub(crate) async fn are_gone(&self) {
-        eventually("the end of the lab's processes", || self.ended()).await;
-        eventually("the end of the lab's network namespaces", || {
-            self.held().is_empty()
-        })
-        .await;
-        assert!(!cgroup(&self.name).exists(), "its cgroup is left");
-        assert!(
-            !Path::new("/run/plumbline").join(&self.name).exists(),
-            "its folder is left"
-        );
-        assert_eq!(links(), self.links, "links of this host changed");
-        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
-        assert!(
-            !mounts.contains(&format!("plumbline-lab-{}", self.name)),
-            "a mount is left: {mounts}"
-        );
-    }
-
-    /// Processes that are in, or hold, a network namespace of the lab.
-    ///
-    /// The kernel gives the number of a namespace that has ended to the next: those of other labs don't count.
-    fn held(&self) -> Vec<u32> {
-        processes()
-            .filter(|pid| !in_another_lab(*pid, &self.name))
-            .filter(|pid| {
-                let inside = fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-                inside
-                    .into_iter()
-                    .chain(descriptors(*pid))
-                    .any(|ns| self.namespaces.contains(&ns))
-            })
-            .collect()
-    }
-}
-
-fn in_another_lab(pid: u32, name: &str) -> bool {
-    let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    let own = format!("/plumbline-lab-{name}/");
-    cgroups
-        .lines()
-        .any(|line| line.contains("/plumbline-") && !line.contains(&own))
-}
-
-fn below(folder: &Path, pids: &mut BTreeSet<u32>) {
-    let procs = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-    pids.extend(procs.lines().filter_map(|line| line.parse::<u32>().ok()));
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            below(&entry.path(), pids);
-        }
-    }
-}
-
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").expect("/proc").flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-/// Network namespaces that a process holds open.
-fn descriptors(pid: u32) -> Vec<PathBuf> {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
-    links
-        .filter(|link| link.to_string_lossy().starts_with("net:["))
-        .collect()
-}
-
-/// Tells a process from a later one of the same id (proc(5): field 22 of stat). Zombies have ended.
-fn start_time(pid: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-    (fields.first() != Some(&"Z")).then(|| fields.get(19).map(|start| (*start).to_owned()))?
-}
-
-fn links() -> BTreeSet<String> {
-    let entries = fs::read_dir("/sys/class/net").expect("links").flatten();
-    entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
 }

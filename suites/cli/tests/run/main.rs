@@ -6,6 +6,7 @@
 )]
 
 mod support;
+mod targets;
 
 use std::{
     fs,

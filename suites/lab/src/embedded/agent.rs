@@ -28,6 +28,7 @@ use super::{
     mounts::{BPFFS, CGROUPS},
     node::Node,
     spawn,
+    target::Values,
 };
 use crate::cluster::{AgentState, Stop};
 
@@ -39,8 +40,20 @@ const ORDERS: usize = 16;
 pub(super) struct Agent {
     node: Arc<Node>,
     command: AgentCommand,
+    files: Files,
     orders: mpsc::Sender<Order>,
     seen: watch::Receiver<Seen>,
+}
+
+/// Files of an agent.
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    /// That leads to the API server from its node.
+    pub(super) kubeconfig: PathBuf,
+    /// What it says.
+    pub(super) log: PathBuf,
+    /// What it keeps between its runs.
+    pub(super) state: PathBuf,
 }
 
 /// What is known of its process.
@@ -62,16 +75,14 @@ impl Agent {
     pub(super) fn new(
         node: Arc<Node>,
         command: AgentCommand,
-        kubeconfig: PathBuf,
-        log: PathBuf,
+        files: Files,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (orders, taken) = mpsc::channel(ORDERS);
         let (tell, seen) = watch::channel(Seen::default());
         let keeper = Keeper {
             node: node.clone(),
             command: command.clone(),
-            kubeconfig,
-            log,
+            files: files.clone(),
             orders: taken,
             seen: tell,
         };
@@ -79,6 +90,7 @@ impl Agent {
             Self {
                 node,
                 command,
+                files,
                 orders,
                 seen,
             },
@@ -102,14 +114,17 @@ impl Agent {
         }
     }
 
-    /// How it is, asking its `/readyz` if it runs.
+    /// How it is, asking whether it is ready if it runs.
     pub(super) async fn state(&self) -> AgentState {
         let seen = self.seen.borrow().clone();
         let ready = match seen.pid {
-            Some(_) => timeout(LIMITS.agent_ready, health::ready(&self.node.net))
-                .await
-                .ok()
-                .and_then(Result::ok),
+            Some(_) => timeout(
+                LIMITS.agent_ready,
+                health::ready(&self.node.net, &self.command.target.ready),
+            )
+            .await
+            .ok()
+            .and_then(Result::ok),
             None => None,
         };
         AgentState {
@@ -143,7 +158,8 @@ impl Agent {
             ));
         }
         let mut command = base(&self.command);
-        command.args(["cleanup", "--bpffs", BPFFS, "--cgroup", CGROUPS]);
+        let values = values(&self.node, &self.files);
+        command.args(values.fill(&self.command.target.cleanup));
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -186,12 +202,22 @@ fn base(agent: &AgentCommand) -> Command {
     command
 }
 
+/// What the names in a target's arguments stand for.
+fn values<'a>(node: &'a Node, files: &'a Files) -> Values<'a> {
+    Values {
+        kubeconfig: &files.kubeconfig,
+        node: &node.name,
+        cgroup: CGROUPS,
+        bpffs: BPFFS,
+        state: &files.state,
+    }
+}
+
 /// The task that owns the process.
 struct Keeper {
     node: Arc<Node>,
     command: AgentCommand,
-    kubeconfig: PathBuf,
-    log: PathBuf,
+    files: Files,
     orders: mpsc::Receiver<Order>,
     seen: watch::Sender<Seen>,
 }
@@ -277,26 +303,14 @@ impl Keeper {
 
     async fn start(&mut self) -> Result<Child, LabError> {
         let mut options = OpenOptions::new();
-        let opened = options.create(true).append(true).open(&self.log);
-        let mut log = opened.map_err(io_error(format!("open {}", self.log.display())))?;
+        let opened = options.create(true).append(true).open(&self.files.log);
+        let mut log = opened.map_err(io_error(format!("open {}", self.files.log.display())))?;
         let start = self.seen.borrow().starts + 1;
-        let failed = || io_error(format!("write {}", self.log.display()));
+        let failed = || io_error(format!("write {}", self.files.log.display()));
         writeln!(log, "--- start {start} of the agent on {} ---", self.node.name).map_err(failed())?;
         let mut command = base(&self.command);
-        command
-            .arg("run")
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .args(["--node", &self.node.name]);
-        command.args([
-            "--cgroup",
-            CGROUPS,
-            "--bpffs",
-            BPFFS,
-            "--listen",
-            &health::LISTEN.to_string(),
-        ]);
-        command.arg("--state").arg(self.log.with_extension("state"));
+        let values = values(&self.node, &self.files);
+        command.args(values.fill(&self.command.target.run));
         command.stdin(Stdio::null());
         command.stdout(log.try_clone().map_err(failed())?).stderr(log);
         let placement = self.node.placement(&self.node.agent_cgroup())?;

@@ -137,6 +137,16 @@ impl LabCluster {
         self.dir.logs()
     }
 
+    /// The kubeconfig of processes on nodes.
+    pub(super) fn kubeconfig_of_nodes(&self) -> PathBuf {
+        self.dir.underlay_kubeconfig()
+    }
+
+    /// What the agent of a node keeps between its runs.
+    pub(super) fn agent_state(&self, node: &str) -> PathBuf {
+        self.dir.agent_state(node)
+    }
+
     /// Becomes a program in a place: terminal, process id and exit code are the program's. Returns only if that
     /// fails. `argv` is as in [`Cluster::exec`].
     ///
@@ -366,6 +376,6 @@ impl Cluster for LabCluster {
     }
 
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
-        evidence::collect(self, &self.about.config.agent.argv, folder).await
+        evidence::collect(self, &self.about.config.agent, folder).await
     }
 }

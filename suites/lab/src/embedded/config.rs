@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::LabError;
+use super::{LabError, Target};
 
 /// Name of a lab that nobody gave a name.
 pub const DEFAULT_NAME: &str = "lab";
@@ -16,10 +16,39 @@ pub struct LabConfig {
     pub name: String,
     /// How many nodes, 1 to [`LabConfig::MOST_NODES`]; they are called `node1`, `node2` …
     pub nodes: u8,
+    /// Of which families all its addresses are.
+    pub families: IpFamilies,
     /// What is under test on each node.
     pub agent: AgentCommand,
     /// The `plumbline` executable: it is the supervisor and, as `plumbline probe`, the only container image.
     pub plumbline: PathBuf,
+}
+
+/// Address families of a lab: of its nodes, pods, Services, API server and outside client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IpFamilies {
+    /// IPv4 alone.
+    #[default]
+    Ipv4,
+    /// IPv6 alone.
+    Ipv6,
+    /// Both; IPv4 is the primary one.
+    Dual,
+}
+
+impl IpFamilies {
+    /// Whether there is IPv4.
+    #[must_use]
+    pub fn has_ipv4(self) -> bool {
+        self != Self::Ipv6
+    }
+
+    /// Whether there is IPv6.
+    #[must_use]
+    pub fn has_ipv6(self) -> bool {
+        self != Self::Ipv4
+    }
 }
 
 /// How the agent under test is started.
@@ -27,26 +56,40 @@ pub struct LabConfig {
 pub struct AgentCommand {
     /// What reports call it: `reference`, `mutant:NAME` …
     pub label: String,
-    /// Program and first arguments; `run`, `cleanup` and their arguments follow. The program's path is absolute.
+    /// Program and first arguments; those of the target follow. The program's path is absolute.
     pub argv: Vec<String>,
+    /// How it is run, cleaned up after and asked.
+    pub target: Target,
 }
 
 impl AgentCommand {
-    /// The reference agent at a path.
-    #[must_use]
-    pub fn reference(path: &Path) -> Self {
-        Self {
-            label: "reference".to_owned(),
-            argv: vec![path.to_string_lossy().into_owned()],
-        }
+    /// A target by its name, or by the path of its file; with a program in the place of its own, if one is given.
+    ///
+    /// # Errors
+    /// There is no such target, or no such program.
+    pub fn of_target(name: &str, program: Option<&Path>) -> Result<Self, LabError> {
+        let target = Target::find(name)?;
+        let program = match program {
+            Some(path) => path.canonicalize().map_err(|_| LabError::MissingProgram {
+                what: "agent".to_owned(),
+                path: path.to_owned(),
+            })?,
+            None => target.program()?,
+        };
+        Ok(Self {
+            label: name.to_owned(),
+            argv: vec![program.to_string_lossy().into_owned()],
+            target,
+        })
     }
 }
 
 impl LabConfig {
-    /// Most nodes of one lab: their addresses and pod ranges are numbered from one byte.
-    pub const MOST_NODES: u8 = 50;
+    /// Most nodes of one lab: with one digit each, the order of their names is that of their numbers; and all of them
+    /// are one kernel's, which runs every agent's programs and holds every agent's maps.
+    pub const MOST_NODES: u8 = 9;
 
-    /// Two nodes with the reference agent; both programs are looked for beside the running one.
+    /// Two nodes of IPv4 with the reference agent; both programs are looked for beside the running one.
     ///
     /// # Errors
     /// The name breaks [`check_name`], or one of the programs is not there.
@@ -55,7 +98,8 @@ impl LabConfig {
         Ok(Self {
             name: name.to_owned(),
             nodes: 2,
-            agent: AgentCommand::reference(&sibling("reference-agent")?),
+            families: IpFamilies::default(),
+            agent: AgentCommand::of_target("reference", None)?,
             plumbline: sibling("plumbline")?,
         })
     }
@@ -78,12 +122,12 @@ impl LabConfig {
         ] {
             if !path.is_absolute() || !path.is_file() {
                 return Err(LabError::MissingProgram {
-                    what,
+                    what: what.to_owned(),
                     path: path.to_owned(),
                 });
             }
         }
-        Ok(())
+        self.agent.target.check(&self.agent.label)
     }
 }
 
@@ -91,7 +135,7 @@ impl LabConfig {
 ///
 /// # Errors
 /// There is none, or the running program's own path can't be read.
-pub fn sibling(name: &'static str) -> Result<PathBuf, LabError> {
+pub fn sibling(name: &str) -> Result<PathBuf, LabError> {
     let own = std::env::current_exe().map_err(|error| LabError::Io {
         what: "read the path of the running program".to_owned(),
         error,
@@ -107,7 +151,7 @@ pub fn sibling(name: &'static str) -> Result<PathBuf, LabError> {
         .find(|path| path.is_file())
         .cloned()
         .ok_or_else(|| LabError::MissingProgram {
-            what: name,
+            what: name.to_owned(),
             path: candidates
                 .into_iter()
                 .next()

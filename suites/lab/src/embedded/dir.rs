@@ -94,6 +94,11 @@ impl LabDir {
         self.logs().join(format!("agent-{node}.log"))
     }
 
+    /// What an agent keeps between its runs.
+    pub(super) fn agent_state(&self, node: &str) -> PathBuf {
+        self.agent_log(node).with_extension("state")
+    }
+
     /// What the container of a pod writes to stdout. A link to the file of the newest pod of this name.
     pub(super) fn pod_log(&self, namespace: &str, pod: &str) -> PathBuf {
         self.logs().join(format!("{namespace}_{pod}.log"))

@@ -16,7 +16,11 @@ pub enum LabError {
         found: String,
     },
     /// No node, or too many.
-    #[error("a lab of {found} nodes can't be made; expected 1 to {most}", most = super::LabConfig::MOST_NODES)]
+    #[error(
+        "a lab of {found} nodes can't be made; expected 1 to {most}: all nodes share this host's kernel, which runs \
+         the programs and holds the maps of every one",
+        most = super::LabConfig::MOST_NODES
+    )]
     Nodes {
         /// What was given.
         found: u8,
@@ -31,9 +35,25 @@ pub enum LabError {
     )]
     MissingProgram {
         /// Which.
-        what: &'static str,
+        what: String,
         /// Where.
         path: PathBuf,
+    },
+    /// Not a target.
+    #[error("failed to use the target {name:?}: {why}")]
+    Target {
+        /// Its name, or its file.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A program that the target calls is not there.
+    #[error("the target {target} calls {tool}, which is not on the PATH; install it")]
+    MissingTool {
+        /// The target.
+        target: String,
+        /// The program.
+        tool: String,
     },
     /// Namespaces and cgroups need root.
     #[error("the lab makes namespaces and cgroups and needs root, but runs as uid {uid}; start it with sudo")]
@@ -47,6 +67,12 @@ pub enum LabError {
          Mount it (mount -t cgroup2 none /sys/fs/cgroup/unified) or boot with systemd.unified_cgroup_hierarchy=1"
     )]
     NoCgroup2,
+    /// The kernel has no IPv6.
+    #[error(
+        "this host's kernel has no IPv6, which was asked for: there is no /proc/sys/net/ipv6. \
+         Boot without ipv6.disable=1, or make a lab of IPv4 (leave out --ipv6 and --dual)"
+    )]
+    NoIpv6,
     /// The kernel, or this container, lacks something.
     #[error("this host can't {what}: {why}. {remedy}")]
     Host {

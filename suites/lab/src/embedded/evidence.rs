@@ -10,11 +10,19 @@ use kube::{Api, Resource, api::ListParams};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
-use super::{LIMITS, LabCluster, mounts::BPFFS};
+use super::{
+    AgentCommand, LIMITS, LabCluster,
+    mounts::{BPFFS, CGROUPS},
+    target::Values,
+};
 use crate::cluster::{Cluster, ClusterError, Place};
 
 /// Fills a folder. What can't be had is said in its place; only a folder that can't be written is an error.
-pub(super) async fn collect(lab: &LabCluster, agent: &[String], folder: &Path) -> Result<(), ClusterError> {
+pub(super) async fn collect(
+    lab: &LabCluster,
+    agent: &AgentCommand,
+    folder: &Path,
+) -> Result<(), ClusterError> {
     let failed = |error: io::Error| ClusterError::Failed {
         what: format!("write evidence into {}", folder.display()),
         why: error.to_string(),
@@ -33,8 +41,19 @@ pub(super) async fn collect(lab: &LabCluster, agent: &[String], folder: &Path) -
     for (name, text) in texts {
         fs::write(objects.join(name), text).map_err(failed)?;
     }
+    let Some(arguments) = &agent.target.dump else {
+        return Ok(());
+    };
     for node in &lab.describe().nodes {
-        let dump = dump(lab, &node.name, agent).await;
+        let values = Values {
+            kubeconfig: &lab.kubeconfig_of_nodes(),
+            node: &node.name,
+            cgroup: CGROUPS,
+            bpffs: BPFFS,
+            state: &lab.agent_state(&node.name),
+        };
+        let argv = [agent.argv.clone(), values.fill(arguments)].concat();
+        let dump = dump(lab, &node.name, argv).await;
         fs::write(folder.join(format!("dump-{}.txt", node.name)), dump).map_err(failed)?;
     }
     Ok(())
@@ -64,9 +83,7 @@ where
     listed.unwrap_or_else(|error| format!("could not be listed: {error}\n"))
 }
 
-async fn dump(lab: &LabCluster, node: &str, agent: &[String]) -> String {
-    let mut argv = agent.to_vec();
-    argv.extend(["dump", "--bpffs", BPFFS].map(str::to_owned));
+async fn dump(lab: &LabCluster, node: &str, argv: Vec<String>) -> String {
     let place = Place::Host {
         node: node.to_owned(),
     };

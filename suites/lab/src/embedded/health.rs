@@ -10,16 +10,14 @@ use tokio::{
     net::TcpSocket,
 };
 
-use super::netns::NetNs;
-
-/// Where an agent's health is asked for, on its node.
-pub(super) const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9440);
+use super::{Ready, netns::NetNs};
 
 /// Whether an agent says that it is ready; an error if it says nothing.
-pub(super) async fn ready(net: &NetNs) -> io::Result<bool> {
+pub(super) async fn ready(net: &NetNs, Ready { port, path }: &Ready) -> io::Result<bool> {
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), *port);
     let socket = net.inside(TcpSocket::new_v4)?;
-    let mut stream = socket.connect(LISTEN).await?;
-    let request = format!("GET /readyz HTTP/1.1\r\nHost: {LISTEN}\r\nConnection: close\r\n\r\n");
+    let mut stream = socket.connect(address).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut head = Vec::new();
     stream.take(64).read_to_end(&mut head).await?;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     os::fd::AsRawFd,
     os::unix::fs::MetadataExt,
     path::PathBuf,
@@ -11,14 +11,13 @@ use std::{
 };
 
 use futures::future::{join_all, try_join_all};
-use ipnet::IpNet;
 use lab_apiserver::{Auth, Config, Pki, Store};
 use tokio::{net::UnixStream, sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    LabConfig, LabError,
-    agent::Agent,
+    IpFamilies, LabConfig, LabError,
+    agent::{Agent, Files},
     cgroup::Cgroup,
     control,
     dir::LabDir,
@@ -28,7 +27,7 @@ use super::{
     node::{Node, Underlay},
     output::Steps,
     protocol::{About, Descriptor, Located, Missing, NodeStatus, Refusal, Status},
-    topology::{API_SERVER, API_SERVER_PORT, KUBERNETES_SERVICE, NodeAddresses, OUTSIDE, SERVICE_CIDR},
+    topology::{API_SERVER_PORT, NodeAddresses},
 };
 use crate::cluster::{self, Capability, Description};
 
@@ -71,18 +70,21 @@ impl Lab {
     ) -> Result<Self, LabError> {
         let mut tasks = JoinSet::new();
         steps.begin("underlay");
-        let underlay = Underlay::create().await?;
-        let outside = underlay.machine("outside", OUTSIDE).await?;
+        let families = config.families;
+        let underlay = Underlay::create(families).await?;
+        let outside = underlay.machine("outside", &families.outside()).await?;
         let outside_cgroup = tree.child("outside");
         outside_cgroup.create()?;
 
         steps.begin("API server");
-        let api = underlay.machine("apiserver", API_SERVER).await?;
-        let local = serve_api(&api, dir, &mut tasks)?;
+        let api = underlay.machine("apiserver", &families.api_server()).await?;
+        let local = serve_api(families, &api, dir, &mut tasks)?;
         let client = super::kube_client(&dir.kubeconfig()).await?;
 
         steps.begin(format!("{} nodes", config.nodes));
-        let all: Vec<NodeAddresses> = (1..=config.nodes).map(NodeAddresses::new).collect();
+        let all: Vec<NodeAddresses> = (1..=config.nodes)
+            .map(|number| NodeAddresses::new(number, families))
+            .collect();
         let nodes = all
             .iter()
             .map(|addresses| Node::create(*addresses, &all, &underlay, tree));
@@ -96,8 +98,12 @@ impl Lab {
                 config.plumbline.clone(),
                 dir.clone(),
             );
-            let (kubeconfig, log) = (dir.underlay_kubeconfig(), dir.agent_log(&node.name));
-            let (agent, keeper) = Agent::new(node.clone(), config.agent.clone(), kubeconfig, log);
+            let files = Files {
+                kubeconfig: dir.underlay_kubeconfig(),
+                log: dir.agent_log(&node.name),
+                state: dir.agent_state(&node.name),
+            };
+            let (agent, keeper) = Agent::new(node.clone(), config.agent.clone(), files);
             tasks.spawn(keeper);
             members.insert(
                 node.name.clone(),
@@ -162,29 +168,39 @@ impl Lab {
     }
 }
 
-/// Two replicas over one store: one on the underlay, one on this host's loopback. Returns the latter's address.
-fn serve_api(net: &NetNs, dir: &LabDir, tasks: &mut JoinSet<()>) -> Result<SocketAddr, LabError> {
+/// Replicas over one store: on the underlay, by each family, and on this host's loopback, whose address is returned.
+fn serve_api(
+    families: IpFamilies,
+    net: &NetNs,
+    dir: &LabDir,
+    tasks: &mut JoinSet<()>,
+) -> Result<SocketAddr, LabError> {
     let failed = |what: &str, why: &dyn std::fmt::Display| LabError::Host {
         what: format!("{what} the API server"),
         why: why.to_string(),
         remedy: "See the supervisor's log",
     };
-    let services: IpNet = SERVICE_CIDR
-        .parse()
-        .map_err(|error| failed("configure", &error))?;
-    let config = Config::new(vec![services], vec![IpAddr::V4(API_SERVER)], API_SERVER_PORT);
+    let config = Config::new(families.services(), families.api_server(), API_SERVER_PORT);
     let store = Store::new(config).map_err(|error| failed("configure", &error))?;
     let pki = Pki::new().map_err(|error| failed("make certificates for", &error))?;
+    let addresses = [
+        families.api_server(),
+        families.kubernetes_service(),
+        vec![Ipv4Addr::LOCALHOST.into()],
+    ]
+    .concat();
     let names = [
-        API_SERVER.to_string(),
-        KUBERNETES_SERVICE.to_string(),
-        Ipv4Addr::LOCALHOST.to_string(),
-        "localhost".to_owned(),
-        "kubernetes".to_owned(),
-        "kubernetes.default".to_owned(),
-        "kubernetes.default.svc".to_owned(),
-        "kubernetes.default.svc.cluster.local".to_owned(),
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
     ];
+    let names: Vec<String> = addresses
+        .iter()
+        .map(ToString::to_string)
+        .chain(names.map(str::to_owned))
+        .collect();
     let tls = pki
         .server_tls(&names)
         .map_err(|error| failed("make certificates for", &error))?;
@@ -199,9 +215,16 @@ fn serve_api(net: &NetNs, dir: &LabDir, tasks: &mut JoinSet<()>) -> Result<Socke
     let local_address = local
         .local_addr()
         .map_err(io_error("listen on this host's loopback"))?;
-    let underlay_address = SocketAddr::from((API_SERVER, API_SERVER_PORT));
-    let underlay = net.listen(underlay_address)?;
-    for listener in [local, underlay] {
+    let underlay: Vec<SocketAddr> = families
+        .api_server()
+        .into_iter()
+        .map(|address| SocketAddr::new(address, API_SERVER_PORT))
+        .collect();
+    let mut listeners = vec![local];
+    for address in &underlay {
+        listeners.push(net.listen(*address)?);
+    }
+    for listener in listeners {
         let serving = lab_apiserver::serve(
             store.clone(),
             listener,
@@ -215,11 +238,14 @@ fn serve_api(net: &NetNs, dir: &LabDir, tasks: &mut JoinSet<()>) -> Result<Socke
             }
         });
     }
-    let configs = [
-        (dir.kubeconfig(), local_address, admin),
-        (dir.underlay_kubeconfig(), underlay_address, agent),
-    ];
-    for (path, address, token) in configs {
+    let primary = underlay
+        .into_iter()
+        .next()
+        .map(|address| (dir.underlay_kubeconfig(), address, agent));
+    for (path, address, token) in [(dir.kubeconfig(), local_address, admin)]
+        .into_iter()
+        .chain(primary)
+    {
         lab_apiserver::write_kubeconfig(&path, &format!("https://{address}"), pki.ca_pem(), &token)
             .map_err(|error| failed("write a kubeconfig for", &error))?;
     }
@@ -232,20 +258,26 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         .unwrap_or_default();
     let node = |node: &Node| cluster::Node {
         name: node.name.clone(),
-        addresses: vec![IpAddr::V4(node.addresses.internal())],
+        addresses: node.addresses.internal(),
     };
+    let mut capabilities = BTreeSet::from([
+        Capability::ApiWrite,
+        Capability::Node,
+        Capability::Outside,
+        Capability::HostNetwork,
+    ]);
+    if config.families.has_ipv4() {
+        capabilities.insert(Capability::Ipv4);
+    }
+    if config.families.has_ipv6() {
+        capabilities.insert(Capability::Ipv6);
+    }
     Description {
         provider: "lab".to_owned(),
         target: config.agent.label.clone(),
         kernel,
         nodes: nodes.map(node).collect(),
-        capabilities: BTreeSet::from([
-            Capability::Ipv4,
-            Capability::ApiWrite,
-            Capability::Node,
-            Capability::Outside,
-            Capability::HostNetwork,
-        ]),
+        capabilities,
     }
 }
 
@@ -254,8 +286,9 @@ impl Shared {
     pub(super) async fn status(&self) -> Status {
         let nodes = self.nodes.values().map(async |member| NodeStatus {
             name: member.node.name.clone(),
-            address: member.node.addresses.internal(),
-            pod_cidr: member.node.addresses.pod_cidr(),
+            zone: member.node.addresses.zone().to_owned(),
+            addresses: member.node.addresses.internal(),
+            pod_cidrs: member.node.addresses.pod_cidrs(),
             agent: member.agent.state().await,
             pods: member.pods.views(),
         });

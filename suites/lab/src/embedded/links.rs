@@ -1,17 +1,15 @@
 //! Links, addresses and routes of one network namespace, over rtnetlink(7).
 
-use std::{
-    fs::File,
-    net::{IpAddr, Ipv4Addr},
-    os::fd::AsRawFd,
-};
+use std::{fs::File, net::IpAddr, os::fd::AsRawFd};
 
 use futures::TryStreamExt;
+use ipnet::IpNet;
 use rtnetlink::{
     Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
     packet_route::{
+        address::AddressHeaderFlags,
         link::{InfoData, InfoKind, InfoVeth},
-        route::RouteScope,
+        route::{RouteScope, RouteType},
     },
 };
 
@@ -27,9 +25,11 @@ pub(super) struct Links {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Via {
     /// A link, by its index: the destination is a neighbour. The source is chosen so, if one is given.
-    Link(u32, Option<Ipv4Addr>),
+    Link(u32, Option<IpAddr>),
     /// A gateway.
-    Gateway(Ipv4Addr),
+    Gateway(IpAddr),
+    /// Nowhere, and nobody is told.
+    Nowhere,
 }
 
 impl Links {
@@ -120,33 +120,39 @@ impl Links {
             })
     }
 
-    /// Gives a link an address.
-    pub(super) async fn address(&self, link: u32, address: Ipv4Addr, prefix: u8) -> Result<(), LabError> {
-        let request = self.handle.address().add(link, IpAddr::V4(address), prefix);
+    /// Gives a link an address, which can be used at once.
+    pub(super) async fn address(&self, link: u32, address: IpNet) -> Result<(), LabError> {
+        let addresses = self.handle.address();
+        let mut request = addresses.add(link, address.addr(), address.prefix_len());
+        if address.addr().is_ipv6() {
+            // Without it, an address is tentative until a kernel thread has found that nobody is to be asked.
+            request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
+        }
         request
             .execute()
             .await
-            .map_err(failed(format!("add the address {address}/{prefix}")))
+            .map_err(failed(format!("add the address {address}")))
     }
 
     /// Adds a route, or takes the place of the one to the same destination.
-    pub(super) async fn route(&self, network: Ipv4Addr, prefix: u8, via: Via) -> Result<(), LabError> {
-        let route = RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(network, prefix);
+    pub(super) async fn route(&self, network: IpNet, via: Via) -> Result<(), LabError> {
+        let what = format!("add the route to {network}");
+        let route = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(network.addr(), network.prefix_len())
+            .map_err(mixed(&what))?;
         let route = match via {
-            Via::Gateway(gateway) => route.gateway(gateway),
+            Via::Gateway(gateway) => route.gateway(gateway).map_err(mixed(&what))?,
             Via::Link(index, source) => {
                 let route = route.output_interface(index).scope(RouteScope::Link);
                 match source {
-                    Some(source) => route.pref_source(source),
+                    Some(source) => route.pref_source(source).map_err(mixed(&what))?,
                     None => route,
                 }
             }
+            Via::Nowhere => route.kind(RouteType::BlackHole),
         };
         let request = self.handle.route().add(route.build()).replace();
-        request
-            .execute()
-            .await
-            .map_err(failed(format!("add the route to {network}/{prefix}")))
+        request.execute().await.map_err(failed(what))
     }
 }
 
@@ -158,6 +164,14 @@ impl std::fmt::Debug for Links {
 
 fn is(error: &rtnetlink::Error, errno: i32) -> bool {
     matches!(error, rtnetlink::Error::NetlinkError(message) if message.raw_code() == -errno)
+}
+
+fn mixed<E: ToString>(what: &str) -> impl FnOnce(E) -> LabError + '_ {
+    move |why| LabError::Host {
+        what: what.to_owned(),
+        why: why.to_string(),
+        remedy: "The lab's address plan mixes families: report it",
+    }
 }
 
 fn failed(what: impl Into<String>) -> impl FnOnce(rtnetlink::Error) -> LabError {

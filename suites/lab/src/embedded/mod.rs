@@ -12,7 +12,7 @@
 //! namespace); however a lab ends, its processes end with it; what is left after a SIGKILL is a folder and empty
 //! cgroups, and the next `up` or `down` removes them.
 //!
-//! Files: for users `config`, `client`, `limits`, `error`, `evidence`; the supervisor is `supervisor` (its life),
+//! Files: for users `config`, `target`, `client`, `limits`, `error`, `evidence`; the supervisor is `supervisor` (its life),
 //! `lab` (what it holds), `control` (requests), `agent`, `health`, `kubelet/`, `node`, `topology`; between the two `protocol`,
 //! `request`, `start`, `output`; on the host `dir`, `leftovers`, `cgroup`; kernel objects `netns`, `links`,
 //! `mounts`, `spawn`; `backoff`.
@@ -41,13 +41,15 @@ mod request;
 mod spawn;
 mod start;
 mod supervisor;
+mod target;
 mod topology;
 
 pub use client::{LabCluster, Lifetime, down, labs};
-pub use config::{AgentCommand, DEFAULT_NAME, LabConfig, check_name, sibling};
+pub use config::{AgentCommand, DEFAULT_NAME, IpFamilies, LabConfig, check_name, sibling};
 pub use error::LabError;
 pub use leftovers::Downed;
 pub use limits::{LIMITS, Limits};
 pub use protocol::{NodeStatus, PodView, Status};
 pub use supervisor::supervise;
+pub use target::{Ready, Target};
 use {client::kube_client, start::Leash};

@@ -13,6 +13,9 @@ use tokio::runtime::Handle as Runtime;
 
 use super::{LabError, error::io_error, links::Links};
 
+/// Files below `/proc/sys/net` and what is written into each.
+pub(super) type Settings = Vec<(&'static str, &'static str)>;
+
 /// A network namespace; it lives as long as this value, a process or a socket in it.
 #[derive(Debug)]
 pub(super) struct NetNs {
@@ -21,12 +24,9 @@ pub(super) struct NetNs {
 
 impl NetNs {
     /// Makes one with these settings below `/proc/sys/net`, and its loopback up. [`Links`] acts in it.
-    pub(super) async fn create(settings: &[(&str, &str)]) -> Result<(Self, Links), LabError> {
+    pub(super) async fn create(settings: &Settings) -> Result<(Self, Links), LabError> {
         let runtime = Runtime::current();
-        let settings: Vec<(String, String)> = settings
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
+        let settings = settings.clone();
         // A thread's namespace is its own, and a thread that has changed it is used for nothing else.
         let made = tokio::task::spawn_blocking(move || {
             thread::spawn(move || make(&settings, &runtime))
@@ -73,7 +73,7 @@ impl NetNs {
     }
 }
 
-fn make(settings: &[(String, String)], runtime: &Runtime) -> Result<(File, Links), LabError> {
+fn make(settings: &Settings, runtime: &Runtime) -> Result<(File, Links), LabError> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| LabError::Host {
         what: "make a network namespace".to_owned(),
         why: errno.to_string(),

@@ -6,17 +6,17 @@
 //!                           └─ node1 … ──── eth0  node ── veth… ── eth0 pod
 //! ```
 
-use std::{fs::File, io, net::Ipv4Addr};
+use std::{fs::File, io, net::IpAddr};
 
 use super::{
-    LabError,
+    IpFamilies, LabError,
     cgroup::Cgroup,
     error::io_error,
     links::{Links, Via},
     mounts,
-    netns::NetNs,
+    netns::{NetNs, Settings},
     spawn::Placement,
-    topology::{GATEWAY, NodeAddresses, UNDERLAY_PREFIX},
+    topology::{NodeAddresses, everything, on_underlay},
 };
 
 /// For every namespace. A new one takes IPv4 settings over from the host's (`devconf_inherit_init_net`), so what
@@ -40,9 +40,41 @@ const NODE: &[(&str, &str)] = &[
     ("ipv4/conf/default/send_redirects", "0"),
 ];
 
+/// For every namespace with IPv6. Addresses are unique by plan: nobody waits for duplicates to be detected, and no
+/// router is asked for more.
+const END_IPV6: &[(&str, &str)] = &[
+    ("ipv6/conf/all/disable_ipv6", "0"),
+    ("ipv6/conf/default/disable_ipv6", "0"),
+    ("ipv6/conf/all/forwarding", "0"),
+    ("ipv6/conf/all/accept_dad", "0"),
+    ("ipv6/conf/default/accept_dad", "0"),
+    ("ipv6/conf/all/accept_ra", "0"),
+    ("ipv6/conf/default/accept_ra", "0"),
+    ("ipv6/conf/all/accept_redirects", "0"),
+    ("ipv6/conf/default/accept_redirects", "0"),
+];
+/// For nodes with IPv6, after those for all.
+const NODE_IPV6: &[(&str, &str)] = &[("ipv6/conf/all/forwarding", "1")];
+
+/// Settings of a machine that forwards nothing: a pod, the API server's, the outside client.
+pub(super) fn end_settings(families: IpFamilies) -> Settings {
+    settings(families, END, &[])
+}
+
+fn settings(families: IpFamilies, all: &Table, ipv6: &Table) -> Settings {
+    let mut settings = all.to_vec();
+    if families.has_ipv6() {
+        settings.extend(END_IPV6);
+        settings.extend(ipv6);
+    }
+    settings
+}
+
+type Table = [(&'static str, &'static str)];
+
 /// The bridge, in a namespace of its own.
 ///
-/// Its address is everybody's default gateway, and it forwards nothing: a packet to a ClusterIP that nobody
+/// Its addresses are everybody's default gateway, and it forwards nothing: a packet to a ClusterIP that nobody
 /// translated is answered by silence.
 #[derive(Debug)]
 pub(super) struct Underlay {
@@ -50,34 +82,53 @@ pub(super) struct Underlay {
     _net: NetNs,
     links: Links,
     bridge: u32,
+    families: IpFamilies,
 }
 
 impl Underlay {
-    pub(super) async fn create() -> Result<Self, LabError> {
-        let (net, links) = NetNs::create(END).await?;
+    pub(super) async fn create(families: IpFamilies) -> Result<Self, LabError> {
+        let (net, links) = NetNs::create(&end_settings(families)).await?;
         let bridge = links.bridge("underlay").await?;
-        links.address(bridge, GATEWAY, UNDERLAY_PREFIX).await?;
+        for address in families.gateway() {
+            links.address(bridge, on_underlay(address)).await?;
+            if address.is_ipv6() {
+                // IPv6 tells the sender of a packet that has no route, even where nothing is forwarded.
+                links.route(everything(address), Via::Nowhere).await?;
+            }
+        }
         Ok(Self {
             _net: net,
             links,
             bridge,
+            families,
         })
     }
 
     /// A machine that is no node: a namespace on the underlay.
-    pub(super) async fn machine(&self, name: &str, address: Ipv4Addr) -> Result<NetNs, LabError> {
-        let (net, links) = NetNs::create(END).await?;
-        self.plug(name, &net, &links, address).await?;
+    pub(super) async fn machine(&self, name: &str, addresses: &[IpAddr]) -> Result<NetNs, LabError> {
+        let (net, links) = NetNs::create(&end_settings(self.families)).await?;
+        self.plug(name, &net, &links, addresses).await?;
         Ok(net)
     }
 
-    async fn plug(&self, name: &str, net: &NetNs, links: &Links, address: Ipv4Addr) -> Result<(), LabError> {
+    async fn plug(
+        &self,
+        name: &str,
+        net: &NetNs,
+        links: &Links,
+        addresses: &[IpAddr],
+    ) -> Result<(), LabError> {
         self.links
             .veth(name, Some(self.bridge), "eth0", net.file())
             .await?;
         let eth0 = links.up("eth0").await?;
-        links.address(eth0, address, UNDERLAY_PREFIX).await?;
-        links.route(Ipv4Addr::UNSPECIFIED, 0, Via::Gateway(GATEWAY)).await
+        for address in addresses {
+            links.address(eth0, on_underlay(*address)).await?;
+        }
+        for gateway in self.families.gateway() {
+            links.route(everything(gateway), Via::Gateway(gateway)).await?;
+        }
+        Ok(())
     }
 }
 
@@ -102,13 +153,12 @@ impl Node {
         lab: &Cgroup,
     ) -> Result<Self, LabError> {
         let name = addresses.name();
-        let (net, links) = NetNs::create(NODE).await?;
-        underlay.plug(&name, &net, &links, addresses.internal()).await?;
+        let (net, links) = NetNs::create(&settings(addresses.families(), NODE, NODE_IPV6)).await?;
+        underlay.plug(&name, &net, &links, &addresses.internal()).await?;
         for peer in peers.iter().filter(|peer| **peer != addresses) {
-            let via = Via::Gateway(peer.internal());
-            links
-                .route(peer.pod_network(), NodeAddresses::POD_PREFIX, via)
-                .await?;
+            for (network, address) in peer.pod_networks().into_iter().zip(peer.internal()) {
+                links.route(network, Via::Gateway(address)).await?;
+            }
         }
         let cgroup = lab.child(&name);
         for child in ["system", "agent", "pods"] {

@@ -1,6 +1,6 @@
 //! What the supervisor is asked and answers: one JSON line each, one request a connection.
 
-use std::{net::Ipv4Addr, path::PathBuf};
+use std::{net::IpAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -92,10 +92,12 @@ pub struct Status {
 pub struct NodeStatus {
     /// Its name.
     pub name: String,
-    /// InternalIP.
-    pub address: Ipv4Addr,
-    /// Its range of pod addresses.
-    pub pod_cidr: String,
+    /// Its zone.
+    pub zone: String,
+    /// InternalIPs, the primary family's first.
+    pub addresses: Vec<IpAddr>,
+    /// Its ranges of pod addresses, likewise.
+    pub pod_cidrs: Vec<String>,
     /// Its agent.
     pub agent: AgentState,
     /// Pods that the kubelet knows, in the order of namespace and name.
@@ -109,8 +111,8 @@ pub struct PodView {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// Its address, once it has one.
-    pub address: Option<Ipv4Addr>,
+    /// Its addresses, once it has some; the primary family's first.
+    pub addresses: Vec<IpAddr>,
     /// Whether it serves.
     pub ready: bool,
     /// How often its container was started again.

@@ -12,6 +12,7 @@
 use std::{
     io,
     os::fd::AsFd,
+    path::Path,
     pin::pin,
     process::{self, ExitCode},
 };
@@ -69,6 +70,9 @@ async fn start_and_run(starter: &mut Starter) -> Result<(), LabError> {
         });
     }
     let hierarchy = cgroup::hierarchy()?;
+    if config.families.has_ipv6() && !Path::new("/proc/sys/net/ipv6").exists() {
+        return Err(LabError::NoIpv6);
+    }
     let dir = LabDir::new(&config.name);
     let lock = leftovers::claim(&hierarchy, &dir).await?;
     for gone in leftovers::remove_others(&hierarchy, &config.name)? {

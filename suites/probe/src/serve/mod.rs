@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use oracle::history::Answer;
+use oracle::history::{Answer, PodIdentity};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use log::Log;
@@ -29,12 +29,14 @@ pub const READY: &str = "ready: ";
 pub struct ServeConfig {
     /// First part of its identities.
     pub name: String,
-    /// Address of all its sockets.
-    pub address: IpAddr,
+    /// Addresses of its sockets, each on every port. `::` takes IPv4 too, unless an IPv4 address is there beside it.
+    pub addresses: Vec<IpAddr>,
     /// TCP ports; 0 is one that the kernel chooses.
     pub tcp: Vec<u16>,
     /// UDP ports; 0 is one that the kernel chooses.
     pub udp: Vec<u16>,
+    /// The pod that it runs in, for its answers.
+    pub pod: Option<PodIdentity>,
 }
 
 /// Why a server did not start, or ended.
@@ -66,8 +68,9 @@ pub enum ServeError {
 /// A server with all its ports bound.
 #[derive(Debug)]
 pub struct Server {
-    tcp: Vec<tcp::Port>,
-    udp: Vec<udp::Port>,
+    /// The sockets of each port, one for each address.
+    tcp: Vec<Vec<tcp::Port>>,
+    udp: Vec<Vec<udp::Port>>,
     shared: Arc<Shared>,
 }
 
@@ -75,6 +78,7 @@ pub struct Server {
 #[derive(Debug)]
 struct Shared {
     name: String,
+    pod: Option<PodIdentity>,
     log: Log,
     stop: CancellationToken,
     connections: Arc<tokio::sync::Semaphore>,
@@ -96,6 +100,7 @@ impl Shared {
             source: canonical(source),
             destination: canonical(destination),
             nonce,
+            pod: self.pod.clone().map(Box::new),
         };
         if self.log.served(&answer) {
             Some(answer)
@@ -120,26 +125,11 @@ impl Server {
         if config.tcp.is_empty() && config.udp.is_empty() {
             return Err(ServeError::NoPorts);
         }
-        let listen = |port: u16, transport| {
-            let address = SocketAddr::new(config.address, port);
-            move |error| ServeError::Listen {
-                address,
-                transport,
-                error,
-            }
-        };
-        let tcp = config
-            .tcp
-            .iter()
-            .map(|&port| tcp::Port::bind(config.address, port).map_err(listen(port, "TCP")))
-            .collect::<Result<_, _>>()?;
-        let udp = config
-            .udp
-            .iter()
-            .map(|&port| udp::Port::bind(config.address, port).map_err(listen(port, "UDP")))
-            .collect::<Result<_, _>>()?;
+        let tcp = bind_all(config, &config.tcp, "TCP", tcp::Port::bind, tcp::Port::number)?;
+        let udp = bind_all(config, &config.udp, "UDP", udp::Port::bind, udp::Port::number)?;
         let shared = Arc::new(Shared {
             name: config.name.clone(),
+            pod: config.pod.clone(),
             log: Log::new(log),
             stop: CancellationToken::new(),
             connections: Arc::new(tokio::sync::Semaphore::new(CONNECTIONS)),
@@ -149,12 +139,12 @@ impl Server {
 
     /// TCP ports in the order of [`ServeConfig::tcp`].
     pub fn tcp_ports(&self) -> impl Iterator<Item = u16> + '_ {
-        self.tcp.iter().map(tcp::Port::number)
+        numbers(&self.tcp, tcp::Port::number)
     }
 
     /// UDP ports in the order of [`ServeConfig::udp`].
     pub fn udp_ports(&self) -> impl Iterator<Item = u16> + '_ {
-        self.udp.iter().map(udp::Port::number)
+        numbers(&self.udp, udp::Port::number)
     }
 
     /// The line that says that it is ready.
@@ -178,14 +168,44 @@ impl Server {
     /// The log can't be written any more.
     pub async fn run(self) -> Result<(), ServeError> {
         let tasks = TaskTracker::new();
-        for port in self.tcp {
+        for port in self.tcp.into_iter().flatten() {
             tasks.spawn(port.serve(self.shared.clone()));
         }
-        for port in self.udp {
+        for port in self.udp.into_iter().flatten() {
             tasks.spawn(port.serve(self.shared.clone()));
         }
         tasks.close();
         tasks.wait().await;
         self.shared.log.end()
     }
+}
+
+/// Binds every port at every address. A port that the kernel chooses is the same at all of them.
+fn bind_all<P>(
+    config: &ServeConfig,
+    ports: &[u16],
+    transport: &'static str,
+    bind: impl Fn(SocketAddr, bool) -> io::Result<P>,
+    number: impl Fn(&P) -> u16,
+) -> Result<Vec<Vec<P>>, ServeError> {
+    let beside_ipv4 = config.addresses.iter().any(IpAddr::is_ipv4);
+    let mut all = Vec::new();
+    for &port in ports {
+        let mut bound: Vec<P> = Vec::new();
+        for &address in &config.addresses {
+            let address = SocketAddr::new(address, bound.first().map_or(port, &number));
+            let socket = bind(address, beside_ipv4).map_err(|error| ServeError::Listen {
+                address,
+                transport,
+                error,
+            })?;
+            bound.push(socket);
+        }
+        all.push(bound);
+    }
+    Ok(all)
+}
+
+fn numbers<P>(ports: &[Vec<P>], number: impl Fn(&P) -> u16) -> impl Iterator<Item = u16> {
+    ports.iter().filter_map(move |port| port.first().map(&number))
 }

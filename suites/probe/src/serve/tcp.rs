@@ -1,12 +1,8 @@
 //! One TCP port of a server.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -27,15 +23,18 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn bind(address: IpAddr, port: u16) -> io::Result<Self> {
+    /// At an IPv6 address, `only_ipv6` leaves IPv4 to another socket of the same port.
+    pub(super) fn bind(address: SocketAddr, only_ipv6: bool) -> io::Result<Self> {
         let socket = if address.is_ipv4() {
             TcpSocket::new_v4()?
         } else {
-            TcpSocket::new_v6()?
+            let socket = TcpSocket::new_v6()?;
+            setsockopt(&socket, sockopt::Ipv6V6Only, &only_ipv6)?;
+            socket
         };
         // A restarted container takes its port back from connections in TIME_WAIT.
         socket.set_reuseaddr(true)?;
-        socket.bind(SocketAddr::new(address, port))?;
+        socket.bind(address)?;
         let listener = socket.listen(BACKLOG)?;
         let number = listener.local_addr()?.port();
         Ok(Self { listener, number })

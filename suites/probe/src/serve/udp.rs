@@ -13,7 +13,8 @@ use std::{
 use nix::{
     cmsg_space, libc,
     sys::socket::{
-        ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt, sockopt,
+        AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage,
+        bind, recvmsg, sendmsg, setsockopt, socket, sockopt,
     },
 };
 use tokio::{io::Interest, net::UdpSocket};
@@ -39,17 +40,26 @@ struct Received {
 }
 
 impl Port {
-    pub(super) fn bind(address: IpAddr, port: u16) -> io::Result<Self> {
-        let socket = std::net::UdpSocket::bind(SocketAddr::new(address, port))?;
+    /// At an IPv6 address, `only_ipv6` leaves IPv4 to another socket of the same port.
+    pub(super) fn bind(address: SocketAddr, only_ipv6: bool) -> io::Result<Self> {
+        let family = if address.is_ipv4() {
+            AddressFamily::Inet
+        } else {
+            AddressFamily::Inet6
+        };
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let socket = socket(family, SockType::Datagram, flags, None)?;
         if address.is_ipv4() {
             setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
         } else {
+            setsockopt(&socket, sockopt::Ipv6V6Only, &only_ipv6)?;
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
         }
+        bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+        let socket = std::net::UdpSocket::from(socket);
         // Beyond `net.core.rmem_max` takes CAP_NET_ADMIN; without it, as much as there is.
         setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER)
             .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER))?;
-        socket.set_nonblocking(true)?;
         let number = socket.local_addr()?.port();
         Ok(Self {
             socket: UdpSocket::from_std(socket)?,

@@ -44,9 +44,10 @@ pub(crate) async fn server(name: &str, address: &str, log: &Sink) -> (u16, u16) 
     let address = address.parse().expect("an address");
     let config = ServeConfig {
         name: name.to_owned(),
-        address,
+        addresses: vec![address],
         tcp: vec![0],
         udp: vec![0],
+        pod: None,
     };
     let server = Server::bind(&config, log.clone()).expect("bind");
     let ports = (

@@ -69,10 +69,11 @@ pub(super) struct Container {
 }
 
 impl Container {
-    /// Starts the probe with these arguments in a sandbox.
+    /// Starts the probe with these arguments and this environment in a sandbox.
     pub(super) async fn start(
         program: &Path,
         args: &[String],
+        environment: &[(&'static str, String)],
         sandbox: &Sandbox,
         logs: &LogFiles,
     ) -> Result<Self, LabError> {
@@ -82,6 +83,7 @@ impl Container {
         };
         let mut command = Command::new(program);
         command.arg("probe").args(args);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         command
             .stdin(Stdio::null())
             .stdout(open(&logs.stdout)?)

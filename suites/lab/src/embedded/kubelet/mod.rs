@@ -30,12 +30,11 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     runtime::{WatchStreamExt, watcher},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{LabError, dir::LabDir, node::Node};
 use pod::{Means, Wanted, Worker};
-use sandbox::Pool;
 pub(super) use {sandbox::Place, table::Table};
 
 /// The kubelet of one node.
@@ -50,14 +49,13 @@ struct Known {
 
 impl Kubelet {
     pub(super) fn new(node: Arc<Node>, client: Client, plumbline: PathBuf, dir: LabDir) -> Self {
-        let pool = Arc::new(Pool::new(node.addresses));
         Self {
             means: Arc::new(Means {
                 node,
                 client,
                 plumbline,
                 dir,
-                pool,
+                pool: Arc::default(),
                 table: Arc::default(),
             }),
         }
@@ -156,7 +154,12 @@ impl Kubelet {
 }
 
 fn node_object(node: &Node) -> NodeObject {
-    let address = node.addresses.internal().to_string();
+    let cidrs = node.addresses.pod_cidrs();
+    let internal = node.addresses.internal().into_iter();
+    let mut addresses: Vec<Value> = internal
+        .map(|address| json!({"type": "InternalIP", "address": address}))
+        .collect();
+    addresses.push(json!({"type": "Hostname", "address": node.name}));
     let now = k8s_openapi::jiff::Timestamp::now().to_string();
     let kernel = nix::sys::utsname::uname()
         .map(|name| name.release().to_string_lossy().into_owned())
@@ -166,14 +169,15 @@ fn node_object(node: &Node) -> NodeObject {
         "kind": "Node",
         "metadata": {
             "name": node.name,
-            "labels": {"kubernetes.io/hostname": node.name, "kubernetes.io/os": "linux"},
+            "labels": {
+                "kubernetes.io/hostname": node.name,
+                "kubernetes.io/os": "linux",
+                "topology.kubernetes.io/zone": node.addresses.zone(),
+            },
         },
-        "spec": {"podCIDR": node.addresses.pod_cidr(), "podCIDRs": [node.addresses.pod_cidr()]},
+        "spec": {"podCIDR": cidrs.first(), "podCIDRs": cidrs},
         "status": {
-            "addresses": [
-                {"type": "InternalIP", "address": address},
-                {"type": "Hostname", "address": node.name},
-            ],
+            "addresses": addresses,
             "conditions": [{
                 "type": "Ready", "status": "True", "reason": "KubeletReady",
                 "message": "the lab's kubelet is running pods",

@@ -1,7 +1,6 @@
 //! One pod from its assignment to this node until it is gone.
 
 use std::{
-    net::IpAddr,
     path::PathBuf,
     pin::pin,
     sync::Arc,
@@ -100,10 +99,10 @@ impl Worker {
         let Some((sandbox, logs)) = self.prepare(&spec).await else {
             return;
         };
-        self.facts.address = Some(IpAddr::V4(sandbox.address()));
+        self.facts.addresses = sandbox.addresses();
         self.means
             .table
-            .place(&self.pod, sandbox.address(), sandbox.place());
+            .place(&self.pod, sandbox.addresses(), sandbox.place());
         self.containers(&spec, &sandbox, &logs).await;
         self.means.table.displace(&self.pod);
         if let Err(error) = sandbox.remove().await {
@@ -208,7 +207,14 @@ impl Worker {
         sandbox: &Sandbox,
         logs: &LogFiles,
     ) -> Result<Option<End>, LabError> {
-        let mut container = Container::start(&self.means.plumbline, &spec.args, sandbox, logs).await?;
+        let mut container = Container::start(
+            &self.means.plumbline,
+            &spec.args,
+            &self.environment(),
+            sandbox,
+            logs,
+        )
+        .await?;
         let since = container.begin();
         self.set(State::Running { since, ready: false });
         let mut serving = pin!(container.serving());
@@ -263,6 +269,17 @@ impl Worker {
         }
     }
 
+    /// Who the pod is, for its probe's answers: what the downward API gives elsewhere.
+    fn environment(&self) -> [(&'static str, String); 4] {
+        let node = &self.means.node;
+        [
+            ("POD_UID", self.pod.uid().unwrap_or_default()),
+            ("POD_NAME", self.pod.name_any()),
+            ("NODE_NAME", node.name.clone()),
+            ("NODE_ZONE", node.addresses.zone().to_owned()),
+        ]
+    }
+
     /// Shows a state until the pod is not wanted any more.
     async fn wait_for_end(&mut self, state: State) {
         self.set(state);
@@ -295,8 +312,8 @@ fn first_facts(means: &Means, pod: &Pod) -> Facts {
     let taken = Timestamp::now();
     Facts {
         taken,
-        host: IpAddr::V4(means.node.addresses.internal()),
-        address: None,
+        hosts: means.node.addresses.internal(),
+        addresses: Vec::new(),
         container: container
             .map(|container| container.name.clone())
             .unwrap_or_default(),

@@ -4,24 +4,25 @@
 //!  node netns: veth<id> 10.244.N.1/32 ──── eth0 10.244.N.5/32 :pod netns
 //!              10.244.N.5 dev veth<id>     10.244.N.1 dev eth0, default via 10.244.N.1
 //! ```
+//!
+//! and the same in IPv6, where the lab has it.
 
 use std::{
     collections::BTreeSet,
-    net::Ipv4Addr,
+    net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use crate::embedded::{
-    LabError, cgroup::Cgroup, error::io_error, links::Via, netns::NetNs, node::Node, spawn::Placement,
-    topology::NodeAddresses,
+    LabError,
+    cgroup::Cgroup,
+    error::io_error,
+    links::Via,
+    netns::NetNs,
+    node::{Node, end_settings},
+    spawn::Placement,
+    topology::{PODS, everything},
 };
-
-/// A pod's own namespace forwards nothing, and takes replies from wherever they come.
-const POD: &[(&str, &str)] = &[
-    ("ipv4/ip_forward", "0"),
-    ("ipv4/conf/all/rp_filter", "0"),
-    ("ipv4/conf/default/rp_filter", "0"),
-];
 
 /// What a pod runs in. [`Sandbox::remove`] gives it back.
 #[derive(Debug)]
@@ -29,8 +30,6 @@ pub(super) struct Sandbox {
     node: Arc<Node>,
     cgroup: Cgroup,
     network: Network,
-    /// The pod's address: the node's, if it has the node's network.
-    address: Ipv4Addr,
 }
 
 #[derive(Debug)]
@@ -40,60 +39,56 @@ enum Network {
         net: Arc<NetNs>,
         veth: String,
         pool: Arc<Pool>,
+        /// Its number on its node, by which it has its addresses.
+        number: u8,
     },
 }
 
 impl Sandbox {
     /// A pod with a network of its own.
     pub(super) async fn create(node: &Arc<Node>, uid: &str, pool: &Arc<Pool>) -> Result<Self, LabError> {
-        let address = pool.take()?;
-        let sandbox = Self::plug(node, uid, pool, address).await;
+        let number = pool.take()?;
+        let sandbox = Self::plug(node, uid, pool, number).await;
         if sandbox.is_err() {
-            pool.give_back(address);
+            pool.give_back(number);
         }
         sandbox
     }
 
-    async fn plug(
-        node: &Arc<Node>,
-        uid: &str,
-        pool: &Arc<Pool>,
-        address: Ipv4Addr,
-    ) -> Result<Self, LabError> {
+    async fn plug(node: &Arc<Node>, uid: &str, pool: &Arc<Pool>, number: u8) -> Result<Self, LabError> {
         let cgroup = node.pod_cgroup(uid);
         cgroup.create()?;
-        let (net, links) = NetNs::create(POD).await?;
-        let [_, _, third, last] = address.octets();
-        // Unique on the node, as the address is; 15 characters at most.
-        let veth = format!("veth{third}-{last}");
-        let gateway = node.addresses.pod_gateway();
+        let (net, links) = NetNs::create(&end_settings(node.addresses.families())).await?;
+        // Unique in the lab, as the addresses are; 15 characters at most.
+        let veth = format!("veth{}-{number}", node.addresses.number());
         // An earlier pod of this address may have left its end here, while its namespace is still dying.
         node.links.remove(&veth).await?;
         node.links.veth(&veth, None, "eth0", net.file()).await?;
 
         let host = node.links.index(&veth).await?;
-        node.links.address(host, gateway, 32).await?;
-        node.links
-            .route(address, 32, Via::Link(host, Some(node.addresses.internal())))
-            .await?;
-
         let eth0 = links.up("eth0").await?;
-        links.address(eth0, address, 32).await?;
-        links.route(gateway, 32, Via::Link(eth0, None)).await?;
-        links
-            .route(Ipv4Addr::UNSPECIFIED, 0, Via::Gateway(gateway))
-            .await?;
+        let (gateways, internal) = (node.addresses.pod_gateway(), node.addresses.internal());
+        for ((address, gateway), internal) in
+            node.addresses.pod(number).into_iter().zip(gateways).zip(internal)
+        {
+            node.links.address(host, gateway.into()).await?;
+            let to_pod = Via::Link(host, Some(internal));
+            node.links.route(address.into(), to_pod).await?;
+            links.address(eth0, address.into()).await?;
+            links.route(gateway.into(), Via::Link(eth0, None)).await?;
+            links.route(everything(gateway), Via::Gateway(gateway)).await?;
+        }
 
         let network = Network::Own {
             net: Arc::new(net),
             veth,
             pool: pool.clone(),
+            number,
         };
         Ok(Self {
             node: node.clone(),
             cgroup,
             network,
-            address,
         })
     }
 
@@ -101,17 +96,19 @@ impl Sandbox {
     pub(super) fn of_node(node: &Arc<Node>, uid: &str) -> Result<Self, LabError> {
         let cgroup = node.pod_cgroup(uid);
         cgroup.create()?;
-        let address = node.addresses.internal();
         Ok(Self {
             node: node.clone(),
             cgroup,
             network: Network::OfNode,
-            address,
         })
     }
 
-    pub(super) fn address(&self) -> Ipv4Addr {
-        self.address
+    /// The pod's addresses: the node's, if it has the node's network.
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
+        match &self.network {
+            Network::OfNode => self.node.addresses.internal(),
+            Network::Own { number, .. } => self.node.addresses.pod(*number),
+        }
     }
 
     /// For other processes in the pod.
@@ -150,10 +147,16 @@ impl Sandbox {
     pub(super) async fn remove(self) -> Result<(), LabError> {
         let cgroup = self.cgroup;
         let removed = tokio::task::spawn_blocking(move || cgroup.remove()).await;
-        if let Network::Own { net, veth, pool } = self.network {
+        if let Network::Own {
+            net,
+            veth,
+            pool,
+            number,
+        } = self.network
+        {
             drop(net);
             self.node.links.remove(&veth).await?;
-            pool.give_back(self.address);
+            pool.give_back(number);
         }
         removed.unwrap_or_else(|error| {
             Err(LabError::Io {
@@ -187,51 +190,42 @@ impl Place {
     }
 }
 
-/// Addresses of one node's pods. The one that was given back longest ago comes next, so that a late packet for a
+/// Numbers of one node's pods, by which they have their addresses. The one that was given back longest ago comes next, so that a late packet for a
 /// pod that is gone seldom meets another.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pool {
-    range: Vec<Ipv4Addr>,
     state: Mutex<PoolState>,
 }
 
 #[derive(Debug, Default)]
 struct PoolState {
-    taken: BTreeSet<Ipv4Addr>,
-    next: usize,
+    taken: BTreeSet<u8>,
+    last: u8,
 }
 
 impl Pool {
-    pub(super) fn new(addresses: NodeAddresses) -> Self {
-        Self {
-            range: addresses.pods().collect(),
-            state: Mutex::default(),
-        }
-    }
-
-    fn take(&self) -> Result<Ipv4Addr, LabError> {
+    fn take(&self) -> Result<u8, LabError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        for step in 0..self.range.len() {
-            let index = (state.next + step) % self.range.len();
-            let address = self.range[index];
-            if state.taken.insert(address) {
-                state.next = index + 1;
-                return Ok(address);
+        let (before, after): (Vec<u8>, Vec<u8>) = PODS.partition(|number| *number <= state.last);
+        for number in after.into_iter().chain(before) {
+            if state.taken.insert(number) {
+                state.last = number;
+                return Ok(number);
             }
         }
         Err(LabError::Host {
             what: "give another pod an address".to_owned(),
-            why: format!("all {} of this node are taken", self.range.len()),
+            why: format!("all {} of this node are taken", PODS.len()),
             remedy: "Delete a pod, or use another node",
         })
     }
 
-    fn give_back(&self, address: Ipv4Addr) {
+    fn give_back(&self, number: u8) {
         self.state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .taken
-            .remove(&address);
+            .remove(&number);
     }
 }
 
@@ -241,7 +235,7 @@ mod tests {
 
     #[test]
     fn addresses_come_round_and_run_out() {
-        let pool = Pool::new(NodeAddresses::new(1));
+        let pool = Pool::default();
         let first = pool.take().expect("the first");
         pool.give_back(first);
         assert_ne!(
@@ -249,7 +243,7 @@ mod tests {
             first,
             "not the one that was just given back"
         );
-        for _ in 1..pool.range.len() {
+        for _ in 1..PODS.len() {
             pool.take().expect("one more");
         }
         let error = pool.take().expect_err("all are taken").to_string();

@@ -25,10 +25,10 @@ use crate::embedded::backoff::Backoff;
 pub(super) struct Facts {
     /// When the kubelet took the pod.
     pub(super) taken: Timestamp,
-    /// Address of its node.
-    pub(super) host: IpAddr,
-    /// Its own address, once it has one.
-    pub(super) address: Option<IpAddr>,
+    /// Addresses of its node, the primary family's first.
+    pub(super) hosts: Vec<IpAddr>,
+    /// Its own addresses, once it has some, likewise.
+    pub(super) addresses: Vec<IpAddr>,
     /// Name and image of container 0.
     pub(super) container: String,
     pub(super) image: String,
@@ -87,15 +87,20 @@ impl Facts {
                 condition("ContainersReady", ready, self.ready_since),
                 condition("Ready", ready, self.ready_since),
             ]),
-            host_ip: Some(self.host.to_string()),
-            host_ips: Some(vec![HostIP {
-                ip: self.host.to_string(),
-            }]),
-            pod_ip: self.address.map(|address| address.to_string()),
-            pod_ips: self.address.map(|address| {
-                vec![PodIP {
-                    ip: address.to_string(),
-                }]
+            host_ip: self.hosts.first().map(IpAddr::to_string),
+            host_ips: Some(
+                self.hosts
+                    .iter()
+                    .map(|host| HostIP { ip: host.to_string() })
+                    .collect(),
+            ),
+            pod_ip: self.addresses.first().map(IpAddr::to_string),
+            // None at all until there are some: a merge patch of an empty list would say that it has none.
+            pod_ips: (!self.addresses.is_empty()).then(|| {
+                self.addresses
+                    .iter()
+                    .map(|ip| PodIP { ip: ip.to_string() })
+                    .collect()
             }),
             start_time: Some(Time(self.taken)),
             qos_class: Some("BestEffort".to_owned()),
@@ -199,8 +204,10 @@ mod tests {
         let taken = Timestamp::from_second(1).expect("a time");
         Facts {
             taken,
-            host: "172.30.0.101".parse().expect("address"),
-            address: "10.244.1.2".parse().ok(),
+            hosts: vec!["172.30.0.101".parse().expect("address")],
+            addresses: ["10.244.1.2", "fd00:244:1::2"]
+                .map(|address| address.parse().expect("address"))
+                .to_vec(),
             container: "c".to_owned(),
             image: "probe".to_owned(),
             restarts: 0,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::Ipv4Addr,
+    net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -46,7 +46,7 @@ impl Table {
         let view = PodView {
             namespace: pod.namespace().unwrap_or_default(),
             name: pod.name_any(),
-            address: None,
+            addresses: Vec::new(),
             ready: false,
             restarts: 0,
             reason: String::new(),
@@ -68,9 +68,9 @@ impl Table {
         }
     }
 
-    pub(super) fn place(&self, pod: &Pod, address: Ipv4Addr, place: Place) {
+    pub(super) fn place(&self, pod: &Pod, addresses: Vec<IpAddr>, place: Place) {
         self.change(pod, |entry| {
-            entry.view.address = Some(address);
+            entry.view.addresses = addresses;
             entry.place = Some(place);
         });
     }

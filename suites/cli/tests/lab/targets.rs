@@ -1,0 +1,73 @@
+//! Targets by their files, with a script in the place of a program.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use lab::{
+    cluster::{Cluster, Stop},
+    embedded::{AgentCommand, LabCluster, Lifetime},
+};
+
+use super::support::{TestLab, cgroup, config, eventually, name, privileged};
+
+/// A target whose program is this script, with the tools that it says it calls.
+fn target(folder: &Path, tools: &str, script: &str) -> AgentCommand {
+    let program = folder.join("proxy");
+    fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("write");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("make it executable");
+    let file = folder.join("target.yaml");
+    let text = format!(
+        "program: proxy\ntools: [{tools}]\nrun: [--on, '${{node}}', '--api=${{kubeconfig}}', '${{state}}']\n\
+         cleanup: [--wipe, '${{cgroup}}', '${{bpffs}}']\nready: {{ port: 10256, path: /healthz }}\n"
+    );
+    fs::write(&file, text).expect("write");
+    AgentCommand::of_target(&file.to_string_lossy(), Some(&program)).expect("a target")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_of_ones_own_is_run_and_cleaned_as_its_file_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = folder.path().join("told");
+    let script = format!(
+        "echo \"$@\" >> {}\ncase $1 in --on) exec sleep infinity ;; esac",
+        said.display()
+    );
+    let agent = target(folder.path(), "sh", &script);
+    let Some(test) = TestLab::up_with("target", |config| config.agent = agent).await else {
+        return;
+    };
+    let told = |line: String| {
+        let text = fs::read_to_string(&said).unwrap_or_default();
+        text.lines().any(|one| one == line)
+    };
+    let run = "/run/plumbline/".to_owned() + &name("target");
+    for node in ["node1", "node2"] {
+        let line = format!("--on {node} --api={run}/kubeconfig-underlay {run}/logs/agent-{node}.state");
+        eventually("the start of the program", || told(line.clone())).await;
+    }
+    test.lab.stop_agent("node1", Stop::Term).await.expect("stop");
+    test.lab.wipe_state("node1").await.expect("wipe");
+    assert!(told("--wipe /sys/fs/cgroup /sys/fs/bpf".to_owned()));
+    // It can print nothing: that is no evidence, and no error.
+    let evidence = folder.path().join("evidence");
+    test.lab.evidence(&evidence).await.expect("evidence");
+    assert!(evidence.join("objects/pods.json").is_file() && !evidence.join("dump-node1.txt").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_whose_tools_are_missing_is_named_before_anything_is_made() {
+    if !privileged() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = config(&name("tools"), folder.path());
+    config.agent = target(folder.path(), "sh, no-such-tool", "exec sleep infinity");
+    let error = LabCluster::up(&config, Lifetime::WithCaller, |_| {})
+        .await
+        .expect_err("it lacks a tool")
+        .to_string();
+    assert!(
+        error.contains("calls no-such-tool, which is not on the PATH"),
+        "{error}"
+    );
+    assert!(!cgroup(&config.name).exists());
+}
