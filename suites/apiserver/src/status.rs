@@ -264,6 +264,15 @@ impl Status {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
+    pub(crate) fn unnamed_target() -> Self {
+        // Upstream's binding returns a field error as it is, without a reason.
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "",
+            "target.name: Required value",
+        )
+    }
+
     pub(crate) fn too_many_operations(found: usize, most: usize) -> Self {
         let message = format!("The allowed maximum operations in a JSON patch is {most}, got {found}");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)

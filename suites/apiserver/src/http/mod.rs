@@ -27,7 +27,7 @@ pub(crate) use self::respond::{Body, json as json_response};
 use self::{
     accept::Form,
     query::Query,
-    route::{Route, Target},
+    route::{Route, Subresource, Target},
 };
 use crate::{
     auth::Auth,
@@ -127,7 +127,10 @@ impl Api {
             client: client.clone(),
         };
         let named = asked.target.name.is_some();
+        let binding = asked.target.subresource == Some(Subresource::Binding);
         match (&head.method, named) {
+            (&Method::POST, true) if binding => {}
+            _ if binding => return Err(Status::method_not_allowed()),
             (&Method::GET, _) if asked.query.watch() && asked.target.subresource.is_none() => {
                 return self.watch(&asked);
             }
@@ -143,6 +146,7 @@ impl Api {
             .map_err(|_| Status::too_many_requests())?;
         let sent = body::read(incoming, self.store.config().body_bytes).await?;
         match head.method {
+            Method::POST if binding => self.bind(&asked, &sent),
             Method::POST => self.create(&asked, &sent),
             Method::PUT => self.replace(&asked, &sent),
             Method::PATCH => self.patch(&asked, &sent),

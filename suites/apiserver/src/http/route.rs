@@ -17,6 +17,8 @@ pub(super) enum Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subresource {
     Status,
+    /// Of a pod: POST assigns it to a node.
+    Binding,
 }
 
 /// A collection or one object in it.
@@ -85,6 +87,7 @@ fn objects(group: &str, version: &str, rest: &[&str]) -> Option<Route> {
     let subresource = match subresource {
         None => None,
         Some("status") if facts.status => Some(Subresource::Status),
+        Some("binding") if kind == Kind::Pod => Some(Subresource::Binding),
         Some(_) => return None,
     };
     if facts.namespaced == namespace.is_empty() && (!facts.namespaced || name.is_some()) {
@@ -124,6 +127,19 @@ mod tests {
             name,
             subresource,
         }))
+    }
+
+    #[test]
+    fn a_binding_is_of_a_pod_alone() {
+        let found = |path| match parse(path) {
+            Some(Route::Objects(target)) => target.subresource,
+            _ => None,
+        };
+        assert_eq!(
+            found("/api/v1/namespaces/a/pods/b/binding"),
+            Some(Subresource::Binding)
+        );
+        assert_eq!(parse("/api/v1/namespaces/a/services/b/binding"), None);
     }
 
     #[test]

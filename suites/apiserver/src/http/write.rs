@@ -72,6 +72,18 @@ impl Api {
         Ok(response)
     }
 
+    /// Assigns a pod to a node.
+    pub(super) fn bind(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
+        let binding = asked.parse(sent)?;
+        let node = binding["target"]["name"].as_str().unwrap_or_default();
+        self.store
+            .bind(&asked.target.key(), node, asked.write_options()?)?;
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
+        });
+        Ok(respond::json(201, &status))
+    }
+
     pub(super) fn delete(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
         let options = asked.delete_options(sent)?;
         let key = asked.target.key();

@@ -291,6 +291,7 @@ fn drop_what_the_type_lost(new: &mut Value, old: &Value) {
         lost.push("externalTrafficPolicy");
     }
     if old_type == ServiceType::LoadBalancer && new_type != ServiceType::LoadBalancer {
+        new["status"] = json!({"loadBalancer": {}});
         lost.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass"]);
     }
     let drop_node_ports = wants_node_ports(old) && !wants_node_ports(new) && {

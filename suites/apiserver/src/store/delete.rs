@@ -13,8 +13,7 @@ const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 /// What a pod that names no grace period gets, in seconds.
 const DEFAULT_GRACE: i64 = 30;
 
-/// `meta.k8s.io/v1.DeleteOptions`, as far as this server acts on it; propagation policies are accepted and all
-/// act as `Background` does without owners.
+/// `meta.k8s.io/v1.DeleteOptions`, as far as this server acts on it; `Foreground` acts as `Background` does.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DeleteOptions {
@@ -46,6 +45,9 @@ impl Store {
         if !options.dry_run.is_empty() {
             return Ok(Deleted::Gone(old));
         }
+        if options.propagation_policy.as_deref() == Some("Orphan") {
+            state.end_owner(&old, true);
+        }
         let deleted = state.delete(key, &old, options.grace_period_seconds);
         self.publish(&state);
         Ok(deleted)
@@ -70,11 +72,15 @@ impl Store {
 }
 
 impl State {
-    fn delete(&mut self, key: &Key, old: &Arc<Object>, grace: Option<i64>) -> Deleted {
+    /// Deletes an object that was there when the request looked; it may have gone with its owner since.
+    pub(super) fn delete(&mut self, key: &Key, old: &Arc<Object>, grace: Option<i64>) -> Deleted {
+        let Some(old) = self.objects.get(key).map(Arc::clone) else {
+            return Deleted::Gone(Arc::clone(old));
+        };
         match key.kind {
-            Kind::Namespace => self.delete_namespace(key, old),
-            Kind::Pod => self.delete_with_grace(key, old, pod_grace(&old.value, grace)),
-            _ => self.delete_with_grace(key, old, 0),
+            Kind::Namespace => self.delete_namespace(key, &old),
+            Kind::Pod => self.delete_with_grace(key, &old, pod_grace(&old.value, grace)),
+            _ => self.delete_with_grace(key, &old, 0),
         }
     }
 
@@ -101,6 +107,7 @@ impl State {
         if key.kind == Kind::Service {
             self.addresses.release(&gone.value);
         }
+        self.end_owner(&gone, false);
         if !key.namespace.is_empty() {
             self.finish_namespace(&key.namespace);
         }

@@ -1,13 +1,16 @@
 //! The cluster's state: objects, one version counter, the history of changes.
 //!
-//! `mod` holds the reads; `write` creates and updates; `delete` holds graceful deletion, finalizers and the end
-//! of namespaces; `history` and `watch` what happened; `addresses` ClusterIPs and node ports; `bootstrap` what
+//! `mod` holds the reads; `write` creates and updates; `bind` assigns pods to nodes; `delete` holds graceful deletion,
+//! finalizers and the end
+//! of namespaces; `dependents` who goes with its owner; `history` and `watch` what happened; `addresses` ClusterIPs and node ports; `bootstrap` what
 //! exists at start; `leases` which replicas live, and what `default/kubernetes` shows of them; `versions` their
 //! jumps. Everything happens under one lock, so a change is one version and no reader sees half of it.
 
 mod addresses;
+mod bind;
 mod bootstrap;
 mod delete;
+mod dependents;
 mod history;
 mod leases;
 mod object;
@@ -25,7 +28,7 @@ pub(crate) use object::{Key, Object};
 pub(crate) use watch::{Event, EventType, Watch};
 pub(crate) use write::{WriteOptions, expect_name};
 
-use self::{addresses::Addresses, history::History, leases::Leases};
+use self::{addresses::Addresses, dependents::Dependents, history::History, leases::Leases};
 use crate::{
     config::{Config, ConfigError},
     faults::Horizon,
@@ -54,6 +57,7 @@ pub(crate) struct State {
     pub(crate) history: History,
     addresses: Addresses,
     leases: Leases,
+    dependents: Dependents,
 }
 
 /// What a list or a watch is about.
@@ -99,6 +103,7 @@ impl Store {
             history: History::new(0, config.history_events, config.history_bytes),
             addresses: Addresses::new(&config),
             leases: Leases::default(),
+            dependents: Dependents::default(),
         };
         let head = tokio::sync::watch::Sender::new(0);
         let store = Self {

@@ -35,6 +35,12 @@ impl Store {
             .map(|change| (change.key.clone(), change.old.clone()))
             .collect();
         for (key, old) in undone.into_iter().rev() {
+            let now = state.objects.get(&key).map(std::sync::Arc::clone);
+            let values = (
+                now.as_ref().map(|now| &now.value),
+                old.as_ref().map(|old| &old.value),
+            );
+            state.dependents.follow(&key, values.0, values.1);
             match old {
                 Some(old) => drop(state.objects.insert(key, old)),
                 None => drop(state.objects.remove(&key)),

@@ -164,6 +164,8 @@ impl State {
         let version = self.version;
         let new = Object::new(value, version);
         let old = self.objects.insert(key.clone(), Arc::clone(&new));
+        self.dependents
+            .follow(&key, old.as_ref().map(|old| &old.value), Some(&new.value));
         self.history.push(Change {
             key,
             version,
@@ -181,6 +183,8 @@ impl State {
         let version = self.version;
         let last = Object::new(last, version);
         let old = self.objects.remove(&key);
+        self.dependents
+            .follow(&key, old.as_ref().map(|old| &old.value), None);
         self.history.push(Change {
             key,
             version,

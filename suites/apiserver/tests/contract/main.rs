@@ -13,6 +13,7 @@ mod kubectl_get;
 mod kubectl_write;
 mod limits;
 mod objects;
+mod owners;
 mod patches;
 mod recorded;
 mod relist;

@@ -330,3 +330,27 @@ async fn the_api_server_has_a_service_of_its_own() {
     assert_eq!(slice.ports.expect("ports")[0].port, Some(6443));
     world.end().await;
 }
+
+#[tokio::test]
+async fn what_was_a_load_balancer_shows_no_addresses_any_more() {
+    let world = World::new().await;
+    let service =
+        json!({"metadata": {"name": "s"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
+    world.create("services", &service).await;
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
+    let (code, shown) = world.patch("services", "s/status", "merge-patch", &status).await;
+    assert_eq!(
+        (code, &shown["status"]["loadBalancer"]["ingress"][0]["ip"]),
+        (200, &json!("192.0.2.1"))
+    );
+    let (code, changed) = world
+        .patch(
+            "services",
+            "s",
+            "merge-patch",
+            &json!({"spec": {"type": "ClusterIP"}}),
+        )
+        .await;
+    assert_eq!((code, &changed["status"]), (200, &json!({"loadBalancer": {}})));
+    world.end().await;
+}

@@ -1,0 +1,55 @@
+//! A pod is assigned to a node (`pods/binding`, `pkg/registry/core/pod/storage`).
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Key, Object, Store, WriteOptions, write::now};
+use crate::status::Status;
+
+impl Store {
+    /// Assigns a pod that has no node yet, and says so in its conditions.
+    ///
+    /// # Errors
+    /// 404 without the pod, 409 if it has a node or is being deleted, 500 without a node's name. Whether the node exists
+    /// is not asked, as upstream.
+    pub(crate) fn bind(&self, key: &Key, node: &str, options: WriteOptions) -> Result<Arc<Object>, Status> {
+        let conflict = |why: &str| Err(Status::conflict("", "pods/binding", &key.name, why));
+        let mut state = self.lock();
+        let old = Arc::clone(state.get(key)?);
+        if node.is_empty() {
+            return Err(Status::unnamed_target());
+        }
+        if old.is_terminating() {
+            return conflict(&format!(
+                "pod {} is being deleted, cannot be assigned to a host",
+                key.name
+            ));
+        }
+        let held = old.value["spec"]["nodeName"].as_str().unwrap_or_default();
+        if !held.is_empty() {
+            return conflict(&format!(
+                "pod {} is already assigned to node \"{held}\"",
+                key.name
+            ));
+        }
+        if options.dry_run {
+            return Ok(old);
+        }
+        let mut new = old.value.clone();
+        new["spec"]["nodeName"] = node.into();
+        let scheduled = json!({
+            "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now(),
+        });
+        let mut conditions = new["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        conditions.retain(|condition| condition["type"] != "PodScheduled");
+        conditions.push(scheduled);
+        new["status"]["conditions"] = Value::from(conditions);
+        let bound = state.commit(key.clone(), new);
+        self.publish(&state);
+        Ok(bound)
+    }
+}

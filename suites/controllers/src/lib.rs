@@ -1,0 +1,35 @@
+//! The lab's controllers: what kube-controller-manager, kube-scheduler and a cloud do for services, over the real
+//! protocol and with any API server.
+//!
+//! ```text
+//!  services, pods, nodes, slices ─▶ cache ─▶ slices (endpoints → pack) ─▶ EndpointSlices
+//!  pods, nodes ─▶ scheduler ─▶ bindings
+//!  services ─▶ balancer ─▶ addresses in status, a finalizer, an annotation at every reconcile after a gap
+//! ```
+//!
+//! Each controller lists and watches by itself, keeps what it saw in a `Cache`, and works off a set of names: an object
+//! that changes twice is handled once. A write that fails is tried again after a pause ([`RETRY`]). Memory is that of the
+//! objects of the watched kinds; queues are sets of their names.
+//!
+//! Files: `cache` (a watched kind), `slices/` (the EndpointSlice controller), `balancer/` (the load balancer
+//! controller), `scheduler`.
+
+mod balancer;
+mod cache;
+mod scheduler;
+mod slices;
+
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use kube::runtime::watcher;
+
+pub use balancer::{ANNOTATION, Balancer, FINALIZER};
+pub use scheduler::schedule;
+pub use slices::{MOST_ENDPOINTS, SliceSettings, keep_slices};
+
+/// What failed is tried again after this pause.
+pub const RETRY: Duration = Duration::from_millis(200);
+
+/// Watch events of one kind.
+type Events<K> = BoxStream<'static, watcher::Result<watcher::Event<K>>>;

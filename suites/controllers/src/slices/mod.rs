@@ -1,0 +1,277 @@
+//! The EndpointSlice controller: the slices of every service with a selector.
+//!
+//! `endpoints` says which endpoints there are, `pack` how they go into slices; both are pure. This file watches and
+//! writes. Left out: the annotation `endpoints.kubernetes.io/last-change-trigger-time`, hints by CPU
+//! (`service.kubernetes.io/topology-mode`), and Endpoints objects.
+
+mod endpoints;
+mod pack;
+
+use std::collections::BTreeSet;
+
+use futures::{FutureExt, StreamExt, stream};
+use k8s_openapi::{
+    api::{
+        core::v1::{Node, Pod, Service},
+        discovery::v1::EndpointSlice,
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, PostParams},
+    runtime::watcher::{self, Event},
+};
+use tokio_util::sync::CancellationToken;
+
+use self::{endpoints::Group, pack::Writes};
+use crate::{
+    RETRY,
+    cache::{Cache, Key, events, key},
+};
+
+/// Upstream's `--max-endpoints-per-slice`.
+pub const MOST_ENDPOINTS: usize = 100;
+
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const CONTROLLER: &str = "endpointslice-controller.k8s.io";
+const HEADLESS: &str = "service.kubernetes.io/headless";
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// Settings of the EndpointSlice controller.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceSettings {
+    /// Endpoints in one slice, at least 1; upstream allows up to 1000.
+    pub most_endpoints: usize,
+}
+
+impl Default for SliceSettings {
+    fn default() -> Self {
+        Self {
+            most_endpoints: MOST_ENDPOINTS,
+        }
+    }
+}
+
+/// Keeps the EndpointSlices of every service with a selector until `stop`. It lives through every failure of the API
+/// server; what it missed it does when it is back.
+pub async fn keep_slices(client: Client, settings: SliceSettings, stop: CancellationToken) {
+    let mut changes = stream::select_all([
+        events(Api::<Service>::all(client.clone()))
+            .map(Change::Service)
+            .boxed(),
+        events(Api::<Pod>::all(client.clone())).map(Change::Pod).boxed(),
+        events(Api::<Node>::all(client.clone())).map(Change::Node).boxed(),
+        events(Api::<EndpointSlice>::all(client.clone()))
+            .map(Change::Slice)
+            .boxed(),
+    ]);
+    let mut controller = Controller {
+        client,
+        most: settings.most_endpoints.max(1),
+        services: Cache::new(),
+        pods: Cache::new(),
+        nodes: Cache::new(),
+        slices: Cache::new(),
+        dirty: BTreeSet::new(),
+    };
+    loop {
+        let change = tokio::select! {
+            () = stop.cancelled() => return,
+            change = changes.next() => change,
+            () = tokio::time::sleep(RETRY), if !controller.dirty.is_empty() => None,
+        };
+        // What is there already is taken in before anything is written.
+        let mut next = change;
+        while let Some(change) = next {
+            controller.take(change);
+            next = changes.next().now_or_never().flatten();
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = controller.work() => {}
+        }
+    }
+}
+
+#[expect(clippy::large_enum_variant, reason = "one is under way at a time")]
+enum Change {
+    Service(watcher::Result<Event<Service>>),
+    Pod(watcher::Result<Event<Pod>>),
+    Node(watcher::Result<Event<Node>>),
+    Slice(watcher::Result<Event<EndpointSlice>>),
+}
+
+struct Controller {
+    client: Client,
+    most: usize,
+    services: Cache<Service>,
+    pods: Cache<Pod>,
+    nodes: Cache<Node>,
+    slices: Cache<EndpointSlice>,
+    /// Services to look at.
+    dirty: BTreeSet<Key>,
+}
+
+impl Controller {
+    fn take(&mut self, change: Change) {
+        let failed = |error: &watcher::Error| tracing::debug!(%error, "a watch failed and is tried again");
+        match change {
+            Change::Service(Ok(event)) => self.dirty.extend(self.services.take(event).iter().map(key)),
+            Change::Pod(Ok(event)) => {
+                for pod in self.pods.take(event) {
+                    let namespace = pod.namespace().unwrap_or_default();
+                    let touched = self.services.of(&namespace);
+                    let touched = touched.filter(|service| endpoints::selects(service, &pod));
+                    self.dirty.extend(touched.map(key));
+                }
+            }
+            Change::Node(Ok(event)) => {
+                // Heartbeats change nothing here; a node that comes, goes or moves changes every service.
+                let place = |node: &Node| (node.name_any(), node.labels().get(endpoints::ZONE).cloned());
+                let touched: Vec<_> = self.nodes.take(event).iter().map(place).collect();
+                if !matches!(touched.as_slice(), [] | [_, _] if touched.windows(2).all(|pair| pair[0] == pair[1]))
+                {
+                    self.dirty.extend(self.services.all().map(key));
+                }
+            }
+            Change::Slice(Ok(event)) => {
+                for slice in self.slices.take(event).iter().filter(|slice| is_ours(slice)) {
+                    let name = slice.labels().get(SERVICE_NAME).cloned().unwrap_or_default();
+                    self.dirty.insert((slice.namespace().unwrap_or_default(), name));
+                }
+            }
+            Change::Service(Err(error))
+            | Change::Pod(Err(error))
+            | Change::Node(Err(error))
+            | Change::Slice(Err(error)) => failed(&error),
+        }
+    }
+
+    /// Handles every service that needs it; what fails stays for the next time.
+    async fn work(&mut self) {
+        let complete = self.services.is_complete()
+            && self.pods.is_complete()
+            && self.nodes.is_complete()
+            && self.slices.is_complete();
+        if !complete {
+            return;
+        }
+        let mut failed = BTreeSet::new();
+        while let Some(name) = self.dirty.pop_first() {
+            if let Err(error) = self.sync(&name).await {
+                tracing::debug!(%error, service = %format!("{}/{}", name.0, name.1), "failed to write slices");
+                failed.insert(name);
+            }
+        }
+        self.dirty = failed;
+    }
+
+    async fn sync(&mut self, name: &Key) -> kube::Result<()> {
+        // The slices of a service that is gone go with their owner.
+        let Some(service) = self.services.get(name).cloned() else {
+            return Ok(());
+        };
+        let spec = service.spec.clone().unwrap_or_default();
+        let has_selector = spec.selector.is_some_and(|selector| !selector.is_empty());
+        if spec.type_.as_deref() == Some("ExternalName") || !has_selector {
+            return Ok(());
+        }
+        let families = spec.ip_families.unwrap_or_default();
+        let mine = self
+            .slices
+            .of(&name.0)
+            .filter(|slice| is_ours(slice) && slice.labels().get(SERVICE_NAME) == Some(&name.1));
+        let (known, foreign): (Vec<EndpointSlice>, Vec<EndpointSlice>) = mine
+            .cloned()
+            .partition(|slice| families.contains(&slice.address_type));
+        for family in families {
+            let existing: Vec<_> = known
+                .iter()
+                .filter(|slice| slice.address_type == family)
+                .cloned()
+                .collect();
+            let node = |node: &str| self.nodes.get(&(String::new(), node.to_owned()));
+            let groups = endpoints::groups(&service, &family, self.pods.of(&name.0), node);
+            let wanted = metadata(&service);
+            let stale = |slice: &EndpointSlice| {
+                slice.metadata.labels != wanted.labels
+                    || slice.metadata.owner_references != wanted.owner_references
+            };
+            let writes = pack::pack(&existing, groups, self.most, stale);
+            self.write(&service, &family, writes).await?;
+        }
+        self.delete(foreign).await
+    }
+
+    async fn write(&mut self, service: &Service, family: &str, writes: Writes) -> kube::Result<()> {
+        let api = self.api(&service.namespace().unwrap_or_default());
+        for Group { ports, endpoints } in writes.create {
+            let slice = EndpointSlice {
+                address_type: family.to_owned(),
+                endpoints: Some(endpoints),
+                ports: Some(ports),
+                metadata: ObjectMeta {
+                    generate_name: Some(format!("{}-", service.name_any())),
+                    ..metadata(service)
+                },
+            };
+            let created = api.create(&PostParams::default(), &slice).await?;
+            self.slices.put(created);
+        }
+        for (mut slice, Group { ports, endpoints }) in writes.update {
+            slice.endpoints = Some(endpoints);
+            slice.ports = Some(ports);
+            let wanted = metadata(service);
+            slice.metadata.labels = wanted.labels;
+            slice.metadata.owner_references = wanted.owner_references;
+            let updated = api
+                .replace(&slice.name_any(), &PostParams::default(), &slice)
+                .await?;
+            self.slices.put(updated);
+        }
+        self.delete(writes.delete).await
+    }
+
+    async fn delete(&mut self, slices: Vec<EndpointSlice>) -> kube::Result<()> {
+        for slice in slices {
+            let api = self.api(&slice.namespace().unwrap_or_default());
+            match api.delete(&slice.name_any(), &DeleteParams::default()).await {
+                Ok(_) => {}
+                // Somebody was faster; the end is the same.
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(error) => return Err(error),
+            }
+            self.slices.forget(&key(&slice));
+        }
+        Ok(())
+    }
+
+    fn api(&self, namespace: &str) -> Api<EndpointSlice> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+}
+
+fn is_ours(slice: &EndpointSlice) -> bool {
+    slice
+        .labels()
+        .get(MANAGED_BY)
+        .is_some_and(|manager| manager == CONTROLLER)
+}
+
+/// Namespace, labels and owner of a service's slices.
+fn metadata(service: &Service) -> ObjectMeta {
+    ObjectMeta {
+        namespace: service.namespace(),
+        labels: Some(endpoints::labels(service)),
+        owner_references: Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Service".to_owned(),
+            name: service.name_any(),
+            uid: service.uid().unwrap_or_default(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }]),
+        ..ObjectMeta::default()
+    }
+}

@@ -1,0 +1,150 @@
+//! Load balancers get addresses, keep them, and give them back.
+
+use k8s_openapi::api::core::v1::Service;
+use kube::{Api, Client, ResourceExt, api::DeleteParams, runtime::watcher};
+use lab_controllers::{ANNOTATION, Balancer, FINALIZER};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::world::{LIMIT, World, until};
+
+fn start(client: Client, range: &str) -> DropGuard {
+    let balancer = Balancer::new(client, vec![range.parse().expect("a range")]);
+    let stop = CancellationToken::new();
+    tokio::spawn(balancer.run(stop.clone()));
+    stop.drop_guard()
+}
+
+fn spec(kind: &str) -> serde_json::Value {
+    json!({"type": kind, "selector": {"app": "web"}, "ports": [{"port": 80}]})
+}
+
+/// Addresses in the status, and whether the finalizer is there.
+fn state(service: &Service) -> (Vec<String>, bool) {
+    let status = service
+        .status
+        .clone()
+        .unwrap_or_default()
+        .load_balancer
+        .unwrap_or_default();
+    let ips = status
+        .ingress
+        .into_iter()
+        .flatten()
+        .filter_map(|ingress| ingress.ip)
+        .collect();
+    (
+        ips,
+        service
+            .finalizers()
+            .iter()
+            .any(|finalizer| finalizer == FINALIZER),
+    )
+}
+
+async fn is(world: &World, name: &str, addresses: &[&str], finalizer: bool) -> Service {
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let found = until(world.api(), config, |all: &[Service]| match all {
+        [service] if state(service) == (addresses.iter().map(|ip| (*ip).to_owned()).collect(), finalizer) => {
+            Ok(())
+        }
+        other => Err(format!("{:?}", other.iter().map(state).collect::<Vec<_>>())),
+    });
+    found.await.remove(0)
+}
+
+async fn gone(world: &World, name: &str) {
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    until(world.api(), config, |all: &[Service]| {
+        if all.is_empty() {
+            Ok(())
+        } else {
+            Err("it is still there".to_owned())
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_address_is_given_kept_over_a_restart_and_waited_for() {
+    let world = World::own().await;
+    let controller = world.own.as_ref().expect("our server").controller.clone();
+    let running = start(controller.clone(), "10.0.9.0/30");
+    world.service("a", spec("LoadBalancer")).await;
+    is(&world, "a", &["10.0.9.1"], true).await;
+    let mut asking = spec("LoadBalancer");
+    asking["loadBalancerIP"] = "10.0.9.2".into();
+    world.service("b", asking).await;
+    is(&world, "b", &["10.0.9.2"], true).await;
+    let mut other = spec("LoadBalancer");
+    other["loadBalancerClass"] = "example.com/other".into();
+    world.service("other", other).await;
+    world.service("c", spec("LoadBalancer")).await;
+    drop(running);
+    let _running = start(controller, "10.0.9.0/30");
+    let api: Api<Service> = world.api();
+    api.delete("a", &DeleteParams::default()).await.expect("deleted");
+    gone(&world, "a").await;
+    is(&world, "c", &["10.0.9.1"], true).await;
+    is(&world, "b", &["10.0.9.2"], true).await;
+    is(&world, "other", &[], false).await;
+    world
+        .patch_service(
+            "b",
+            json!({"spec": {"type": "ClusterIP", "loadBalancerIP": null}}),
+        )
+        .await;
+    is(&world, "b", &[], false).await;
+    for name in ["b", "c", "other"] {
+        api.delete(name, &DeleteParams::default()).await.expect("deleted");
+        gone(&world, name).await;
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn after_a_gap_every_service_is_annotated_once_more() {
+    let world = World::own().await;
+    let own = world.own.as_ref().expect("our server");
+    let mut replica = own.replica(std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let _running = start(own.controller_at(&replica).await, "10.0.9.0/29");
+    for name in ["a", "b"] {
+        world.service(name, spec("LoadBalancer")).await;
+    }
+    let before = is(&world, "a", &["10.0.9.1"], true).await;
+    assert_eq!(before.annotations().get(ANNOTATION), None, "only a gap brings it");
+    is(&world, "b", &["10.0.9.2"], true).await;
+    let mut last: Vec<Option<String>> = vec![None, None];
+    for _ in 0..2 {
+        // The controller's server is gone until it has tried to reach it.
+        let address = replica.address();
+        replica.kill().await;
+        let listener = TcpListener::bind(address).await.expect("the same port");
+        let tried = tokio::time::timeout(LIMIT, listener.accept()).await;
+        drop(tried.expect("in time").expect("a connection"));
+        replica = own.replica(listener.into_std().expect("a listener"));
+        let annotated = until(world.api(), watcher::Config::default(), |all: &[Service]| {
+            let now: Vec<_> = all.iter().map(annotation).collect();
+            let new = now.len() == 2
+                && now
+                    .iter()
+                    .zip(&last)
+                    .all(|(now, last)| now.is_some() && now != last);
+            if new { Ok(()) } else { Err(format!("{now:?}")) }
+        })
+        .await;
+        last = annotated.iter().map(annotation).collect();
+    }
+    let api: Api<Service> = world.api();
+    for name in ["a", "b"] {
+        api.delete(name, &DeleteParams::default()).await.expect("deleted");
+        gone(&world, name).await;
+    }
+    replica.stop().await.expect("an orderly end");
+    world.end().await;
+}
+
+fn annotation(service: &Service) -> Option<String> {
+    service.annotations().get(ANNOTATION).cloned()
+}
