@@ -1,11 +1,13 @@
 //! A Kubernetes client whose connections go to whichever API server answers.
 //!
-//! The same layers as kube's own client has; only how a connection is made differs. Requests name the host of the
-//! configuration, wherever they go.
+//! The same layers as kube's own client has, but for two: how a connection is made differs, and no answer is hidden by
+//! trying again. Whoever asks does that by itself, counts it and says it; kube's layer would for minutes. A server that
+//! says when to come back (`Retry-After`) is obeyed for up to [`RETRY_AFTER_LIMIT`]: its answer is passed on only then.
+//! Requests name the host of the configuration, wherever they go.
 
 use std::{sync::Arc, time::Duration};
 
-use http::Uri;
+use http::{HeaderMap, Request, Uri, header::RETRY_AFTER};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{client::legacy, rt::TokioExecutor};
 use kube::{
@@ -13,7 +15,7 @@ use kube::{
     client::{Body, ClientBuilder, ConfigExt as _},
 };
 use rustls::pki_types::ServerName;
-use tower::{BoxError, ServiceBuilder, retry::RetryLayer};
+use tower::{BoxError, Service as _, ServiceBuilder};
 
 use super::{
     dial::{Dialler, Security},
@@ -28,6 +30,8 @@ pub const READ_LIMIT: Duration = Duration::from_secs(75);
 pub const KEEPALIVE: Duration = Duration::from_secs(9);
 /// Data that is not acknowledged for this long ends the connection (`TCP_USER_TIMEOUT`, RFC 5482).
 pub const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
+/// An answer with `Retry-After` is held back for as long as it says, and for no longer than this.
+pub const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(1);
 
 impl ApiServers {
     /// A client by which any of the addresses is reached.
@@ -40,16 +44,23 @@ impl ApiServers {
         connector.set_write_timeout(config.write_timeout);
         connector.set_reset_reader_on_write(true);
         let client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new()).build(connector);
-        let retry = config
-            .default_retry
-            .then(|| RetryLayer::new(kube::client::retry::RetryPolicy::server_retry()));
+        let patient = tower::service_fn(move |request: Request<Body>| {
+            // Always ready.
+            let answer = client.clone().call(request);
+            async move {
+                let response = answer.await?;
+                if let Some(pause) = retry_after(response.headers()) {
+                    tokio::time::sleep(pause).await;
+                }
+                Ok::<_, legacy::Error>(response)
+            }
+        });
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
-            .option_layer(retry)
             .option_layer(config.auth_layer().map_err(OwnWayError::Config)?)
             .layer(config.extra_headers_layer().map_err(OwnWayError::Config)?)
             .map_err(BoxError::from)
-            .service(client);
+            .service(patient);
         Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
     }
 }
@@ -73,6 +84,12 @@ fn security(config: &kube::Config) -> Result<Option<Security>, OwnWayError> {
         connector: Arc::new(tls).into(),
         name,
     }))
+}
+
+/// For how long to stay away, if the answer says so in seconds, which is how API servers say it.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(RETRY_AFTER_LIMIT))
 }
 
 /// The host of a URL; an IPv6 address without its brackets.

@@ -37,7 +37,7 @@ mod state;
 
 pub use self::{
     cgroup::{NoOwnCgroup, OwnCgroup},
-    client::{KEEPALIVE, READ_LIMIT, UNACKNOWLEDGED},
+    client::{KEEPALIVE, READ_LIMIT, RETRY_AFTER_LIMIT, UNACKNOWLEDGED},
     dial::{CONNECT_LIMIT, STAGGER},
     flags::OwnFlags,
     servers::{ApiServers, BLIND_LIMIT, CANDIDATES, NAME_LIMIT, NAMES_FRESH, OwnWayError, REMEMBERED},

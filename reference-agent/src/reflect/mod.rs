@@ -19,9 +19,10 @@
 //! server that takes the request and does not know streaming is found out by what it sends, or by its silence.
 //!
 //! # Bounds
-//! [`RETRY_LIMIT`] between tries, [`WATCH_LIMIT`] for one watch, [`STREAM_LIMIT`] for an API server that says nothing
+//! [`RETRY_LIMIT`] between tries, behind an answer that the client may hold back for [`RETRY_AFTER_LIMIT`](crate::own::RETRY_AFTER_LIMIT), [`WATCH_LIMIT`] for one watch, [`STREAM_LIMIT`] for an API server that says nothing
 //! during a streamed list, [`PAGE`] objects in a page, [`EVENTS`](crate::agent::EVENTS) in the queue to the control loop, which slows the watches down when it is full.
 
+mod ended;
 mod raw;
 mod watch;
 

@@ -10,12 +10,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
     Api, Client,
     api::{ListParams, WatchParams},
-    core::{Status, WatchEvent},
+    core::WatchEvent,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{PAGE, RETRY_FIRST, RETRY_LIMIT, Reflected, STREAM_LIMIT, WATCH_LIMIT, raw::Raw};
+use super::{
+    PAGE, RETRY_FIRST, RETRY_LIMIT, Reflected, STREAM_LIMIT, WATCH_LIMIT,
+    ended::{Ended, broken, not_streamed},
+    raw::Raw,
+};
 use crate::{
     agent::{Closed, EventSender},
     decode::Defect,
@@ -39,50 +43,6 @@ pub async fn reflect<T: Reflected>(client: Client, events: EventSender, reports:
     tokio::select! {
         () = closed.closed() => {}
         Closed = reflector.run() => {}
-    }
-}
-
-/// Why a list or watch ended.
-#[derive(Debug, thiserror::Error)]
-enum Ended {
-    #[error(transparent)]
-    Closed(#[from] Closed),
-    #[error("the request failed: {}", said(.0))]
-    Refused(kube::Error),
-    #[error("the connection broke: {}", said(.0))]
-    Broken(kube::Error),
-    #[error("the API server sent a line that is no event: {}", said(.0))]
-    Unreadable(kube::Error),
-    #[error("the watch ended: {}", answered(.0))]
-    Told(Box<Status>),
-    #[error("nothing came for {0:?}")]
-    Silent(Duration),
-    #[error("the API server does not stream lists: {0}")]
-    NotStreamed(String),
-    #[error("{0} has no resourceVersion")]
-    NoVersion(&'static str),
-}
-
-impl Ended {
-    /// The last version can't be gone on from.
-    fn needs_list(&self) -> bool {
-        match self {
-            Self::Told(status) => status.code == 410,
-            Self::Refused(kube::Error::Api(status)) => status.code == 410,
-            Self::Unreadable(_) | Self::NoVersion(_) | Self::NotStreamed(_) => true,
-            Self::Closed(_) | Self::Refused(_) | Self::Broken(_) | Self::Silent(_) => false,
-        }
-    }
-
-    /// Its name in metrics.
-    fn cause(&self) -> &'static str {
-        match self {
-            _ if matches!(self, Self::Told(_) | Self::Refused(_)) && self.needs_list() => "expired",
-            Self::Refused(_) | Self::NotStreamed(_) => "refused",
-            Self::Closed(_) | Self::Broken(_) | Self::Told(_) => "broken",
-            Self::Unreadable(_) | Self::NoVersion(_) => "unreadable",
-            Self::Silent(_) => "silent",
-        }
     }
 }
 
@@ -335,52 +295,4 @@ fn gone(event: &Event) -> Option<Subject> {
 pub(crate) fn triggered(object: &Value) -> Option<SystemTime> {
     let time = &object["metadata"]["annotations"][TRIGGER_TIME];
     Time::deserialize(time).ok().map(|time| time.0.into())
-}
-
-/// 400 and 422 are how servers say that they do not know, or do not have, streamed lists.
-fn not_streamed(error: kube::Error) -> Ended {
-    match error {
-        kube::Error::Api(status) if matches!(status.code, 400 | 422) => Ended::NotStreamed(status.message),
-        error => Ended::Refused(error),
-    }
-}
-
-fn broken(error: kube::Error) -> Ended {
-    match error {
-        // From the last version the same line would come again.
-        kube::Error::SerdeError(_) => Ended::Unreadable(error),
-        error => Ended::Broken(error),
-    }
-}
-
-/// What happened to a request, by the server's own words where it answered.
-fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => answered(status),
-        kube::Error::Service(error) => chain(error.as_ref()),
-        error => chain(error),
-    }
-}
-
-/// The message says who may not do what, which no code tells.
-fn answered(status: &Status) -> String {
-    format!(
-        "the API server answers {} {}: {}",
-        status.code, status.reason, status.message
-    )
-}
-
-/// With all causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // Some of kube's errors repeat their source.
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -141,6 +141,15 @@ pub(crate) async fn events(script: Vec<Answer>, last: Event) -> Vec<Event> {
 
 /// Events up to and with the one that is waited for, and what was asked, but for refused streams.
 pub(crate) async fn asked(script: Vec<Answer>, last: Event) -> (Vec<Event>, Vec<Parameters>) {
+    reported(script, last, &Reports::new(None)).await
+}
+
+/// The same, with what the watch says to others.
+pub(crate) async fn reported(
+    script: Vec<Answer>,
+    last: Event,
+    reports: &Reports,
+) -> (Vec<Event>, Vec<Parameters>) {
     let script = Script {
         answers: Arc::new(Mutex::new(script.into())),
         asked: Arc::default(),
@@ -153,12 +162,11 @@ pub(crate) async fn asked(script: Vec<Answer>, last: Event) -> (Vec<Event>, Vec<
         .expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
-    let mut config = kube::Config::new(url.parse().expect("a URL"));
-    config.default_retry = false;
+    let config = kube::Config::new(url.parse().expect("a URL"));
     let servers = ApiServers::new(&config, &[], None).await.expect("a server");
     let client = servers.client(&config).expect("a client");
     let (sender, mut receiver) = agent::queue();
-    let reflector = tokio::spawn(reflect::reflect::<Slice>(client, sender, Reports::new(None)));
+    let reflector = tokio::spawn(reflect::reflect::<Slice>(client, sender, reports.clone()));
     let mut seen = Vec::new();
     let collected = tokio::time::timeout(LIMIT, async {
         while let Some(Arrival { event, .. }) = receiver.recv().await {
@@ -299,4 +307,26 @@ async fn a_watch_that_ends_goes_on_where_it_was_without_a_list() {
     ];
     let seen = events(script, deleted("t/a")).await;
     assert_eq!(seen, [SYNCED, applied("a"), applied("b"), deleted("t/a")]);
+}
+
+#[rstest::rstest]
+#[case::too_busy(StatusCode::TOO_MANY_REQUESTS)]
+#[case::not_ready(StatusCode::SERVICE_UNAVAILABLE)]
+#[case::too_slow(StatusCode::GATEWAY_TIMEOUT)]
+#[tokio::test]
+async fn each_answer_that_is_an_error_is_counted_and_tried_again_by_the_watch_alone(#[case] code: StatusCode) {
+    let refused = std::iter::repeat_n(Answer::Error(code), 4);
+    let list = [
+        Answer::List(vec![]),
+        Answer::Watch {
+            lines: vec![line("ADDED", &good("a"))],
+            open: true,
+        },
+    ];
+    let reports = Reports::new(None);
+    let (seen, _) = reported(refused.chain(list).collect(), applied("a"), &reports).await;
+    assert_eq!(seen, [SYNCED, applied("a")]);
+    let restarts = &reports.metrics.watch_restarts;
+    // Four refusals, and that of the streamed list.
+    assert_eq!(restarts.at(["endpointslice", "refused"]).get(), 5);
 }
