@@ -21,6 +21,8 @@ pub(super) enum Ended {
     Told(Box<Status>),
     #[error("nothing came for {0:?}")]
     Silent(Duration),
+    #[error("the API server ended the watch at once, and sent nothing")]
+    AtOnce,
     #[error("the API server does not stream lists: {0}")]
     NotStreamed(String),
     #[error("{0} has no resourceVersion")]
@@ -34,7 +36,7 @@ impl Ended {
             Self::Told(status) => status.code == 410,
             Self::Refused(kube::Error::Api(status)) => status.code == 410,
             Self::Unreadable(_) | Self::NoVersion(_) | Self::NotStreamed(_) => true,
-            Self::Closed(_) | Self::Refused(_) | Self::Broken(_) | Self::Silent(_) => false,
+            Self::Closed(_) | Self::Refused(_) | Self::Broken(_) | Self::Silent(_) | Self::AtOnce => false,
         }
     }
 
@@ -43,7 +45,7 @@ impl Ended {
         match self {
             _ if matches!(self, Self::Told(_) | Self::Refused(_)) && self.needs_list() => "expired",
             Self::Refused(_) | Self::NotStreamed(_) => "refused",
-            Self::Closed(_) | Self::Broken(_) | Self::Told(_) => "broken",
+            Self::Closed(_) | Self::Broken(_) | Self::Told(_) | Self::AtOnce => "broken",
             Self::Unreadable(_) | Self::NoVersion(_) => "unreadable",
             Self::Silent(_) => "silent",
         }

@@ -19,7 +19,8 @@
 //! server that takes the request and does not know streaming is found out by what it sends, or by its silence.
 //!
 //! # Bounds
-//! [`RETRY_LIMIT`] between tries, behind an answer that the client may hold back for [`RETRY_AFTER_LIMIT`](crate::own::RETRY_AFTER_LIMIT), [`WATCH_LIMIT`] for one watch, [`STREAM_LIMIT`] for an API server that says nothing
+//! [`RETRY_LIMIT`] between tries, behind an answer that the client may hold back for [`RETRY_AFTER_LIMIT`](crate::own::RETRY_AFTER_LIMIT), [`WATCH_LIMIT`] for one watch, [`WATCH_LEAST`] for one that brings
+//! nothing, [`STREAM_LIMIT`] for an API server that says nothing
 //! during a streamed list, [`PAGE`] objects in a page, [`EVENTS`](crate::agent::EVENTS) in the queue to the control loop, which slows the watches down when it is full.
 
 mod ended;
@@ -49,6 +50,8 @@ pub const RETRY_FIRST: Duration = Duration::from_millis(100);
 pub const RETRY_LIMIT: Duration = Duration::from_secs(5);
 /// The API server ends each watch after this time; the next one goes on from there.
 pub const WATCH_LIMIT: Duration = Duration::from_secs(60);
+/// A watch that ends earlier, and has brought nothing, has failed: the next one comes after a delay.
+pub const WATCH_LEAST: Duration = Duration::from_secs(1);
 /// A streamed list that is not complete and brings nothing for this long is given up for a paged one.
 pub const STREAM_LIMIT: Duration = Duration::from_secs(10);
 /// Objects in one page of a list: client-go's default.

@@ -14,9 +14,10 @@ use kube::{
 };
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{
-    PAGE, RETRY_FIRST, RETRY_LIMIT, Reflected, STREAM_LIMIT, WATCH_LIMIT,
+    PAGE, RETRY_FIRST, RETRY_LIMIT, Reflected, STREAM_LIMIT, WATCH_LEAST, WATCH_LIMIT,
     ended::{Ended, broken, not_streamed},
     raw::Raw,
 };
@@ -206,9 +207,13 @@ impl<T: Reflected> Reflector<T> {
     ) -> Result<(), Ended> {
         // The server ends a watch by itself; a connection that is dead says nothing at all.
         const LIMIT: Duration = WATCH_LIMIT.saturating_add(Duration::from_secs(10));
+        let (begin, from) = (Instant::now(), self.version.clone());
         loop {
             let next = tokio::time::timeout(LIMIT, stream.next()).await;
             let Some(event) = next.map_err(|_| Ended::Silent(LIMIT))? else {
+                if begin.elapsed() < WATCH_LEAST && self.version == from {
+                    return Err(Ended::AtOnce);
+                }
                 return Ok(());
             };
             let event = event.map_err(broken)?;

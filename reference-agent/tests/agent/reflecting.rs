@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -329,4 +329,27 @@ async fn each_answer_that_is_an_error_is_counted_and_tried_again_by_the_watch_al
     let restarts = &reports.metrics.watch_restarts;
     // Four refusals, and that of the streamed list.
     assert_eq!(restarts.at(["endpointslice", "refused"]).get(), 5);
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_at_once_and_brings_nothing_has_failed_and_is_not_opened_again_at_once() {
+    let nothing = Answer::Watch {
+        lines: Vec::new(),
+        open: false,
+    };
+    let last = Answer::Watch {
+        lines: vec![line("ADDED", &good("a"))],
+        open: true,
+    };
+    let mut script = vec![Answer::List(vec![])];
+    script.extend(std::iter::repeat_n(nothing, 4));
+    script.push(last);
+    let reports = Reports::new(None);
+    let begin = Instant::now();
+    let (seen, _) = reported(script, applied("a"), &reports).await;
+    assert_eq!(seen, [SYNCED, applied("a")], "from where it was, without a list");
+    let restarts = &reports.metrics.watch_restarts;
+    assert_eq!(restarts.at(["endpointslice", "broken"]).get(), 4);
+    // Each pause is twice the one before; the shorter half of each at least.
+    assert!(begin.elapsed() >= reflect::RETRY_FIRST * (1 + 2 + 4 + 8) / 2);
 }
