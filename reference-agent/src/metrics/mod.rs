@@ -200,7 +200,7 @@ impl Metrics {
         let watch_restarts = register.counter(
             "watch_restarts",
             ["kind", "cause"],
-            "Watches that ended otherwise than by their time limit: refused, broken, silent, expired, unreadable.",
+            "Lists and watches that ended otherwise than by their time limit, each try by itself: refused, broken (also: ended at once), silent, expired, unreadable.",
         );
         let lists = register.counter(
             "lists",

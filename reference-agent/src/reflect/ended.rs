@@ -23,6 +23,8 @@ pub(super) enum Ended {
     Silent(Duration),
     #[error("the API server ended the watch at once, and sent nothing")]
     AtOnce,
+    #[error("the API server ended the stream before the end of the list")]
+    Early,
     #[error("the API server does not stream lists: {0}")]
     NotStreamed(String),
     #[error("{0} has no resourceVersion")]
@@ -36,7 +38,12 @@ impl Ended {
             Self::Told(status) => status.code == 410,
             Self::Refused(kube::Error::Api(status)) => status.code == 410,
             Self::Unreadable(_) | Self::NoVersion(_) | Self::NotStreamed(_) => true,
-            Self::Closed(_) | Self::Refused(_) | Self::Broken(_) | Self::Silent(_) | Self::AtOnce => false,
+            Self::Closed(_)
+            | Self::Refused(_)
+            | Self::Broken(_)
+            | Self::Silent(_)
+            | Self::AtOnce
+            | Self::Early => false,
         }
     }
 
@@ -45,7 +52,7 @@ impl Ended {
         match self {
             _ if matches!(self, Self::Told(_) | Self::Refused(_)) && self.needs_list() => "expired",
             Self::Refused(_) | Self::NotStreamed(_) => "refused",
-            Self::Closed(_) | Self::Broken(_) | Self::Told(_) | Self::AtOnce => "broken",
+            Self::Closed(_) | Self::Broken(_) | Self::Told(_) | Self::AtOnce | Self::Early => "broken",
             Self::Unreadable(_) | Self::NoVersion(_) => "unreadable",
             Self::Silent(_) => "silent",
         }

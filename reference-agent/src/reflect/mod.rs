@@ -16,7 +16,8 @@
 //!
 //! Lists are consistent reads: none shows a state from before another one's, whichever API server answers. They are
 //! streamed (KEP-3157) where the server can, since a streamed list costs the server no copy of it; otherwise paged. A
-//! server that takes the request and does not know streaming is found out by what it sends, or by its silence.
+//! server that does not know streaming says so, or is found out by what it sends. One that falls silent within a list,
+//! or ends it early, may not know it, or may have been stopped: one list is paged, and the next one streamed again.
 //!
 //! # Bounds
 //! [`RETRY_LIMIT`] between tries, behind an answer that the client may hold back for [`RETRY_AFTER_LIMIT`](crate::own::RETRY_AFTER_LIMIT), [`WATCH_LIMIT`] for one watch, [`WATCH_LEAST`] for one that brings

@@ -47,14 +47,24 @@ pub async fn reflect<T: Reflected>(client: Client, events: EventSender, reports:
     }
 }
 
+/// Whether lists are streamed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Streams {
+    Yes,
+    /// A stream went wrong before the end of its list, which may be the server's end or its ignorance: one list in pages
+    /// comes first.
+    NotNow,
+    /// A server has said that it doesn't, or shown it.
+    No,
+}
+
 struct Reflector<T> {
     api: Api<Raw>,
     kind: String,
     events: EventSender,
     reports: Reports,
     relist: Relist,
-    /// Lists are streamed until a server turns out not to.
-    streamed: bool,
+    streams: Streams,
     /// Where a watch goes on from; `None`: with a list.
     version: Option<String>,
     delay: Duration,
@@ -70,7 +80,7 @@ impl<T: Reflected> Reflector<T> {
             events,
             reports,
             relist: Relist::default(),
-            streamed: true,
+            streams: Streams::Yes,
             version: None,
             delay: RETRY_FIRST,
             of: std::marker::PhantomData,
@@ -80,7 +90,7 @@ impl<T: Reflected> Reflector<T> {
     async fn run(mut self) -> Closed {
         loop {
             let ended = match &self.version {
-                None if self.streamed => self.stream_list().await,
+                None if self.streams == Streams::Yes => self.stream_list().await,
                 None => self.page_list().await,
                 Some(version) => {
                     let version = version.clone();
@@ -105,7 +115,7 @@ impl<T: Reflected> Reflector<T> {
             .inc();
         if let Ended::NotStreamed(why) = ended {
             tracing::info!(kind, why, "the API server does not stream lists; taking pages");
-            self.streamed = false;
+            self.streams = Streams::No;
             return;
         }
         self.reports.board.list_fails(T::KIND, ended.to_string());
@@ -134,10 +144,15 @@ impl<T: Reflected> Reflector<T> {
         self.tell(Watched::Init, None).await?;
         loop {
             let next = tokio::time::timeout(STREAM_LIMIT, stream.next()).await;
-            let none = |why: &str| Err(Ended::NotStreamed(why.to_owned()));
             match next {
-                Err(_) => return none("it sent no end of the list"),
-                Ok(None) => return none("it ended the stream before the list"),
+                Err(_) => {
+                    self.streams = Streams::NotNow;
+                    return Err(Ended::Silent(STREAM_LIMIT));
+                }
+                Ok(None) => {
+                    self.streams = Streams::NotNow;
+                    return Err(Ended::Early);
+                }
                 Ok(Some(event)) => match event.map_err(broken)? {
                     WatchEvent::Added(object) => self.object(object, Watched::InitApply).await?,
                     WatchEvent::Bookmark(mark)
@@ -149,7 +164,8 @@ impl<T: Reflected> Reflector<T> {
                     WatchEvent::Bookmark(_) => {}
                     WatchEvent::Error(status) => return Err(Ended::Told(status)),
                     WatchEvent::Modified(_) | WatchEvent::Deleted(_) => {
-                        return none("it sent changes before the end of the list");
+                        let why = "it sent changes before the end of the list";
+                        return Err(Ended::NotStreamed(why.to_owned()));
                     }
                 },
             }
@@ -178,6 +194,9 @@ impl<T: Reflected> Reflector<T> {
                     .resource_version
                     .filter(|version| !version.is_empty());
                 self.version = Some(version.ok_or(Ended::NoVersion("the list"))?);
+                if self.streams == Streams::NotNow {
+                    self.streams = Streams::Yes;
+                }
                 return self.listed("paged").await;
             }
         }

@@ -1,9 +1,10 @@
 //! Streamed lists, and servers that only seem to have them.
 
 use axum::http::StatusCode;
+use reference_agent::reports::Reports;
 use serde_json::json;
 
-use crate::reflecting::{Answer, SYNCED, applied, asked, deleted, events, expired, good, line};
+use crate::reflecting::{Answer, SYNCED, applied, asked, deleted, events, expired, good, line, reported};
 
 fn end_of_list(version: &str) -> String {
     let metadata = json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}});
@@ -109,4 +110,40 @@ async fn a_line_that_is_no_json_within_a_streamed_list_is_followed_by_another_st
     ];
     let seen = events(script, SYNCED).await;
     assert_eq!(seen, [applied("a"), applied("b"), deleted("t/a"), SYNCED]);
+}
+
+/// A server that stops within a list says nothing of what the next one can.
+#[rstest::rstest]
+#[case::an_early_end(false, "broken")]
+#[case::silence(true, "silent")]
+#[tokio::test]
+async fn behind_a_stream_that_went_wrong_one_list_is_paged_and_the_next_one_streamed_again(
+    #[case] open: bool,
+    #[case] cause: &str,
+) {
+    let script = vec![
+        Answer::Stream {
+            lines: vec![line("ADDED", &good("a"))],
+            open,
+        },
+        Answer::List(vec![good("b")]),
+        Answer::Watch {
+            lines: vec![expired()],
+            open: false,
+        },
+        Answer::Stream {
+            lines: vec![line("ADDED", &good("c")), end_of_list("20")],
+            open: true,
+        },
+    ];
+    let reports = Reports::new(None);
+    let (seen, _) = reported(script, deleted("t/b"), &reports).await;
+    assert_eq!(
+        seen,
+        [applied("a"), applied("b"), deleted("t/a"), SYNCED, applied("c"), deleted("t/b")]
+    );
+    let metrics = &reports.metrics;
+    assert_eq!(metrics.watch_restarts.at(["endpointslice", cause]).get(), 1);
+    assert_eq!(metrics.watch_restarts.at(["endpointslice", "refused"]).get(), 0);
+    assert_eq!(metrics.lists.at(["endpointslice", "streamed"]).get(), 1);
 }
