@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::model::Kind;
+use crate::{model::Kind, reflect::HEARD_LIMIT};
 
-/// A control loop that has not come round in this time hangs: it comes round every half second.
+/// A control loop that has not come round in this time hangs: its rounds are half a second apart at most.
 pub const BEAT_LIMIT: Duration = Duration::from_secs(20);
 
 /// Who speaks, in the order of `/readyz`. A part that has said nothing has nothing against being ready.
@@ -18,6 +18,8 @@ pub enum Part {
     Hooks,
     /// What has not been listed yet, and why.
     Lists,
+    /// Of what has been listed: watches that bring nothing any more, and why.
+    Watches,
     /// What could not be written.
     Maps,
     /// The source of objects.
@@ -35,8 +37,10 @@ pub struct Board(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     reasons: BTreeMap<Part, Vec<String>>,
-    /// Of lists that do not come: what happened to the last try.
+    /// Of lists and watches that fail: what happened to the last try.
     lists: BTreeMap<Kind, String>,
+    /// When the API server answered a list or watch last.
+    heard: BTreeMap<Kind, Instant>,
     beat: Instant,
     logged: Vec<String>,
 }
@@ -53,6 +57,7 @@ impl Board {
         Self(Arc::new(Mutex::new(State {
             reasons: BTreeMap::new(),
             lists: BTreeMap::new(),
+            heard: BTreeMap::new(),
             beat: Instant::now(),
             logged: Vec::new(),
         })))
@@ -69,22 +74,37 @@ impl Board {
         self.lock().lists.insert(kind, why);
     }
 
-    /// A list of this kind is complete.
-    pub fn list_came(&self, kind: Kind) {
-        self.lock().lists.remove(&kind);
+    /// Something has come of a list or watch of this kind.
+    pub fn heard(&self, kind: Kind, now: Instant) {
+        let mut state = self.lock();
+        state.lists.remove(&kind);
+        state.heard.insert(kind, now);
     }
 
     /// That a kind has not been listed yet, and what happened to the last try; for [`Part::Lists`].
     pub fn unlisted(&self, kind: Kind) -> String {
-        let kinds = match kind {
-            Kind::Service => "services",
-            Kind::EndpointSlice => "endpointslices",
-            Kind::Node => "nodes",
-        };
+        let kinds = plural(kind);
         match self.lock().lists.get(&kind) {
             Some(why) => format!("{kinds} have not been listed yet: {why}"),
             None => format!("{kinds} have not been listed yet"),
         }
+    }
+
+    /// That nothing has come of a kind for more than [`HEARD_LIMIT`], and what happened to the last try; for
+    /// [`Part::Watches`]. `None`: something has, or it is not watched.
+    pub fn unheard(&self, kind: Kind, now: Instant) -> Option<String> {
+        let state = self.lock();
+        let silent = now.saturating_duration_since(*state.heard.get(&kind)?);
+        if silent <= HEARD_LIMIT {
+            return None;
+        }
+        let kinds = plural(kind);
+        // Not a new sentence each second.
+        let seconds = silent.as_secs() / 30 * 30;
+        let why = state.lists.get(&kind).map_or("the API server is silent", String::as_str);
+        Some(format!(
+            "changes of {kinds} have not come since {seconds} s, and are served as last known: {why}"
+        ))
     }
 
     /// The control loop has come round. What is said now differently from the last time is logged.
@@ -130,5 +150,14 @@ impl Board {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As the API has it in paths.
+fn plural(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Service => "services",
+        Kind::EndpointSlice => "endpointslices",
+        Kind::Node => "nodes",
     }
 }

@@ -106,8 +106,11 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
     /// Tells the board what is not ready.
     pub(super) fn report(&self) {
         let Reports { board, metrics, .. } = &self.reports;
-        let unsynced = self.control.brain().model().unsynced();
-        let unlisted = unsynced.map(|kind| board.unlisted(kind)).collect();
+        let unsynced: Vec<Kind> = self.control.brain().model().unsynced().collect();
+        let unlisted = unsynced.iter().map(|kind| board.unlisted(*kind)).collect();
+        let now = Instant::now();
+        let listed = Kind::ALL.into_iter().filter(|kind| !unsynced.contains(kind));
+        let unheard = listed.filter_map(|kind| board.unheard(kind, now)).collect();
         let mut troubles = self.control.troubles();
         let postponed = self.control.postponed();
         metrics
@@ -121,8 +124,9 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         }
         board.say(Part::Hooks, self.hooks.reasons());
         board.say(Part::Lists, unlisted);
+        board.say(Part::Watches, unheard);
         board.say(Part::Maps, troubles);
-        board.beat(Instant::now());
+        board.beat(now);
         metrics.ready.at([]).set(i64::from(board.reasons().is_empty()));
     }
 

@@ -67,6 +67,11 @@ pub enum Kind {
     Node,
 }
 
+impl Kind {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Service, Self::EndpointSlice, Self::Node];
+}
+
 /// Something that the API said, or this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -138,8 +143,9 @@ impl Model {
 
     /// Kinds whose first list is still outstanding.
     pub fn unsynced(&self) -> impl Iterator<Item = Kind> {
-        let all = [Kind::Service, Kind::EndpointSlice, Kind::Node];
-        all.into_iter().filter(|kind| !self.synced.contains(kind))
+        Kind::ALL
+            .into_iter()
+            .filter(|kind| !self.synced.contains(kind))
     }
 
     /// Whether nothing is known of any Service, slice or Node, or of addresses of this machine.

@@ -53,6 +53,9 @@ pub const RETRY_LIMIT: Duration = Duration::from_secs(5);
 pub const WATCH_LIMIT: Duration = Duration::from_secs(60);
 /// A watch that ends earlier, and has brought nothing, has failed: the next one comes after a delay.
 pub const WATCH_LEAST: Duration = Duration::from_secs(1);
+/// With nothing of a kind for longer than this, no event and no regular end of a watch, `/readyz` says so. One watch, and
+/// a pause that an API server may take for a restart.
+pub const HEARD_LIMIT: Duration = WATCH_LIMIT.saturating_add(Duration::from_secs(30));
 /// A streamed list that is not complete and brings nothing for this long is given up for a paged one.
 pub const STREAM_LIMIT: Duration = Duration::from_secs(10);
 /// Objects in one page of a list: client-go's default.

@@ -3,7 +3,7 @@
 //! kube's own watcher streams lists from version 0, which may be older than what was known, and waits without end for
 //! a server that ignores the request to stream.
 
-use std::time::{Duration, SystemTime};
+use std::time::{self, Duration, SystemTime};
 
 use futures::{Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -68,6 +68,8 @@ struct Reflector<T> {
     /// Where a watch goes on from; `None`: with a list.
     version: Option<String>,
     delay: Duration,
+    /// Something has come since the last answer that nothing else has come behind.
+    credit: bool,
     of: std::marker::PhantomData<fn() -> T>,
 }
 
@@ -83,6 +85,7 @@ impl<T: Reflected> Reflector<T> {
             streams: Streams::Yes,
             version: None,
             delay: RETRY_FIRST,
+            credit: true,
             of: std::marker::PhantomData,
         }
     }
@@ -140,6 +143,7 @@ impl<T: Reflected> Reflector<T> {
             Ok(stream) => stream,
             Err(error) => return Err(not_streamed(error)),
         };
+        self.answered();
         let mut stream = std::pin::pin!(stream);
         self.tell(Watched::Init, None).await?;
         loop {
@@ -205,8 +209,7 @@ impl<T: Reflected> Reflector<T> {
     async fn listed(&mut self, manner: &str) -> Result<(), Ended> {
         self.reports.metrics.lists.at([&self.kind, manner]).inc();
         tracing::info!(kind = self.kind, manner, "listed");
-        self.reports.board.list_came(T::KIND);
-        self.delay = RETRY_FIRST;
+        self.heard();
         self.tell(Watched::InitDone, None).await
     }
 
@@ -216,6 +219,7 @@ impl<T: Reflected> Reflector<T> {
             .watch(&Self::parameters(), version)
             .await
             .map_err(Ended::Refused)?;
+        self.answered();
         self.follow(std::pin::pin!(stream)).await
     }
 
@@ -233,6 +237,7 @@ impl<T: Reflected> Reflector<T> {
                 if begin.elapsed() < WATCH_LEAST && self.version == from {
                     return Err(Ended::AtOnce);
                 }
+                self.heard();
                 return Ok(());
             };
             let event = event.map_err(broken)?;
@@ -253,7 +258,22 @@ impl<T: Reflected> Reflector<T> {
             }
             // Behind the event: one that was not passed on is asked for again.
             self.version = Some(version);
-            self.delay = RETRY_FIRST;
+            self.heard();
+        }
+    }
+
+    /// The API server goes on talking.
+    fn heard(&mut self) {
+        self.delay = RETRY_FIRST;
+        self.credit = true;
+        self.reports.board.heard(T::KIND, time::Instant::now());
+    }
+
+    /// It has accepted a watch, which may be quiet. Once: one that accepts, and brings not even the watch's end, is
+    /// silent however often it does.
+    fn answered(&mut self) {
+        if std::mem::take(&mut self.credit) {
+            self.reports.board.heard(T::KIND, time::Instant::now());
         }
     }
 

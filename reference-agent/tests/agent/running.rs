@@ -138,6 +138,7 @@ fn parts(client: &Client, node: &Node, listener: TcpListener) -> Parts<Planner, 
 /// An agent that runs.
 pub(crate) struct Running {
     health: SocketAddr,
+    pub(crate) reports: Reports,
     shutdown: CancellationToken,
     ended: JoinHandle<Result<(), AgentError>>,
 }
@@ -152,9 +153,12 @@ impl Running {
         let listener = agent::listen(any).await.expect("a port");
         let health = listener.local_addr().expect("an address");
         let shutdown = CancellationToken::new();
-        let run = agent::run(parts(client, node, listener), shutdown.clone());
+        let parts = parts(client, node, listener);
+        let reports = parts.reports.clone();
+        let run = agent::run(parts, shutdown.clone());
         Self {
             health,
+            reports,
             shutdown,
             ended: tokio::spawn(run),
         }

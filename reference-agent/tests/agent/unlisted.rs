@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -15,11 +16,11 @@ use axum::{
 use futures::StreamExt;
 use kube::Client;
 use lab_apiserver::Pki;
-use reference_agent::{own::ApiServers, testing::node::Node};
+use reference_agent::{model::Kind, own::ApiServers, reflect::HEARD_LIMIT, testing::node::Node};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::running::{Control, KINDS, Running};
+use crate::running::{Control, KINDS, Running, create_service};
 
 /// What an API server answers instead of a list, by resource: code, reason and message of a `Status`.
 type Refusals = Arc<Mutex<BTreeMap<&'static str, (u16, &'static str, &'static str)>>>;
@@ -125,5 +126,24 @@ async fn a_server_of_another_authority_and_one_that_does_not_know_the_token_are_
     let agent = Running::start_with(&unknown, &node).await;
     let why = "the API server answers 401 Unauthorized: Unauthorized";
     agent.until_unlisted(&KINDS.map(|kinds| (kinds, why))).await;
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_what_was_listed_readyz_says_which_watch_has_brought_nothing_for_too_long_until_it_does() {
+    let control = Control::start();
+    let node = Node::new();
+    let agent = Running::start(&control, &node).await;
+    agent.until_readyz((200, "ok\n")).await;
+    // As if the watch had been refused ever since.
+    let board = &agent.reports.board;
+    let before = Instant::now().checked_sub(HEARD_LIMIT + Duration::from_secs(1));
+    board.heard(Kind::Service, before.expect("the machine has run for a while"));
+    board.list_fails(Kind::Service, "refused".to_owned());
+    let told = "changes of services have not come since 90 s, and are served as last known: refused\n";
+    agent.until_readyz((503, told)).await;
+    assert!(board.healthy(), "what comes to this node is served");
+    create_service(&control.client().await, "x", "10.96.1.1").await;
+    agent.until_readyz((200, "ok\n")).await;
     agent.stop().await;
 }
