@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::join_all;
 use http::Uri;
 use tokio::{net::lookup_host, sync::watch, time::timeout};
 
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{board::Part, reports::Reports};
 
-/// Most addresses that are tried for one connection.
+/// Most addresses that are tried for one connection, and that one name is taken to lead to.
 pub const CANDIDATES: usize = 32;
 /// Most endpoints that are remembered; those seen longest ago are forgotten first.
 pub const REMEMBERED: usize = 16;
@@ -83,7 +84,7 @@ impl ApiServers {
     /// # Errors
     /// [`OwnWayError::Host`].
     pub async fn new(config: &kube::Config, more: &[Uri], state: Option<&Path>) -> Result<Self, OwnWayError> {
-        let configured: Result<_, _> = [&config.cluster_url]
+        let configured: Result<Vec<Server>, _> = [&config.cluster_url]
             .into_iter()
             .chain(more)
             .map(server)
@@ -91,10 +92,16 @@ impl ApiServers {
         let file = state.map(StateFile::new);
         let verified = config.cluster_url.scheme_str() != Some("http") && !config.accept_invalid_certs;
         let mut remembered = file.as_ref().map(StateFile::read).unwrap_or_default();
+        let configured = configured?;
         remembered.endpoints.truncate(REMEMBERED);
-        remembered.resolved.truncate(CANDIDATES);
+        // Others are of another configuration: nothing leads there any more.
+        let names: HashSet<String> = configured.iter().filter_map(Server::name).collect();
+        remembered.names.retain(|name, _| names.contains(name));
+        for addresses in remembered.names.values_mut() {
+            addresses.truncate(CANDIDATES);
+        }
         let servers = Self(Arc::new(Inner {
-            configured: configured?,
+            configured,
             file,
             verified,
             state: Mutex::new(State {
@@ -234,19 +241,17 @@ impl ApiServers {
         state.asked = None;
     }
 
-    /// The configured servers, names resolved.
+    /// The configured servers in their order, names resolved.
     fn known(&self, state: &State) -> Vec<SocketAddr> {
-        let fixed = self.0.configured.iter().filter_map(|server| match server {
-            Server::At(address) => Some(*address),
-            Server::Named { .. } => None,
-        });
-        let resolved = state.remembered.resolved.iter().copied();
-        // The kubeconfig's comes first, whatever it is.
-        if matches!(self.0.configured.first(), Some(Server::Named { .. })) {
-            resolved.chain(fixed).collect()
-        } else {
-            fixed.chain(resolved).collect()
-        }
+        let of = |server: &Server| match server {
+            Server::At(address) => vec![*address],
+            Server::Named { .. } => {
+                let name = server.name();
+                let resolved = name.and_then(|name| state.remembered.names.get(&name));
+                resolved.cloned().unwrap_or_default()
+            }
+        };
+        self.0.configured.iter().flat_map(of).collect()
     }
 
     async fn resolve_stale(&self) {
@@ -261,25 +266,18 @@ impl ApiServers {
 
     async fn resolve(&self) {
         self.lock().asked = Some(Instant::now());
-        let mut resolved = Vec::new();
-        for server in &self.0.configured {
-            let Server::Named { host, port } = server else {
-                continue;
-            };
-            match timeout(NAME_LIMIT, lookup_host((host.as_str(), *port))).await {
-                Ok(Ok(found)) => resolved.extend(found),
-                Ok(Err(error)) => tracing::debug!(host, %error, "the name of an API server is not resolved"),
-                Err(_) => tracing::debug!(host, "the name of an API server is not resolved in time"),
-            }
-        }
-        resolved.truncate(CANDIDATES);
-        // Resolvers rotate their answers.
-        resolved.sort_unstable();
-        resolved.dedup();
+        let names = self.0.configured.iter().filter_map(|server| match server {
+            Server::At(_) => None,
+            Server::Named { host, port } => Some((server.name()?, host.as_str(), *port)),
+        });
+        let asking = names.map(async |(name, host, port)| (name, resolved(host, port).await));
+        let answers = join_all(asking).await;
         let mut state = self.lock();
-        // What was known before serves until there is something else.
-        if !resolved.is_empty() && resolved != state.remembered.resolved {
-            state.remembered.resolved = resolved;
+        let before = state.remembered.names.clone();
+        // What a name led to before serves until it leads to something else.
+        let answered = answers.into_iter().filter(|(_, addresses)| !addresses.is_empty());
+        state.remembered.names.extend(answered);
+        if state.remembered.names != before {
             self.store(&state.remembered);
         }
         drop(state);
@@ -312,6 +310,36 @@ impl ApiServers {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Server {
+    /// What is remembered of a name is remembered under this.
+    fn name(&self) -> Option<String> {
+        match self {
+            Self::At(_) => None,
+            Self::Named { host, port } => Some(format!("{host}:{port}")),
+        }
+    }
+}
+
+/// Where a name leads; nowhere: nobody says it now.
+async fn resolved(host: &str, port: u16) -> Vec<SocketAddr> {
+    let mut resolved: Vec<SocketAddr> = match timeout(NAME_LIMIT, lookup_host((host, port))).await {
+        Ok(Ok(found)) => found.collect(),
+        Ok(Err(error)) => {
+            tracing::debug!(host, %error, "the name of an API server is not resolved");
+            Vec::new()
+        }
+        Err(_) => {
+            tracing::debug!(host, "the name of an API server is not resolved in time");
+            Vec::new()
+        }
+    };
+    // Resolvers rotate their answers.
+    resolved.sort_unstable();
+    resolved.dedup();
+    resolved.truncate(CANDIDATES);
+    resolved
 }
 
 fn server(url: &Uri) -> Result<Server, OwnWayError> {

@@ -1,6 +1,7 @@
 //! What is remembered from one start to the next: a small file, which may be missing or wrong.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, Read as _, Write as _},
     net::SocketAddr,
@@ -20,9 +21,9 @@ pub(super) struct Remembered {
     /// Endpoints of API servers, those seen last first.
     #[serde(default)]
     pub(super) endpoints: Vec<SocketAddr>,
-    /// What the names of the configuration were resolved to last.
+    /// What each name of the configuration was resolved to last, by `host:port`.
     #[serde(default)]
-    pub(super) resolved: Vec<SocketAddr>,
+    pub(super) names: BTreeMap<String, Vec<SocketAddr>>,
 }
 
 /// Where it is kept.
@@ -87,7 +88,11 @@ mod tests {
     fn remembered() -> Remembered {
         Remembered {
             endpoints: vec!["10.0.0.1:6443".parse().expect("an address")],
-            resolved: vec!["[2001:db8::1]:443".parse().expect("an address")],
+            names: [(
+                "api.example.org:443".to_owned(),
+                vec!["[2001:db8::1]:443".parse().expect("an address")],
+            )]
+            .into(),
         }
     }
 

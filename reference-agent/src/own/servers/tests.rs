@@ -65,9 +65,40 @@ async fn a_name_is_resolved_and_what_it_was_resolved_to_is_remembered() {
         Some(&at("10.0.0.9:443")),
         "the kubeconfig's comes first"
     );
-    // Of a name that nobody resolves any more, what it was.
-    let next = servers("https://nobody.invalid:6443", &[], Some(folder.path())).await;
-    assert!(next.addresses().is_subset(&known) && !next.addresses().is_empty());
+    let file = StateFile::new(folder.path());
+    assert!(file.read().names.contains_key("localhost:6443"));
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_resolved_leads_where_it_led_before_whatever_others_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = StateFile::new(folder.path());
+    let led = |text: &str| vec![at(text)];
+    let names = [
+        ("nobody.invalid:6443".to_owned(), led("192.0.2.1:6443")),
+        ("localhost:6443".to_owned(), led("192.0.2.2:6443")),
+        ("another.invalid:6443".to_owned(), led("192.0.2.3:6443")),
+    ];
+    let remembered = Remembered {
+        names: names.into(),
+        ..Remembered::default()
+    };
+    file.write(&remembered).expect("written");
+    let servers = servers(
+        "https://nobody.invalid:6443",
+        &["https://localhost:6443"],
+        Some(folder.path()),
+    )
+    .await;
+    let candidates = servers.candidates().await;
+    assert_eq!(candidates[0], at("192.0.2.1:6443"), "not resolved: as before");
+    assert!(candidates.contains(&at("127.0.0.1:6443")), "resolved: {candidates:?}");
+    assert!(!candidates.contains(&at("192.0.2.2:6443")), "resolved to another one");
+    assert!(!candidates.contains(&at("192.0.2.3:6443")), "configured no more");
+    // And so is what the next start is told.
+    let known: Vec<_> = file.read().names.into_keys().collect();
+    assert_eq!(known, ["localhost:6443", "nobody.invalid:6443"]);
+    assert_eq!(file.read().names["nobody.invalid:6443"], led("192.0.2.1:6443"));
 }
 
 #[tokio::test]
@@ -85,7 +116,7 @@ async fn what_a_name_is_resolved_to_is_followed() {
     let before = at("192.0.2.7:6443");
     {
         let mut state = servers.lock();
-        state.remembered.resolved = vec![before];
+        state.remembered.names = [("localhost:6443".to_owned(), vec![before])].into();
         state.asked = None;
     }
     servers.tell();
