@@ -17,7 +17,7 @@ use crate::{
     host::{self, HostFlags},
     maps::kernel,
     model::{Event, Probe},
-    own::OwnFlags,
+    own::{Memory, OwnFlags},
     plan::Perspective,
     probe::ProbeFlags,
     reports::Reports,
@@ -55,7 +55,7 @@ pub struct Plan {
 /// Whether nothing differs.
 #[tokio::main]
 pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
-    let source = plan.source.open(&plan.own).await?;
+    let source = plan.source.open(&plan.own, Memory::Read).await?;
     let perspective = Perspective {
         node: plan.node.node.clone(),
         selection: plan.node.backend_selection,

@@ -21,7 +21,7 @@ use crate::{
     events,
     host::{self, HostFlags},
     model::Event,
-    own::{ApiServers, OwnFlags},
+    own::{ApiServers, Memory, OwnFlags},
     plan::Perspective,
     probe::{ProbeFlags, Prober},
     reports::Reports,
@@ -75,7 +75,7 @@ where
         "starting"
     );
     // All that can be wrong with the configuration is found before the datapath is touched.
-    let source = run.source.open(&run.own).await?;
+    let source = run.source.open(&run.own, Memory::Kept).await?;
     let shutdown = CancellationToken::new();
     end_on_signal(shutdown.clone()).context("failed to wait for signals")?;
     let mut options = lb_loader::Options::new(&run.bpffs.bpffs, &run.cgroup.cgroup);

@@ -12,7 +12,7 @@ use kube::{
 use crate::{
     agent::Feed,
     folder::Folder,
-    own::{ApiServers, OwnFlags},
+    own::{ApiServers, Memory, OwnFlags},
     reflect,
     reports::Reports,
 };
@@ -51,14 +51,14 @@ impl SourceFlags {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) async fn open(&self, own: &OwnFlags) -> anyhow::Result<Source> {
+    pub(super) async fn open(&self, own: &OwnFlags, memory: Memory) -> anyhow::Result<Source> {
         if let Some(path) = &self.from {
             let folder = Folder::open(path)
                 .with_context(|| format!("failed to read the folder {} of --from", path.display()))?;
             return Ok(Source::Folder(folder));
         }
         let config = self.config().await?;
-        let servers = own.servers(&config).await?;
+        let servers = own.servers(&config, memory).await?;
         let client = servers.client(&config)?;
         Ok(Source::Api { servers, client })
     }

@@ -29,13 +29,25 @@ pub struct OwnFlags {
     own_cgroup: OwnCgroup,
 }
 
+/// What becomes of the state file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// It is the agent's own: read, and written as things are learned.
+    Kept,
+    /// It is another process's, and only read.
+    Read,
+}
+
 impl OwnFlags {
     /// The API servers that are known.
     ///
     /// # Errors
     /// As [`ApiServers::new`].
-    pub async fn servers(&self, config: &kube::Config) -> Result<ApiServers, OwnWayError> {
-        ApiServers::new(config, &self.api_servers, Some(&self.state)).await
+    pub async fn servers(&self, config: &kube::Config, memory: Memory) -> Result<ApiServers, OwnWayError> {
+        match memory {
+            Memory::Kept => ApiServers::new(config, &self.api_servers, Some(&self.state)).await,
+            Memory::Read => ApiServers::looked_at(config, &self.api_servers, &self.state).await,
+        }
     }
 
     /// The agent's own cgroup. Without one the agent goes on, and says what it lacks.

@@ -39,7 +39,7 @@ pub use self::{
     cgroup::{NoOwnCgroup, OwnCgroup},
     client::{KEEPALIVE, READ_LIMIT, RETRY_AFTER_LIMIT, UNACKNOWLEDGED},
     dial::{CONNECT_LIMIT, STAGGER},
-    flags::OwnFlags,
+    flags::{Memory, OwnFlags},
     servers::{ApiServers, BLIND_LIMIT, CANDIDATES, NAME_LIMIT, NAMES_FRESH, OwnWayError, REMEMBERED},
     state::{STATE_FILE, STATE_MOST},
 };

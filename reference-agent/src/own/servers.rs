@@ -79,19 +79,37 @@ struct State {
 
 impl ApiServers {
     /// Those of a configuration, `more` of the same cluster, and those that an earlier start has left in the folder
-    /// `state`. Waits for names to be resolved, for at most [`NAME_LIMIT`].
+    /// `state`, where what is learned is left for the next one. Waits for names to be resolved, for at most
+    /// [`NAME_LIMIT`].
     ///
     /// # Errors
     /// [`OwnWayError::Host`].
     pub async fn new(config: &kube::Config, more: &[Uri], state: Option<&Path>) -> Result<Self, OwnWayError> {
+        let file = state.map(StateFile::new);
+        let remembered = file.as_ref().map(StateFile::read).unwrap_or_default();
+        Self::of(config, more, remembered, file).await
+    }
+
+    /// As [`new`](Self::new), and writes nothing: for whoever looks at a node on which an agent runs.
+    ///
+    /// # Errors
+    /// [`OwnWayError::Host`].
+    pub async fn looked_at(config: &kube::Config, more: &[Uri], state: &Path) -> Result<Self, OwnWayError> {
+        Self::of(config, more, StateFile::new(state).read(), None).await
+    }
+
+    async fn of(
+        config: &kube::Config,
+        more: &[Uri],
+        mut remembered: Remembered,
+        file: Option<StateFile>,
+    ) -> Result<Self, OwnWayError> {
         let configured: Result<Vec<Server>, _> = [&config.cluster_url]
             .into_iter()
             .chain(more)
             .map(server)
             .collect();
-        let file = state.map(StateFile::new);
         let verified = config.cluster_url.scheme_str() != Some("http") && !config.accept_invalid_certs;
-        let mut remembered = file.as_ref().map(StateFile::read).unwrap_or_default();
         let configured = configured?;
         remembered.endpoints.truncate(REMEMBERED);
         // Others are of another configuration: nothing leads there any more.

@@ -47,6 +47,19 @@ async fn what_was_learned_outlives_the_process_and_is_bounded() {
 }
 
 #[tokio::test]
+async fn whoever_only_looks_knows_what_the_agent_remembers_and_writes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = kube::Config::new(Uri::from_static("https://localhost:6443"));
+    let look = async || ApiServers::looked_at(&config, &[], folder.path()).await;
+    look().await.expect("servers").learn([at("10.0.0.1:6443")]);
+    assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
+    let agent = servers("https://localhost:6443", &[], Some(folder.path())).await;
+    agent.learn([at("10.0.0.2:6443")]);
+    let looker = look().await.expect("servers");
+    assert_eq!(looker.candidates().await, agent.candidates().await);
+}
+
+#[tokio::test]
 async fn a_name_is_resolved_and_what_it_was_resolved_to_is_remembered() {
     let folder = tempfile::tempdir().expect("a folder");
     let first = servers(
