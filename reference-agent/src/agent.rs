@@ -175,6 +175,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         hooks: Hooks::new(datapath, reports.metrics.clone(), now),
         host,
         servers,
+        learned: false,
         departures,
         health_checks,
         reports: reports.clone(),

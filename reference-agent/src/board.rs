@@ -101,7 +101,10 @@ impl Board {
         let kinds = plural(kind);
         // Not a new sentence each second.
         let seconds = silent.as_secs() / 30 * 30;
-        let why = state.lists.get(&kind).map_or("the API server is silent", String::as_str);
+        let why = state
+            .lists
+            .get(&kind)
+            .map_or("the API server is silent", String::as_str);
         Some(format!(
             "changes of {kinds} have not come since {seconds} s, and are served as last known: {why}"
         ))

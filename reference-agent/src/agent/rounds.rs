@@ -32,6 +32,8 @@ pub(super) struct Rounds<B, D: Datapath> {
     pub(super) host: Option<HostWatch>,
     /// Who learns endpoints of API servers.
     pub(super) servers: Option<ApiServers>,
+    /// They have learned of what was there when all was known first, which need not be written: maps may say it.
+    pub(super) learned: bool,
     /// Who ends flows and sockets of backends that serve no more.
     pub(super) departures: Departures,
     pub(super) health_checks: watch::Sender<Wanted>,
@@ -85,6 +87,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         }
         let changes = self.control.take_changes();
         self.act_on(changes);
+        self.learn_all();
         self.hooks.look(self.control.synced(), now);
         self.audit(now);
         self.survey
@@ -155,6 +158,17 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         // What is tried again is written later.
         if self.control.synced() && self.control.deadline().is_none() {
             self.latency.forget();
+        }
+    }
+
+    /// Remembers where API servers are, once.
+    fn learn_all(&mut self) {
+        if self.learned || !self.control.synced() {
+            return;
+        }
+        self.learned = true;
+        for (_, service) in self.control.brain().model().services() {
+            self.learn(&service.name);
         }
     }
 

@@ -143,9 +143,7 @@ impl Model {
 
     /// Kinds whose first list is still outstanding.
     pub fn unsynced(&self) -> impl Iterator<Item = Kind> {
-        Kind::ALL
-            .into_iter()
-            .filter(|kind| !self.synced.contains(kind))
+        Kind::ALL.into_iter().filter(|kind| !self.synced.contains(kind))
     }
 
     /// Whether nothing is known of any Service, slice or Node, or of addresses of this machine.

@@ -14,6 +14,7 @@
 //! | file | what |
 //! |---|---|
 //! | `servers` | [`ApiServers`]: which addresses there are, and in which order they are tried |
+//! | `configured` | a server as the configuration names it, and where its name leads |
 //! | `dial` | one connection: all addresses, one after the other and side by side |
 //! | `client` | a Kubernetes client whose connections are made so |
 //! | `feed` | which addresses there are, told as they change |
@@ -24,10 +25,12 @@
 //!
 //! # Bounds
 //! [`CANDIDATES`] addresses, of them [`REMEMBERED`] from endpoints; [`CONNECT_LIMIT`] for one address, tries begin
-//! [`STAGGER`] apart; names are asked for again after [`NAMES_FRESH`], for at most [`NAME_LIMIT`].
+//! [`STAGGER`] apart; names are asked for again after [`NAMES_FRESH`], for at most [`NAME_LIMIT`]; what could not be stored is tried again after
+//! [`STORE_AGAIN`].
 
 pub mod cgroup;
 mod client;
+mod configured;
 mod dial;
 mod feed;
 mod flags;
@@ -40,6 +43,8 @@ pub use self::{
     client::{KEEPALIVE, READ_LIMIT, RETRY_AFTER_LIMIT, UNACKNOWLEDGED},
     dial::{CONNECT_LIMIT, STAGGER},
     flags::{Memory, OwnFlags},
-    servers::{ApiServers, BLIND_LIMIT, CANDIDATES, NAME_LIMIT, NAMES_FRESH, OwnWayError, REMEMBERED},
+    servers::{
+        ApiServers, BLIND_LIMIT, CANDIDATES, NAME_LIMIT, NAMES_FRESH, OwnWayError, REMEMBERED, STORE_AGAIN,
+    },
     state::{STATE_FILE, STATE_MOST},
 };

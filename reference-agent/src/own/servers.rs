@@ -10,10 +10,10 @@ use std::{
 
 use futures::future::join_all;
 use http::Uri;
-use tokio::{net::lookup_host, sync::watch, time::timeout};
+use tokio::sync::watch;
 
 use super::{
-    client::host,
+    configured::{Server, resolved, server},
     state::{Remembered, StateFile},
 };
 use crate::{board::Part, reports::Reports};
@@ -28,6 +28,8 @@ pub const NAMES_FRESH: Duration = Duration::from_secs(30);
 pub const NAME_LIMIT: Duration = Duration::from_secs(2);
 /// With no address answering for this long, `/readyz` says so. Shorter is a restart of the API server.
 pub const BLIND_LIMIT: Duration = Duration::from_secs(30);
+/// What could not be stored for the next start is tried again after this time.
+pub const STORE_AGAIN: Duration = Duration::from_secs(30);
 /// How often [`ApiServers::watch`] looks.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -59,12 +61,6 @@ struct Inner {
     addresses: watch::Sender<BTreeSet<(IpAddr, u16)>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Server {
-    At(SocketAddr),
-    Named { host: String, port: u16 },
-}
-
 #[derive(Debug, Default)]
 struct State {
     remembered: Remembered,
@@ -73,6 +69,8 @@ struct State {
     distrusted: HashSet<SocketAddr>,
     /// Who answered last.
     answered: Option<SocketAddr>,
+    /// When what is remembered could not be stored.
+    unstored: Option<Instant>,
     /// Since when nobody answers, and what was said last.
     blind: Option<(Instant, Vec<String>)>,
 }
@@ -160,7 +158,7 @@ impl ApiServers {
         if now != state.remembered.endpoints {
             tracing::info!(?seen, "endpoints of API servers, remembered");
             state.remembered.endpoints = now;
-            self.store(&state.remembered);
+            self.store(&mut state);
         }
     }
 
@@ -183,7 +181,8 @@ impl ApiServers {
         )]
     }
 
-    /// Tells the board whether the agent is blind, counts who is in use, and keeps names resolved. For ever.
+    /// Tells the board whether the agent is blind, counts who is in use, and keeps names resolved and what is learned
+    /// stored. For ever.
     pub async fn watch(self, Reports { board, metrics, .. }: Reports) {
         loop {
             let candidates = self.candidates().await;
@@ -194,7 +193,9 @@ impl ApiServers {
                 let used = i64::from(answered == Some(address));
                 metrics.api_server.at([&address.to_string()]).set(used);
             }
-            board.say(Part::OwnWay, self.reasons(Instant::now()));
+            let now = Instant::now();
+            board.say(Part::OwnWay, self.reasons(now));
+            self.store_again(now);
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -296,7 +297,7 @@ impl ApiServers {
         let answered = answers.into_iter().filter(|(_, addresses)| !addresses.is_empty());
         state.remembered.names.extend(answered);
         if state.remembered.names != before {
-            self.store(&state.remembered);
+            self.store(&mut state);
         }
         drop(state);
         self.tell();
@@ -314,68 +315,31 @@ impl ApiServers {
         });
     }
 
-    /// Failing is no reason to stop: the next start has one way less.
-    fn store(&self, remembered: &Remembered) {
+    /// Failing is no reason to stop: the next start has one way less until trying again succeeds.
+    fn store(&self, state: &mut State) {
         let Some(file) = &self.0.file else { return };
-        if let Err(error) = file.write(remembered) {
+        state.unstored = None;
+        if let Err(error) = file.write(&state.remembered) {
             tracing::warn!(
                 file = %file.path().display(), %error,
                 "can't remember the addresses of API servers for the next start; is the folder of --state writable?"
             );
+            state.unstored = Some(Instant::now());
+        }
+    }
+
+    /// Tries again what could not be stored.
+    fn store_again(&self, now: Instant) {
+        let mut state = self.lock();
+        let tried = state.unstored;
+        if tried.is_some_and(|tried| now.saturating_duration_since(tried) >= STORE_AGAIN) {
+            self.store(&mut state);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Server {
-    /// What is remembered of a name is remembered under this.
-    fn name(&self) -> Option<String> {
-        match self {
-            Self::At(_) => None,
-            Self::Named { host, port } => Some(format!("{host}:{port}")),
-        }
-    }
-}
-
-/// Where a name leads; nowhere: nobody says it now.
-async fn resolved(host: &str, port: u16) -> Vec<SocketAddr> {
-    let mut resolved: Vec<SocketAddr> = match timeout(NAME_LIMIT, lookup_host((host, port))).await {
-        Ok(Ok(found)) => found.collect(),
-        Ok(Err(error)) => {
-            tracing::debug!(host, %error, "the name of an API server is not resolved");
-            Vec::new()
-        }
-        Err(_) => {
-            tracing::debug!(host, "the name of an API server is not resolved in time");
-            Vec::new()
-        }
-    };
-    // Resolvers rotate their answers.
-    resolved.sort_unstable();
-    resolved.dedup();
-    resolved.truncate(CANDIDATES);
-    resolved
-}
-
-fn server(url: &Uri) -> Result<Server, OwnWayError> {
-    let wrong = || OwnWayError::Host(url.to_string());
-    let port = match (url.port_u16(), url.scheme_str()) {
-        (Some(port), _) => port,
-        (None, Some("https")) => 443,
-        (None, Some("http")) => 80,
-        (None, _) => return Err(wrong()),
-    };
-    let host = host(url).ok_or_else(wrong)?;
-    Ok(host.parse::<IpAddr>().map_or_else(
-        |_| Server::Named {
-            host: host.to_owned(),
-            port,
-        },
-        |address| Server::At((address, port).into()),
-    ))
 }
 
 #[cfg(test)]

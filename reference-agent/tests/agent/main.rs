@@ -23,6 +23,7 @@ mod reporting;
 mod running;
 mod sockets;
 mod streaming;
+mod trying_again;
 mod unlisted;
 mod whole;
 mod writes;

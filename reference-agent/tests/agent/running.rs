@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -103,12 +104,22 @@ impl Control {
 
     /// A client that trusts this authority, and says that it is whose token this is.
     pub(crate) async fn client_with(&self, authority: &str, token: &str) -> Client {
+        self.way_with(authority, token, None).await.1
+    }
+
+    /// The agent's own way, with what it remembers in this folder.
+    pub(crate) async fn way(&self, state: &Path) -> (ApiServers, Client) {
+        self.way_with(self.authority(), &self.token, Some(state)).await
+    }
+
+    async fn way_with(&self, authority: &str, token: &str, state: Option<&Path>) -> (ApiServers, Client) {
         let text = kubeconfig(&format!("https://{}", self.address), authority, token);
         let config = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
         let config = config.expect("a config");
-        let servers = ApiServers::new(&config, &[], None).await.expect("a server");
-        servers.client(&config).expect("a client")
+        let servers = ApiServers::new(&config, &[], state).await.expect("a server");
+        let client = servers.client(&config).expect("a client");
+        (servers, client)
     }
 }
 
@@ -149,11 +160,19 @@ impl Running {
     }
 
     pub(crate) async fn start_with(client: &Client, node: &Node) -> Self {
+        Self::start_by(None, client, node).await
+    }
+
+    /// One that tells these where API servers are.
+    pub(crate) async fn start_by(servers: Option<ApiServers>, client: &Client, node: &Node) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = agent::listen(any).await.expect("a port");
         let health = listener.local_addr().expect("an address");
         let shutdown = CancellationToken::new();
-        let parts = parts(client, node, listener);
+        let parts = Parts {
+            servers,
+            ..parts(client, node, listener)
+        };
         let reports = parts.reports.clone();
         let run = agent::run(parts, shutdown.clone());
         Self {

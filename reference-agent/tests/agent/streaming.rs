@@ -140,7 +140,14 @@ async fn behind_a_stream_that_went_wrong_one_list_is_paged_and_the_next_one_stre
     let (seen, _) = reported(script, deleted("t/b"), &reports).await;
     assert_eq!(
         seen,
-        [applied("a"), applied("b"), deleted("t/a"), SYNCED, applied("c"), deleted("t/b")]
+        [
+            applied("a"),
+            applied("b"),
+            deleted("t/a"),
+            SYNCED,
+            applied("c"),
+            deleted("t/b")
+        ]
     );
     let metrics = &reports.metrics;
     assert_eq!(metrics.watch_restarts.at(["endpointslice", cause]).get(), 1);

@@ -7,7 +7,9 @@ use kube::{
 };
 use lb_abi::FrontendKey;
 use lb_loader::{Hook, Ownership};
-use reference_agent::{agent, datapath::Datapath as _, dump::dump, maps::LbMaps as _, testing::node::Node};
+use reference_agent::{
+    agent, datapath::Datapath as _, dump::dump, maps::LbMaps as _, own::STATE_FILE, testing::node::Node,
+};
 use serde_json::{Value, json};
 
 use crate::running::{Control, KINDS, Running, create_service, create_slice, dumped, eventually, until_dump};
@@ -151,6 +153,27 @@ async fn without_an_api_server_adopted_maps_serve_and_readyz_says_what_is_missin
     control.resume();
     agent.until_readyz((200, "ok\n")).await;
     agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_api_servers_are_is_remembered_though_the_maps_say_it_already_and_nothing_is_written() {
+    let control = Control::start();
+    let node = Node::new();
+    for start in ["the first", "over the same maps"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (servers, client) = control.way(folder.path()).await;
+        let agent = Running::start_by(Some(servers), &client, &node).await;
+        agent.until_readyz((200, "ok\n")).await;
+        eventually(|| async {
+            let seen = std::fs::read_to_string(folder.path().join(STATE_FILE));
+            let seen = seen.map_err(|error| format!("{start}: {error}"))?;
+            seen.contains("10.77.0.1:6443")
+                .then_some(())
+                .ok_or(format!("{start}: {seen}"))
+        })
+        .await;
+        agent.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

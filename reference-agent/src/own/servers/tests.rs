@@ -47,6 +47,25 @@ async fn what_was_learned_outlives_the_process_and_is_bounded() {
 }
 
 #[tokio::test]
+async fn what_could_not_be_stored_is_tried_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // A file where the folder should be.
+    let state = folder.path().join("state");
+    std::fs::write(&state, "").expect("written");
+    let servers = servers("https://10.96.0.1", &[], Some(&state)).await;
+    servers.learn([at("10.0.0.1:6443")]);
+    std::fs::remove_file(&state).expect("removed");
+    let now = Instant::now();
+    servers.store_again(now);
+    assert!(!state.exists(), "not at once");
+    servers.store_again(now + STORE_AGAIN);
+    assert_eq!(StateFile::new(&state).read().endpoints, [at("10.0.0.1:6443")]);
+    std::fs::remove_dir_all(&state).expect("removed");
+    servers.store_again(now + 2 * STORE_AGAIN);
+    assert!(!state.exists(), "what is stored is not stored again");
+}
+
+#[tokio::test]
 async fn whoever_only_looks_knows_what_the_agent_remembers_and_writes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = kube::Config::new(Uri::from_static("https://localhost:6443"));
@@ -105,8 +124,14 @@ async fn a_name_that_is_not_resolved_leads_where_it_led_before_whatever_others_d
     .await;
     let candidates = servers.candidates().await;
     assert_eq!(candidates[0], at("192.0.2.1:6443"), "not resolved: as before");
-    assert!(candidates.contains(&at("127.0.0.1:6443")), "resolved: {candidates:?}");
-    assert!(!candidates.contains(&at("192.0.2.2:6443")), "resolved to another one");
+    assert!(
+        candidates.contains(&at("127.0.0.1:6443")),
+        "resolved: {candidates:?}"
+    );
+    assert!(
+        !candidates.contains(&at("192.0.2.2:6443")),
+        "resolved to another one"
+    );
     assert!(!candidates.contains(&at("192.0.2.3:6443")), "configured no more");
     // And so is what the next start is told.
     let known: Vec<_> = file.read().names.into_keys().collect();
