@@ -80,7 +80,7 @@ impl Dialler {
                 Some((address, tried)) = trying.next() => match tried {
                     Ok(stream) => {
                         self.servers.answered(address);
-                        return Ok(Talk { stream, address, servers: self.servers.clone(), heard: false });
+                        return Ok(Talk::new(stream, address, self.servers.clone()));
                     }
                     Err(error) => {
                         said.push(format!("{address}: {error}"));
@@ -140,13 +140,26 @@ impl tower::Service<Uri> for Dialler {
 
 type Stream = Either<TcpStream, tokio_rustls::client::TlsStream<TcpStream>>;
 
-/// A connection. One that ends without having said anything speaks against its address: something accepts there, and is
-/// no API server, or one that hangs.
+/// A connection. One that was asked something, and ends without having said anything, speaks against its address:
+/// something accepts there, and is no API server, or one that hangs. One that nobody asked is only one too many.
 pub(super) struct Talk {
     stream: Stream,
     address: SocketAddr,
     servers: ApiServers,
+    asked: bool,
     heard: bool,
+}
+
+impl Talk {
+    fn new(stream: Stream, address: SocketAddr, servers: ApiServers) -> Self {
+        Self {
+            stream,
+            address,
+            servers,
+            asked: false,
+            heard: false,
+        }
+    }
 }
 
 impl Connection for Talk {
@@ -177,6 +190,7 @@ impl AsyncWrite for Talk {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.asked = true;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -191,8 +205,33 @@ impl AsyncWrite for Talk {
 
 impl Drop for Talk {
     fn drop(&mut self) {
-        if !self.heard {
+        if self.asked && !self.heard {
             self.servers.silent(self.address);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{io::AsyncWriteExt as _, net::TcpListener};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_connection_that_was_asked_something_speaks_against_its_address_by_its_silence() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let other = SocketAddr::from(([192, 0, 2, 1], 6443));
+        let url = |address: SocketAddr| format!("https://{address}").parse().expect("a URL");
+        let config = kube::Config::new(url(address));
+        let servers = ApiServers::new(&config, &[url(other)], None).await.expect("servers");
+        let talk = async || {
+            let stream = TcpStream::connect(address).await.expect("accepted");
+            Talk::new(Either::Left(stream), address, servers.clone())
+        };
+        drop(talk().await);
+        assert_eq!(servers.candidates().await, [address, other]);
+        talk().await.write_all(b"GET").await.expect("written");
+        assert_eq!(servers.candidates().await, [other, address], "asked, and silent");
     }
 }
