@@ -30,12 +30,13 @@ mod read;
 
 use std::{
     io,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use notify::{Watcher as _, event::AccessKind};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinError};
 
 use self::{collection::Collection, looker::Looker};
 use crate::{
@@ -139,8 +140,7 @@ async fn follow(path: PathBuf, events: EventSender, reports: Reports) -> Closed 
             let looked = look(&mut looker, &mut collection);
             (looker, collection, looked)
         });
-        // Fails only where the runtime ends.
-        let Ok((same, collected, looked)) = looking.await else {
+        let Some((same, collected, looked)) = ended(looking.await) else {
             return Closed;
         };
         (looker, collection) = (same, collected);
@@ -172,6 +172,16 @@ async fn follow(path: PathBuf, events: EventSender, reports: Reports) -> Closed 
                 }
             }
         }
+    }
+}
+
+/// What a task came to; `None`: the runtime ends. Its panic goes on in who waited for it, so that the agent ends with an
+/// error: nobody would look at the folder again, and all would seem well.
+fn ended<T>(joined: Result<T, JoinError>) -> Option<T> {
+    match joined {
+        Ok(result) => Some(result),
+        Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+        Err(_) => None,
     }
 }
 
@@ -238,5 +248,24 @@ fn malformed(message: String) -> Finding {
     Finding {
         reason: Reason::Malformed,
         message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    #[should_panic(expected = "of a reader")]
+    async fn a_panic_of_a_reader_is_one_of_the_feed() {
+        let reading = tokio::task::spawn_blocking(|| panic!("of a reader"));
+        let (): () = ended(reading.await).expect("the runtime goes on");
+    }
+
+    #[tokio::test]
+    async fn where_the_runtime_ends_a_look_is_nothing() {
+        let looking = tokio::spawn(std::future::pending::<()>());
+        looking.abort();
+        assert_eq!(ended(looking.await), None);
     }
 }
