@@ -5,7 +5,7 @@
 //! says when to come back (`Retry-After`) is obeyed for up to [`RETRY_AFTER_LIMIT`]: its answer is passed on only then.
 //! Requests name the host of the configuration, wherever they go.
 
-use std::{sync::Arc, time::Duration};
+use std::{env, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Request, Uri, header::RETRY_AFTER};
 use hyper_timeout::TimeoutConnector;
@@ -37,8 +37,12 @@ impl ApiServers {
     /// A client by which any of the addresses is reached.
     ///
     /// # Errors
-    /// The configuration can't be used, such as a certificate that is none.
+    /// The configuration can't be used: a certificate that is none, or a proxy.
     pub fn client(&self, config: &kube::Config) -> Result<Client, OwnWayError> {
+        let said = ["HTTPS_PROXY", "https_proxy"].map(|name| env::var(name).ok());
+        if let Some(proxy) = proxy(config, &said) {
+            return Err(OwnWayError::Proxy(proxy));
+        }
         let mut connector = TimeoutConnector::new(Dialler::new(self.clone(), security(config)?));
         connector.set_read_timeout(Some(READ_LIMIT));
         connector.set_write_timeout(config.write_timeout);
@@ -86,6 +90,18 @@ fn security(config: &kube::Config) -> Result<Option<Security>, OwnWayError> {
     }))
 }
 
+/// The proxy that the kubeconfig itself wants. kube takes the environment's where it wants none, in this order; that one
+/// is for other servers than the cluster's own.
+fn proxy(config: &kube::Config, environment: &[Option<String>]) -> Option<String> {
+    let proxy = config.proxy_url.as_ref()?;
+    let others = environment
+        .iter()
+        .flatten()
+        .filter_map(|text| text.parse::<Uri>().ok());
+    let of_kubeconfig = others.into_iter().all(|other| other != *proxy);
+    of_kubeconfig.then(|| proxy.to_string())
+}
+
 /// For how long to stay away, if the answer says so in seconds, which is how API servers say it.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
@@ -100,4 +116,51 @@ pub(super) fn host(url: &Uri) -> Option<&str> {
             .and_then(|inner| inner.strip_suffix(']'))
             .unwrap_or(host),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_of_the_kubeconfig_is_told_from_the_environments() {
+        let mut config = kube::Config::new(Uri::from_static("https://10.96.0.1"));
+        let environment = [None, Some("http://192.0.2.1:3128".to_owned())];
+        assert_eq!(proxy(&config, &environment), None, "there is none");
+        config.proxy_url = Some(Uri::from_static("http://192.0.2.1:3128"));
+        assert_eq!(
+            proxy(&config, &environment),
+            None,
+            "kube has it from the environment"
+        );
+        let wanted = Some("http://192.0.2.1:3128/".to_owned());
+        assert_eq!(proxy(&config, &[None, None]), wanted);
+        let another = Some("http://192.0.2.2:3128".to_owned());
+        assert_eq!(proxy(&config, &[another, None]), wanted);
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_with_a_proxy_is_refused_by_name() {
+        let mut config = kube::Config::new(Uri::from_static("https://10.96.0.1"));
+        config.proxy_url = Some(Uri::from_static("http://proxy.invalid:3128"));
+        let servers = ApiServers::new(&config, &[], None).await.expect("a server");
+        let error = servers.client(&config).err().expect("refused").to_string();
+        assert!(
+            error.contains("http://proxy.invalid:3128/") && error.contains("remove it"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_answer_is_held_back_for_as_long_as_it_says_and_no_longer_than_the_limit() {
+        let after = |text: &'static str| {
+            let value = text.parse().expect("a header");
+            retry_after(&HeaderMap::from_iter([(RETRY_AFTER, value)]))
+        };
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+        assert_eq!(after("0"), Some(Duration::ZERO));
+        assert_eq!(after("1"), Some(Duration::from_secs(1)));
+        assert_eq!(after("3600"), Some(RETRY_AFTER_LIMIT));
+        assert_eq!(after("Wed, 21 Oct 2015 07:28:00 GMT"), None);
+    }
 }

@@ -224,7 +224,9 @@ mod tests {
         let other = SocketAddr::from(([192, 0, 2, 1], 6443));
         let url = |address: SocketAddr| format!("https://{address}").parse().expect("a URL");
         let config = kube::Config::new(url(address));
-        let servers = ApiServers::new(&config, &[url(other)], None).await.expect("servers");
+        let servers = ApiServers::new(&config, &[url(other)], None)
+            .await
+            .expect("servers");
         let talk = async || {
             let stream = TcpStream::connect(address).await.expect("accepted");
             Talk::new(Either::Left(stream), address, servers.clone())

@@ -39,6 +39,12 @@ pub enum OwnWayError {
     /// kube can't use its configuration.
     #[error("failed to use the configuration of the API server: {0}")]
     Config(kube::Error),
+    /// The kubeconfig wants a proxy.
+    #[error(
+        "the kubeconfig's proxy-url {0:?}: API servers are only reached without a proxy; \
+         remove it, and name an address that leads to one by --api-server if the kubeconfig's does not"
+    )]
+    Proxy(String),
     /// A server without a host, or with one that no certificate can have.
     #[error("the API server {0:?}: expected a URL such as https://10.0.0.1:6443 or https://api.example.org")]
     Host(String),
