@@ -75,6 +75,11 @@ impl Api {
     /// Assigns a pod to a node.
     pub(super) fn bind(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
         let binding = asked.parse(sent)?;
+        if binding["metadata"]["name"].as_str() != asked.target.name.as_deref() {
+            return Err(Status::bad_request(
+                "name in URL does not match name in Binding object",
+            ));
+        }
         let node = binding["target"]["name"].as_str().unwrap_or_default();
         self.store
             .bind(&asked.target.key(), node, asked.write_options()?)?;

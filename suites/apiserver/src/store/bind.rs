@@ -15,11 +15,11 @@ impl Store {
     /// is not asked, as upstream.
     pub(crate) fn bind(&self, key: &Key, node: &str, options: WriteOptions) -> Result<Arc<Object>, Status> {
         let conflict = |why: &str| Err(Status::conflict("", "pods/binding", &key.name, why));
-        let mut state = self.lock();
-        let old = Arc::clone(state.get(key)?);
         if node.is_empty() {
             return Err(Status::unnamed_target());
         }
+        let mut state = self.lock();
+        let old = Arc::clone(state.get(key)?);
         if old.is_terminating() {
             return conflict(&format!(
                 "pod {} is being deleted, cannot be assigned to a host",

@@ -121,8 +121,12 @@ async fn a_binding_gives_a_pod_its_node_once() {
         "{refused}"
     );
     let absent = format!("{}/absent/binding", world.path("pods"));
-    let (code, _) = world.raw("POST", &absent, json, &binding("somewhere")).await;
-    assert_eq!(code, 404);
+    let (code, refused) = world.raw("POST", &absent, json, &binding("somewhere")).await;
+    let mismatch = "name in URL does not match name in Binding object";
+    assert_eq!((code, &refused["message"]), (400, &json!(mismatch)));
+    let other = json!({"metadata": {"name": "absent"}, "target": {"name": "somewhere"}}).to_string();
+    let (code, refused) = world.raw("POST", &absent, json, &other).await;
+    assert_eq!((code, &refused["reason"]), (404, &json!("NotFound")));
     world
         .raw(
             "DELETE",
