@@ -82,7 +82,7 @@ impl CraftedMap {
             self.description.value_size
         );
         // SAFETY: the sizes were compared with the map's.
-        unsafe { crafted::put(self.fd.as_fd(), key, value) }
+        unsafe { sys::map::update(self.fd.as_fd(), key.as_ptr(), value.as_ptr()) }
             .map_err(LoaderError::kernel(format!("write map {}", self.id())))
     }
 

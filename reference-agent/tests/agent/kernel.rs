@@ -23,7 +23,7 @@ use reference_agent::{
     },
 };
 
-use crate::place::{OwnCgroup, Place};
+use crate::place::Place;
 
 fn to(service: u32) -> Frontend {
     Frontend {
@@ -312,9 +312,9 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     else {
         return;
     };
-    let own = OwnCgroup::create();
-    place.cgroup.clone_from(&own.0);
-    let running = |hook| programs_attached(&own.0, hook, false).expect("the cgroup can be asked");
+    let own = testing::cgroup::OwnCgroup::create();
+    own.path().clone_into(&mut place.cgroup);
+    let running = |hook| programs_attached(own.path(), hook, false).expect("the cgroup can be asked");
     let connect = Hook::Connect6;
 
     // An earlier load, attached by a link and once more the legacy way, whose pins are gone.
@@ -329,7 +329,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     };
     let held = HeldProgram::by_id(earlier).expect("it runs");
     drop(hooks);
-    attach_legacy(&own.0, connect, &held, Manner::MULTI).expect("attached");
+    attach_legacy(own.path(), connect, &held, Manner::MULTI).expect("attached");
     fs::remove_dir_all(place.bpffs().join("plumbline")).expect("the pins are removed");
     // The link goes with its pin, when a worker of the kernel comes to it; the legacy attachment stays.
     let begin = Instant::now();
@@ -353,7 +353,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     assert_eq!(hooks.reasons(), [""; 0]);
 
     // It comes back while the agent runs.
-    attach_legacy(&own.0, connect, &held, Manner::MULTI).expect("attached");
+    attach_legacy(own.path(), connect, &held, Manner::MULTI).expect("attached");
     hooks.look(true, now + SCAN);
     assert_eq!(running(connect), [current]);
     drop(hooks);
@@ -362,7 +362,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
         [current],
         "an agent that ends leaves everything attached"
     );
-    lb_loader::cleanup(place.bpffs(), &own.0).expect("cleaned");
+    lb_loader::cleanup(place.bpffs(), own.path()).expect("cleaned");
     for hook in Hook::ALL {
         assert_eq!(running(hook), [0; 0], "programs at {hook}");
     }

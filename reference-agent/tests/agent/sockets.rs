@@ -5,19 +5,13 @@
 
 use std::{
     collections::BTreeSet,
-    env, fs,
+    fs,
     io::{self, Read as _, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
-    path::Path,
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
-use nix::{
-    sys::{prctl, signal::Signal},
-    unistd::alarm,
-};
 use reference_agent::{
     control::{Control, Planner},
     datapath::Datapath,
@@ -32,13 +26,12 @@ use reference_agent::{
 };
 use rstest::rstest;
 use rtnetlink::{LinkMessageBuilder, LinkUnspec};
+use testing::isolation::Own;
 
-use crate::place::{OwnCgroup, Place};
+use crate::place::Place;
 
-/// Tells the inner process its cgroup.
-const CGROUP: &str = "PLUMBLINE_TEST_CGROUP";
 /// After this the inner process is ended by SIGALRM.
-const LIMIT_SECONDS: u32 = 120;
+const TEST_LIMIT: Duration = Duration::from_secs(120);
 /// A datagram on loopback does not take longer.
 const DATAGRAM_LIMIT: Duration = Duration::from_secs(20);
 
@@ -53,36 +46,12 @@ fn cluster_ips() -> [IpAddr; 3] {
 /// `None`: this is not the process to go on with; the other one has passed, or was to be left out.
 fn place() -> Option<Place> {
     let name = testing::current();
-    let Some(cgroup) = env::var_os(CGROUP) else {
-        if testing::root_or_skip(&name) {
-            outside(&name);
-        }
-        return None;
-    };
-    // This process is alone with the test.
-    prctl::set_pdeathsig(Signal::SIGKILL).expect("a signal");
-    alarm::set(LIMIT_SECONDS);
-    fs::write(Path::new(&cgroup).join("cgroup.procs"), "0").expect("to enter the test's cgroup");
+    let own = Own::of(&name, TEST_LIMIT)?;
+    fs::write(own.cgroup.join("cgroup.procs"), "0").expect("to enter the test's cgroup");
     let mut place = Place::new(&name)?;
     loopback_up();
-    place.cgroup = cgroup.into();
+    place.cgroup = own.cgroup;
     Some(place)
-}
-
-fn outside(name: &str) {
-    let cgroup = OwnCgroup::create();
-    let output = Command::new(env::current_exe().expect("this program's path"))
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(CGROUP, &cgroup.0)
-        .output()
-        .expect("this program runs itself");
-    let [said, errors] =
-        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "the test's own process ended with {} (SIGALRM: it took more than {LIMIT_SECONDS} s)\n{said}{errors}",
-        output.status
-    );
 }
 
 fn loopback_up() {

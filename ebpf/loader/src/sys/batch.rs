@@ -12,16 +12,17 @@ const DELETE_BATCH: i32 = 27;
 /// Entries for one call: a third of a millisecond or so.
 const MOST: usize = 1024;
 
+/// What commands on many entries take.
 #[repr(C)]
-struct Batch {
-    from: u64,
-    next: u64,
-    keys: u64,
-    values: u64,
-    count: u32,
-    map: u32,
-    element_flags: u64,
-    flags: u64,
+pub(super) struct Batch {
+    pub(super) from: u64,
+    pub(super) next: u64,
+    pub(super) keys: u64,
+    pub(super) values: u64,
+    pub(super) count: u32,
+    pub(super) map: u32,
+    pub(super) element_flags: u64,
+    pub(super) flags: u64,
 }
 
 /// Inserts or replaces. An error comes with the number of entries done before it.

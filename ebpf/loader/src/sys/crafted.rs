@@ -1,14 +1,10 @@
 //! Maps with names, and programs from instructions: what only tests make by hand.
 
-use std::{
-    io,
-    os::fd::{BorrowedFd, OwnedFd},
-};
+use std::{io, os::fd::OwnedFd};
 
-use super::{address, bpf, bpf_fd, map::Layout, raw};
+use super::{address, bpf_fd, map::Layout};
 
 const MAP_CREATE: i32 = 0;
-const MAP_UPDATE: i32 = 2;
 const PROG_LOAD: i32 = 5;
 
 /// `BPF_OBJ_NAME_LEN`, with the zero at the end.
@@ -55,30 +51,6 @@ pub(crate) fn create_map(title: &str, layout: Layout) -> io::Result<OwnedFd> {
     };
     // SAFETY: no addresses; returns a new descriptor.
     unsafe { bpf_fd(MAP_CREATE, &mut attributes) }
-}
-
-/// Puts an entry.
-///
-/// # Safety
-/// Key and value have the sizes of the map's.
-pub(crate) unsafe fn put(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
-    #[repr(C)]
-    struct Element {
-        map: u32,
-        pad: u32,
-        key: u64,
-        value: u64,
-        flags: u64,
-    }
-    let mut attributes = Element {
-        map: raw(map),
-        pad: 0,
-        key: address(key.as_ptr()),
-        value: address(value.as_ptr()),
-        flags: 0,
-    };
-    // SAFETY: both outlive the call; their sizes are the caller's promise.
-    unsafe { bpf(MAP_UPDATE, &mut attributes) }.map(drop)
 }
 
 /// Loads a program from its instructions.

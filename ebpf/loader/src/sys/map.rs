@@ -7,7 +7,7 @@ use std::{
     ptr,
 };
 
-use super::{address, bpf, bpf_fd, by_id, info, raw};
+use super::{address, batch::Batch, bpf, bpf_fd, by_id, info, raw};
 
 /// `BPF_MAP_TYPE_HASH`.
 pub(crate) const HASH: u32 = 1;
@@ -250,17 +250,6 @@ pub(crate) unsafe fn chunks<K: Copy, V: Copy>(
 ) -> io::Result<()> {
     /// A bucket must fit in whole, or the kernel says ENOSPC; buckets hold few entries.
     const CHUNK: usize = 4096;
-    #[repr(C)]
-    struct Batch {
-        from: u64,
-        next: u64,
-        keys: u64,
-        values: u64,
-        count: u32,
-        map: u32,
-        element_flags: u64,
-        flags: u64,
-    }
     let mut keys: Vec<K> = Vec::with_capacity(CHUNK);
     let mut values: Vec<V> = Vec::with_capacity(CHUNK);
     // Of hash maps the kernel writes a bucket's number, 4 bytes.
