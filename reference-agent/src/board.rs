@@ -14,7 +14,9 @@ pub const BEAT_LIMIT: Duration = Duration::from_secs(20);
 /// Who speaks, in the order of `/readyz`. A part that has said nothing has nothing against being ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// Programs and what is attached beside them.
+    /// Programs without which nobody is served: at the cgroup, and at the devices by which the network comes.
+    Programs,
+    /// Programs at other devices, and what is attached beside ours.
     Hooks,
     /// What has not been listed yet, and why.
     Lists,
@@ -132,18 +134,19 @@ impl Board {
     }
 
     /// Whether what comes to this node is served as far as the agent knows: its control loop comes round, the programs
-    /// are attached and its probe is answered. What lasts in single objects or in the API server does not count.
+    /// are attached and its probe is answered. What lasts in single objects or devices, or in the API server, does not
+    /// count.
     pub fn healthy(&self) -> bool {
         let state = self.lock();
         let well = |part| state.reasons.get(&part).is_none_or(Vec::is_empty);
-        state.beat.elapsed() < BEAT_LIMIT && well(Part::Hooks) && well(Part::Lists) && well(Part::Probe)
+        state.beat.elapsed() < BEAT_LIMIT && well(Part::Programs) && well(Part::Lists) && well(Part::Probe)
     }
 
-    /// The same without what one part says.
-    pub fn reasons_but(&self, part: Part) -> Vec<String> {
+    /// Whether none of these parts has anything against being ready.
+    pub fn well(&self, parts: &[Part]) -> bool {
         let state = self.lock();
-        let others = state.reasons.iter().filter(|(speaker, _)| **speaker != part);
-        others.flat_map(|(_, reasons)| reasons).cloned().collect()
+        let well = |part| state.reasons.get(part).is_none_or(Vec::is_empty);
+        parts.iter().all(well)
     }
 
     /// How long the control loop has not come round.

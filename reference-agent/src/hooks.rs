@@ -37,6 +37,8 @@ pub struct Hooks<D> {
     foreign: BTreeSet<(&'static str, u32)>,
     next: Instant,
     seen: Seen,
+    /// Why ours are not at the cgroup, as the last look found.
+    unattached: Vec<String>,
 }
 
 /// What the last look has found at the cgroup.
@@ -61,6 +63,7 @@ impl<D: Datapath> Hooks<D> {
             foreign: BTreeSet::new(),
             next: now,
             seen: Seen::Nothing,
+            unattached: Vec::new(),
         }
     }
 
@@ -93,6 +96,7 @@ impl<D: Datapath> Hooks<D> {
         let mut bad = Vec::new();
         self.devices.look(&mut self.datapath);
         self.attach(&mut bad);
+        self.unattached.clone_from(&bad);
         // Without our own programs an old one is better than none.
         if bad.is_empty() {
             let devices = &self.devices;
@@ -122,6 +126,17 @@ impl<D: Datapath> Hooks<D> {
             Seen::Bad(reasons) => reasons.clone(),
         };
         reasons.extend(self.devices.reasons());
+        reasons
+    }
+
+    /// Those of them for which nobody is served here, or nobody outside: the programs are not at the cgroup, or not at
+    /// a device of the node's.
+    pub fn serving_nobody(&self) -> Vec<String> {
+        let mut reasons = match &self.seen {
+            Seen::Nothing => self.reasons(),
+            Seen::Good | Seen::Bad(_) => self.unattached.clone(),
+        };
+        reasons.extend(self.devices.reasons_of_node());
         reasons
     }
 

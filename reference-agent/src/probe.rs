@@ -183,9 +183,9 @@ impl Prober {
             let (mut failures, mut pause) = (FAILURES, READY_POLL);
             loop {
                 sleep(pause).await;
-                // Before programs and maps are there it has nothing to say, and the others say that.
-                let others = reports.board.reasons_but(Part::Probe);
-                if !others.is_empty() {
+                // Before programs and maps are there it has nothing to say, and the others say that. What lasts
+                // elsewhere (an object that does not fit, an API server that is away) must not keep it from looking.
+                if !reports.board.well(&[Part::Programs, Part::Lists]) {
                     continue;
                 }
                 pause = PERIOD;

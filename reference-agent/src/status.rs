@@ -15,6 +15,7 @@ use axum::{
 use tokio::{
     net::TcpListener,
     sync::{mpsc, oneshot},
+    time::sleep,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,8 @@ use crate::{agent::Question, board::BEAT_LIMIT, maps::MapError, reports::Reports
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// Header of `/dump`: where the maps are, so that nobody takes them for others.
 pub const MAPS_AT: &str = "plumbline-maps-at";
+/// For how long clients may hold up the end of the process: a scrape takes less.
+const END_LIMIT: Duration = Duration::from_secs(2);
 /// Media type of `/metrics`.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -64,23 +67,31 @@ pub async fn serve(
         .route("/dump", get(dump))
         .route("/plan", get(plan))
         .with_state(server);
-    axum::serve(listener, router)
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .await
-}
-
-async fn healthz(State(server): State<Server>) -> (StatusCode, String) {
-    let silent = server.reports.board.silent();
-    if silent < BEAT_LIMIT {
-        (StatusCode::OK, "ok\n".to_owned())
-    } else {
-        let silent = silent.as_secs();
-        unavailable(format!("the control loop has not come round for {silent} s\n"))
+    let serving = axum::serve(listener, router).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    tokio::select! {
+        ended = serving => ended,
+        // A client that does not end its request, or does not read its answer, must not hold up the next agent.
+        () = async { shutdown.cancelled().await; sleep(END_LIMIT).await } => Ok(()),
     }
 }
 
+async fn healthz(State(server): State<Server>) -> (StatusCode, String) {
+    match hangs(&server) {
+        None => (StatusCode::OK, "ok\n".to_owned()),
+        Some(why) => unavailable(format!("{why}\n")),
+    }
+}
+
+/// That the control loop hangs, if it does: then what the parts have said is old.
+fn hangs(server: &Server) -> Option<String> {
+    let silent = server.reports.board.silent();
+    let silent = (silent >= BEAT_LIMIT).then(|| silent.as_secs())?;
+    Some(format!("the control loop has not come round for {silent} s"))
+}
+
 async fn readyz(State(server): State<Server>) -> (StatusCode, String) {
-    let reasons = server.reports.board.reasons();
+    let mut reasons = server.reports.board.reasons();
+    reasons.extend(hangs(&server));
     if reasons.is_empty() {
         return (StatusCode::OK, "ok\n".to_owned());
     }

@@ -125,7 +125,11 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
                 "{postponed} Services wait to be written: frontends that get other values are replaced a few at a time"
             ));
         }
-        board.say(Part::Hooks, self.hooks.reasons());
+        let serving_nobody = self.hooks.serving_nobody();
+        let mut others = self.hooks.reasons();
+        others.retain(|reason| !serving_nobody.contains(reason));
+        board.say(Part::Programs, serving_nobody);
+        board.say(Part::Hooks, others);
         board.say(Part::Lists, unlisted);
         board.say(Part::Watches, unheard);
         board.say(Part::Maps, troubles);

@@ -119,6 +119,16 @@ impl Devices {
         reasons
     }
 
+    /// Those of them that are about devices by which the network comes.
+    pub(super) fn reasons_of_node(&self) -> impl Iterator<Item = String> {
+        let of_node = |device| {
+            let wanted = self.wanted.as_ref();
+            wanted.is_some_and(|view| matches!(view.devices.get(device), Some((_, DeviceKind::Node))))
+        };
+        let failed = self.failed.iter().filter(move |(device, _)| of_node(device));
+        failed.map(|(_, why)| why.clone())
+    }
+
     fn detach(&mut self, datapath: &mut impl Datapath, device: u32) {
         if let Err(error) = datapath.detach_device(device)
             && !is_gone(&error)

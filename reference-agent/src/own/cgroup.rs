@@ -13,6 +13,8 @@ use std::{
     str::FromStr,
 };
 
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+
 /// Name of the cgroup that is made where the process shares its own with others.
 pub const CHILD: &str = "plumbline-agent";
 
@@ -114,6 +116,9 @@ pub fn covers(cgroup: &Path) -> Result<bool, NoOwnCgroup> {
             .map_err(failed("look at", path))
     };
     let wanted = inode(cgroup)?;
+    if is_top(cgroup, wanted.1) || is_above_namespace(cgroup)? {
+        return Ok(true);
+    }
     for above in current()?.ancestors() {
         let found = inode(above)?;
         if found == wanted {
@@ -124,6 +129,36 @@ pub fn covers(cgroup: &Path) -> Result<bool, NoOwnCgroup> {
         }
     }
     Ok(false)
+}
+
+/// Whether a folder is the hierarchy's own root, by its inode's number: what is below is not always shown under it, as
+/// in a container with a cgroup namespace of its own.
+fn is_top(cgroup: &Path, inode: u64) -> bool {
+    const ROOT: u64 = 1;
+    inode == ROOT && statfs(cgroup).is_ok_and(|found| found.filesystem_type() == CGROUP2_SUPER_MAGIC)
+}
+
+/// Whether a folder is a mount of a cgroup in which the root of this process's cgroup namespace is.
+fn is_above_namespace(cgroup: &Path) -> Result<bool, NoOwnCgroup> {
+    let mountinfo = "/proc/self/mountinfo";
+    let mounts = fs::read_to_string(mountinfo).map_err(failed("read", mountinfo))?;
+    Ok(shows_above(cgroup, &mounts))
+}
+
+/// Of several mounts at one place the last covers the others. Above the namespace is `/..`, `/../..` and so on.
+fn shows_above(cgroup: &Path, mountinfo: &str) -> bool {
+    let mounts = mountinfo.lines().filter_map(|line| {
+        let (mount, filesystem) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        (Path::new(&unescape(point)) == cgroup).then_some((root, filesystem))
+    });
+    mounts.last().is_some_and(|(root, filesystem)| {
+        let mut parts = Path::new(root).components().skip(1).peekable();
+        filesystem.starts_with("cgroup2 ")
+            && parts.peek().is_some()
+            && parts.all(|part| part == Component::ParentDir)
+    })
 }
 
 /// The folder of the cgroup that this process is in.
@@ -238,6 +273,27 @@ mod tests {
         check("/a", spaced, Some("/my cgroups/a"));
         let twice = format!("{HYBRID}\n50 31 0:38 / /host/cgroup rw - cgroup2 cgroup2 rw");
         check("/a", &twice, Some("/host/cgroup/a"));
+    }
+
+    #[test]
+    fn a_mount_from_above_the_namespace_covers_this_process() {
+        let container = "\
+50 49 0:27 / /sys/fs/cgroup ro - cgroup2 cgroup rw
+61 49 0:27 /../../.. /host/cgroup rw master:9 - cgroup2 cgroup2 rw
+62 49 0:27 /../beside /beside rw - cgroup2 cgroup2 rw
+63 49 0:30 /.. /other rw - tmpfs tmpfs rw";
+        for (cgroup, covers) in [
+            ("/host/cgroup", true),
+            ("/host/cgroup/kubepods", false),
+            ("/sys/fs/cgroup", false),
+            ("/beside", false),
+            ("/other", false),
+            ("/nowhere", false),
+        ] {
+            assert_eq!(shows_above(Path::new(cgroup), container), covers, "{cgroup}");
+        }
+        let covered = format!("{container}\n70 49 0:27 / /host/cgroup rw - cgroup2 cgroup2 rw");
+        assert!(!shows_above(Path::new("/host/cgroup"), &covered));
     }
 
     #[test]

@@ -90,12 +90,25 @@ fn a_device_that_lets_nothing_be_attached_is_named_and_tried_again() {
         reason.starts_with("not attached to device device7 (7): failed to"),
         "{reason}"
     );
+    assert_eq!(hooks.serving_nobody(), [""; 0], "one pod's device is one pod's");
     node.refuse_device(POD.0, false);
     hooks.look(true, now + SCAN - Duration::from_millis(1));
     assert_eq!(node.devices(), kinds([UPLINK]), "not before its time");
     hooks.look(true, now + SCAN);
     assert_eq!(node.devices(), kinds([UPLINK, POD]));
     assert_eq!(hooks.reasons(), [""; 0]);
+}
+
+#[test]
+fn without_the_device_by_which_the_network_comes_nobody_outside_is_served() {
+    let node = Node::new();
+    let now = Instant::now();
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
+    node.refuse_device(UPLINK.0, true);
+    hooks.host(host(&[UPLINK, POD]));
+    hooks.look(true, now);
+    assert_eq!(hooks.serving_nobody(), hooks.reasons());
+    assert_eq!(hooks.reasons().len(), 1);
 }
 
 #[test]

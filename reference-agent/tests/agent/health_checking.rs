@@ -152,6 +152,18 @@ fn a_port_says_at_every_address_how_many_endpoints_are_here() {
         until(at(30_100), Some((UNAVAILABLE, &body(1, false)))).await;
         served.reports.board.say(Part::Probe, Vec::new());
         until(at(30_100), Some((OK, &body(1, true)))).await;
+        let unattached = vec!["not attached to device uplink".to_owned()];
+        served.reports.board.say(Part::Programs, unattached);
+        until(at(30_100), Some((UNAVAILABLE, &body(1, false)))).await;
+        served.reports.board.say(Part::Programs, Vec::new());
+        until(at(30_100), Some((OK, &body(1, true)))).await;
+
+        // What is wrong with one pod's device, one object or the API server takes no other's traffic.
+        for part in [Part::Hooks, Part::Maps, Part::Source, Part::OwnWay] {
+            served.reports.board.say(part, vec!["this lasts".to_owned()]);
+        }
+        served.want("t/x", 30_100, 2);
+        until(at(30_100), Some((OK, &body(2, true)))).await;
     });
 }
 

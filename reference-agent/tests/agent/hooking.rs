@@ -89,6 +89,7 @@ fn a_stale_program_that_stays_is_a_reason_until_it_is_gone() {
              failed to detach program: Operation not permitted (os error 1)"
         )
     );
+    assert_eq!(hooks.serving_nobody(), [""; 0], "ours serve beside it");
     node.refuse_evict(false);
     hooks.look(true, now + SCAN);
     assert_eq!(hooks.reasons(), [""; 0]);
@@ -108,6 +109,7 @@ fn without_our_own_programs_an_old_one_is_better_than_none() {
         reason.starts_with("not attached: failed to attach connect4"),
         "{reason}"
     );
+    assert_eq!(hooks.serving_nobody(), [reason.as_str()]);
     node.refuse_attach(false);
     hooks.look(true, now + SCAN);
     assert_eq!(node.programs(HOOK), [1000]);

@@ -22,6 +22,7 @@ mod reflecting;
 mod reporting;
 mod running;
 mod sockets;
+mod status;
 mod streaming;
 mod trying_again;
 mod unlisted;

@@ -64,6 +64,25 @@ async fn an_answer_of_somebody_else_is_none() {
 }
 
 #[tokio::test]
+async fn what_lasts_in_objects_devices_and_the_api_server_does_not_keep_it_from_probing() {
+    let reports = Reports::new(None);
+    for part in [Part::Maps, Part::Source, Part::OwnWay, Part::Hooks] {
+        reports.board.say(part, vec!["this lasts".to_owned()]);
+    }
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let frontend = free.local_addr().expect("an address");
+    drop(free);
+    let prober = Prober::new(frontend, &reports.board).await.expect("a listener");
+    let probing = tokio::spawn(prober.run(reports.clone()));
+    let begin = Instant::now();
+    while reports.metrics.probes.at(["failed"]).get() == 0 {
+        assert!(begin.elapsed() < TOLD, "it does not probe");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    probing.abort();
+}
+
+#[tokio::test]
 async fn while_others_have_something_to_say_the_probe_waits() {
     let reports = Reports::new(None);
     reports
