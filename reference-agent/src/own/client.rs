@@ -3,22 +3,27 @@
 //! The same layers as kube's own client has, but for two: how a connection is made differs, and no answer is hidden by
 //! trying again. Whoever asks does that by itself, counts it and says it; kube's layer would for minutes. A server that
 //! says when to come back (`Retry-After`) is obeyed for up to [`RETRY_AFTER_LIMIT`]: its answer is passed on only then.
-//! Requests name the host of the configuration, wherever they go.
+//! Requests name the host of the configuration, wherever they go. A connection on which a request was answered with 401
+//! is not used again: whom the agent says to be may belong to the connection, and be out of date.
 
 use std::{env, sync::Arc, time::Duration};
 
-use http::{HeaderMap, Request, Uri, header::RETRY_AFTER};
+use http::{HeaderMap, Request, StatusCode, Uri, header::RETRY_AFTER};
 use hyper_timeout::TimeoutConnector;
-use hyper_util::{client::legacy, rt::TokioExecutor};
+use hyper_util::{
+    client::legacy::{self, connect::capture_connection},
+    rt::TokioExecutor,
+};
 use kube::{
     Client,
     client::{Body, ClientBuilder, ConfigExt as _},
 };
-use rustls::pki_types::ServerName;
+use rustls::{client::Resumption, pki_types::ServerName};
 use tower::{BoxError, Service as _, ServiceBuilder};
 
 use super::{
     dial::{Dialler, Security},
+    identity::Identity,
     servers::{ApiServers, OwnWayError},
 };
 
@@ -48,11 +53,17 @@ impl ApiServers {
         connector.set_write_timeout(config.write_timeout);
         connector.set_reset_reader_on_write(true);
         let client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new()).build(connector);
-        let patient = tower::service_fn(move |request: Request<Body>| {
+        let patient = tower::service_fn(move |mut request: Request<Body>| {
+            let captured = capture_connection(&mut request);
             // Always ready.
             let answer = client.clone().call(request);
             async move {
                 let response = answer.await?;
+                if response.status() == StatusCode::UNAUTHORIZED
+                    && let Some(connection) = &*captured.connection_metadata()
+                {
+                    connection.poison();
+                }
                 if let Some(pause) = retry_after(response.headers()) {
                     tokio::time::sleep(pause).await;
                 }
@@ -76,7 +87,12 @@ fn security(config: &kube::Config) -> Result<Option<Security>, OwnWayError> {
     }
     // Which TLS provider is used must not depend on what else is compiled in. Chosen already is as good.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
-    let tls = config.rustls_client_config().map_err(OwnWayError::Config)?;
+    let mut tls = config.rustls_client_config().map_err(OwnWayError::Config)?;
+    if let Some(identity) = Identity::of(&config.auth_info) {
+        tls.client_auth_cert_resolver = Arc::new(identity);
+        // A resumed session is that of the certificate that it began with.
+        tls.resumption = Resumption::disabled();
+    }
     let host = config
         .tls_server_name
         .as_deref()

@@ -17,6 +17,7 @@
 //! | `configured` | a server as the configuration names it, and where its name leads |
 //! | `dial` | one connection: all addresses, one after the other and side by side |
 //! | `client` | a Kubernetes client whose connections are made so |
+//! | `identity` | the client certificate of a kubeconfig that names files |
 //! | `feed` | which addresses there are, told as they change |
 //! | `learn` | which Services lead to API servers, and which endpoints they have |
 //! | `state` | what is remembered from one start to the next |
@@ -34,6 +35,7 @@ mod configured;
 mod dial;
 mod feed;
 mod flags;
+mod identity;
 mod learn;
 mod servers;
 mod state;
