@@ -95,7 +95,11 @@ impl Metrics {
     pub fn new() -> Self {
         let mut register = Register::new();
         let register = &mut register;
-        let ready = register.gauge("ready", [], "1 while /readyz answers 200, otherwise 0.");
+        let ready = register.gauge(
+            "ready",
+            [],
+            "1 if /readyz answered 200 when the control loop came round last, otherwise 0.",
+        );
         let build = register.gauge("build_info", ["version"], "1, with the version of the agent.");
         let programming = register.histogram(
             "programming_seconds",
@@ -190,7 +194,7 @@ impl Metrics {
         let udp_failures = register.counter(
             "udp_failures",
             [],
-            "Attempts to end flows or sockets of UDP backends that failed; they are made again.",
+            "Attempts to end flows or sockets of UDP backends that failed. Each is made five times at most; what is left then is the flow's or socket's own time limit's.",
         );
         let probes = register.counter(
             "probes",
