@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::Path,
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::Context;
@@ -15,14 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     client::{self, MAX_PLAN},
-    serve::{ServeConfig, Server},
+    serve::{Mode, ServeConfig, Server},
 };
 
 /// The client and server that run in pods.
 #[derive(Debug, Subcommand)]
 pub enum ProbeArgs {
     /// Answer on ports with who answers, and log each answer to stdout as a JSON line.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Read a plan (one JSON line) from stdin and write every attempt to stdout as a JSON line.
     ///
     /// Ends when the plan is done; SIGTERM or SIGINT ends it early, with what is written by then.
@@ -44,6 +45,15 @@ pub struct ServeArgs {
     /// The address to serve on; all addresses of both families are the default.
     #[arg(long)]
     address: Option<IpAddr>,
+    /// What it does with TCP connections: prompt, slow=MILLISECONDS (to answer), refuse (reset after accept), half-close
+    #[arg(long, default_value = "prompt", value_name = "MODE")]
+    mode: Mode,
+    /// Serve, and say that it is not ready.
+    #[arg(long)]
+    not_ready: bool,
+    /// After SIGTERM, serve on for so many milliseconds, not ready.
+    #[arg(long, default_value_t = 0, value_name = "MILLISECONDS")]
+    linger: u64,
     #[command(flatten)]
     pod: PodArgs,
 }
@@ -93,7 +103,7 @@ fn everywhere() -> Vec<IpAddr> {
 /// What kept it from starting, or ended it.
 pub async fn run(args: ProbeArgs) -> anyhow::Result<ExitCode> {
     match args {
-        ProbeArgs::Serve(args) => serve(args).await?,
+        ProbeArgs::Serve(args) => serve(*args).await?,
         ProbeArgs::Client => client().await?,
     }
     Ok(ExitCode::SUCCESS)
@@ -105,6 +115,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         tcp,
         udp,
         address,
+        mode,
+        not_ready,
+        linger,
         pod,
     } = args;
     let server = Server::bind(
@@ -114,11 +127,22 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
             tcp,
             udp,
             pod: pod.identity(),
+            mode,
         },
         io::stdout(),
     )?;
-    cancel_on_signals(&server.stop())?;
-    eprintln!("{}", server.ready_line());
+    let (ended, stop) = (CancellationToken::new(), server.stop());
+    cancel_on_signals(&ended)?;
+    eprintln!("{}", server.ready_line(!not_ready));
+    let last = server.ready_line(false);
+    tokio::spawn(async move {
+        ended.cancelled().await;
+        if linger > 0 {
+            eprintln!("{last}");
+            tokio::time::sleep(Duration::from_millis(linger)).await;
+        }
+        stop.cancel();
+    });
     Ok(server.run().await?)
 }
 

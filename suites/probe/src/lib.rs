@@ -10,7 +10,7 @@
 //! line *before* it answers: whoever has the answer finds the line.
 //!
 //! Files: `wire` (what goes over a connection), `clock` (times of one process agree), `client/` (pacing, one
-//! attempt, output), `serve/` (sockets, log), `cli` (command line, shared with `plumbline probe`).
+//! attempt, output), `serve/` (sockets, modes, log), `cli` (command line, shared with `plumbline probe`).
 mod clock;
 mod wire;
 

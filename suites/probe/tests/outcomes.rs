@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use common::{Sink, entry, one, server};
 use oracle::history::{Attempt, Outcome, Served, Stage, Transport};
+use probe::serve::Mode;
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpSocket, TcpStream, UdpSocket},
@@ -41,7 +42,7 @@ fn failed(attempt: &Attempt, stage: Stage, errno: &str) {
 async fn an_answer_names_server_transport_port_source_and_destination() {
     for address in ["127.0.0.1", "::1"] {
         let log = Sink::default();
-        let (tcp, udp) = server("b1", address, &log).await;
+        let (tcp, udp) = server(Mode::Prompt, "b1", address, &log).await;
         for (transport, name) in TRANSPORTS {
             let port = if name == "TCP" { tcp } else { udp };
             let destination = SocketAddr::new(address.parse().expect("address"), port);
@@ -72,7 +73,7 @@ async fn an_answer_names_server_transport_port_source_and_destination() {
 
 #[tokio::test]
 async fn a_reply_leaves_from_the_address_that_was_asked() {
-    let (_, udp) = server("b1", "0.0.0.0", &Sink::default()).await;
+    let (_, udp) = server(Mode::Prompt, "b1", "0.0.0.0", &Sink::default()).await;
     let asked: SocketAddr = format!("127.0.0.7:{udp}").parse().expect("address");
     for transport in [Transport::Udp, Transport::UdpConnected] {
         match one(entry(transport, asked)).await.outcome {
@@ -86,7 +87,7 @@ async fn a_reply_leaves_from_the_address_that_was_asked() {
 
 #[tokio::test]
 async fn a_dual_stack_server_sees_an_ipv4_client_as_one() {
-    let (tcp, udp) = server("b1", "::", &Sink::default()).await;
+    let (tcp, udp) = server(Mode::Prompt, "b1", "::", &Sink::default()).await;
     for (transport, port) in [(Transport::Tcp, tcp), (Transport::Udp, udp)] {
         match one(entry(transport, loopback(port))).await.outcome {
             Outcome::Answered { answer, .. } => {

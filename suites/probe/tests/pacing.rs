@@ -11,7 +11,10 @@ use std::{
 
 use common::{Sink, entry, one, run, server};
 use oracle::history::{Attempt, Outcome, Plan, Transport, Until};
-use probe::client::{self, ClientError};
+use probe::{
+    client::{self, ClientError},
+    serve::Mode,
+};
 use tokio::net::UdpSocket;
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +71,7 @@ async fn entries_run_side_by_side() {
     let (_socket, address) = silent().await;
     let mut slow = entry(Transport::Udp, address);
     slow.limit_ms = 3000;
-    let (port, _) = server("b1", "127.0.0.1", &Sink::default()).await;
+    let (port, _) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
     let fast = entry(Transport::Tcp, SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let attempts = run(vec![slow, fast]).await;
     assert_eq!(attempts.len(), 2);
@@ -81,7 +84,7 @@ async fn entries_run_side_by_side() {
 
 #[tokio::test]
 async fn an_identity_ends_the_entry_and_others_do_not() {
-    let (port, _) = server("b1", "127.0.0.1", &Sink::default()).await;
+    let (port, _) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
     let destination = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     for interval in [0, 1] {
         let mut wanted = entry(Transport::Tcp, destination);
@@ -103,7 +106,7 @@ async fn an_identity_ends_the_entry_and_others_do_not() {
 
 #[tokio::test]
 async fn a_refusal_ends_the_entry_that_waits_for_one() {
-    let (port, _) = server("b1", "127.0.0.1", &Sink::default()).await;
+    let (port, _) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
     let mut answered = entry(Transport::Tcp, SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     answered.count = 3;
     answered.until = Some(Until::Refused);
@@ -124,7 +127,7 @@ async fn a_refusal_ends_the_entry_that_waits_for_one() {
 #[tokio::test]
 async fn cancelling_ends_it_with_what_is_there() {
     let (_socket, address) = silent().await;
-    let (port, _) = server("b1", "127.0.0.1", &Sink::default()).await;
+    let (port, _) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
     let mut hanging = entry(Transport::Udp, address);
     hanging.limit_ms = 3_600_000;
     let quick = entry(Transport::Tcp, SocketAddr::from((Ipv4Addr::LOCALHOST, port)));

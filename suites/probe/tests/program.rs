@@ -10,7 +10,7 @@ use nix::{
     unistd::Pid,
 };
 use oracle::history::{Attempt, Outcome, Served};
-use probe::serve::READY;
+use probe::serve::{NOT_READY, READY};
 
 /// A running program that ends with the test.
 struct Running(Child);
@@ -95,6 +95,39 @@ fn client_and_server_log_the_same_nonce() {
         })
         .collect();
     assert_eq!(logged, answered);
+}
+
+#[test]
+fn a_server_that_lingers_serves_on_after_sigterm_and_is_not_ready() {
+    let address = ["--address", "127.0.0.1", "--tcp", "0"];
+    let mut server = probe(&[&["serve", "--name", "b1", "--linger", "500"][..], &address].concat());
+    let mut stderr = BufReader::new(server.0.stderr.take().expect("stderr"));
+    let mut ready = String::new();
+    stderr.read_line(&mut ready).expect("a line");
+    assert!(ready.starts_with(READY), "{ready:?}");
+    let port: u16 = ready
+        .trim()
+        .rsplit('/')
+        .next()
+        .expect("a port")
+        .parse()
+        .expect("a number");
+    terminate(&server);
+    let mut last = String::new();
+    stderr.read_line(&mut last).expect("a line");
+    assert!(last.starts_with(NOT_READY), "{last:?}");
+
+    let mut client = probe(&["client"]);
+    writeln!(client.0.stdin.as_mut().expect("stdin"), "{}", plan(port, 1, 0)).expect("write");
+    let mut line = String::new();
+    let stdout = client.0.stdout.take().expect("stdout");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    let attempt: Attempt = serde_json::from_str(&line).expect("an attempt");
+    assert!(matches!(attempt.outcome, Outcome::Answered { .. }), "{attempt:?}");
+    assert!(server.0.wait().expect("wait").success(), "and ends well");
+
+    let mut server = probe(&[&["serve", "--name", "b2", "--not-ready"][..], &address].concat());
+    assert!(self::line(&mut server).starts_with(NOT_READY));
 }
 
 #[test]

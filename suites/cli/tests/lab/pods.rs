@@ -8,7 +8,7 @@ use std::{
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::api::DeleteParams;
 use lab::cluster::{Cluster, ClusterError};
-use oracle::history::{Served, Transport};
+use oracle::history::{Outcome, Served, Transport};
 
 use super::support::{LIMIT, TestLab, answered, cgroup, eventually, is_ready, name, node, pod};
 
@@ -112,6 +112,48 @@ async fn a_pod_that_does_not_end_is_killed_when_its_grace_is_over() {
         "the grace was a second, it took {took:?}"
     );
     assert!(!folder.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_serves_on_while_it_ends_is_not_ready_and_one_that_is_not_ready_serves() {
+    let Some(test) = TestLab::up("linger").await else {
+        return;
+    };
+    let args = ["serve", "--name", "b1", "--tcp", "8080", "--linger", "1000"];
+    test.create(&pod("b1", "node1", false, &args)).await;
+    let address = |pod: Pod| pod.status.and_then(|status| status.pod_ip).expect("an address");
+    let ending = address(test.pod("b1", is_ready).await);
+    let params = DeleteParams::default();
+    test.pods().delete("b1", &params).await.expect("delete");
+    test.pod("b1", |pod| {
+        pod.metadata.deletion_timestamp.is_some() && !is_ready(pod)
+    })
+    .await;
+    let outcome = test.dial(&node("node2"), Transport::Tcp, &ending, 8080).await;
+    assert_eq!(answered(&outcome), "b1/TCP/8080");
+    wait_until_gone(&test, "b1").await;
+
+    let args = ["serve", "--name", "b2", "--tcp", "8080", "--not-ready"];
+    test.create(&pod("b2", "node1", false, &args)).await;
+    let running = test
+        .pod("b2", |pod| {
+            container(pod).state.is_some_and(|state| state.running.is_some())
+        })
+        .await;
+    let unready = address(running);
+    let deadline = Instant::now() + LIMIT;
+    // It serves a moment after it runs.
+    while !matches!(
+        test.dial(&node("node2"), Transport::Tcp, &unready, 8080).await,
+        Outcome::Answered { .. }
+    ) {
+        assert!(Instant::now() < deadline, "it does not serve");
+    }
+    let still = test.pods().get("b2").await.expect("the pod");
+    assert!(
+        !is_ready(&still) && container(&still).restart_count == 0,
+        "{still:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! The server: answers who it is, on every port it was told to.
 
 mod log;
+mod mode;
 mod tcp;
 mod udp;
 
@@ -14,6 +15,7 @@ use oracle::history::{Answer, PodIdentity};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use log::Log;
+pub use mode::Mode;
 
 /// Connections served at once, over all ports; more wait in the listeners' backlogs.
 pub const CONNECTIONS: usize = 1024;
@@ -21,8 +23,11 @@ pub const CONNECTIONS: usize = 1024;
 pub const CONNECTION_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 /// Bytes of log that one process writes. A server that can't log must not answer, so it ends here.
 pub const LOG_LIMIT: u64 = 256 << 20;
-/// How the one line on stderr begins that says that every port is bound: readiness.
+/// How a line on stderr begins that says that every port is bound, and the server ready.
 pub const READY: &str = "ready: ";
+/// How one begins that says that every port is bound and served, but the server is not ready: one that was told so, or
+/// that ends.
+pub const NOT_READY: &str = "not ready: ";
 
 /// Who a server is and where it listens.
 #[derive(Clone, Debug)]
@@ -37,6 +42,8 @@ pub struct ServeConfig {
     pub udp: Vec<u16>,
     /// The pod that it runs in, for its answers.
     pub pod: Option<PodIdentity>,
+    /// How it behaves.
+    pub mode: Mode,
 }
 
 /// Why a server did not start, or ended.
@@ -79,6 +86,7 @@ pub struct Server {
 struct Shared {
     name: String,
     pod: Option<PodIdentity>,
+    mode: Mode,
     log: Log,
     stop: CancellationToken,
     connections: Arc<tokio::sync::Semaphore>,
@@ -130,6 +138,7 @@ impl Server {
         let shared = Arc::new(Shared {
             name: config.name.clone(),
             pod: config.pod.clone(),
+            mode: config.mode,
             log: Log::new(log),
             stop: CancellationToken::new(),
             connections: Arc::new(tokio::sync::Semaphore::new(CONNECTIONS)),
@@ -147,13 +156,14 @@ impl Server {
         numbers(&self.udp, udp::Port::number)
     }
 
-    /// The line that says that it is ready.
+    /// The line that says that it serves, and whether it is ready.
     #[must_use]
-    pub fn ready_line(&self) -> String {
+    pub fn ready_line(&self, is_ready: bool) -> String {
         let tcp = self.tcp_ports().map(|port| format!(" TCP/{port}"));
         let udp = self.udp_ports().map(|port| format!(" UDP/{port}"));
         let ports: String = tcp.chain(udp).collect();
-        format!("{READY}{} serves{ports}", self.shared.name)
+        let begin = if is_ready { READY } else { NOT_READY };
+        format!("{begin}{} serves{ports}", self.shared.name)
     }
 
     /// Cancelling it ends [`Server::run`].

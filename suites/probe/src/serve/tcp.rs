@@ -8,7 +8,7 @@ use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
 };
 
-use super::{CONNECTION_LIMIT, Shared};
+use super::{CONNECTION_LIMIT, Mode, Shared};
 use crate::wire;
 
 /// Connections that the kernel keeps until they are accepted; it lowers this to `net.core.somaxconn`.
@@ -76,6 +76,11 @@ impl Port {
 /// One request, one answer; whoever says something else, or nothing, gets no word.
 async fn answer(stream: TcpStream, source: SocketAddr, port: u16, shared: &Shared) -> io::Result<()> {
     let destination = stream.local_addr()?;
+    match shared.mode {
+        Mode::Refuse => return stream.set_zero_linger(),
+        Mode::HalfClose => return half_close(stream).await,
+        Mode::Prompt | Mode::Slow(_) => {}
+    }
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();
     (&mut stream)
@@ -85,10 +90,21 @@ async fn answer(stream: TcpStream, source: SocketAddr, port: u16, shared: &Share
     let Some(nonce) = wire::nonce(&line) else {
         return Ok(());
     };
+    if let Mode::Slow(wait) = shared.mode {
+        tokio::time::sleep(wait).await;
+    }
     let Some(answer) = shared.answer("TCP", port, source, destination, nonce) else {
         return Ok(());
     };
     let stream = stream.get_mut();
     stream.write_all(&wire::line(&answer)).await?;
     stream.shutdown().await
+}
+
+/// Says nothing more, and reads until the client has ended too.
+async fn half_close(mut stream: TcpStream) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut buffer = [0; wire::MAX_REQUEST];
+    while stream.read(&mut buffer).await? > 0 {}
+    Ok(())
 }

@@ -9,7 +9,7 @@ use std::{
 use oracle::history::{Attempt, Plan, PlanEntry, Transport};
 use probe::{
     client,
-    serve::{ServeConfig, Server},
+    serve::{Mode, ServeConfig, Server},
 };
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +40,7 @@ impl Write for Sink {
 }
 
 /// A server on one TCP and one UDP port, for as long as the test runs.
-pub(crate) async fn server(name: &str, address: &str, log: &Sink) -> (u16, u16) {
+pub(crate) async fn server(mode: Mode, name: &str, address: &str, log: &Sink) -> (u16, u16) {
     let address = address.parse().expect("an address");
     let config = ServeConfig {
         name: name.to_owned(),
@@ -48,6 +48,7 @@ pub(crate) async fn server(name: &str, address: &str, log: &Sink) -> (u16, u16) 
         tcp: vec![0],
         udp: vec![0],
         pod: None,
+        mode,
     };
     let server = Server::bind(&config, log.clone()).expect("bind");
     let ports = (

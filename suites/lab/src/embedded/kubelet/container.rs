@@ -15,7 +15,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use probe::serve::READY;
+use probe::serve::{NOT_READY, READY};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
     process::{Child, ChildStderr},
@@ -64,7 +64,8 @@ impl LogFiles {
 pub(super) struct Container {
     child: Child,
     begin: Timestamp,
-    ready: watch::Receiver<bool>,
+    /// Nothing until it serves; then whether it is ready.
+    ready: watch::Receiver<Option<bool>>,
     stderr: Option<JoinHandle<VecDeque<String>>>,
 }
 
@@ -93,7 +94,7 @@ impl Container {
         let mut child = spawn::spawn(command, sandbox.placement()?)
             .await
             .map_err(failed)?;
-        let (tell, ready) = watch::channel(false);
+        let (tell, ready) = watch::channel(None);
         let stderr = child
             .stderr
             .take()
@@ -111,13 +112,11 @@ impl Container {
         self.begin
     }
 
-    /// Waits until it serves: the probe says so on stderr. One that ends before never does.
-    pub(super) fn serving(&self) -> impl Future<Output = ()> + use<> {
-        let mut ready = self.ready.clone();
-        async move {
-            if ready.wait_for(|ready| *ready).await.is_err() {
-                std::future::pending::<()>().await;
-            }
+    /// Whether it is ready, each time that the probe says so on stderr; the first time is when it serves. One that ends
+    /// says nothing more.
+    pub(super) fn readiness(&self) -> Readiness {
+        Readiness {
+            said: self.ready.clone(),
         }
     }
 
@@ -172,8 +171,24 @@ impl Container {
     }
 }
 
-/// Copies stderr into its log, watches for the line that says that it is ready, and returns the last lines.
-async fn follow(stderr: ChildStderr, mut log: File, ready: watch::Sender<bool>) -> VecDeque<String> {
+/// What a container says of its readiness.
+pub(super) struct Readiness {
+    said: watch::Receiver<Option<bool>>,
+}
+
+impl Readiness {
+    /// Waits until it says something other than `known`.
+    pub(super) async fn other_than(&mut self, known: Option<bool>) -> bool {
+        let other = self.said.wait_for(|said| said.is_some() && *said != known);
+        match other.await.map(|said| *said) {
+            Ok(said) => said.unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Copies stderr into its log, watches for the lines that say whether it is ready, and returns the last lines.
+async fn follow(stderr: ChildStderr, mut log: File, ready: watch::Sender<Option<bool>>) -> VecDeque<String> {
     let mut last = VecDeque::new();
     let mut stderr = BufReader::new(stderr);
     loop {
@@ -187,7 +202,9 @@ async fn follow(stderr: ChildStderr, mut log: File, ready: watch::Sender<bool>) 
         }
         let line = String::from_utf8_lossy(&line).trim_end().to_owned();
         if line.starts_with(READY) {
-            ready.send_replace(true);
+            ready.send_replace(Some(true));
+        } else if line.starts_with(NOT_READY) {
+            ready.send_replace(Some(false));
         }
         if line.is_empty() {
             continue;

@@ -5,8 +5,8 @@
 //!                                          └─▶ status, deletion ─▶ API server
 //! ```
 //!
-//! Promised: a pod is Ready when its probe has bound its ports; a deleted pod gets SIGTERM, its grace, SIGKILL,
-//! and leaves the API when nothing of it is left on the node. Container 0 with the image `probe` is all that runs.
+//! Promised: a pod is Ready when its probe has bound its ports and says that it is, and no more when it says that it
+//! is not; a deleted pod gets SIGTERM, its grace, SIGKILL, and leaves the API when nothing of it is left on the node. Container 0 with the image `probe` is all that runs.
 //!
 //! Files: `spec` (what a pod asks for), `pod` (its life), `sandbox`, `container`, `status`, `table` (for others).
 

@@ -217,18 +217,18 @@ impl Worker {
         .await?;
         let since = container.begin();
         self.set(State::Running { since, ready: false });
-        let mut serving = pin!(container.serving());
+        let mut readiness = container.readiness();
         let mut slow = pin!(sleep(LIMITS.container_ready));
-        let mut ready = false;
+        let mut said = None;
         let mut wanted = self.wanted.clone();
         loop {
             tokio::select! {
                 end = container.wait() => return Ok(Some(end)),
-                () = &mut serving, if !ready => {
-                    ready = true;
+                ready = readiness.other_than(said) => {
+                    said = Some(ready);
                     self.set(State::Running { since, ready });
                 }
-                () = &mut slow, if !ready => {
+                () = &mut slow, if said.is_none() => {
                     sandbox.kill()?;
                     let mut end = container.wait().await;
                     let limit = LIMITS.container_ready;
@@ -250,18 +250,25 @@ impl Worker {
         {
             container.terminate();
         }
+        let (begin, since) = (Instant::now(), container.begin());
+        let mut readiness = container.readiness();
         loop {
             let grace = match *self.wanted.borrow_and_update() {
                 Wanted::End(grace) => grace,
                 Wanted::Run | Wanted::Gone => Duration::ZERO,
             };
+            let left = grace.saturating_sub(begin.elapsed());
             tokio::select! {
-                ended = timeout(grace, container.wait()) => {
+                ended = timeout(left, container.wait()) => {
                     if ended.is_err() {
                         sandbox.kill()?;
                         container.wait().await;
                     }
                     return Ok(());
+                }
+                // It serves to its end, but is not ready for more.
+                _ = readiness.other_than(Some(true)), if self.facts.ready() => {
+                    self.set(State::Running { since, ready: false });
                 }
                 // A second deletion may shorten the grace.
                 Ok(()) = self.wanted.changed() => {}
