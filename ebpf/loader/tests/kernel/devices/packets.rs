@@ -30,8 +30,7 @@ const VIP_PORT: u16 = 80;
 
 /// Opens; nothing is attached.
 pub(super) fn open(node: &Node, mode: DeviceMode) -> Datapath {
-    let [v4, v6] = FAMILIES.map(|family| family.node);
-    let (IpAddr::V4(v4), IpAddr::V6(v6)) = (v4, v6) else {
+    let [IpAddr::V4(v4), IpAddr::V6(v6)] = FAMILIES.map(|family| family.node) else {
         panic!("one family each")
     };
     let options = Options {
