@@ -38,6 +38,23 @@ pub(crate) fn config(options: &NodeOptions) -> Result<Config, LoaderError> {
     })
 }
 
+/// With the addresses of the CONFIG that is there, where the options give none.
+pub(crate) fn keep_addresses(config: Config, options: &NodeOptions, there: &Config) -> Config {
+    let keep = |given: bool, new: Address, old: Address| {
+        // A CONFIG that was never written has no address of either family.
+        if given || old.is_v4() != new.is_v4() {
+            new
+        } else {
+            old
+        }
+    };
+    Config {
+        node_v4: keep(options.v4.is_some(), config.node_v4, there.node_v4),
+        node_v6: keep(options.v6.is_some(), config.node_v6, there.node_v6),
+        ..config
+    }
+}
+
 /// How many entries FLOWS gets.
 pub(crate) fn flows(wanted: Option<u32>) -> Result<u32, LoaderError> {
     const MEMORY: &str = "/proc/meminfo";

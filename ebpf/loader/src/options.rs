@@ -45,7 +45,8 @@ impl Options {
 pub struct NodeOptions {
     /// The agent's own cgroup, whose sockets go on using the last good backends of a service that has lost all.
     pub own_cgroup: Option<PathBuf>,
-    /// The address that packets to remote backends are sent from. `None`: none are sent over IPv4.
+    /// The address that packets to remote backends are sent from. `None`: that of the maps that are adopted; without
+    /// one, none are sent over IPv4.
     pub v4: Option<Ipv4Addr>,
     /// The same, IPv6.
     pub v6: Option<Ipv6Addr>,

@@ -10,6 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use lb_abi::Config;
 use nix::fcntl::Flock;
 
 use crate::{
@@ -86,8 +87,9 @@ impl Datapath {
     ///
     /// Maps are adopted if type, key size, value size, capacity, flags and ABI version are right; FLOWS with any
     /// capacity within its bounds, so that [`Options::flows`] decides for new sets only. CONFIG is written as the
-    /// options say, in either case. Otherwise a
-    /// new set is made beside the old one, which the attached programs keep using until [`attach`](Self::attach).
+    /// options say, in either case; but addresses of the node that they do not give stay as adopted maps have them, as
+    /// the attached programs send packets from these. Otherwise a new set is made beside the old one, which the attached
+    /// programs keep using until [`attach`](Self::attach).
     ///
     /// # Errors
     /// [`LoaderError::Privileges`], [`LoaderError::WrongFilesystem`] and [`LoaderError::Busy`] before anything is
@@ -135,7 +137,13 @@ impl Datapath {
             }
         };
         let maps = Maps::open(&folder)?;
-        maps.config.put(&config)?;
+        let there = if unusable.is_none() {
+            maps.config.get()?
+        } else {
+            Config::NONE
+        };
+        maps.config
+            .put(&node::keep_addresses(config, &options.node, &there))?;
         Ok(Self {
             maps,
             adopted: unusable.is_none(),

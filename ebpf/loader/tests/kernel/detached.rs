@@ -110,3 +110,46 @@ fn the_options_are_what_programs_are_told_and_flows_of_any_size_are_adopted() {
         assert_eq!(told(&datapath), expected);
     });
 }
+
+#[test]
+fn addresses_that_the_options_do_not_give_stay_as_adopted_maps_have_them() {
+    isolated(|node| {
+        let open = |v4: Option<[u8; 4]>| {
+            let options = Options {
+                node: NodeOptions {
+                    v4: v4.map(Into::into),
+                    ..node.options.node.clone()
+                },
+                ..node.options.clone()
+            };
+            Datapath::open(&options).expect("opened")
+        };
+        let told = |datapath: &Datapath| {
+            let config = datapath.maps().config.get().expect("CONFIG is read");
+            (config.node_v4, config.node_v6)
+        };
+        let datapath = open(None);
+        assert_eq!(
+            told(&datapath),
+            (Address::UNSPECIFIED_V4, Address::UNSPECIFIED_V6)
+        );
+        let (v4, v6) = (Address::v4([192, 0, 2, 7]), Address::v6([0xfd; 16]));
+        let mut config = datapath.maps().config.get().expect("CONFIG is read");
+        (config.node_v4, config.node_v6) = (v4, v6);
+        datapath.maps().config.put(&config).expect("CONFIG is written");
+        drop(datapath);
+
+        let datapath = open(None);
+        assert!(datapath.adopted());
+        assert_eq!(
+            told(&datapath),
+            (v4, v6),
+            "flows are masqueraded from these all along"
+        );
+        drop(datapath);
+        assert_eq!(
+            told(&open(Some([192, 0, 2, 8]))),
+            (Address::v4([192, 0, 2, 8]), v6)
+        );
+    });
+}
