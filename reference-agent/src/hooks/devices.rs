@@ -94,13 +94,16 @@ impl Devices {
         self.catch_up(datapath);
     }
 
-    /// Whether a leftover stays for now: it is at a device that nothing of ours serves, as it is not known yet which
+    /// Whether a leftover stays for now: it is at a device that should be served and is not, as it is not known yet which
     /// devices there are, or as attaching failed. An old program is better than none.
     pub(super) fn keep(&self, found: &Found) -> bool {
         match &found.place {
             Place::Device {
                 index, name: Some(_), ..
-            } => self.wanted.is_none() || self.failed.contains_key(index),
+            } => self
+                .wanted
+                .as_ref()
+                .is_none_or(|view| view.devices.contains_key(index) && self.failed.contains_key(index)),
             _ => false,
         }
     }
@@ -209,7 +212,14 @@ mod tests {
         assert!(!devices.keep(&at_cgroup));
         devices.wanted = Some(Arc::new(View::default()));
         assert!(!devices.keep(&at_device(2)));
-        devices.failed.insert(2, "not attached".to_owned());
+        devices.failed.insert(2, "not detached".to_owned());
+        assert!(!devices.keep(&at_device(2)), "nobody wants it served");
+        devices.wanted = Some(Arc::new(View {
+            devices: [2, 3]
+                .map(|index| (index, ("uplink".to_owned(), DeviceKind::Node)))
+                .into(),
+            ..View::default()
+        }));
         assert!(devices.keep(&at_device(2)) && !devices.keep(&at_device(3)));
         assert!(!devices.keep(&at_cgroup));
     }

@@ -24,7 +24,7 @@ impl Datapath {
         kind: DeviceKind,
     ) -> Result<[AttachedDevice; 2], LoaderError> {
         let mut netlink = device::netlink()?;
-        let device = device::find(&mut netlink, device.into())?;
+        let device = device::find_ethernet(&mut netlink, device.into())?;
         self.forget_gone()?;
         let [first, second] = kind.hooks();
         self.programs.load_device(first)?;

@@ -212,38 +212,45 @@ impl DeviceAttachment {
     }
 }
 
-/// A device that programs can be attached to.
+/// A device, whatever it is.
 pub(crate) fn find(netlink: &mut Netlink, wanted: DeviceId<'_>) -> Result<Device, LoaderError> {
+    find_link(netlink, wanted).map(|link| device(&link))
+}
+
+/// A device that our programs can be attached to.
+pub(crate) fn find_ethernet(netlink: &mut Netlink, wanted: DeviceId<'_>) -> Result<Device, LoaderError> {
     /// `ARPHRD_ETHER`.
     const ETHERNET: u16 = 1;
-    let devices = filter::devices(netlink).map_err(LoaderError::kernel("list network devices"))?;
-    let is_it = |device: &&Link| match wanted {
+    let link = find_link(netlink, wanted)?;
+    if link.hardware == ETHERNET {
+        Ok(device(&link))
+    } else {
+        Err(LoaderError::NotEthernet {
+            device: device(&link),
+            hardware: link.hardware,
+        })
+    }
+}
+
+fn find_link(netlink: &mut Netlink, wanted: DeviceId<'_>) -> Result<Link, LoaderError> {
+    let mut devices = filter::devices(netlink).map_err(LoaderError::kernel("list network devices"))?;
+    let is_it = |device: &Link| match wanted {
         DeviceId::Name(name) => device.name == name,
         DeviceId::Index(index) => device.ifindex == index,
     };
-    let Some(Link {
-        ifindex,
-        name,
-        hardware,
-        ..
-    }) = devices.iter().find(is_it)
-    else {
-        return Err(LoaderError::NoDevice {
+    match devices.iter().position(is_it) {
+        Some(at) => Ok(devices.swap_remove(at)),
+        None => Err(LoaderError::NoDevice {
             device: wanted.to_string(),
             found: devices.into_iter().map(|device| device.name).collect(),
-        });
-    };
-    let device = Device {
-        index: *ifindex,
-        name: name.clone(),
-    };
-    if *hardware == ETHERNET {
-        Ok(device)
-    } else {
-        Err(LoaderError::NotEthernet {
-            device,
-            hardware: *hardware,
-        })
+        }),
+    }
+}
+
+fn device(link: &Link) -> Device {
+    Device {
+        index: link.ifindex,
+        name: link.name.clone(),
     }
 }
 
