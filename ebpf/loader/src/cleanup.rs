@@ -1,13 +1,15 @@
 //! Takes everything of this node's datapath away.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
 use crate::{
-    Blind, Evicted, Filesystem, Found, LoaderError, ProgramDescription, disarm, environment, evict,
+    Blind, Evicted, Filesystem, Found, LoaderError, Manner, Place, ProgramDescription, device, disarm,
+    environment, evict,
     inventory::{
         cgroups::Hierarchy,
         programs::{Owner, Programs},
@@ -15,6 +17,7 @@ use crate::{
     leftovers::Node,
     map::pins::Pins,
     node,
+    sys::filter,
 };
 
 /// How long [`cleanup`] waits for what ends by itself. It takes milliseconds, on a busy machine more.
@@ -38,7 +41,7 @@ pub struct Cleanup {
 
 /// Removes everything of ours, of any load, for this node: attachments wherever they are, as
 /// [`Datapath::leftovers`](crate::Datapath::leftovers) finds them, so also where earlier loads had other options; then
-/// all pins under the bpffs. Programs that are then still loaded, as a cgroup that was removed or another process keeps
+/// clsact of devices where it carries nothing any more, and all pins under the bpffs. Programs that are then still loaded, as a cgroup that was removed or another process keeps
 /// them, are disarmed.
 ///
 /// Idempotent. Programs of others and of other nodes stay. Returns when the kernel shows nothing of ours any more: a
@@ -65,6 +68,7 @@ pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
     let mut programs = Programs::default();
     let mut done = Cleanup::default();
     detach(&node, &mut programs, &mut done)?;
+    remove_carriers(&done.detached)?;
     done.unpinned = pins.remove_all()?;
     disarm_rest(&node, &mut programs, &mut done)?;
     Ok(done)
@@ -99,6 +103,24 @@ fn detach(node: &Node<'_>, programs: &mut Programs, done: &mut Cleanup) -> Resul
             thread::sleep(GONE_POLL);
         }
     }
+}
+
+/// Removes clsact from the devices whose filters were ended, where it carries nothing any more.
+fn remove_carriers(detached: &[Found]) -> Result<(), LoaderError> {
+    let filtered: BTreeSet<u32> = detached
+        .iter()
+        .filter_map(|found| match (&found.place, &found.manner) {
+            (Place::Device { index, .. }, Manner::Filter { .. }) => Some(*index),
+            _ => None,
+        })
+        .collect();
+    let mut netlink = device::netlink()?;
+    for index in filtered {
+        filter::remove_empty_clsact(&mut netlink, index).map_err(LoaderError::kernel(format!(
+            "remove clsact, which carries nothing any more, from device {index}"
+        )))?;
+    }
+    Ok(())
 }
 
 /// Disarms what is still loaded a while after everything else has gone.

@@ -191,6 +191,15 @@ pub enum LoaderError {
         /// Each program and where it is.
         attached: Vec<String>,
     },
+    /// A filter of egress has no place to hang at.
+    #[error(
+        "device {device} has the queueing discipline `ingress`, which has no place for programs at egress: let its owner use clsact and remove it with `tc qdisc del dev {} ingress`, or attach by TCX (Linux 6.6)",
+        device.name
+    )]
+    NoEgress {
+        /// The device.
+        device: Device,
+    },
     /// There is no such device in this network namespace.
     #[error("no network device {device} in this network namespace, which has {}", found.join(", "))]
     NoDevice {

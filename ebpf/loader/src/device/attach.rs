@@ -11,7 +11,7 @@ use crate::{
     map::pins::Pins,
     sys::{
         self,
-        filter::{self, Filter, Place},
+        filter::{self, Carrier, Filter, Place},
         link::{self, Target},
         netlink::Netlink,
         tcx,
@@ -102,7 +102,14 @@ impl Attaching<'_> {
     /// As a filter: in the place of one of an earlier load, or a new one.
     fn filter(&mut self, priority: u16) -> Result<AttachedDevice, LoaderError> {
         let (device, direction) = (self.device.index, self.hook.direction());
-        filter::add_clsact(self.netlink, device).map_err(self.failed("make clsact for"))?;
+        match filter::add_clsact(self.netlink, device).map_err(self.failed("make clsact for"))? {
+            Carrier::Clsact => {}
+            Carrier::Ingress => {
+                return Err(LoaderError::NoEgress {
+                    device: self.device.clone(),
+                });
+            }
+        }
         let ours = self.ours()?;
         let in_place = ours.iter().find(|filter| filter.priority == priority);
         let place = in_place.map_or(

@@ -138,8 +138,8 @@ fn raw(
     Ok(tcx.chain(filters).collect())
 }
 
-/// Ends an attachment. `false`: it has ended already, or its link or filter carries another program by now. Where it
-/// was the last filter of its device, clsact goes with it.
+/// Ends an attachment. `false`: it has ended already, or its link or filter carries another program by now. clsact stays:
+/// somebody else may be about to use it.
 pub(crate) fn end(netlink: &mut Netlink, attachment: &DeviceAttachment) -> Result<bool, LoaderError> {
     let DeviceAttachment {
         device,
@@ -185,13 +185,5 @@ fn end_filter(netlink: &mut Netlink, attachment: &DeviceAttachment) -> io::Resul
         .into_iter()
         .find(|filter| filter.program_id == attachment.program_id && manner(filter) == attachment.manner);
     let Some(filter) = same else { return Ok(false) };
-    let removed = filter::remove(netlink, index, &filter)?;
-    let mut empty = true;
-    for direction in Direction::ALL {
-        empty &= !filter::has_filters(netlink, index, direction.parent())?;
-    }
-    if removed && empty {
-        filter::remove_clsact(netlink, index)?;
-    }
-    Ok(removed)
+    filter::remove(netlink, index, &filter)
 }

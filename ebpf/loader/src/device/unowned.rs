@@ -7,12 +7,13 @@ use super::{DeviceId, Direction, find, netlink};
 use crate::{
     HeldProgram, LoaderError, XdpMode,
     sys::{
-        filter::{self, Place},
+        filter::{self, Carrier, Place},
         tcx,
     },
 };
 
-/// Makes a program of anybody's a filter of clsact that decides itself, ahead of those of the same priority.
+/// Makes a program of anybody's a filter of clsact that decides itself, ahead of those of the same priority; at ingress
+/// also of `ingress`, where that is there.
 pub fn attach_filter<'a>(
     device: impl Into<DeviceId<'a>>,
     direction: Direction,
@@ -25,12 +26,17 @@ pub fn attach_filter<'a>(
         parent: direction.parent(),
         priority,
     };
-    filter::add_clsact(&mut netlink, device.index)
-        .and_then(|()| filter::put(&mut netlink, device.index, place, program.as_fd(), program.name()))
-        .map_err(LoaderError::kernel(format!(
+    let failed = || {
+        LoaderError::kernel(format!(
             "attach program {} as a filter to {direction} of {device}",
             program.id()
-        )))
+        ))
+    };
+    let carrier = filter::add_clsact(&mut netlink, device.index).map_err(failed())?;
+    if (carrier, direction) == (Carrier::Ingress, Direction::Egress) {
+        return Err(LoaderError::NoEgress { device });
+    }
+    filter::put(&mut netlink, device.index, place, program.as_fd(), program.name()).map_err(failed())
 }
 
 /// Attaches a program of anybody's by TCX without a link, after those that are there.

@@ -44,7 +44,7 @@ pub enum Evicted {
 /// |---|---|
 /// | by a link, also of a cgroup that was removed or is not shown, or of a device elsewhere | the link's id (`BPF_LINK_DETACH`): holders and pins keep a link that attaches nothing |
 /// | without a link, to a cgroup | `BPF_PROG_DETACH`; a cgroup that no mount shows is opened by handle |
-/// | without a link, to a device | `BPF_PROG_DETACH`, or rtnetlink; where it was the last filter, clsact goes too |
+/// | without a link, to a device | `BPF_PROG_DETACH`, or rtnetlink; clsact stays, as somebody else may be about to use it |
 ///
 /// # Errors
 /// [`LoaderError::NotEarlier`] without `force`; [`LoaderError::NotEvicted`] says what is in the way, and what to do.
@@ -286,8 +286,8 @@ fn detach_from_device(
     ended.map_err(failed(found))
 }
 
-/// Removes a filter, if it is there; and clsact, where it was the last.
-pub(crate) fn end_filter(
+/// Removes a filter, if it is there.
+fn end_filter(
     netlink: &mut Netlink,
     index: u32,
     direction: Direction,
@@ -300,15 +300,7 @@ pub(crate) fn end_filter(
     let Some(filter) = filters.into_iter().find(is_it) else {
         return Ok(false);
     };
-    let removed = filter::remove(netlink, index, &filter)?;
-    let mut empty = true;
-    for direction in Direction::ALL {
-        empty &= !filter::has_filters(netlink, index, direction.parent())?;
-    }
-    if removed && empty {
-        filter::remove_clsact(netlink, index)?;
-    }
-    Ok(removed)
+    filter::remove(netlink, index, &filter)
 }
 
 /// Removes a program of XDP, if it is still there.

@@ -20,6 +20,8 @@ pub(crate) const EGRESS: u32 = 0xffff_fff3;
 const CLSACT: u32 = 0xffff_fff1;
 /// The handle that it gets.
 const CLSACT_HANDLE: u32 = 0xffff_0000;
+/// What it is called.
+const CLSACT_KIND: &[u8] = b"clsact\0";
 /// `ETH_P_ALL`.
 const ALL_PROTOCOLS: u16 = 3;
 
@@ -29,6 +31,7 @@ const XDP: u16 = 43;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWQDISC: u16 = 36;
 const RTM_DELQDISC: u16 = 37;
+const RTM_GETQDISC: u16 = 38;
 const RTM_NEWTFILTER: u16 = 44;
 const RTM_DELTFILTER: u16 = 45;
 const RTM_GETTFILTER: u16 = 46;
@@ -179,38 +182,79 @@ fn header(ifindex: u32, handle: u32, parent: u32, info: u32) -> Vec<u8> {
         .collect()
 }
 
-/// Makes the queueing discipline that carries filters, if it is not there.
-pub(crate) fn add_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<()> {
-    let mut message = Message::new(
+/// The queueing discipline that a device has where filters hang.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Carrier {
+    /// With filters at ingress and at egress.
+    Clsact,
+    /// `ingress`, with filters at ingress alone: those that are put at egress, or asked for there, are the same ones.
+    Ingress,
+}
+
+/// Makes the queueing discipline that carries filters, if there is none. Which one there is.
+pub(crate) fn add_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<Carrier> {
+    match netlink.request(&discipline(
         RTM_NEWQDISC,
         CREATE | EXCLUSIVE,
-        &header(ifindex, CLSACT_HANDLE, CLSACT, 0),
-    );
-    message.attribute(TCA_KIND, b"clsact\0")?;
-    match netlink.request(&message) {
-        Err(error) if errno(&error) == Some(libc::EEXIST) => Ok(()),
-        done => done,
+        ifindex,
+        CLSACT_KIND,
+    )?) {
+        Err(error) if errno(&error) == Some(libc::EEXIST) => {
+            let carrier = carrier(netlink, ifindex)?;
+            carrier.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "somebody else removed it at once"))
+        }
+        done => done.map(|()| Carrier::Clsact),
     }
 }
 
-/// Removes it, with all its filters; not there is no error.
-pub(crate) fn remove_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<()> {
-    let mut message = Message::new(RTM_DELQDISC, 0, &header(ifindex, CLSACT_HANDLE, CLSACT, 0));
-    message.attribute(TCA_KIND, b"clsact\0")?;
-    absent_is_false(netlink.request(&message)).map(drop)
+/// Which queueing discipline carries filters there; `None`: none does.
+pub(crate) fn carrier(netlink: &mut Netlink, ifindex: u32) -> io::Result<Option<Carrier>> {
+    for (kind, carrier) in [(CLSACT_KIND, Carrier::Clsact), (b"ingress\0", Carrier::Ingress)] {
+        match netlink.request(&discipline(RTM_GETQDISC, 0, ifindex, kind)?) {
+            Ok(()) => return Ok(Some(carrier)),
+            // It is of another kind than was asked for; where one was removed, of none.
+            Err(error) if errno(&error) == Some(libc::EINVAL) => {}
+            Err(error) if matches!(errno(&error), Some(libc::ENOENT | libc::ENODEV)) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
-/// Whether a device has filters of whatever kind at a parent.
-pub(crate) fn has_filters(netlink: &mut Netlink, ifindex: u32, parent: u32) -> io::Result<bool> {
-    let mut any = false;
-    netlink.dump(&list(ifindex, parent), |_| any = true)?;
-    Ok(any)
+/// Removes clsact, if it carries no filters of whatever kind; not there, or of another kind, is no error.
+pub(crate) fn remove_empty_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<()> {
+    if carrier(netlink, ifindex)? != Some(Carrier::Clsact) {
+        return Ok(());
+    }
+    for parent in [INGRESS, EGRESS] {
+        let mut any = false;
+        netlink.dump(&list(ifindex, parent), |_| any = true)?;
+        if any {
+            return Ok(());
+        }
+    }
+    match netlink.request(&discipline(RTM_DELQDISC, 0, ifindex, CLSACT_KIND)?) {
+        // Another has taken its place since.
+        Err(error) if errno(&error) == Some(libc::EINVAL) => Ok(()),
+        done => absent_is_false(done).map(drop),
+    }
+}
+
+/// About the discipline of this kind.
+fn discipline(request: u16, flags: u16, ifindex: u32, kind: &[u8]) -> io::Result<Message> {
+    let mut message = Message::new(request, flags, &header(ifindex, CLSACT_HANDLE, CLSACT, 0));
+    message.attribute(TCA_KIND, kind)?;
+    Ok(message)
 }
 
 /// The programs at a parent of a device, in the order in which they run.
 pub(crate) fn filters(netlink: &mut Netlink, ifindex: u32, parent: u32) -> io::Result<Vec<Filter>> {
     let mut found = Vec::new();
     netlink.dump(&list(ifindex, parent), |body| found.extend(filter(body)))?;
+    // The kernel shows those of ingress once more.
+    if parent == EGRESS && !found.is_empty() && carrier(netlink, ifindex)? == Some(Carrier::Ingress) {
+        found.clear();
+    }
     Ok(found)
 }
 

@@ -10,7 +10,7 @@ use lb_loader::{
 
 use super::{
     NO_TCX,
-    network::{Network, index, pair},
+    network::{Network, add_ingress, has_discipline, index, pair},
     start,
 };
 use crate::support::{ForeignProgram, Node, bytecode::link_xdp, has_tcx, isolated, xdp_program};
@@ -118,9 +118,59 @@ fn filters_and_programs_of_every_layer_are_found_in_order_and_evicted() {
         assert_eq!(orders, [0, 0, 0, 1, 2, 0]);
         evict_all(&datapath, &found);
         assert!(
-            !super::network::has_clsact("uplink"),
-            "it was there for these filters"
+            super::network::has_clsact("uplink"),
+            "somebody else may be about to use it"
         );
+    });
+}
+
+#[test]
+fn a_filter_at_the_discipline_ingress_is_found_once_and_evicted_and_ours_are_not_put_there() {
+    isolated(|node| {
+        pair("uplink", None);
+        add_ingress("uplink");
+        let earlier = Earlier::load(node);
+        attach_filter("uplink", Direction::Ingress, 3, &earlier.packet).expect("attached as a filter");
+        let refused = |outcome: Result<(), LoaderError>| match outcome {
+            Err(error @ LoaderError::NoEgress { .. }) => {
+                assert!(
+                    error.to_string().contains("`tc qdisc del dev uplink ingress`"),
+                    "{error}"
+                );
+            }
+            other => panic!("expected NoEgress, got {other:?}"),
+        };
+        refused(attach_filter("uplink", Direction::Egress, 3, &earlier.packet));
+        let mut datapath = start(node, DeviceMode::Filter { priority: 77 });
+        refused(datapath.attach_device("uplink", DeviceKind::Node).map(drop));
+        let found = leftovers(&datapath);
+        assert_eq!(
+            places(&found),
+            [(Layer::Clsact, Direction::Ingress, "filter")],
+            "{found:?}"
+        );
+        evict_all(&datapath, &found);
+        assert!(has_discipline("uplink", "ingress"), "it is not ours");
+    });
+}
+
+#[test]
+fn what_is_left_at_a_device_without_ethernet_ends_as_well() {
+    if !has_tcx() {
+        return testing::skip(&testing::current(), NO_TCX);
+    }
+    isolated(|node| {
+        let earlier = Earlier::load(node);
+        attach_tcx("lo", Direction::Ingress, &earlier.packet).expect("attached by TCX");
+        let mut datapath = start(node, DeviceMode::First);
+        assert_eq!(leftovers(&datapath).len(), 1);
+        match datapath.attach_device("lo", DeviceKind::Node) {
+            Err(LoaderError::NotEthernet { .. }) => {}
+            other => panic!("expected NotEthernet, got {other:?}"),
+        }
+        let ended = datapath.detach_device("lo").expect("detached");
+        assert_eq!(ended.len(), 1, "{ended:?}");
+        assert_eq!(leftovers(&datapath), []);
     });
 }
 

@@ -199,6 +199,20 @@ pub(super) fn index(device: &str) -> u32 {
 
 /// Whether a device has the queueing discipline that carries filters.
 pub(super) fn has_clsact(device: &'static str) -> bool {
+    has_discipline(device, "clsact")
+}
+
+/// Gives a device the queueing discipline that carries filters at ingress alone.
+pub(super) fn add_ingress(device: &'static str) {
+    let index = index(device).cast_signed();
+    netlink(async move |handle| {
+        let add = handle.qdisc().add(index).ingress();
+        add.execute().await.expect("the discipline `ingress`");
+    });
+}
+
+/// Whether a device has a queueing discipline of a kind.
+pub(super) fn has_discipline(device: &'static str, kind: &'static str) -> bool {
     let index = index(device).cast_signed();
     netlink(async move |handle| {
         let listed: Vec<_> = handle
@@ -209,10 +223,10 @@ pub(super) fn has_clsact(device: &'static str) -> bool {
             .try_collect()
             .await
             .expect("the disciplines");
-        let clsact = TcAttribute::Kind("clsact".to_owned());
+        let kind = TcAttribute::Kind(kind.to_owned());
         listed
             .iter()
-            .any(|found| found.header.index == index && found.attributes.contains(&clsact))
+            .any(|found| found.header.index == index && found.attributes.contains(&kind))
     })
 }
 
