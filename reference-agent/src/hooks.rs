@@ -39,6 +39,8 @@ pub struct Hooks<D> {
     seen: Seen,
     /// Why ours are not at the cgroup, as the last look found.
     unattached: Vec<String>,
+    /// Attaching failed, or was cut short after the programs were there: the set of maps may not have taken its place.
+    unfinished: bool,
 }
 
 /// What the last look has found at the cgroup.
@@ -64,6 +66,7 @@ impl<D: Datapath> Hooks<D> {
             next: now,
             seen: Seen::Nothing,
             unattached: Vec::new(),
+            unfinished: false,
         }
     }
 
@@ -142,14 +145,16 @@ impl<D: Datapath> Hooks<D> {
 
     fn attach(&mut self, bad: &mut Vec<String>) {
         let unattached = match self.datapath.unattached() {
-            Ok(unattached) if unattached.is_empty() => return,
+            Ok(unattached) if unattached.is_empty() && !self.unfinished => return,
             Ok(unattached) => unattached,
             Err(error) => return bad.push(format!("can't see what is attached: {error}")),
         };
         if self.seen == Seen::Good {
             tracing::warn!(hooks = ?unattached, "programs were detached by somebody; attaching them again");
         }
-        if let Err(error) = self.datapath.attach() {
+        let attached = self.datapath.attach();
+        self.unfinished = attached.is_err();
+        if let Err(error) = attached {
             bad.push(format!("not attached: {error}"));
         }
     }

@@ -36,6 +36,9 @@ pub(super) struct State {
     loads: u32,
     opened_before: bool,
     refuse_attach: bool,
+    cut_attach_short: bool,
+    /// How often attaching was done with.
+    attached_whole: u32,
     refuse_evict: bool,
     addresses: (Option<Ipv4Addr>, Option<Ipv6Addr>),
     /// Device, load and kind of what is attached.
@@ -106,6 +109,16 @@ impl Node {
     /// From now on attaching fails, or doesn't.
     pub fn refuse_attach(&self, refuse: bool) {
         self.lock().refuse_attach = refuse;
+    }
+
+    /// From now on attaching fails when the programs are there and something is left to do, or doesn't.
+    pub fn cut_attach_short(&self, cut: bool) {
+        self.lock().cut_attach_short = cut;
+    }
+
+    /// How often attaching has done all that it does.
+    pub fn attached_whole(&self) -> u32 {
+        self.lock().attached_whole
     }
 
     /// From now on evicting fails, or doesn't.
@@ -235,6 +248,10 @@ impl Datapath for NodeDatapath {
                 }
             }
         }
+        if state.cut_attach_short {
+            return Err(refused("take over from the set of maps that is replaced"));
+        }
+        state.attached_whole += 1;
         Ok(())
     }
 

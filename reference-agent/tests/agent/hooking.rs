@@ -179,3 +179,28 @@ fn of_many_stale_programs_that_stay_some_are_named_and_the_rest_counted() {
         Some("and 14 more stale programs could not be evicted")
     );
 }
+
+#[test]
+fn attaching_that_was_cut_short_is_finished_by_the_next_look_and_is_a_reason_until_then() {
+    let node = Node::new();
+    node.cut_attach_short(true);
+    let (mut hooks, now) = started(&node, true);
+    assert_eq!(node.programs(HOOK), [1000], "the programs are there already");
+    let unready = |hooks: &Hooks<NodeDatapath>| hooks.reasons().join(" ");
+    assert!(
+        unready(&hooks).starts_with("not attached: failed to take over"),
+        "{}",
+        unready(&hooks)
+    );
+    hooks.look(true, now + SCAN);
+    assert!(
+        unready(&hooks).starts_with("not attached: failed to take over"),
+        "{}",
+        unready(&hooks)
+    );
+    node.cut_attach_short(false);
+    hooks.look(true, now + SCAN * 2);
+    assert_eq!((hooks.reasons(), node.attached_whole()), (Vec::new(), 1));
+    hooks.look(true, now + SCAN * 3);
+    assert_eq!(node.attached_whole(), 1, "that is all");
+}

@@ -200,7 +200,7 @@ impl Datapath {
     /// Attaches the programs to the cgroup, or switches the links of an earlier start to them without a gap; then
     /// drops the maps of another layout, if there were any, having given connections and clients with affinity the ids
     /// that their services and backends have now. So it comes after the maps are filled and the network devices
-    /// attached, or flows over UDP choose their backends again. Idempotent.
+    /// attached, or flows over UDP choose their backends again. Idempotent; after an error, once more does what is left.
     ///
     /// # Errors
     /// [`LoaderError::Occupied`] if a program that is not ours was attached in a way that forbids others.
@@ -223,8 +223,8 @@ impl Datapath {
             let affinity = carry::copy_affinity(&self.pins.maps(), &self.maps)?;
             let flows = carry::renumber_flows(&self.maps)?;
             tracing::info!(affinity, flows, "took over from the set of maps that is replaced");
-            self.pins.commit_next()?;
         }
+        self.pins.commit_next()?;
         for folder in self.pins.remove_others()? {
             tracing::info!(folder = %folder.display(), "removed what another version of this agent has pinned");
         }

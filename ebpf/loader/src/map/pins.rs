@@ -264,15 +264,15 @@ impl Pins {
             .map_err(LoaderError::kernel("write META"))
     }
 
-    /// Puts the set in `maps-next`, if there is one, in the place of `maps`.
+    /// Puts the set in `maps-next`, if there is one, in the place of `maps`; what was there goes, also if it was left by a
+    /// call that failed.
     pub(crate) fn commit_next(&self) -> Result<(), LoaderError> {
-        if !self.maps_next().exists() {
-            return Ok(());
+        if self.maps_next().exists() {
+            if self.maps().exists() {
+                rename(&self.maps(), &self.maps_old())?;
+            }
+            rename(&self.maps_next(), &self.maps())?;
         }
-        if self.maps().exists() {
-            rename(&self.maps(), &self.maps_old())?;
-        }
-        rename(&self.maps_next(), &self.maps())?;
         remove_set(&self.maps_old())
     }
 

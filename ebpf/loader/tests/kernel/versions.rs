@@ -14,7 +14,7 @@ use lb_loader::{MapName, Ownership, Scope, inventory, read_pinned};
 
 use crate::{
     restart::{attached_alone, one_service, pins_in_order},
-    support::{Node, Protocol, dial, isolated, overwrite_meta, switch},
+    support::{Node, Protocol, dial, isolated, overwrite_meta, pin_array, switch},
 };
 
 /// Makes the pinned set, whose programs are attached, look like one of another version: those programs go on, as only
@@ -164,5 +164,31 @@ fn what_another_version_has_pinned_in_a_folder_of_its_own_goes_when_this_one_is_
         attached_alone(node, &datapath);
         pins_in_order(node);
         assert_eq!(dial(vip).expect("a connection").0, server);
+    });
+}
+
+#[test]
+fn a_set_that_could_not_take_the_place_of_another_does_so_when_it_is_attached_again() {
+    isolated(|node| {
+        let datapath = node.start();
+        let (vip, server) = one_service(node, &datapath);
+        drop(datapath);
+        pin_array(&node.pins("maps/SLOTS"), 1);
+        let mut datapath = node.open();
+        assert!(!datapath.adopted());
+        node.service(&datapath, Protocol::Tcp, vip.port(), &[server]);
+        // The set that is replaced can't be put aside.
+        let in_the_way = node.pins("maps-old");
+        fs::create_dir(&in_the_way).expect("a folder");
+        pin_array(&in_the_way.join("SLOTS"), 1);
+        datapath.attach().expect_err("there is something in the way");
+        attached_alone(node, &datapath);
+        assert!(node.pins("maps-next").exists());
+        fs::remove_dir_all(&in_the_way).expect("removed");
+        datapath.attach().expect("attached");
+        pins_in_order(node);
+        assert_eq!(dial(vip).expect("a connection").0, server);
+        drop(datapath);
+        assert!(node.open().adopted());
     });
 }
