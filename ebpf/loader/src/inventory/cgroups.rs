@@ -61,6 +61,15 @@ pub(crate) struct Group {
     folder: OwnedFd,
 }
 
+/// A cgroup that a walk has met and not opened yet: descriptors are few, and cgroups side by side may be many.
+#[derive(Debug)]
+struct Unopened {
+    id: u64,
+    /// As a mount shows it.
+    path: Option<PathBuf>,
+    above: Option<u64>,
+}
+
 /// What a walk has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Walked {
@@ -153,9 +162,9 @@ impl Hierarchy {
         mut each: impl FnMut(&Group) -> Result<(), LoaderError>,
     ) -> Result<Walked, LoaderError> {
         let mut walked = Walked::default();
-        let (mut stack, by_handle) = self.roots(&mut walked)?;
+        let (mut stack, by_handle) = self.roots(&mut walked);
         let begun = Instant::now();
-        while let Some((group, above)) = stack.pop() {
+        while let Some(Unopened { id, path, above }) = stack.pop() {
             if walked.above.len() >= MOST || begun.elapsed() > TIME {
                 walked.blind.push(Blind {
                     what: format!("more than {} cgroups", walked.above.len()),
@@ -165,31 +174,51 @@ impl Hierarchy {
                 break;
             }
             // A folder that is mounted in two places is seen twice without handles.
-            if walked.above.insert(group.id, above).is_some() {
+            if walked.above.contains_key(&id) {
                 continue;
             }
+            let folder = match self.open_met(id, path.as_deref(), by_handle) {
+                Err(error) if is_gone(&error) => continue,
+                folder => folder.map_err(LoaderError::kernel(format!("open cgroup {id}")))?,
+            };
+            walked.above.insert(id, above);
+            let group = Group { id, path, folder };
             each(&group)?;
-            let below = self.below(&group, by_handle);
+            let below = self.below(&group);
             let below = below.map_err(LoaderError::kernel(format!(
                 "list the cgroups below {}",
                 group.id
             )))?;
-            stack.extend(below.into_iter().map(|below| (below, Some(group.id))));
+            stack.extend(below);
         }
         Ok(walked)
     }
 
+    /// Opens a cgroup that a walk has met; one that has gone meanwhile is [`is_gone`].
+    fn open_met(&self, id: u64, path: Option<&Path>, by_handle: bool) -> io::Result<OwnedFd> {
+        if by_handle {
+            return handle::open_cgroup(self.cgroup.as_fd(), id);
+        }
+        let gone = || io::Error::from_raw_os_error(libc::ENOENT);
+        let folder = File::open(path.ok_or_else(gone)?)?;
+        // Another of the name may be there by now.
+        if folder.metadata()?.ino() == id {
+            Ok(folder.into())
+        } else {
+            Err(gone())
+        }
+    }
+
     /// Where a walk begins: at the root, or, if that can't be opened, at what is mounted. Whether by handle.
-    #[expect(clippy::type_complexity, reason = "a stack of the walk, made in one place")]
-    fn roots(&self, walked: &mut Walked) -> Result<(Vec<(Group, Option<u64>)>, bool), LoaderError> {
+    fn roots(&self, walked: &mut Walked) -> (Vec<Unopened>, bool) {
         let why = match self.open(ROOT) {
-            Opened::Folder(folder) => {
-                let root = Group {
+            Opened::Folder(_) => {
+                let root = Unopened {
                     id: ROOT,
                     path: self.mounts.get(&ROOT).cloned(),
-                    folder,
+                    above: None,
                 };
-                return Ok((vec![(root, None)], true));
+                return (vec![root], true);
             }
             Opened::Gone => "the kernel does not open cgroups by handle".to_owned(),
             Opened::Refused(error) => error.to_string(),
@@ -203,23 +232,19 @@ impl Hierarchy {
                         .to_owned(),
             });
         }
-        let mut roots = Vec::new();
-        for (id, point) in &self.mounts {
-            let folder = File::open(point).map_err(LoaderError::path("open", point))?;
-            let root = Group {
-                id: *id,
-                path: Some(point.clone()),
-                folder: folder.into(),
-            };
-            roots.push((root, None));
-        }
+        let mounts = self.mounts.iter().map(|(id, point)| Unopened {
+            id: *id,
+            path: Some(point.clone()),
+            above: None,
+        });
+        let mut roots: Vec<Unopened> = mounts.collect();
         // The one that shows most comes first, so that what is below it is known to be.
-        roots.sort_by_key(|(root, _)| std::cmp::Reverse(root.id));
-        Ok((roots, false))
+        roots.sort_by_key(|root| std::cmp::Reverse(root.id));
+        (roots, false)
     }
 
-    /// The cgroups right below one; those that go meanwhile are left out.
-    fn below(&self, group: &Group, by_handle: bool) -> io::Result<Vec<Group>> {
+    /// The cgroups right below one.
+    fn below(&self, group: &Group) -> io::Result<Vec<Unopened>> {
         let folder = format!("/proc/self/fd/{}", group.folder.as_raw_fd());
         let entries = match fs::read_dir(&folder) {
             Err(error) if is_gone(&error) => return Ok(Vec::new()),
@@ -235,20 +260,11 @@ impl Hierarchy {
                 continue;
             }
             let id = entry.ino();
-            let opened = if by_handle {
-                handle::open_cgroup(self.cgroup.as_fd(), id)
-            } else {
-                File::open(entry.path()).map(OwnedFd::from)
-            };
-            let folder = match opened {
-                Err(error) if is_gone(&error) => continue,
-                opened => opened?,
-            };
             let here = || group.path.as_ref().map(|path| path.join(entry.file_name()));
-            below.push(Group {
+            below.push(Unopened {
                 id,
                 path: self.mounts.get(&id).cloned().or_else(here),
-                folder,
+                above: Some(group.id),
             });
         }
         // The last is taken first: by name.
