@@ -71,11 +71,17 @@ impl Programs {
 }
 
 /// Loads the socket programs. Maps that are pinned in the folder are used, the others are made and pinned there; FLOWS with
-/// this many entries.
+/// this many entries. `made` is called when they are there, and before any program is.
 ///
 /// The caller has checked the layout of those that are there, and checks that of those that are made.
-pub(crate) fn load(folder: &Path, flows: u32) -> Result<Programs, LoaderError> {
-    programs(open(Some(folder), flows)?)
+pub(crate) fn load(
+    folder: &Path,
+    flows: u32,
+    made: impl FnOnce() -> Result<(), LoaderError>,
+) -> Result<Programs, LoaderError> {
+    let object = open(Some(folder), flows)?;
+    made()?;
+    programs(object)
 }
 
 /// Loads all programs against maps of their own.

@@ -107,7 +107,7 @@ impl Datapath {
         let unusable = pins::inspect(&pins.maps()).err();
         let mut replaced = None;
         let (folder, programs) = match &unusable {
-            None => (pins.maps(), object::load(&pins.maps(), flows)?),
+            None => (pins.maps(), object::load(&pins.maps(), flows, || Ok(()))?),
             Some(why) => {
                 tracing::info!(folder = %pins.maps().display(), %why, "the pinned maps are not adopted");
                 let (next, lost) = pins.begin_next()?;
@@ -122,10 +122,13 @@ impl Datapath {
                     why: why.to_string(),
                     lost,
                 });
-                let programs = object::load(&next, flows)?;
-                pins.finish_next()?;
-                pins::inspect(&next).map_err(|why| LoaderError::Incomplete {
-                    what: format!("fitting maps: {why}"),
+                // Who looks at a program before META says whose it is takes it for somebody else's, for as long as it
+                // is loaded.
+                let programs = object::load(&next, flows, || {
+                    pins.finish_next()?;
+                    pins::inspect(&next).map_err(|why| LoaderError::Incomplete {
+                        what: format!("fitting maps: {why}"),
+                    })
                 })?;
                 // With nothing to replace, nothing has to wait for the programs.
                 if pins.maps().exists() {

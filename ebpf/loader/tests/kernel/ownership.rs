@@ -1,8 +1,10 @@
 //! What is found attached to the node's own cgroup, what stays, and what a clean-up leaves.
 
 use std::{
+    collections::BTreeSet,
     fs,
     net::SocketAddrV4,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -221,6 +223,48 @@ fn two_loads_have_equal_tags_and_distinct_maps() {
             assert!(
                 earlier.map_ids().iter().all(|id| !program.map_ids().contains(id)),
                 "no map is shared"
+            );
+        }
+    });
+}
+
+#[test]
+fn whoever_looks_at_programs_while_they_are_loaded_sees_whose_they_are() {
+    /// More than are loaded meanwhile, by this test and all that run beside it.
+    const NEXT: u32 = 1024;
+    isolated(|node| {
+        let before = ForeignProgram::load(Hook::ALL[0], None).0.id();
+        let (done, rounds) = (AtomicBool::new(false), AtomicU32::new(0));
+        let (datapath, foreign) = thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let (mut looked, mut foreign) = (BTreeSet::new(), BTreeSet::new());
+                while !done.load(Ordering::Relaxed) {
+                    for id in before + 1..before + NEXT {
+                        // One that goes meanwhile is none of those that are waited for.
+                        if let Ok(program) = HeldProgram::by_id(id)
+                            && looked.insert(id)
+                            && !program.is_ours().unwrap_or(true)
+                        {
+                            foreign.insert(id);
+                        }
+                    }
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+                foreign
+            });
+            while rounds.load(Ordering::Relaxed) == 0 {
+                thread::yield_now();
+            }
+            let datapath = node.open();
+            done.store(true, Ordering::Relaxed);
+            (datapath, watcher.join().expect("it has watched"))
+        });
+        assert!(!datapath.adopted(), "its META was written just now");
+        for (hook, program) in datapath.programs() {
+            assert!(
+                (before + 1..before + NEXT).contains(&program.id()) && !foreign.contains(&program.id()),
+                "{hook}: {}",
+                program.id()
             );
         }
     });
