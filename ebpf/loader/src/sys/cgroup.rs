@@ -38,14 +38,18 @@ pub(crate) fn query(cgroup: BorrowedFd<'_>, attach_type: u32, effective: bool) -
         program_ids: u64,
         count: u32,
         pad: u32,
+        program_flags: u64,
     }
+    /// `BPF_LSM_CGROUP`, which is several hooks: the kernel says how to attach to each only with each program. No other
+    /// hook's query may ask for that before Linux 6.0.
+    const LSM: u32 = 43;
     /// The kernel allows 64 programs for each cgroup and hook.
     const PER_CGROUP: usize = 64;
     /// Of the effective ones, those of every cgroup up to the root: this is for nesting 64 deep.
     const MOST: usize = 64 * PER_CGROUP;
     let mut size = PER_CGROUP;
     loop {
-        let mut found = vec![0_u32; size];
+        let (mut found, mut flags) = (vec![0_u32; size], vec![0_u32; size]);
         let mut attributes = Query {
             target: raw(cgroup),
             attach_type,
@@ -54,14 +58,20 @@ pub(crate) fn query(cgroup: BorrowedFd<'_>, attach_type: u32, effective: bool) -
             program_ids: address(found.as_mut_ptr()),
             count: u32::try_from(size).map_err(io::Error::other)?,
             pad: 0,
+            program_flags: if attach_type == LSM && !effective {
+                address(flags.as_mut_ptr())
+            } else {
+                0
+            },
         };
-        // SAFETY: there is room for `count` ids.
+        // SAFETY: there is room for `count` ids, and as many flags.
         match unsafe { bpf(PROG_QUERY, &mut attributes) } {
             Ok(_) => {
                 found.truncate(usize::try_from(attributes.count).unwrap_or(size));
                 return Ok(Attached {
                     programs: found,
-                    flags: attributes.attach_flags,
+                    // Those of the first, where each program has its own: a cgroup takes them all in one way.
+                    flags: attributes.attach_flags | flags.first().copied().unwrap_or(0),
                 });
             }
             Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && size < MOST => size *= 2,
@@ -132,4 +142,31 @@ pub(crate) fn link_create(
     };
     // SAFETY: no addresses; returns a new descriptor.
     unsafe { bpf_fd(link::CREATE, &mut attributes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, fs::File, os::fd::AsFd as _, path::Path};
+
+    use super::*;
+    use crate::mounts;
+
+    #[test]
+    fn the_hook_of_security_modules_is_asked_about_as_the_kernel_wants() {
+        let name = testing::current();
+        if !testing::root_or_skip(&name) {
+            return;
+        }
+        let symbols = fs::read_to_string("/proc/kallsyms").expect("the kernel's symbols");
+        if !symbols.contains(" __cgroup_bpf_run_lsm_socket") {
+            return testing::skip(
+                &name,
+                "this kernel has no BPF_LSM_CGROUP (Linux 6.0, CONFIG_BPF_LSM)",
+            );
+        }
+        let mounts = mounts::points(Path::new("/proc/thread-self"), "cgroup2").expect("the mounts");
+        let mount = mounts.first().expect("a cgroup2 file system is mounted");
+        let folder = File::open(mount).expect("its root");
+        query(folder.as_fd(), 43, false).expect("what is attached, if anything");
+    }
 }
