@@ -6,11 +6,12 @@ use std::{
     path::Path,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
+    time::Instant,
 };
 
 use aya::maps::{Array, MapData};
 use lb_abi::Meta;
-use lb_loader::{MapName, Ownership, Scope, inventory, read_pinned};
+use lb_loader::{GONE_LIMIT, Hook, MapName, Ownership, Scope, inventory, programs_attached, read_pinned};
 
 use crate::{
     restart::{attached_alone, one_service, pins_in_order},
@@ -160,6 +161,15 @@ fn what_another_version_has_pinned_in_a_folder_of_its_own_goes_when_this_one_is_
         assert!(!root.join("v2").exists());
         for found in datapath.leftovers().expect("a look").attachments {
             lb_loader::evict(&found, false).expect("evicted, if its link is not gone already");
+        }
+        // A link whose last holder has gone stays attached until a worker of the kernel comes to it.
+        let deadline = Instant::now() + GONE_LIMIT;
+        let count = |hook| {
+            let attached = programs_attached(&node.options.cgroup, hook, false);
+            attached.expect("the kernel says").len()
+        };
+        while Hook::ALL.into_iter().any(|hook| count(hook) > 1) && Instant::now() < deadline {
+            thread::yield_now();
         }
         attached_alone(node, &datapath);
         pins_in_order(node);
