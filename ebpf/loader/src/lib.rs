@@ -83,6 +83,7 @@ pub use self::{
     inventory::{
         Blind, CgroupState, Evicted, Found, Holder, Inventory, Layer, LooseProgram, Manner, MapDescription,
         Place, ProgramDescription, Scope, XdpMode, disarm, effective, evict, inventory,
+        programs_of_this_node,
     },
     map::{
         ConfigTable, Counts, MapName, Maps, PinnedMaps, Plain, ServiceTable, ServiceView, Table,

@@ -1,11 +1,13 @@
 //! Evicts what is stale, and says what came of it.
 
+use std::collections::BTreeSet;
+
 use lb_loader::{Evicted, LoaderError};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Examination,
-    report::{Certainty, Loose, Standing},
+    report::{Attachment, Certainty, Loose, Place, Report, Standing},
 };
 
 /// What is to be evicted.
@@ -47,21 +49,40 @@ pub struct Done {
 }
 
 /// Chooses what to evict. A program that was named and is attached nowhere is left out: see the programs of the result.
+///
+/// Of this project's programs that may be another node's, as kernels are shared and not every version's maps can be read,
+/// none is chosen without [`Wanted::suspected`].
 pub fn choose(examination: &Examination, wanted: &Wanted) -> Vec<Eviction> {
-    let report = &examination.report;
+    choose_from(
+        &examination.report,
+        examination.has_current(),
+        wanted,
+        &known_here(),
+    )
+}
+
+/// Programs that are known to have been loaded for this network namespace; none, if that can't be seen.
+pub(super) fn known_here() -> BTreeSet<u32> {
+    lb_loader::programs_of_this_node().unwrap_or_else(|error| {
+        tracing::warn!(%error, "can't see which programs are this node's: those of other places are suspected only");
+        BTreeSet::new()
+    })
+}
+
+fn choose_from(report: &Report, has_current: bool, wanted: &Wanted, here: &BTreeSet<u32>) -> Vec<Eviction> {
     let mut chosen = Vec::new();
     for (index, attachment) in report.attachments.iter().enumerate() {
         let named = wanted.programs.contains(&attachment.program);
-        let stale = attachment
-            .stale
-            .as_ref()
-            .filter(|stale| stale.certainty == Certainty::Certain || wanted.suspected);
+        let stale = attachment.stale.as_ref().filter(|stale| {
+            wanted.suspected
+                || stale.certainty == Certainty::Certain && is_of_this_node(report, attachment, here)
+        });
         let mut why = stale.map(|stale| stale.reasons.clone()).unwrap_or_default();
         if named {
             why.push("it was named by --evict".to_owned());
         }
         if stale.is_some() || named {
-            let title = title(examination, attachment.program);
+            let title = title(report, attachment.program);
             chosen.push(Eviction {
                 program: attachment.program,
                 what: format!("detach {title} from {} ({})", attachment.place, attachment.manner),
@@ -71,12 +92,12 @@ pub fn choose(examination: &Examination, wanted: &Wanted) -> Vec<Eviction> {
         }
     }
     for (index, loose) in report.loose.iter().enumerate() {
-        if haunts(loose) && (wanted.suspected || examination.has_current()) {
+        if haunts(loose) && (wanted.suspected || has_current && here.contains(&loose.program)) {
             chosen.push(Eviction {
                 program: loose.program,
                 what: format!(
                     "take the maps of {} out of use: then it leaves everything alone, wherever it runs",
-                    title(examination, loose.program)
+                    title(report, loose.program)
                 ),
                 why: vec![
                     "it is Plumbline's, of an earlier load, and runs where nobody can detach it: mostly at a cgroup \
@@ -90,13 +111,26 @@ pub fn choose(examination: &Examination, wanted: &Wanted) -> Vec<Eviction> {
     chosen
 }
 
+/// Whether an attachment can be no other node's: by its place, which is the current program's or a device of this network
+/// namespace, or by what its maps say.
+fn is_of_this_node(report: &Report, attachment: &Attachment, here: &BTreeSet<u32>) -> bool {
+    let shares_its_place = || {
+        let mut all = report.attachments.iter();
+        all.any(|other| other.standing == Standing::Current && other.place == attachment.place)
+    };
+    attachment.standing != Standing::Earlier
+        || here.contains(&attachment.program)
+        || matches!(attachment.place, Place::Device { name: Some(_), .. })
+        || shares_its_place()
+}
+
 /// Whether a program of an earlier load of ours runs at a place that can't be seen.
 pub(super) fn haunts(loose: &Loose) -> bool {
     loose.standing == Standing::Earlier && loose.unexplained && loose.armed == Some(true)
 }
 
-fn title(examination: &Examination, id: u32) -> String {
-    let program = examination.report.programs.get(&id);
+fn title(report: &Report, id: u32) -> String {
+    let program = report.programs.get(&id);
     program.map_or_else(|| format!("program {id}"), super::report::Program::title)
 }
 
@@ -133,5 +167,74 @@ fn evict(examination: &Examination, eviction: &Eviction) -> Result<(), LoaderErr
             };
             lb_loader::disarm(found).map(drop)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            fixture::{Fixture, at},
+            report::{CgroupState, Manner},
+        },
+        *,
+    };
+
+    /// The agent's program.
+    const CURRENT: u32 = 1;
+    /// Of an earlier load, at its place.
+    const BESIDE: u32 = 2;
+    /// Of one, at a cgroup below.
+    const BELOW: u32 = 3;
+    /// Of one, at a cgroup that was removed.
+    const DYING: u32 = 4;
+    /// Of one, where nobody can look.
+    const LOOSE: u32 = 5;
+
+    fn report() -> Report {
+        let mut fixture = Fixture::new();
+        let removed = Place::Cgroup {
+            id: 7,
+            path: None,
+            state: CgroupState::Dying,
+            hook: "connect4".to_owned(),
+        };
+        for (program, place, standing) in [
+            (CURRENT, at("/node", "connect4"), Standing::Current),
+            (BESIDE, at("/node", "connect4"), Standing::Earlier),
+            (BELOW, at("/node/pod", "connect4"), Standing::Earlier),
+            (DYING, removed, Standing::Earlier),
+        ] {
+            fixture.program(program, "connect4", Some(1), &[]);
+            fixture.attach(place, 0, program, Manner::Legacy { flags: 2 }, standing);
+        }
+        let mut report = fixture.report();
+        report.loose.push(Loose {
+            program: LOOSE,
+            standing: Standing::Earlier,
+            called_from: Vec::new(),
+            unexplained: true,
+            armed: Some(true),
+        });
+        report
+    }
+
+    #[track_caller]
+    fn check(suspected: bool, here: &[u32], expected: &[u32]) {
+        let wanted = Wanted {
+            suspected,
+            programs: Vec::new(),
+        };
+        let here = here.iter().copied().collect();
+        let chosen = choose_from(&report(), true, &wanted, &here);
+        let programs: Vec<u32> = chosen.iter().map(|eviction| eviction.program).collect();
+        assert_eq!(programs, expected);
+    }
+
+    #[test]
+    fn what_may_be_another_nodes_is_evicted_on_suspicion_alone() {
+        check(false, &[], &[BESIDE]);
+        check(false, &[BELOW, DYING, LOOSE], &[BESIDE, BELOW, DYING, LOOSE]);
+        check(true, &[], &[BESIDE, BELOW, DYING, LOOSE]);
     }
 }

@@ -260,7 +260,12 @@ impl Examination {
         let loose = self.report.loose.iter().filter(|loose| heal::haunts(loose));
         let programs: Vec<u32> = loose.map(|loose| loose.program).collect();
         let named: Vec<String> = programs.iter().map(ToString::to_string).collect();
-        let (certainty, how) = if self.has_current() {
+        // Whatever else may be another node's.
+        let ours = || {
+            let here = heal::known_here();
+            programs.iter().all(|program| here.contains(program))
+        };
+        let (certainty, how) = if !programs.is_empty() && self.has_current() && ours() {
             (Certainty::Certain, "plumbline doctor --fix")
         } else {
             (Certainty::Suspected, "plumbline doctor --fix --suspected")

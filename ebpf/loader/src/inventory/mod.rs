@@ -41,6 +41,7 @@ pub use self::{
     cgroups::effective,
     evict::{Evicted, disarm, evict},
     look::inventory,
+    programs::programs_of_this_node,
 };
 use crate::{Direction, Ownership};
 

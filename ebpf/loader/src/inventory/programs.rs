@@ -1,7 +1,7 @@
 //! Descriptions of programs and maps, each looked at once, and whose programs are.
 
 use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
+    collections::{BTreeSet, HashMap, HashSet, hash_map::Entry},
     io,
     os::fd::{AsFd as _, BorrowedFd},
 };
@@ -10,7 +10,7 @@ use lb_abi::{Config, Meta};
 
 use super::{MapDescription, ProgramDescription, names};
 use crate::{
-    HeldProgram, LoaderError, Ownership,
+    HeldProgram, LoaderError, Ownership, node,
     program::{meta, only_value},
     sys::{self, READ_ONLY},
 };
@@ -65,7 +65,7 @@ impl Programs {
             }
             Entry::Occupied(mut known) if known.get().meta.is_some() && known.get().node.is_none() => {
                 let known = known.get_mut();
-                known.node = match node(known.meta, known.description.maps.iter().map(|map| map.id)) {
+                known.node = match config_of(known.meta, known.description.maps.iter().map(|map| map.id)) {
                     // The program has just gone, and its maps with it.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                     node => node.map_err(failed())?,
@@ -97,6 +97,21 @@ impl Programs {
             self.known.values().filter(same).find_map(|other| other.node)
         })
     }
+}
+
+/// Ids of the programs of ours, of any load, that are known to have been loaded for the calling thread's network
+/// namespace: their CONFIG, or that of their load, names it, in a layout that this version knows. Of those that are not
+/// among them nobody knows, or they are another node's.
+pub fn programs_of_this_node() -> Result<BTreeSet<u32>, LoaderError> {
+    let namespace = node::namespace_cookie()?;
+    let mut programs = Programs::default();
+    programs.refresh()?;
+    let here = |known: &&Known| namespace != 0 && programs.node(known) == Some(namespace);
+    Ok(programs
+        .all()
+        .filter(here)
+        .map(|known| known.description.id)
+        .collect())
 }
 
 /// What counts as whose.
@@ -151,12 +166,12 @@ fn look(program: &HeldProgram) -> io::Result<Known> {
             held_by: Vec::new(),
         },
         meta,
-        node: node(meta, description.map_ids.iter().copied())?,
+        node: config_of(meta, description.map_ids.iter().copied())?,
     })
 }
 
 /// What CONFIG says, if it is among these maps of a program of ours and has been written.
-fn node(meta: Option<Marked>, maps: impl Iterator<Item = u32>) -> io::Result<Option<u64>> {
+fn config_of(meta: Option<Marked>, maps: impl Iterator<Item = u32>) -> io::Result<Option<u64>> {
     // Of another version nobody knows where CONFIG has what.
     if meta.is_none_or(|meta| meta.abi != Meta::CURRENT.abi) {
         return Ok(None);
