@@ -8,6 +8,7 @@
 //! | `tags` | 802.1Q |
 //! | `fragments` | fragments of both families |
 //! | `quotes` | ICMP errors about flows, both directions |
+//! | `refused` | answers that a client has no socket for |
 //! | `related` | where such errors go |
 //! | `messages` | other ICMP, protocols without ports |
 //! | `opening` | the first packet of a flow, without SNAT: hooks, scopes, kinds of frontends |
@@ -50,6 +51,7 @@ mod policy;
 mod prelude;
 mod quotes;
 mod reading;
+mod refused;
 mod rejecting;
 mod related;
 mod replacing;
@@ -105,6 +107,7 @@ fn both(at: &Addresses) -> Vec<Row> {
         tags::rows(at),
         fragments::rows(at),
         quotes::rows(at),
+        refused::rows(at),
         related::rows(at),
         messages::rows(at),
         opening::rows(at),

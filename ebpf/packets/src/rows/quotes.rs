@@ -20,9 +20,6 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
     let from_pod = connection(TCP, [pod_client, cluster], [pod_client, other_pod])
         .seen(OPEN | ANSWER)
         .age(7);
-    let datagrams_of_pod = connection(UDP, [pod_client, cluster], [pod_client, far])
-        .seen(ANSWER)
-        .age(7);
     let too_big = Error::too_big(SMALL_MTU);
     // What was sent to the backend, as it was when the router gave up on it, and as the client has sent it.
     let (sent, meant) = (
@@ -97,90 +94,6 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 FlowRelated,
                 quoting(frontend.0, client.0, Error::PORT_UNREACHABLE, meant_udp, 100).hops(63),
             ),
-        row("port unreachable that a client says about a datagram ends the flow: its answers are then the backend's own")
-            .given(remote(at, UDP).connection(datagrams_of_pod))
-            .packet(PodEgress, udp(far, pod_client))
-            .passed_on(FlowReplied, udp(cluster, pod_client))
-            .packet(
-                PodIngress,
-                quoting(
-                    pod_client.0,
-                    cluster.0,
-                    Error::PORT_UNREACHABLE,
-                    &udp(cluster, pod_client),
-                    8,
-                ),
-            )
-            .passed_on(
-                FlowRelated,
-                quoting(
-                    pod_client.0,
-                    far.0,
-                    Error::PORT_UNREACHABLE,
-                    &udp(far, pod_client),
-                    8,
-                ),
-            )
-            .packet(PodEgress, udp(far, pod_client))
-            .left_alone(PacketPassed)
-            .leaves([]),
-        row("an answer that a client refuses otherwise does not end the flow")
-            .given(remote(at, UDP).connection(datagrams_of_pod))
-            .packet(
-                PodIngress,
-                quoting(
-                    pod_client.0,
-                    cluster.0,
-                    Error::TIME_EXCEEDED,
-                    &udp(cluster, pod_client),
-                    8,
-                ),
-            )
-            .passed_on(
-                FlowRelated,
-                quoting(
-                    pod_client.0,
-                    far.0,
-                    Error::TIME_EXCEEDED,
-                    &udp(far, pod_client),
-                    8,
-                ),
-            )
-            .leaves([datagrams_of_pod]),
-        row("port unreachable that another than the client says does not end the flow")
-            .given(local(at, UDP).connection(locally(UDP)))
-            .packet(
-                NodeIngress,
-                quoting(
-                    router,
-                    frontend.0,
-                    Error::PORT_UNREACHABLE,
-                    &udp(frontend, client),
-                    8,
-                ),
-            )
-            .passed_on(
-                FlowRelated,
-                quoting(router, pod.0, Error::PORT_UNREACHABLE, &udp(pod, client), 8),
-            )
-            .leaves([locally(UDP)]),
-        row("port unreachable that a client says about a segment does not end the flow: RST does that")
-            .given(local(at, TCP).connection(locally(TCP)))
-            .packet(
-                NodeIngress,
-                quoting(
-                    client.0,
-                    frontend.0,
-                    Error::PORT_UNREACHABLE,
-                    &tcp(frontend, client).ack(),
-                    8,
-                ),
-            )
-            .passed_on(
-                FlowRelated,
-                quoting(client.0, pod.0, Error::PORT_UNREACHABLE, &tcp(pod, client).ack(), 8),
-            )
-            .leaves([locally(TCP)]),
         row("port unreachable that a backend here sends is shown as the frontend's on its way out")
             .given(local(at, UDP).connection(locally(UDP)))
             .packet(
@@ -234,7 +147,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 FlowRelated,
                 quoting(at.node, far.0, Error::PORT_UNREACHABLE, &udp(far, masked), 8).hops(63),
             )
-.leaves([]),
+            .leaves([]),
         row("an error about a pod's request is about its ClusterIP when it reaches the pod")
             .given(local_other(at, TCP).connection(from_pod))
             .packet(

@@ -175,7 +175,7 @@ pub(super) enum Client {
 impl Client {
     fn connect(protocol: u8, address: SocketAddr) -> io::Result<Self> {
         if protocol == TCP {
-            return Self::of_stream(TcpStream::connect_timeout(&address, LIMIT)?);
+            return TcpStream::connect_timeout(&address, LIMIT).and_then(Self::of_stream);
         }
         let any: IpAddr = match address {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
