@@ -85,7 +85,7 @@ async fn healthz(State(server): State<Server>) -> (StatusCode, String) {
 /// That the control loop hangs, if it does: then what the parts have said is old.
 fn hangs(server: &Server) -> Option<String> {
     let silent = server.reports.board.silent();
-    let silent = (silent >= BEAT_LIMIT).then(|| silent.as_secs())?;
+    let silent = (silent >= BEAT_LIMIT).then_some(silent.as_secs())?;
     Some(format!("the control loop has not come round for {silent} s"))
 }
 

@@ -147,13 +147,13 @@ fn is_above_namespace(cgroup: &Path) -> Result<bool, NoOwnCgroup> {
 
 /// Of several mounts at one place the last covers the others. Above the namespace is `/..`, `/../..` and so on.
 fn shows_above(cgroup: &Path, mountinfo: &str) -> bool {
-    let mounts = mountinfo.lines().filter_map(|line| {
+    let mut mounts = mountinfo.lines().filter_map(|line| {
         let (mount, filesystem) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
         (Path::new(&unescape(point)) == cgroup).then_some((root, filesystem))
     });
-    mounts.last().is_some_and(|(root, filesystem)| {
+    mounts.next_back().is_some_and(|(root, filesystem)| {
         let mut parts = Path::new(root).components().skip(1).peekable();
         filesystem.starts_with("cgroup2 ")
             && parts.peek().is_some()
