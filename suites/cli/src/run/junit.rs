@@ -132,7 +132,16 @@ mod tests {
             jobs: 1,
             interrupted: Default::default(),
         };
-        let mut cases: Vec<CaseReport> = cases::ALL
+        // Two of one area, and one of each of others.
+        let ids = [
+            "release-prefix-empty-list",
+            "release-prefix-null-slice",
+            "empty-refill-no-restart",
+            "clusterip-from-pod",
+            "clusterip-no-endpoints-refused",
+        ];
+        let chosen = ids.map(|id| cases::find(id).expect("a case"));
+        let mut cases: Vec<CaseReport> = chosen
             .iter()
             .zip(verdicts)
             .map(|(case, verdict)| without_run(case, &settings, verdict))
