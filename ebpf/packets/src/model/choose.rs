@@ -213,12 +213,13 @@ impl Run<'_> {
 
     /// The forward tuple of the flow that holds a reply's key and is not over.
     pub(super) fn holder(&self, key: &Tuple) -> Option<Tuple> {
-        let there = self.state.flows.get(key)?;
+        // Without the client's entry that has just been found to be lost.
+        let there = self.flows.get(key)?;
         if there.flags & flow_flags::REPLY == 0 {
             return (!over(key, there, self.input.now)).then_some(*key);
         }
         let forward_key = there.to.inverse();
-        let forward = self.state.flows.get(&forward_key)?;
+        let forward = self.flows.get(&forward_key)?;
         (!over(&forward_key, forward, self.input.now)).then_some(forward_key)
     }
 
