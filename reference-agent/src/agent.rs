@@ -8,7 +8,7 @@
 //!
 //! # Bounds
 //! [`EVENTS`] in the queue to the control loop, which slows the feeds down when it is full; as many are carried into
-//! the maps together. From one round to the next, half a second at most.
+//! the maps together. From one round to the next, two seconds at most.
 //! A few questions wait for an answer; more are refused.
 
 mod control_loop;

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{model::Kind, reflect::HEARD_LIMIT};
 
-/// A control loop that has not come round in this time hangs: its rounds are half a second apart at most.
+/// A control loop that has not come round in this time hangs: its rounds are [`SCAN`](crate::hooks::SCAN) apart at most.
 pub const BEAT_LIMIT: Duration = Duration::from_secs(20);
 
 /// Who speaks, in the order of `/readyz`. A part that has said nothing has nothing against being ready.
@@ -137,9 +137,7 @@ impl Board {
     /// are attached and its probe is answered. What lasts in single objects or devices, or in the API server, does not
     /// count.
     pub fn healthy(&self) -> bool {
-        let state = self.lock();
-        let well = |part| state.reasons.get(&part).is_none_or(Vec::is_empty);
-        state.beat.elapsed() < BEAT_LIMIT && well(Part::Programs) && well(Part::Lists) && well(Part::Probe)
+        self.silent() < BEAT_LIMIT && self.well(&[Part::Programs, Part::Lists, Part::Probe])
     }
 
     /// Whether none of these parts has anything against being ready.

@@ -26,6 +26,9 @@ use crate::{datapath::Datapath, host::View, metrics::Metrics};
 /// From one look at what is attached to the next: how long a stale program can go unnoticed.
 pub const SCAN: Duration = Duration::from_secs(2);
 
+/// What is said before the first look.
+const NOT_YET: &str = "the programs are not attached yet";
+
 /// The hooks of one node.
 #[derive(Debug)]
 pub struct Hooks<D> {
@@ -124,7 +127,7 @@ impl<D: Datapath> Hooks<D> {
     /// Why this node can't be relied on, one sentence each; empty: it can.
     pub fn reasons(&self) -> Vec<String> {
         let mut reasons = match &self.seen {
-            Seen::Nothing => vec!["the programs are not attached yet".to_owned()],
+            Seen::Nothing => vec![NOT_YET.to_owned()],
             Seen::Good => Vec::new(),
             Seen::Bad(reasons) => reasons.clone(),
         };
@@ -136,7 +139,7 @@ impl<D: Datapath> Hooks<D> {
     /// a device of the node's.
     pub fn serving_nobody(&self) -> Vec<String> {
         let mut reasons = match &self.seen {
-            Seen::Nothing => self.reasons(),
+            Seen::Nothing => vec![NOT_YET.to_owned()],
             Seen::Good | Seen::Bad(_) => self.unattached.clone(),
         };
         reasons.extend(self.devices.reasons_of_node());

@@ -22,7 +22,8 @@ use crate::{
     udp::Departures,
 };
 
-/// The longest time from one round to the next.
+/// What is due again and again (the hooks, the audit) waits at least this long for the next round. The hooks bound the
+/// other end: with nothing to do, rounds are [`SCAN`](crate::hooks::SCAN) apart.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// What rounds work on, and whom they tell.

@@ -69,11 +69,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let mut points = Vec::new();
     for family in cx.families() {
         for (release, how) in RELEASES {
-            // Both ages with each release, and with each number of backends.
-            for (at, shared) in SHARED.into_iter().enumerate() {
-                points.push((family, release, how, shared, at % 2 == 0));
-                if shared == 1 {
-                    points.push((family, release, how, shared, false));
+            for shared in SHARED {
+                for victim_first in [true, false] {
+                    points.push((family, release, how, shared, victim_first));
                 }
             }
         }
