@@ -13,10 +13,14 @@
 //! | cgroups below and above it | those that are not known to be another node's |
 //! | anywhere else: other cgroups, removed ones, devices of other namespaces, nowhere that can be seen | those that are known to be this node's |
 
-use std::collections::HashSet;
+use std::{
+    collections::{BTreeMap, HashSet},
+    thread,
+    time::{Duration, Instant},
+};
 
 use crate::{
-    Blind, CgroupState, Found, Hook, Inventory, LoaderError, LooseProgram, Ownership, Place,
+    Blind, CgroupState, Found, HeldProgram, Hook, Inventory, LoaderError, LooseProgram, Ownership, Place,
     ProgramDescription, device,
     inventory::{
         attached::{Attached, attached, attached_to, describe},
@@ -28,6 +32,12 @@ use crate::{
     },
 };
 
+/// How long a program that nothing seems to keep may take to go. The kernel frees what was let go of after a grace
+/// period: milliseconds, and some hundreds of them on a busy machine. Waited once for each program that stays.
+const GOING: Duration = Duration::from_secs(2);
+/// How often is looked whether it has gone.
+const POLL: Duration = Duration::from_millis(10);
+
 /// What is looked for: the node's cgroup, and which programs are not leftovers.
 pub(crate) struct Node<'a> {
     pub(crate) hierarchy: &'a Hierarchy,
@@ -36,9 +46,50 @@ pub(crate) struct Node<'a> {
     pub(crate) meta: Option<u32>,
 }
 
+/// What one look sees.
+#[derive(Default)]
+struct Seen {
+    inventory: Inventory,
+    /// Programs of earlier loads of which nobody can say whether they are this node's, by id.
+    unsure: BTreeMap<u32, Blind>,
+    /// What may hide who keeps those.
+    hidden: Vec<Blind>,
+}
+
+impl Seen {
+    /// All of it; what hides keepers only where one is missed.
+    fn told(mut self) -> Inventory {
+        if !self.unsure.is_empty() {
+            self.inventory.blind.extend(self.unsure.into_values());
+            self.inventory.blind.append(&mut self.hidden);
+        }
+        self.inventory
+    }
+
+    /// Without the programs that an earlier look was not unsure of.
+    fn after(mut self, earlier: &Self) -> Self {
+        self.unsure.retain(|id, _| earlier.unsure.contains_key(id));
+        self
+    }
+}
+
 impl Node<'_> {
     /// Looks. Attachments are [`Ownership::Earlier`]; programs that are loose have maps that nobody else reads.
+    ///
+    /// A program that is just attached and let go of, or freed, is nowhere that can be seen for a moment. So what is
+    /// unsure is told if a second look is unsure too; of a program that was there then, it is told at once afterwards.
     pub(crate) fn leftovers(&self, programs: &mut Programs) -> Result<Inventory, LoaderError> {
+        let mut seen = self.look(programs)?;
+        let new = programs.not_lasting(seen.unsure.keys().copied());
+        if !new.is_empty() {
+            wait_until_gone(&new)?;
+            seen = self.look(programs)?.after(&seen);
+            programs.last(seen.unsure.keys().copied());
+        }
+        Ok(seen.told())
+    }
+
+    fn look(&self, programs: &mut Programs) -> Result<Seen, LoaderError> {
         programs.refresh()?;
         let ours = |known: &&Known| known.meta.is_some();
         let (mut suspects, mut others) = (HashSet::new(), false);
@@ -52,7 +103,7 @@ impl Node<'_> {
             }
         }
         if suspects.is_empty() {
-            return Ok(Inventory::default());
+            return Ok(Seen::default());
         }
         let hooks = Hook::ALL.map(Hook::attach_type);
         let mut netlink = device::netlink()?;
@@ -64,16 +115,22 @@ impl Node<'_> {
         };
         raw.retain(|raw| suspects.contains(&raw.program_id));
         let all = describe(raw, programs, self.owner)?;
-        let mut blind = std::mem::take(&mut walked.blind);
-        let loose = self.loose(programs, &all, &mut blind)?;
+        let blind = std::mem::take(&mut walked.blind);
+        let (loose, whose) = self.loose(programs, &all)?;
+        let (mut unsure, hidden) = unexplained(whose);
         let attachments = all
             .into_iter()
-            .filter_map(|found| self.judge(found, programs, &walked, &mut blind))
+            .filter_map(|found| self.judge(found, programs, &walked, &mut unsure))
             .collect();
-        Ok(Inventory {
+        let inventory = Inventory {
             attachments,
             loose,
             blind,
+        };
+        Ok(Seen {
+            inventory,
+            unsure,
+            hidden,
         })
     }
 
@@ -83,7 +140,7 @@ impl Node<'_> {
         mut found: Found,
         programs: &Programs,
         walked: &Walked,
-        blind: &mut Vec<Blind>,
+        unsure: &mut BTreeMap<u32, Blind>,
     ) -> Option<Found> {
         let known = programs.known(found.program.id)?;
         let earlier = found.ownership == Ownership::Earlier;
@@ -95,7 +152,10 @@ impl Node<'_> {
                 Relation::Beside => {
                     let sure = self.is_here(programs, known);
                     if earlier && !sure && *state == CgroupState::Dying {
-                        blind.push(unsure(&found.place.to_string(), &found.program));
+                        unsure.insert(
+                            found.program.id,
+                            cannot_say(&found.place.to_string(), &found.program),
+                        );
                     }
                     sure
                 }
@@ -107,13 +167,12 @@ impl Node<'_> {
     }
 
     /// Programs of this node that are attached nowhere that can be seen, and would do something if they ran; without
-    /// those whose maps an attached one still reads.
+    /// those whose maps an attached one still reads. And those of which it is unknown whether they are this node's.
     fn loose(
         &self,
         programs: &Programs,
         attached: &[Found],
-        blind: &mut Vec<Blind>,
-    ) -> Result<Vec<LooseProgram>, LoaderError> {
+    ) -> Result<(Vec<LooseProgram>, Vec<LooseProgram>), LoaderError> {
         let attached: HashSet<u32> = attached.iter().map(|found| found.program.id).collect();
         let in_use: HashSet<u32> = programs
             .all()
@@ -121,7 +180,7 @@ impl Node<'_> {
             .filter_map(|known| Some(known.meta?.map_id))
             .chain(self.meta)
             .collect();
-        let (mut loose, mut unsure) = (Vec::new(), Vec::new());
+        let (mut loose, mut whose) = (Vec::new(), Vec::new());
         for known in programs.all() {
             let Some(meta) = known.meta else { continue };
             if in_use.contains(&meta.map_id)
@@ -131,7 +190,7 @@ impl Node<'_> {
                 continue;
             }
             let here = self.is_here(programs, known);
-            let sort = if here { &mut loose } else { &mut unsure };
+            let sort = if here { &mut loose } else { &mut whose };
             sort.push(LooseProgram {
                 program: known.description.clone(),
                 ownership: Ownership::Earlier,
@@ -139,8 +198,7 @@ impl Node<'_> {
                 armed: true,
             });
         }
-        blind.extend(unexplained(unsure));
-        Ok(loose)
+        Ok((loose, whose))
     }
 
     /// Whether a program is known to have been loaded for this node.
@@ -149,30 +207,42 @@ impl Node<'_> {
     }
 }
 
-/// Those that nothing keeps that can be seen: so they run where nobody can look. Others are held by whoever tries
-/// programs out, or for later.
-fn unexplained(unsure: Vec<LooseProgram>) -> Vec<Blind> {
-    if unsure.is_empty() {
-        return Vec::new();
+/// Those that nothing keeps that can be seen, by id: so they run where nobody can look. Others are held by whoever tries
+/// programs out, or for later. And what may hide who keeps them.
+fn unexplained(whose: Vec<LooseProgram>) -> (BTreeMap<u32, Blind>, Vec<Blind>) {
+    let (mut unsure, mut hidden) = (BTreeMap::new(), Vec::new());
+    if whose.is_empty() {
+        return (unsure, hidden);
     }
-    let mut blind = Vec::new();
-    let mut keepers = holders::look(&mut blind);
-    keepers.extend(pinned::look(&mut blind));
-    let mut said = Vec::new();
-    for mut loose in unsure {
+    let mut keepers = holders::look(&mut hidden);
+    keepers.extend(pinned::look(&mut hidden));
+    for mut loose in whose {
         keepers.fill(&mut loose.program);
         if loose.is_unexplained() {
-            said.push(self::unsure("no place that can be seen", &loose.program));
+            let told = cannot_say("no place that can be seen", &loose.program);
+            unsure.insert(loose.program.id, told);
         }
     }
-    // What hides holders matters only where one is missed.
-    if !said.is_empty() {
-        said.append(&mut blind);
-    }
-    said
+    (unsure, hidden)
 }
 
-fn unsure(place: &str, program: &ProgramDescription) -> Blind {
+/// Waits until none of the programs is loaded, for at most [`GOING`].
+fn wait_until_gone(programs: &[u32]) -> Result<(), LoaderError> {
+    let begun = Instant::now();
+    while begun.elapsed() < GOING {
+        let mut left = false;
+        for id in programs {
+            left |= HeldProgram::find(*id)?.is_some();
+        }
+        if !left {
+            break;
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+fn cannot_say(place: &str, program: &ProgramDescription) -> Blind {
     Blind {
         what: format!(
             "whether program {} ({}) of another load, at {place}, is this node's",
@@ -181,5 +251,39 @@ fn unsure(place: &str, program: &ProgramDescription) -> Blind {
         why: "its maps do not say for which network namespace they are, or in a layout that this version does not know"
             .to_owned(),
         remedy: "if this kernel runs no other node, end it by `plumbline doctor --fix`".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blind(what: &str) -> Blind {
+        Blind {
+            what: what.to_owned(),
+            why: String::new(),
+            remedy: String::new(),
+        }
+    }
+
+    fn unsure(programs: &[u32]) -> Seen {
+        let unsure = programs.iter().map(|id| (*id, blind(&format!("program {id}"))));
+        Seen {
+            unsure: unsure.collect(),
+            hidden: vec![blind("processes")],
+            ..Seen::default()
+        }
+    }
+
+    #[test]
+    fn what_two_looks_are_unsure_of_is_told() {
+        let told = unsure(&[2, 3]).after(&unsure(&[1, 2])).told();
+        assert_eq!(told.blind, [blind("program 2"), blind("processes")]);
+    }
+
+    #[test]
+    fn where_no_keeper_is_missed_what_hides_them_is_not_told() {
+        let told = unsure(&[2]).after(&unsure(&[1])).told();
+        assert_eq!(told, Inventory::default());
     }
 }

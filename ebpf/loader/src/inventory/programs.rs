@@ -19,6 +19,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     known: HashMap<u32, Known>,
+    /// Those that were seen to stay loaded though nothing that can be seen keeps them.
+    lasting: HashSet<u32>,
 }
 
 /// A program that was looked at.
@@ -51,7 +53,18 @@ impl Programs {
             self.get(id)?;
         }
         self.known.retain(|id, _| loaded.contains(id));
+        self.lasting.retain(|id| loaded.contains(id));
         Ok(())
+    }
+
+    /// Those that were not seen to stay loaded without a keeper.
+    pub(crate) fn not_lasting(&self, ids: impl Iterator<Item = u32>) -> Vec<u32> {
+        ids.filter(|id| !self.lasting.contains(id)).collect()
+    }
+
+    /// Remembers of programs that they stay loaded without a keeper.
+    pub(crate) fn last(&mut self, ids: impl Iterator<Item = u32>) {
+        self.lasting.extend(ids);
     }
 
     /// Looks at a program, if it was not looked at before and is there.

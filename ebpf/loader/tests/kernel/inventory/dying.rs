@@ -1,10 +1,10 @@
 //! Socket programs of an earlier load at a cgroup that was removed: they run for the sockets that were made in it.
 
-use std::{fs, net::SocketAddrV4, path::Path};
+use std::{fs, net::SocketAddrV4, path::Path, thread, time::Duration};
 
 use lb_loader::{
-    CgroupState, Datapath, Evicted, Found, Hook, LoaderError, LooseProgram, Manner, Ownership, Place,
-    attach_legacy, attach_link, disarm, evict,
+    CgroupState, Datapath, Evicted, Found, Hook, Inventory, LoaderError, LooseProgram, Manner, Options,
+    Ownership, Place, attach_legacy, attach_link, disarm, evict,
 };
 use socket2::{Domain, Socket, Type};
 
@@ -121,6 +121,31 @@ fn without_a_link_it_is_found_and_disarmed() {
         let error = connect(&third, forgotten).expect_err("no program knows it");
         assert_eq!(error.raw_os_error(), Some(libc::ENETUNREACH));
         drop((first, second, third));
+    });
+}
+
+#[test]
+fn what_is_just_going_is_not_told() {
+    isolated(|node| {
+        let elsewhere = Options {
+            bpffs: node.options.bpffs.join("going"),
+            ..node.options.clone()
+        };
+        fs::create_dir(&elsewhere.bpffs).expect("a folder");
+        // Nobody can say whose it is. It must not stay: the tests beside this one see it too.
+        let going = Earlier::load_unsaid(&elsewhere, node);
+        let (datapath, _) = start(&node.options, node);
+        let sockets = sockets_of_a_removed_cgroup(node, |pod| {
+            let (hook, program) = &going.programs[0];
+            attach_legacy(pod, *hook, program, Manner::MULTI).expect("attached");
+        });
+        drop(going);
+        let closing = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            drop(sockets);
+        });
+        assert_eq!(datapath.leftovers().expect("a look"), Inventory::default());
+        closing.join().expect("closed");
     });
 }
 

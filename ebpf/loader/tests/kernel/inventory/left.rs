@@ -10,6 +10,7 @@ use std::{
     thread,
 };
 
+use lb_abi::Config;
 use lb_loader::{Datapath, Evicted, Found, HeldProgram, Hook, Inventory, Options, Ownership, evict};
 
 use crate::support::{Node, Protocol, TcpServer, dial};
@@ -28,7 +29,24 @@ pub(super) struct Earlier {
 impl Earlier {
     /// Loads it and takes its pins away.
     pub(super) fn load(options: &Options, node: &Node) -> Self {
-        let datapath = Datapath::open(options).expect("opened");
+        Self::load_and(options, node, |_| ())
+    }
+
+    /// The same with a CONFIG that does not say of which network namespace it is.
+    pub(super) fn load_unsaid(options: &Options, node: &Node) -> Self {
+        Self::load_and(options, node, |datapath| {
+            let config = &datapath.maps().config;
+            let said = config.get().expect("CONFIG");
+            let unsaid = Config {
+                node_netns: 0,
+                ..said
+            };
+            config.put(&unsaid).expect("written");
+        })
+    }
+
+    fn load_and(options: &Options, node: &Node, then: impl FnOnce(&mut Datapath)) -> Self {
+        let mut datapath = Datapath::open(options).expect("opened");
         let trap = TcpServer::start(66).address;
         let this = Self {
             programs: datapath
@@ -39,6 +57,7 @@ impl Earlier {
             forgotten: node.service(&datapath, Protocol::Tcp, 81, &[trap]),
             trap,
         };
+        then(&mut datapath);
         drop(datapath);
         fs::remove_dir_all(options.bpffs.join("plumbline")).expect("unpinned");
         this
