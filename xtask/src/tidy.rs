@@ -63,9 +63,13 @@ fn source(name: &str, text: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Every case has its manifest and every manifest its case.
+/// Every manifest has its case, and every case its manifest and claims of the catalogue.
 fn cases(root: &Path, found: &mut Vec<String>) -> anyhow::Result<()> {
-    let folder = root.join("suites/cases");
+    let folder = root.join("suites/cases/src");
+    let mut catalogue = String::new();
+    for file in files(&folder.join("claims"))? {
+        catalogue += &fs::read_to_string(file)?;
+    }
     for file in files(&folder)? {
         let name = file
             .strip_prefix(root)
@@ -75,8 +79,48 @@ fn cases(root: &Path, found: &mut Vec<String>) -> anyhow::Result<()> {
         if name.ends_with(".yaml") && !file.with_extension("rs").is_file() {
             found.push(format!("{name} is a manifest without a case beside it"));
         }
+        if name.ends_with(".rs") {
+            let has_manifest = file.with_extension("yaml").is_file();
+            case(
+                &name,
+                &fs::read_to_string(&file)?,
+                has_manifest,
+                &catalogue,
+                found,
+            );
+        }
     }
     Ok(())
+}
+
+fn case(name: &str, text: &str, has_manifest: bool, catalogue: &str, found: &mut Vec<String>) {
+    if !text.contains(": Case = Case {") {
+        return;
+    }
+    if !has_manifest {
+        found.push(format!(
+            "{name} is a case without a manifest of the same name beside it"
+        ));
+    }
+    let claims = text.split_once("claims: &[").map_or("", |(_, rest)| rest);
+    let claims: Vec<&str> = claims
+        .split(']')
+        .next()
+        .unwrap_or_default()
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .collect();
+    if claims.is_empty() {
+        found.push(format!("{name} is a case without a claim"));
+    }
+    for claim in claims {
+        if !catalogue.contains(&format!("id: \"{claim}\"")) {
+            found.push(format!(
+                "{name} names the claim {claim:?}, which suites/cases/src/claims does not have"
+            ));
+        }
+    }
 }
 
 /// Source files below a folder, build output left out; sorted, so that findings are.
@@ -123,5 +167,19 @@ mod tests {
                 .iter()
                 .all(|line| line.starts_with("suites/probe/src/lib.rs"))
         );
+    }
+
+    #[test]
+    fn a_case_names_claims_of_the_catalogue_and_has_a_manifest() {
+        let check = |claims: &str, has_manifest| {
+            let mut found = Vec::new();
+            let text = format!("const CASE: Case = Case {{\n    claims: &[{claims}],\n}};");
+            case("c.rs", &text, has_manifest, "id: \"known\"", &mut found);
+            found.join("; ")
+        };
+        assert_eq!(check("\"known\"", true), "");
+        assert!(check("\"known\"", false).contains("without a manifest"));
+        assert!(check("", true).contains("without a claim"));
+        assert!(check("\"known\", \"other\"", true).contains("\"other\""));
     }
 }

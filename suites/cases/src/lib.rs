@@ -8,9 +8,11 @@
 //! - `c_leftovers`: programs and maps of an earlier load.
 //! - `d_reach`: reaching a Service.
 //! - `e_absent`: nothing there.
+//! - `claims`: the catalogue, of which these are cases.
 mod a_release;
 mod b_apiserver;
 mod c_leftovers;
+pub mod claims;
 mod d_reach;
 mod e_absent;
 

@@ -2,14 +2,15 @@
 
 use std::process::ExitCode;
 
+use cases::claims::{self, AREAS, Area, Claim};
 use comfy_table::{Table, presets};
 use harness::case::{Case, Families, Rights};
 use serde_json::{Value, json};
 
-/// List the cases and the claims that they decide.
+/// List the cases, or the claims of the catalogue with the cases that decide them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Claims, with the sentence that each case decides
+    /// All claims of the catalogue, those without a case too
     #[arg(long)]
     claims: bool,
     /// As JSON
@@ -18,29 +19,70 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn list(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    if arguments.json {
-        let all: Vec<Value> = cases::ALL.iter().map(object).collect();
-        println!("{}", serde_json::to_string_pretty(&all)?);
-        return Ok(ExitCode::SUCCESS);
+    match (arguments.claims, arguments.json) {
+        (false, false) => println!("{}", case_table()),
+        (false, true) => print_json(&cases::ALL.iter().map(object).collect())?,
+        (true, false) => println!("{}", claim_table()),
+        (true, true) => print_json(&claim_objects())?,
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    if arguments.claims {
-        table.set_header(["CLAIM", "CASE", "SENTENCE"]);
-        for case in cases::ALL {
-            for claim in case.claims {
-                table.add_row([*claim, case.id, case.sentence]);
-            }
-        }
-    } else {
-        table.set_header(["CASE", "AREA", "TIER", "NEEDS", "RUNS"]);
-        for case in cases::ALL {
-            let runs = if case.disruptive { "alone" } else { "side by side" };
-            table.add_row([case.id, case.area, &case.tier.to_string(), &needs(&case), runs]);
-        }
-    }
-    println!("{table}");
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_json(all: &Vec<Value>) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(all)?);
+    Ok(())
+}
+
+fn case_table() -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_header(["CASE", "AREA", "TIER", "NEEDS", "RUNS"]);
+    for case in cases::ALL {
+        let runs = if case.disruptive { "alone" } else { "side by side" };
+        table.add_row([case.id, case.area, &case.tier.to_string(), &needs(&case), runs]);
+    }
+    table
+}
+
+/// Every claim, by area, and how many of them have a case.
+fn claim_table() -> String {
+    let mut text = String::new();
+    for area in AREAS {
+        let mut table = Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_header(["CLAIM", "TIER", "NEEDS", "CASES", "TEXT"]);
+        for claim in area.claims {
+            let cases: Vec<&str> = claim.cases().iter().map(|case| case.id).collect();
+            let cases = match cases.as_slice() {
+                [] => "no case yet".to_owned(),
+                [one] if *one == claim.id => "of its name".to_owned(),
+                some => some.join(" "),
+            };
+            table.add_row([claim.id, claim.tier, claim.needs, &cases, claim.text]);
+        }
+        text += &format!("{}: {}\n{table}\n\n", area.name, area.about);
+    }
+    let decided = claims::all().filter(|claim| !claim.cases().is_empty()).count();
+    text + &format!("{} claims, {decided} of them with a case", claims::all().count())
+}
+
+fn claim_objects() -> Vec<Value> {
+    let object = |area: Area, claim: &Claim| {
+        json!({
+            "id": claim.id,
+            "area": area.name,
+            "tier": claim.tier,
+            "needs": claim.needs,
+            "text": claim.text,
+            "cases": claim.cases().iter().map(|case| case.id).collect::<Vec<_>>(),
+        })
+    };
+    AREAS
+        .into_iter()
+        .flat_map(|area| area.claims.iter().map(move |claim| object(area, claim)))
+        .collect()
 }
 
 /// As in the catalogue: nodes · families · rights.
@@ -76,5 +118,25 @@ mod tests {
     fn needs_read_as_in_the_catalogue() {
         let case = cases::find("stale-sock-legacy-multi").unwrap();
         assert_eq!(needs(&case), "1n · any · node");
+    }
+
+    #[test]
+    fn every_claim_is_listed_with_its_cases_or_without() {
+        let table = claim_table();
+        let objects = claim_objects();
+        assert_eq!(objects.len(), claims::all().count());
+        for object in &objects {
+            let line = table.lines().find(|line| {
+                line.trim_start()
+                    .starts_with(&*format!("{} ", object["id"].as_str().unwrap()))
+            });
+            let line = line.unwrap_or_else(|| panic!("{object} has no line"));
+            let has_none = object["cases"].as_array().unwrap().is_empty();
+            assert_eq!(line.contains("no case yet"), has_none, "{line}");
+        }
+        assert!(
+            table.contains("A release isolation: one backend shared by two Services"),
+            "{table}"
+        );
     }
 }
