@@ -34,6 +34,8 @@ pub struct Config {
     pub body_bytes: usize,
     /// Writes under way at once; more are answered with 429. Upstream: `--max-mutating-requests-inflight`.
     pub writes: usize,
+    /// Programs that clients run in pods at once (`exec`); more are answered with 429.
+    pub sessions: usize,
     /// Connections served at once by one [`serve()`](crate::serve()); more wait in the listener's backlog.
     pub connections: usize,
 }
@@ -55,6 +57,7 @@ impl Config {
             bookmark_interval: Duration::from_secs(60),
             body_bytes: 3 << 20,
             writes: 200,
+            sessions: 64,
             connections: 1024,
         }
     }

@@ -88,8 +88,25 @@ fn verbs() -> Value {
     ])
 }
 
-fn status_verbs() -> Value {
-    json!(["get", "patch", "update"])
+/// Name, kind and verbs of a part of an object with a path of its own.
+type Subresource = (&'static str, &'static str, &'static [&'static str]);
+
+/// What pods have besides their status.
+const OF_PODS: [Subresource; 4] = [
+    ("binding", "Binding", &["create"]),
+    ("exec", "PodExecOptions", &["create", "get"]),
+    ("log", "Pod", &["get"]),
+    (
+        "proxy",
+        "PodProxyOptions",
+        &["create", "delete", "get", "patch", "update"],
+    ),
+];
+
+fn subresources(facts: &Facts) -> impl Iterator<Item = Subresource> {
+    let status: Subresource = ("status", facts.kind, &["get", "patch", "update"]);
+    let of_pods = OF_PODS.into_iter().filter(|_| facts.kind == "Pod");
+    of_pods.chain(facts.status.then_some(status))
 }
 
 fn resources(group: &str) -> Value {
@@ -105,10 +122,10 @@ fn resources(group: &str) -> Value {
             }
         }
         all.push(resource);
-        if facts.status {
+        for (name, kind, verbs) in subresources(facts) {
             all.push(json!({
-                "name": format!("{}/status", facts.plural), "singularName": "",
-                "namespaced": facts.namespaced, "kind": facts.kind, "verbs": status_verbs(),
+                "name": format!("{}/{name}", facts.plural), "singularName": "",
+                "namespaced": facts.namespaced, "kind": kind, "verbs": verbs,
             }));
         }
     }
@@ -144,9 +161,14 @@ fn aggregated_resource(facts: &Facts) -> Value {
             resource[field] = json!(names);
         }
     }
-    if facts.status {
-        resource["subresources"] =
-            json!([{"subresource": "status", "responseKind": kind, "verbs": status_verbs()}]);
+    let parts: Vec<Value> = subresources(facts)
+        .map(|(name, kind, verbs)| {
+            let kind = json!({"group": facts.group, "version": facts.version, "kind": kind});
+            json!({"subresource": name, "responseKind": kind, "verbs": verbs})
+        })
+        .collect();
+    if !parts.is_empty() {
+        resource["subresources"] = parts.into();
     }
     resource
 }

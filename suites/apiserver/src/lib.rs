@@ -14,7 +14,7 @@
 //! versions or is told 410; objects read as upstream would show them; every buffer is bounded (see [`Config`]).
 //!
 //! Files: `config` (bounds), `pki` and `auth` (trust), `replica` (one API server's life), `serve` (connections),
-//! `faults/` (what goes wrong for clients), `http/` (requests), `store/`
+//! `faults/` (what goes wrong for clients), `kubelet` (what nodes are asked), `http/` (requests), `store/`
 //! (objects, history, deletion, addresses), `kinds/` (what each kind defaults and refuses), `patch/`,
 //! `protobuf/` (what Go clients send), `selector`, `table/`, `discovery`, `openapi`, `status` (how it says no).
 
@@ -24,6 +24,7 @@ mod discovery;
 pub mod faults;
 mod http;
 mod kinds;
+pub mod kubelet;
 mod openapi;
 mod patch;
 mod pki;

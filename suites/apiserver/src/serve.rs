@@ -68,7 +68,10 @@ pub(crate) async fn run(
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let slots = Arc::new(Semaphore::new(store.config().connections));
-    let api = Api::new(store, auth, faults, shutdown.clone());
+    // Sessions in pods are tasks of their own; they end with this one, even if it is dropped.
+    let ended = CancellationToken::new();
+    let _ending = ended.clone().drop_guard();
+    let api = Api::new(store, auth, faults, shutdown.clone(), ended);
     let acceptor = TlsAcceptor::from(tls);
     let mut connections = JoinSet::new();
     loop {
@@ -135,7 +138,7 @@ async fn connection(
         .max_concurrent_streams(MOST_STREAMS)
         .keep_alive_interval(ALIVE_INTERVAL)
         .keep_alive_timeout(ALIVE_LIMIT);
-    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(serving);
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,

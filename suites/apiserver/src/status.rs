@@ -337,6 +337,18 @@ impl Status {
         status
     }
 
+    /// A kubelet that can't be asked.
+    pub(crate) fn dialing_failed(why: impl fmt::Display) -> Self {
+        let message = format!("error dialing backend: {why}");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    /// A pod that is proxied to does not answer.
+    pub(crate) fn unreachable_service(why: impl fmt::Display) -> Self {
+        let message = format!("error trying to reach service: {why}");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    }
+
     pub(crate) fn slow_body(limit: std::time::Duration) -> Self {
         let message = format!("the request's body did not arrive within {limit:?}");
         Self::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message)

@@ -1,10 +1,12 @@
 //! Requests: who asks, for what, in which form; one function per verb.
 //!
 //! `route` reads paths, `query` parameters, `accept` the form of the answer, `body` and `respond` the two ends
-//! of the wire; `read` lists and gets, `write` creates, updates, patches and deletes, `watch` streams.
+//! of the wire; `read` lists and gets, `write` creates, updates, patches and deletes, `watch` streams; `pods/` asks the
+//! nodes.
 
 mod accept;
 mod body;
+mod pods;
 mod query;
 mod read;
 mod respond;
@@ -18,7 +20,7 @@ use hyper::{
     Method, Request, Response,
     body::Incoming,
     header::{ACCEPT, CONTENT_TYPE},
-    http::{HeaderMap, request::Parts},
+    http::HeaderMap,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -48,6 +50,10 @@ pub(crate) struct Api {
     shutdown: CancellationToken,
     /// One for each write under way, so that the bodies held in memory are bounded.
     writes: Arc<Semaphore>,
+    /// One for each program that a client runs in a pod.
+    sessions: Arc<Semaphore>,
+    /// What outlives its connection ends with its replica, however that ends.
+    ended: CancellationToken,
 }
 
 /// One request about objects.
@@ -60,44 +66,48 @@ struct Asked {
 }
 
 impl Api {
-    pub(crate) fn new(store: Store, auth: Arc<Auth>, faults: Faults, shutdown: CancellationToken) -> Self {
+    /// `ended` must be cancelled at the latest when the replica's task is dropped.
+    pub(crate) fn new(
+        store: Store,
+        auth: Arc<Auth>,
+        faults: Faults,
+        shutdown: CancellationToken,
+        ended: CancellationToken,
+    ) -> Self {
         let writes = Arc::new(Semaphore::new(store.config().writes));
+        let sessions = Arc::new(Semaphore::new(store.config().sessions));
         Self {
             store,
             auth,
             faults,
             shutdown,
             writes,
+            sessions,
+            ended,
         }
     }
 
     /// Answers every request; what goes wrong becomes a Status.
     pub(crate) async fn answer(&self, request: Request<Incoming>, source: IpAddr) -> Response<Body> {
-        let (head, incoming) = request.into_parts();
-        let user = match self.auth.user(&head.headers) {
+        let user = match self.auth.user(request.headers()) {
             Ok(user) => user.map(str::to_owned),
             Err(status) => return respond::failure(&status),
         };
         let client = Client { user, source };
-        let response = match self.handle(head, incoming, &client).await {
+        let response = match self.handle(request, &client).await {
             Ok(response) => response,
             Err(status) => respond::failure(&status),
         };
         faults::meet(&self.faults, &client, response)
     }
 
-    async fn handle(
-        &self,
-        head: Parts,
-        incoming: Incoming,
-        client: &Client,
-    ) -> Result<Response<Body>, Status> {
-        let path = head.uri.path();
+    async fn handle(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Body>, Status> {
+        let path = request.uri().path();
         let route = route::parse(path);
         let open = matches!(route, Some(Route::Health | Route::Version));
         if client.user.is_none() && !open {
             return Err(Status::anonymous(
-                head.method.as_str().to_lowercase().as_str(),
+                request.method().as_str().to_lowercase().as_str(),
                 path,
             ));
         }
@@ -109,14 +119,17 @@ impl Api {
         };
         let target = match route {
             Route::Objects(target) => target,
-            _ if head.method != Method::GET => return Err(Status::method_not_allowed()),
+            Route::Pod(pod) => return self.ask_node(&pod, request).await,
+            _ if request.method() != Method::GET => return Err(Status::method_not_allowed()),
             Route::Health => return Ok(respond::text("ok")),
             Route::Version => return Ok(respond::json(200, &discovery::version())),
             Route::Discovery(what) => {
-                return Ok(discovery::answer(&what, accept::wants_aggregated(&head.headers)));
+                let aggregated = accept::wants_aggregated(request.headers());
+                return Ok(discovery::answer(&what, aggregated));
             }
             Route::OpenApi(group) => return openapi::answer(group.as_deref()),
         };
+        let (head, incoming) = request.into_parts();
         let query = Query::parse(head.uri.query().unwrap_or_default());
         let form = accept::form(head.headers.get(ACCEPT))?;
         let asked = Asked {

@@ -51,7 +51,13 @@ impl Query {
             .map_or("", |(_, value)| value)
     }
 
-    fn flag(&self, name: &str) -> bool {
+    /// All values of a parameter, in their order.
+    pub(super) fn all(&self, name: &str) -> Vec<String> {
+        let named = self.pairs.iter().filter(|(key, _)| key == name);
+        named.map(|(_, value)| value.clone()).collect()
+    }
+
+    pub(super) fn flag(&self, name: &str) -> bool {
         // As upstream's conversion: present and not a word for no.
         self.pairs
             .iter()

@@ -1,5 +1,6 @@
 //! Paths.
 
+use super::pods::{self, PodRequest};
 use crate::{discovery::Topic, kinds::Kind, store::Key};
 
 /// What a path asks for.
@@ -11,6 +12,8 @@ pub(super) enum Route {
     /// The index, or the document of one group and version.
     OpenApi(Option<String>),
     Objects(Target),
+    /// What only a pod's node can answer.
+    Pod(PodRequest),
 }
 
 /// Part of an object with a path of its own.
@@ -55,10 +58,39 @@ pub(super) fn parse(path: &str) -> Option<Route> {
         ["apis", group] => discovery(Topic::Group, group, None),
         ["api", version] => discovery(Topic::Resources, "", Some(version)),
         ["apis", group, version] => discovery(Topic::Resources, group, Some(version)),
+        [
+            "api",
+            "v1",
+            "namespaces",
+            namespace,
+            "pods",
+            name,
+            topic @ ("log" | "exec"),
+        ] => {
+            let topic = if *topic == "log" {
+                pods::Topic::Log
+            } else {
+                pods::Topic::Exec
+            };
+            pod(namespace, name, topic)
+        }
+        ["api", "v1", "namespaces", namespace, "pods", name, "proxy", ..] => {
+            // As it was sent, with whatever slashes.
+            let rest = path.splitn(9, '/').nth(8).unwrap_or_default();
+            pod(namespace, name, pods::Topic::Proxy(rest.to_owned()))
+        }
         ["api", version, rest @ ..] => objects("", version, rest),
         ["apis", group, version, rest @ ..] => objects(group, version, rest),
         _ => None,
     }
+}
+
+fn pod(namespace: &str, name: &str, topic: pods::Topic) -> Option<Route> {
+    Some(Route::Pod(PodRequest {
+        namespace: decode_segment(namespace)?,
+        name: decode_segment(name)?,
+        topic,
+    }))
 }
 
 fn discovery(topic: fn(String) -> Topic, group: &str, version: Option<&str>) -> Option<Route> {
@@ -178,7 +210,15 @@ mod tests {
             ("/api/v1/endpointslices".to_owned(), None),
             ("/api/v1/pods/b".to_owned(), None),
             ("/api/v1/namespaces/a/nodes".to_owned(), None),
-            ("/api/v1/namespaces/a/pods/b/log".to_owned(), None),
+            (
+                "/api/v1/namespaces/a/pods/b/log".to_owned(),
+                pod("a", "b", pods::Topic::Log),
+            ),
+            (
+                "/api/v1/namespaces/a/pods/b%3A80/proxy//c/?d".to_owned(),
+                pod("a", "b:80", pods::Topic::Proxy("/c/?d".to_owned())),
+            ),
+            ("/api/v1/namespaces/a/services/b/log".to_owned(), None),
             (format!("{slices}/namespaces/a/endpointslices/b/status"), None),
             ("/api/v2/pods".to_owned(), None),
             ("/apis/apps/v1/deployments".to_owned(), None),

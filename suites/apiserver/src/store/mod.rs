@@ -33,6 +33,7 @@ use crate::{
     config::{Config, ConfigError},
     faults::Horizon,
     kinds::Kind,
+    kubelet::Kubelet,
     selector::Selector,
     status::Status,
 };
@@ -48,6 +49,8 @@ struct Shared {
     state: Mutex<State>,
     /// The newest version; watches wait on it.
     head: tokio::sync::watch::Sender<u64>,
+    /// What runs the pods.
+    kubelet: Mutex<Option<Arc<dyn Kubelet>>>,
 }
 
 /// What the lock guards.
@@ -111,6 +114,7 @@ impl Store {
                 config,
                 state: Mutex::new(state),
                 head,
+                kubelet: Mutex::new(None),
             }),
         };
         bootstrap::run(&store)?;
@@ -121,6 +125,18 @@ impl Store {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.shared.config
+    }
+
+    /// Says what runs the cluster's pods: who is asked for their logs, programs and ports from now on.
+    ///
+    /// Until then such requests are answered as if no node could be reached.
+    pub fn set_kubelet(&self, kubelet: Arc<dyn Kubelet>) {
+        *self.shared.kubelet.lock().expect("no holder of this lock panics") = Some(kubelet);
+    }
+
+    pub(crate) fn kubelet(&self) -> Option<Arc<dyn Kubelet>> {
+        let kubelet = self.shared.kubelet.lock().expect("no holder of this lock panics");
+        kubelet.clone()
     }
 
     /// Forgets the history, as etcd's compaction does: a watch or list at any earlier version is told 410.

@@ -1,0 +1,352 @@
+//! `log`, `exec` and `proxy` of pods: by kubectl where it has a command for it.
+
+use std::sync::Arc;
+
+use hyper::{Request, Response, body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    net::TcpListener,
+};
+
+use crate::{
+    kubectl::Kubectl,
+    node::Node,
+    world::{LIMIT, World, config},
+};
+
+fn pod(containers: &[&str], node: Option<&str>) -> Value {
+    let containers: Vec<Value> = containers
+        .iter()
+        .map(|name| json!({"name": name, "image": "probe:1", "ports": [{"containerPort": 8080}]}))
+        .collect();
+    // A scheduler of nobody's, so that it stays where it is.
+    let mut pod = json!({"metadata": {"name": "p"}, "spec": {"schedulerName": "none",
+        "automountServiceAccountToken": false, "containers": containers}});
+    if let Some(node) = node {
+        pod["spec"]["nodeName"] = node.into();
+    }
+    pod
+}
+
+/// A server with a node that runs the pod `p`.
+async fn running() -> Option<(World, Node)> {
+    let world = World::own_only(config()).await?;
+    let node = Node::default();
+    world
+        .own
+        .as_ref()
+        .expect("our server")
+        .store
+        .set_kubelet(Arc::new(node.clone()));
+    world.create("pods", &pod(&["main"], Some("n"))).await;
+    let status = json!({"status": {"phase": "Running", "podIP": "10.1.1.1", "podIPs": [{"ip": "10.1.1.1"}]}});
+    let path = format!("{}/p/status", world.path("pods"));
+    let (code, _) = world
+        .raw(
+            "PATCH",
+            &path,
+            "application/merge-patch+json",
+            &status.to_string(),
+        )
+        .await;
+    assert_eq!(code, 200);
+    Some((world, node))
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_before_any_node_is_asked() {
+    let world = World::new().await;
+    world.create("pods", &pod(&["a", "b"], None)).await;
+    let forbidden = "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified";
+    let rows = [
+        (
+            "p/log",
+            400,
+            "a container name must be specified for pod p, choose one of: [a b]",
+        ),
+        ("p/log?container=c", 400, "container c is not valid for pod p"),
+        (
+            "p/log?container=a&tailLines=x",
+            400,
+            "strconv.ParseInt: parsing \"x\": invalid syntax",
+        ),
+        (
+            "p/log?container=a&tailLines=-1",
+            422,
+            "PodLogOptions \"p\" is invalid: tailLines: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            "p/log?container=a&limitBytes=0",
+            422,
+            "PodLogOptions \"p\" is invalid: limitBytes: Invalid value: 0: must be greater than 0",
+        ),
+        (
+            "p/log?container=a&sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z",
+            422,
+            &format!("PodLogOptions \"p\" is invalid: []: {forbidden}"),
+        ),
+        ("absent/log", 404, "pods \"absent\" not found"),
+        (
+            "p/exec?stdout=true&command=x",
+            400,
+            "a container name must be specified for pod p, choose one of: [a b]",
+        ),
+        (
+            "p/exec?container=c&stdout=true&command=x",
+            400,
+            "container c is not valid for pod p",
+        ),
+        (
+            "p/exec?container=a&stdout=true&command=x",
+            400,
+            "pod p does not have a host assigned",
+        ),
+        (
+            "absent/exec?container=a&stdout=true&command=x",
+            404,
+            "pods \"absent\" not found",
+        ),
+        ("p/proxy", 400, "address not allowed"),
+        ("p:80/proxy/path", 400, "address not allowed"),
+        ("absent:80/proxy/", 404, "pods \"absent\" not found"),
+        ("q:p:80:1/proxy/", 400, "invalid pod request \"q:p:80:1\""),
+    ];
+    for (path, code, message) in rows {
+        let (found, status) = world
+            .raw("GET", &format!("{}/{path}", world.path("pods")), "", "")
+            .await;
+        assert_eq!(
+            (found, &status["message"]),
+            (code, &json!(message)),
+            "{path}: {status}"
+        );
+    }
+    let path = format!("{}/p/log?container=a", world.path("pods"));
+    assert_eq!(
+        world.raw("GET", &path, "", "").await,
+        (204, "".into()),
+        "nobody runs it yet"
+    );
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_pod_of_a_node_that_nobody_answers_for_is_out_of_reach() {
+    let Some(world) = World::own_only(config()).await else {
+        return;
+    };
+    world.create("pods", &pod(&["main"], Some("n"))).await;
+    for path in ["log", "exec?stdout=true&command=x"] {
+        let (code, status) = world
+            .raw("GET", &format!("{}/p/{path}", world.path("pods")), "", "")
+            .await;
+        let message = status["message"].as_str().expect("a message");
+        assert!(
+            code == 500 && message.starts_with("error dialing backend: "),
+            "{status}"
+        );
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn kubectl_shows_the_lines_of_a_log_that_it_is_asked_for() {
+    let Some((world, node)) = running().await else {
+        return;
+    };
+    let Some(kubectl) = Kubectl::new(&world) else {
+        return;
+    };
+    node.write(600, "long ago");
+    node.write(5, "before");
+    node.write(1, "now");
+    let rows: [(&[&str], &str); 5] = [
+        (&["logs", "p"], "long ago\nbefore\nnow\n"),
+        (&["logs", "p", "-c", "main", "--tail", "1"], "now\n"),
+        (&["logs", "p", "--since", "1m"], "before\nnow\n"),
+        (&["logs", "p", "--since", "1m", "--limit-bytes", "8"], "before\nn"),
+        (
+            &["logs", "p", "--tail", "2", "--since-time", "2020-01-01T00:00:00Z"],
+            "before\nnow\n",
+        ),
+    ];
+    for (args, expected) in rows {
+        assert_eq!(kubectl.run(args).await.ok(), expected, "{args:?}");
+    }
+    let stamped = kubectl
+        .run(&["logs", "p", "--timestamps", "--tail", "1"])
+        .await
+        .ok();
+    let (at, text) = stamped.split_once(' ').expect("a time");
+    assert!(
+        at.parse::<jiff::Timestamp>().is_ok() && text == "now\n",
+        "{stamped}"
+    );
+    let refused = kubectl.run(&["logs", "p", "--previous"]).await;
+    assert!(
+        refused
+            .err
+            .contains("previous terminated container \"main\" in pod \"p\" not found"),
+        "{refused:?}"
+    );
+    let asked = node.asked().pop().expect("it was asked");
+    assert_eq!((asked.pod.node.as_str(), asked.name.as_str()), ("n", "main"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn kubectl_follows_a_log_until_its_container_ends() {
+    let Some((world, node)) = running().await else {
+        return;
+    };
+    let Some(kubectl) = Kubectl::new(&world) else {
+        return;
+    };
+    node.write(0, "first");
+    let args = ["--namespace", &world.namespace, "logs", "-f", "p"];
+    let mut child = kubectl.command(&args).spawn().expect("kubectl starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut next = async || {
+        tokio::time::timeout(LIMIT, lines.next_line())
+            .await
+            .expect("in time")
+            .expect("output")
+    };
+    assert_eq!(next().await.as_deref(), Some("first"));
+    assert_eq!(node.followers(), 1);
+    node.write(0, "second");
+    assert_eq!(next().await.as_deref(), Some("second"));
+    node.end_logs();
+    assert_eq!(next().await, None);
+    let status = tokio::time::timeout(LIMIT, child.wait()).await.expect("in time");
+    assert!(status.expect("a status").success());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn kubectl_runs_programs_in_a_container() {
+    let Some((world, node)) = running().await else {
+        return;
+    };
+    let Some(kubectl) = Kubectl::new(&world) else {
+        return;
+    };
+    let both = kubectl
+        .run(&["exec", "p", "--", "sh", "-c", "echo out; echo err >&2"])
+        .await;
+    assert_eq!(
+        (both.success, both.out.as_str(), both.err.as_str()),
+        (true, "out\n", "err\n")
+    );
+    let failed = kubectl
+        .run(&["exec", "p", "-c", "main", "--", "sh", "-c", "exit 7"])
+        .await;
+    assert!(
+        !failed.success && failed.err.contains("exit code 7"),
+        "{failed:?}"
+    );
+    let absent = kubectl.run(&["exec", "p", "--", "/no/such/program"]).await;
+    assert!(absent.err.contains("No such file or directory"), "{absent:?}");
+    // More than any pipe or message holds, both ways at once.
+    let long = "0123456789abcdef\n".repeat(64 << 10);
+    let echoed = kubectl
+        .with_input(&["exec", "-i", "p", "--", "cat"], &long)
+        .await
+        .ok();
+    assert!(
+        echoed == long,
+        "{} bytes came back of {}",
+        echoed.len(),
+        long.len()
+    );
+    let terminal = kubectl.run(&["exec", "-t", "p", "--", "true"]).await;
+    // Without a terminal of its own, kubectl does not ask for one.
+    assert!(terminal.success, "{terminal:?}");
+    assert_eq!(node.asked().len(), 5);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_program_ends_with_its_client() {
+    let Some((world, _node)) = running().await else {
+        return;
+    };
+    let Some(kubectl) = Kubectl::new(&world) else {
+        return;
+    };
+    // The program holds the other end of this pipe open for as long as it lives.
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe").display().to_string();
+    let made = tokio::process::Command::new("mkfifo").arg(&pipe).status().await;
+    assert!(made.expect("mkfifo").success());
+    let program = format!("exec 3>{pipe}; echo begun >&3; exec sleep 600");
+    let args = [
+        "--namespace",
+        &world.namespace,
+        "exec",
+        "-i",
+        "p",
+        "--",
+        "sh",
+        "-c",
+        &program,
+    ];
+    let mut child = kubectl.command(&args).spawn().expect("kubectl starts");
+    let reader = tokio::fs::File::open(&pipe);
+    let reader = tokio::time::timeout(LIMIT, reader)
+        .await
+        .expect("in time")
+        .expect("opened");
+    let mut lines = BufReader::new(reader).lines();
+    assert_eq!(lines.next_line().await.expect("a line").as_deref(), Some("begun"));
+    child.kill().await.expect("killed");
+    let end = tokio::time::timeout(LIMIT, lines.next_line())
+        .await
+        .expect("the program ends");
+    assert_eq!(end.expect("an end"), None);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn http_to_a_pod_is_passed_on() {
+    let Some((world, node)) = running().await else {
+        return;
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    node.listen(listener.local_addr().expect("an address"));
+    let serving = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let echo = service_fn(async |request: Request<Incoming>| {
+                let header = |name| request.headers().get(name).is_some();
+                let seen = json!({"method": request.method().as_str(), "uri": request.uri().to_string(),
+                    "host": request.headers()["host"].to_str().unwrap_or_default(),
+                    "authorization": header("authorization")});
+                Ok::<_, std::convert::Infallible>(Response::new(seen.to_string()))
+            });
+            let served =
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), echo);
+            served.await.expect("served");
+        }
+    });
+    let pods = world.path("pods");
+    for (name, path) in [
+        ("p", "proxy/a//b?c=d"),
+        ("p:8080", "proxy/a//b?c=d"),
+        ("http:p:8080", "proxy/a//b?c=d"),
+    ] {
+        let (code, seen) = world
+            .raw("POST", &format!("{pods}/{name}/{path}"), "text/plain", "x")
+            .await;
+        let expected =
+            json!({"method": "POST", "uri": "/a//b?c=d", "host": "10.1.1.1:8080", "authorization": false});
+        assert_eq!((code, seen), (200, expected), "{name}");
+    }
+    let (code, status) = world.raw("GET", &format!("{pods}/p:81/proxy/"), "", "").await;
+    let message = "error trying to reach service: dial tcp 10.1.1.1:81: connect: connection refused";
+    assert_eq!((code, &status["message"]), (503, &json!(message)));
+    serving.abort();
+    world.end().await;
+}
