@@ -1,7 +1,7 @@
 //! The checkers. Each takes whole histories and returns what is not as expected; nothing returned is a pass.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     time::Duration,
 };
@@ -132,48 +132,47 @@ impl<'a> Observed<'a> {
     /// What is not as expected.
     #[must_use]
     pub fn judge(&self, expectation: &Expectation) -> Vec<Finding> {
+        let judged = Judged {
+            expectation,
+            seen: self.of(&expectation.stream),
+            observed: self,
+        };
+        judged.findings()
+    }
+
+    /// The attempts of a stream, in the order given.
+    pub(crate) fn of<'s>(&'s self, stream: &'s Stream) -> &'s [&'s Attempt] {
         let Stream {
             client,
             target,
             transport,
-        } = &expectation.stream;
+        } = stream;
         let seen = self.streams.get(&(client.as_str(), target.as_str(), *transport));
-        let judged = Judged {
-            expectation,
-            seen: seen.map_or(&[], Vec::as_slice),
-            delivered: &self.delivered,
-            times: self.times,
-        };
-        judged.findings()
+        seen.map_or(&[], Vec::as_slice)
     }
-}
 
-/// The trap gets none of these attempts: none of their nonces is in its log, none is answered by it.
-#[must_use]
-pub fn trap_untouched(attempts: &[Attempt], trap: &str, trap_log: &[Served]) -> Option<Finding> {
-    let delivered: HashSet<&str> = trap_log.iter().map(|line| line.answer.nonce.as_str()).collect();
-    let hit: Vec<&Attempt> = attempts
-        .iter()
-        .filter(|attempt| delivered.contains(attempt.nonce.as_str()) || answered_by(attempt, trap))
-        .collect();
-    if hit.is_empty() {
-        return None;
+    /// Trouble that says nothing of the datapath: no socket was to be had, the client stood still when it should
+    /// have looked, or the backend (one of `served`) took the request up only after the client had given up.
+    pub(crate) fn is_not_the_datapaths(&self, attempt: &Attempt, served: Option<&BTreeSet<String>>) -> bool {
+        match attempt.outcome {
+            Outcome::Failed {
+                stage: Stage::Socket, ..
+            }
+            | Outcome::Timeout { stage: Stage::Socket } => true,
+            Outcome::Timeout { .. } => {
+                took(attempt) > self.times.probe + STALL
+                    || served.is_some_and(|identities| self.was_taken_up_late(attempt, identities))
+            }
+            _ => false,
+        }
     }
-    Some(Finding {
-        weight: Weight::Violation,
-        subject: format!("the trap {trap}"),
-        expected: format!("0 of {} probes", attempts.len()),
-        found: format!("{} of {}", hit.len(), attempts.len()),
-        first: shown(&hit),
-    })
-}
 
-/// Whether a backend of this name answered, on whatever port.
-#[must_use]
-pub fn answered_by(attempt: &Attempt, name: &str) -> bool {
-    match &attempt.outcome {
-        Outcome::Answered { answer, .. } => answer.identity.split('/').next() == Some(name),
-        _ => false,
+    /// The right backend logged it, and too late for an answer that could have come in time. (Logged in time and
+    /// not answered is another thing: then the answer was lost.)
+    fn was_taken_up_late(&self, attempt: &Attempt, identities: &BTreeSet<String>) -> bool {
+        self.delivered
+            .get(attempt.nonce.as_str())
+            .is_some_and(|line| identities.contains(&line.answer.identity) && line.time_us >= attempt.end_us)
     }
 }
 
@@ -187,17 +186,20 @@ pub fn is_refusal(outcome: &Outcome) -> bool {
 struct Judged<'a> {
     expectation: &'a Expectation,
     seen: &'a [&'a Attempt],
-    delivered: &'a HashMap<&'a str, &'a Served>,
-    times: Times,
+    observed: &'a Observed<'a>,
 }
 
 impl Judged<'_> {
     fn findings(&self) -> Vec<Finding> {
+        let served = match &self.expectation.permitted {
+            Permitted::Serves(identities) => Some(identities),
+            Permitted::Refuse | Permitted::Silent | Permitted::None => None,
+        };
         let (own, judged): (Vec<&Attempt>, Vec<&Attempt>) = self
             .seen
             .iter()
             .copied()
-            .partition(|attempt| self.is_not_the_datapaths(attempt));
+            .partition(|attempt| self.observed.is_not_the_datapaths(attempt, served));
         let mut findings = Vec::new();
         let outside: Vec<&Attempt> = judged
             .iter()
@@ -241,32 +243,6 @@ impl Judged<'_> {
         findings
     }
 
-    /// Trouble that says nothing of the datapath: no socket was to be had, the client stood still when it should
-    /// have looked, or the backend took the request up only after the client had given up.
-    fn is_not_the_datapaths(&self, attempt: &Attempt) -> bool {
-        match attempt.outcome {
-            Outcome::Failed {
-                stage: Stage::Socket, ..
-            }
-            | Outcome::Timeout { stage: Stage::Socket } => true,
-            Outcome::Timeout { .. } => {
-                took(attempt) > self.times.probe + STALL || self.was_taken_up_late(attempt)
-            }
-            _ => false,
-        }
-    }
-
-    /// The right backend logged it, and too late for an answer that could have come in time. (Logged in time and
-    /// not answered is another thing: then the answer was lost.)
-    fn was_taken_up_late(&self, attempt: &Attempt) -> bool {
-        let Permitted::Serves(identities) = &self.expectation.permitted else {
-            return false;
-        };
-        self.delivered
-            .get(attempt.nonce.as_str())
-            .is_some_and(|line| identities.contains(&line.answer.identity) && line.time_us >= attempt.end_us)
-    }
-
     fn permits(&self, attempt: &Attempt) -> bool {
         match &self.expectation.permitted {
             Permitted::Serves(identities) => match &attempt.outcome {
@@ -279,13 +255,13 @@ impl Judged<'_> {
             Permitted::Silent => is_silent(&attempt.outcome),
             Permitted::None => {
                 (self.refused(attempt) || is_silent(&attempt.outcome))
-                    && !self.delivered.contains_key(attempt.nonce.as_str())
+                    && !self.observed.delivered.contains_key(attempt.nonce.as_str())
             }
         }
     }
 
     fn refused(&self, attempt: &Attempt) -> bool {
-        is_refusal(&attempt.outcome) && took(attempt) <= self.times.refuse
+        is_refusal(&attempt.outcome) && took(attempt) <= self.observed.times.refuse
     }
 
     /// Identities that no probe met: they have left, or the probes were too few to tell.
@@ -333,14 +309,14 @@ impl Judged<'_> {
         let late = count(&|attempt| is_refusal(&attempt.outcome) && !self.refused(attempt));
         let delivered = count(&|attempt| {
             !matches!(attempt.outcome, Outcome::Answered { .. })
-                && self.delivered.contains_key(attempt.nonce.as_str())
+                && self.observed.delivered.contains_key(attempt.nonce.as_str())
         });
         let unfaithful = count(
             &|attempt| matches!(&attempt.outcome, Outcome::Answered { answer, .. } if !faithful(answer, attempt)),
         );
         let mut text = String::new();
         if late > 0 && matches!(self.expectation.permitted, Permitted::Refuse | Permitted::None) {
-            text += &format!("; {late} refused later than {:?}", self.times.refuse);
+            text += &format!("; {late} refused later than {:?}", self.observed.times.refuse);
         }
         if delivered > 0 {
             text += &format!("; {delivered} delivered to a backend all the same");
@@ -382,7 +358,7 @@ fn took(attempt: &Attempt) -> Duration {
     Duration::from_micros(attempt.end_us.saturating_sub(attempt.start_us))
 }
 
-fn shown(attempts: &[&Attempt]) -> Vec<Attempt> {
+pub(crate) fn shown(attempts: &[&Attempt]) -> Vec<Attempt> {
     attempts
         .iter()
         .take(SHOWN)

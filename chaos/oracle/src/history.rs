@@ -54,8 +54,22 @@ pub struct Attempt {
     pub local: Option<SocketAddr>,
     /// Unique for the attempt; in the backend's log if it arrived.
     pub nonce: String,
+    /// Of an exchange on an established flow: which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<Exchange>,
     /// What came of it.
     pub outcome: Outcome,
+}
+
+/// One exchange on an established flow: a request that goes out on a socket that has been used before, and its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Exchange {
+    /// Number of the flow in its entry, from 0.
+    pub flow: u32,
+    /// Number of the socket in its flow, from 0: each that fails is followed by another.
+    pub socket: u32,
+    /// Number of the exchange in its flow, from 0, without gaps: one that is missing was not written down.
+    pub sequence: u32,
 }
 
 /// How an attempt ended.
@@ -152,7 +166,7 @@ pub struct PlanEntry {
     pub address: IpAddr,
     /// Port.
     pub port: u16,
-    /// How many attempts at most; at least 1.
+    /// How many attempts at most, of each flow if there are flows; at least 1.
     pub count: u32,
     /// From the beginning of one attempt to that of the next, in milliseconds; 0: each when the last has ended.
     pub interval_ms: u64,
@@ -161,6 +175,10 @@ pub struct PlanEntry {
     /// End early with the first attempt that is answered by this identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Until>,
+    /// Instead of a fresh socket for each attempt, so many sockets that live as long as the entry: each attempt is an
+    /// [`Exchange`] on one of them, and each of them makes `count` of them, one every `interval_ms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<u32>,
 }
 
 /// When a plan's entry may end early.

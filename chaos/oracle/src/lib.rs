@@ -2,17 +2,20 @@
 //!
 //! ```text
 //! attempts of clients (history) ──┬─▶ Observed::judge ─────▶ findings: what was permitted, what happened,
-//! logs of backends (history) ─────┘   trap_untouched           the first offending attempts
+//! logs of backends (history) ─────┘   trap_untouched, flows    the first offending attempts
 //!                                     outcomes, peers      ─▶ what implementations may choose: recorded only
 //! ```
 //!
 //! - `history.rs`: what the probe writes.
 //! - `check.rs`: the checkers; the words are those of the catalogue of claims (serves, REFUSE, SILENT, NONE, trap).
+//! - `flow.rs`: established flows: ends, other backends, lost replies. `trap.rs`: traps.
 //! - `share.rs`: how answers are shared among backends.
 //! - `finding.rs`: what a checker says.
 //! - `record.rs`: counts that are reported and never judged.
 pub mod check;
 pub mod finding;
+pub mod flow;
 pub mod history;
 pub mod record;
 pub mod share;
+pub mod trap;

@@ -95,6 +95,7 @@ mod tests {
             destination: FRONTEND.parse().unwrap(),
             local: None,
             nonce: "n".to_owned(),
+            exchange: None,
             outcome,
         }
     }

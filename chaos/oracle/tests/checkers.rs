@@ -4,10 +4,11 @@
 use std::{net::SocketAddr, time::Duration};
 
 use oracle::{
-    check::{Expectation, Observed, Permitted, Stream, Times, trap_untouched},
+    check::{Expectation, Observed, Permitted, Stream, Times},
     finding::{Finding, Weight},
     history::{Answer, Attempt, Outcome, Served, Stage, Transport},
     record::{self, Peer},
+    trap::trap_untouched,
 };
 use rstest::rstest;
 
@@ -32,6 +33,7 @@ fn attempt(number: usize, outcome: Outcome, milliseconds: u64) -> Attempt {
         destination: address(VIP),
         local: None,
         nonce: format!("nonce-{number}"),
+        exchange: None,
         outcome,
     }
 }

@@ -19,7 +19,7 @@ mod e_absent;
 use harness::case::Case;
 
 /// All cases, by area and then as in the catalogue.
-pub const ALL: [Case; 11] = [
+pub const ALL: [Case; 12] = [
     a_release::release_prefix_empty_list::CASE,
     a_release::release_prefix_null_slice::CASE,
     a_release::release_prefix_one_of_two::CASE,
@@ -27,6 +27,7 @@ pub const ALL: [Case; 11] = [
     a_release::release_name_lattice::CASE,
     a_release::release_same_name_two_namespaces::CASE,
     a_release::release_joined_key_collision::CASE,
+    a_release::release_established_flows::CASE,
     b_apiserver::empty_refill_no_restart::CASE,
     c_leftovers::stale_sock_legacy_multi::CASE,
     d_reach::clusterip_from_pod::CASE,

@@ -131,6 +131,7 @@ impl Context {
             interval_ms: u64::try_from(LOOK.as_millis()).unwrap_or(u64::MAX),
             limit_ms: u64::try_from(LOOK_LIMIT.as_millis()).unwrap_or(u64::MAX),
             until: Some(Until::Identity(identity.clone())),
+            flows: None,
         };
         let plan = plan(client, vec![entry; LANES]);
         let run = Run::start(&*self.cluster, client, &plan, self.history.clone()).await?;

@@ -15,7 +15,7 @@
 //! - `context.rs`, `execute.rs`: the session of one case, from its namespaces to their removal. `axes.rs`: the
 //!   verdicts of its axes.
 //! - `objects.rs`, `manifest.rs`, `pods.rs`, `watch.rs`: objects, and the suite's own watch of them.
-//! - `client.rs`, `target.rs`, `probing.rs`, `background.rs`: probes.
+//! - `client.rs`, `target.rs`, `probing.rs`, `background.rs`: probes. `flows.rs`: established flows.
 //! - `fence.rs`: the proof that a write has been handled. `history.rs`: the record of it all.
 //! - `waiting.rs`: bounded waits for conditions.
 pub mod axes;
@@ -25,6 +25,7 @@ pub mod client;
 pub mod context;
 pub mod execute;
 pub mod fence;
+pub mod flows;
 pub mod history;
 pub mod limits;
 pub mod manifest;

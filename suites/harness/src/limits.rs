@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// unless something else is said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// By what [`Limits::scaled`] has multiplied the limits below, except `hold`.
+    /// By what [`Limits::scaled`] has multiplied the limits below, except `hold` and `exchange`.
     pub scale: f64,
     /// An endpoint change is effective on every node (T_ep); upstream's e2e allows a proxy 30 s.
     pub endpoints: Duration,
@@ -29,6 +29,10 @@ pub struct Limits {
     /// Probes that one client begins in a second at most; own choice: a fraction of what one slow core can take, so
     /// that probes measure the datapath and not the machine.
     pub rate: u32,
+    /// From one exchange of an established flow to the next. Never scaled: fewer would see less.
+    pub exchange: Duration,
+    /// Fewer than one exchange of so many may be lost.
+    pub lost_of: usize,
     /// The suite's own watch has a version that the API has acknowledged; own choice, upstream's watch cache is
     /// behind by milliseconds.
     pub own_watch: Duration,
@@ -50,6 +54,8 @@ impl Default for Limits {
             refuse: Duration::from_secs(1),
             probes: 200,
             rate: 400,
+            exchange: Duration::from_millis(100),
+            lost_of: 100,
             own_watch: Duration::from_secs(10),
             pods: Duration::from_secs(60),
             cleanup: Duration::from_secs(30),
@@ -72,6 +78,8 @@ impl Limits {
             refuse: base.refuse.mul_f64(scale),
             probes: base.probes,
             rate: base.rate,
+            exchange: base.exchange,
+            lost_of: base.lost_of,
             own_watch: base.own_watch.mul_f64(scale),
             pods: base.pods.mul_f64(scale),
             cleanup: base.cleanup.mul_f64(scale),
@@ -105,7 +113,7 @@ impl fmt::Display for Limits {
         write!(
             f,
             "T_ep {:?}, T_svc {:?}, T_heal {:?}, T_hold {:?}, probe {:?}, REFUSE {:?}, N {} and ≥ {}·k, \
-             {} probes/s per client, own watch {:?}, pods {:?}, clean-up {:?}, scale {}",
+             {} probes/s per client, flows {:?} and < 1 of {} lost, own watch {:?}, pods {:?}, clean-up {:?}, scale {}",
             self.endpoints,
             self.service,
             self.heal,
@@ -115,6 +123,8 @@ impl fmt::Display for Limits {
             self.probes,
             PROBES_PER_BACKEND,
             self.rate,
+            self.exchange,
+            self.lost_of,
             self.own_watch,
             self.pods,
             self.cleanup,

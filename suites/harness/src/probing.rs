@@ -10,10 +10,11 @@ use std::{
 
 use futures::future::try_join_all;
 use oracle::{
-    check::{Observed, Permitted, trap_untouched},
+    check::{Observed, Permitted},
     finding::{Finding, Weight},
     history::{Attempt, Outcome, PlanEntry, Served},
     share::shares,
+    trap::trap_untouched,
 };
 
 use crate::{
@@ -308,7 +309,11 @@ impl Context {
     }
 
     /// NONE is decided by the logs of backends, and so is whose a timeout is.
-    async fn logs_if_needed(&self, targets: &[Target], attempts: &[Attempt]) -> Result<Vec<Served>, Halt> {
+    pub(crate) async fn logs_if_needed(
+        &self,
+        targets: &[Target],
+        attempts: &[Attempt],
+    ) -> Result<Vec<Served>, Halt> {
         if targets.iter().any(|target| target.permitted == Permitted::None) || attempts.iter().any(is_silent)
         {
             return self.logs().await;

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use oracle::{
     check::{Expectation, Permitted, Stream},
+    flow::Flows,
     history::{Plan, PlanEntry, Transport},
 };
 
@@ -119,6 +120,31 @@ impl Target {
             interval_ms: milliseconds(over / count).max(1),
             limit_ms: milliseconds(limits.probe),
             until: None,
+            flows: None,
+        }
+    }
+
+    /// So many flows that go on for so long.
+    pub(crate) fn established(&self, flows: u32, over: Duration, limits: &Limits) -> PlanEntry {
+        let count = (over.as_millis() / limits.exchange.as_millis().max(1)) as usize;
+        PlanEntry {
+            flows: Some(flows),
+            ..self.entry(count, over, limits)
+        }
+    }
+
+    /// What so many flows of a client must show: each has at least half of the exchanges that T_hold has room for.
+    pub(crate) fn flows(&self, client: &Client, flows: u32, limits: &Limits) -> Flows {
+        let identities = match &self.permitted {
+            Permitted::Serves(identities) => identities.clone(),
+            Permitted::Refuse | Permitted::Silent | Permitted::None => BTreeSet::new(),
+        };
+        Flows {
+            stream: self.stream(client),
+            flows: flows as usize,
+            at_least: (limits.hold.as_millis() / limits.exchange.as_millis().max(1) / 2) as usize,
+            identities,
+            lost_of: limits.lost_of,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What goes over a connection: one JSON line `{"nonce": …}` there, one JSON line [`Answer`] back.
 //!
-//! UDP: the same in one datagram each.
+//! UDP: the same in one datagram each. A connection whose requests say `"keep": true` takes further ones; any other ends
+//! with its answer.
 
 use oracle::history::Answer;
 use serde::{Deserialize, Serialize};
@@ -16,21 +17,26 @@ const SAID: usize = 80;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Request {
-    nonce: String,
+pub(crate) struct Request {
+    /// To be repeated in the answer.
+    pub(crate) nonce: String,
+    /// Further requests follow on this connection.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) keep: bool,
 }
 
 /// The request for a nonce.
-pub(crate) fn request(nonce: &str) -> Vec<u8> {
+pub(crate) fn request(nonce: &str, keep: bool) -> Vec<u8> {
     line(&Request {
         nonce: nonce.to_owned(),
+        keep,
     })
 }
 
-/// The nonce of a request, or nothing if it is none.
-pub(crate) fn nonce(bytes: &[u8]) -> Option<String> {
+/// A request, or nothing if it is none.
+pub(crate) fn parse(bytes: &[u8]) -> Option<Request> {
     let request: Request = serde_json::from_slice(bytes).ok()?;
-    (!request.nonce.is_empty() && request.nonce.len() <= MAX_NONCE).then_some(request.nonce)
+    (!request.nonce.is_empty() && request.nonce.len() <= MAX_NONCE).then_some(request)
 }
 
 /// Anything of ours as a line.
@@ -58,20 +64,23 @@ mod tests {
 
     #[test]
     fn a_request_gives_its_nonce_back() {
-        assert_eq!(nonce(&request("c1-7")).as_deref(), Some("c1-7"));
+        for keep in [false, true] {
+            let read = parse(&request("c1-7", keep)).map(|request| (request.nonce, request.keep));
+            assert_eq!(read, Some(("c1-7".to_owned(), keep)));
+        }
     }
 
     #[test]
     fn what_is_no_request_has_no_nonce() {
-        let long = request(&"n".repeat(MAX_NONCE + 1));
+        let long = request(&"n".repeat(MAX_NONCE + 1), false);
         for bytes in [&b"GET / HTTP/1.1\r\n"[..], b"{}", b"{\"nonce\":\"\"}", b"", &long] {
-            assert_eq!(nonce(bytes), None, "{:?}", said(bytes));
+            assert!(parse(bytes).is_none(), "{:?}", said(bytes));
         }
     }
 
     #[test]
     fn the_longest_request_fits() {
-        assert!(request(&"n".repeat(MAX_NONCE)).len() <= MAX_REQUEST);
+        assert!(request(&"n".repeat(MAX_NONCE), true).len() <= MAX_REQUEST);
     }
 
     #[test]

@@ -149,12 +149,21 @@ impl Holder {
 
     /// It serves these of its backends.
     pub(super) fn serves_only(&self, backends: &[Backend]) -> Vec<Target> {
+        self.targets(backends, &TRANSPORTS)
+    }
+
+    fn targets(&self, backends: &[Backend], transports: &[Transport]) -> Vec<Target> {
         let serves = |transport| {
             let expected = identities(backends, transport, self.target);
             let address = (self.address, PORT).into();
             Target::serves(&self.axis, &self.service.name, transport, address, expected)
         };
-        TRANSPORTS.into_iter().map(serves).collect()
+        transports.iter().copied().map(serves).collect()
+    }
+
+    /// As [`Holder::serves`], by these transports.
+    pub(super) fn serves_by(&self, transports: &[Transport]) -> Vec<Target> {
+        self.targets(&self.backends, transports)
     }
 
     /// It has nobody.
@@ -203,13 +212,6 @@ impl Holder {
         cx.apply("${slice}", &values).await?;
         Ok(())
     }
-
-    /// The agent reconciles it: a changed annotation.
-    async fn trigger(&self, cx: &Context, value: &str) -> Result<(), Halt> {
-        let patch = annotation("plumbline-trigger", value);
-        cx.objects().patch(&self.service, patch).await?;
-        Ok(())
-    }
 }
 
 /// Control: all serve what they list.
@@ -233,11 +235,8 @@ pub(super) async fn released<'a>(
     victims: impl IntoIterator<Item = &'a Holder>,
     hold: Hold,
 ) -> Result<Vec<Attempt>, Halt> {
-    let since = Instant::now();
     let victims: Vec<&Holder> = victims.into_iter().collect();
-    cx.fence().await?;
-    let within = Within::from(since, cx.limits().endpoints);
-    cx.witness(what, cx.clients(), seen, within).await?;
+    witnessed(cx, what, seen).await?;
     cx.phase("trigger: the others are patched, and must serve what they did");
     let targets: Vec<Target> = victims.iter().flat_map(|victim| victim.serves()).collect();
     let probes: usize = targets.iter().map(|target| target.probes(cx.limits())).sum();
@@ -247,11 +246,32 @@ pub(super) async fn released<'a>(
         Hold::Time => cx.limits().hold.max(fastest),
     };
     let window = cx.background(cx.clients(), &targets, window).await?;
-    for victim in &victims {
-        victim.trigger(cx, what).await?;
-    }
-    cx.fence().await?;
+    trigger(cx, what, victims).await?;
     cx.hold(window).await
+}
+
+/// What follows on a release at once: the fence, and the proof that it has happened.
+pub(super) async fn witnessed(cx: &Context, what: &str, seen: &[Target]) -> Result<(), Halt> {
+    let since = Instant::now();
+    cx.fence().await?;
+    let within = Within::from(since, cx.limits().endpoints);
+    cx.witness(what, cx.clients(), seen, within).await
+}
+
+/// The agent reconciles each of them, and has when this returns: a changed annotation, which tells triggers apart, and the
+/// fence.
+pub(super) async fn trigger<'a>(
+    cx: &Context,
+    annotated: &str,
+    victims: impl IntoIterator<Item = &'a Holder>,
+) -> Result<(), Halt> {
+    // Held over the writes.
+    let victims: Vec<&Key> = victims.into_iter().map(|victim| &victim.service).collect();
+    for victim in victims {
+        let patch = annotation("plumbline-trigger", annotated);
+        cx.objects().patch(victim, patch).await?;
+    }
+    cx.fence().await
 }
 
 /// Nobody has healed the fault meanwhile.

@@ -1,5 +1,6 @@
 //! Release isolation, one backend shared by two Services.
 mod holders;
+pub(crate) mod release_established_flows;
 pub(crate) mod release_joined_key_collision;
 pub(crate) mod release_name_lattice;
 pub(crate) mod release_prefix_empty_list;

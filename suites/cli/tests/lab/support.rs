@@ -133,6 +133,7 @@ impl TestLab {
             interval_ms: 0,
             limit_ms: 2000,
             until: None,
+            flows: None,
         };
         let attempts = self.run(from, vec![entry]).await;
         attempts.into_iter().next().expect("one attempt").outcome

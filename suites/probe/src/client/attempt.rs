@@ -72,6 +72,7 @@ pub(super) async fn make(client: &str, entry: &PlanEntry, nonce: String) -> Atte
         destination,
         local: trace.local,
         nonce,
+        exchange: None,
         outcome,
     }
 }
@@ -86,7 +87,7 @@ pub(super) fn unspecified(destination: SocketAddr) -> SocketAddr {
 }
 
 /// The symbol of an error, or its number where it has none in user space (a program may return any).
-fn symbol(error: &io::Error) -> String {
+pub(super) fn symbol(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => match Errno::from_raw(number) {
             Errno::UnknownErrno => format!("errno {number}"),

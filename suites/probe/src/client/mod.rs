@@ -1,23 +1,28 @@
 //! The client: does what a plan says and writes what came of it.
 
 mod attempt;
+mod flow;
 mod output;
 mod pace;
+mod socket;
 mod tcp;
 mod udp;
 
 use std::io::{self, Write};
 
-use oracle::history::Plan;
+use oracle::history::{Plan, PlanEntry};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub use flow::UNDER_WAY;
 use output::Output;
 use pace::Entry;
 
 /// Attempts of one entry that are under way at once. At this bound the next one begins when one ends, which its
 /// `start_us` shows.
 pub const IN_FLIGHT: usize = 512;
+/// Established flows of one entry.
+pub const MAX_FLOWS: u32 = 512;
 /// Attempts that have ended and wait for the output's reader; at this bound their entries wait.
 pub const UNWRITTEN: usize = 1024;
 /// Longest plan, in bytes.
@@ -55,8 +60,24 @@ pub fn parse(line: &str) -> Result<Plan, ClientError> {
                 )));
             }
         }
+        if let Some(flows) = entry.flows {
+            check_flows(flows, entry).map_err(|why| wrong(format!("entry {:?} {why}", entry.target)))?;
+        }
     }
     Ok(plan)
+}
+
+fn check_flows(flows: u32, entry: &PlanEntry) -> Result<(), String> {
+    if flows == 0 || flows > MAX_FLOWS {
+        return Err(format!("has {flows} flows; expected 1 to {MAX_FLOWS}"));
+    }
+    if entry.interval_ms == 0 {
+        return Err("has flows and interval_ms 0; expected the time between two exchanges".to_owned());
+    }
+    if entry.until.is_some() {
+        return Err("has flows and until; expected only one of them: flows end with their count".to_owned());
+    }
+    Ok(())
 }
 
 /// Carries out a plan. Each attempt is written to `output`, and flushed, as it ends.

@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{IN_FLIGHT, attempt};
+use super::{IN_FLIGHT, attempt, flow::Flow};
 
 /// One entry of a plan, being carried out.
 pub(super) struct Entry {
@@ -48,9 +48,10 @@ impl Entry {
     pub(super) async fn run(self) {
         let stop = self.stop.clone();
         let paced = async {
-            match self.entry.interval_ms {
-                0 => self.closed_loop().await,
-                _ => self.open_loop().await,
+            match (self.entry.flows, self.entry.interval_ms) {
+                (Some(flows), _) => self.established(flows).await,
+                (None, 0) => self.closed_loop().await,
+                (None, _) => self.open_loop().await,
             }
         };
         stop.run_until_cancelled(paced).await;
@@ -89,6 +90,16 @@ impl Entry {
             while under_way.try_join_next().is_some() {}
         }
         under_way.join_all().await;
+    }
+
+    /// Exchanges on sockets that live.
+    async fn established(&self, flows: u32) {
+        let mut all = JoinSet::new();
+        for number in 0..flows {
+            let (client, entry) = (self.client.clone(), self.entry.clone());
+            all.spawn(Flow::new(client, &self.prefix, entry, number, self.sender.clone()).run());
+        }
+        all.join_all().await;
     }
 
     async fn attempt(&self, number: u32) {

@@ -1,7 +1,8 @@
-//! One attempt over TCP: a new connection.
+//! Connections over TCP, and one attempt: a new one.
 
 use std::{
     future::{Future as _, poll_fn},
+    io,
     net::SocketAddr,
     pin::pin,
     task::Poll,
@@ -10,13 +11,14 @@ use std::{
 use oracle::history::Stage;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::TcpSocket,
+    net::{TcpSocket, TcpStream},
 };
 
 use super::attempt::{Reply, Trace, Trouble};
 use crate::wire;
 
-pub(super) async fn dial(destination: SocketAddr, nonce: &str, trace: &mut Trace) -> Result<Reply, Trouble> {
+/// `connect`, with what decides it in the trace.
+pub(super) async fn connect(destination: SocketAddr, trace: &mut Trace) -> io::Result<TcpStream> {
     let socket = if destination.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
@@ -27,7 +29,7 @@ pub(super) async fn dial(destination: SocketAddr, nonce: &str, trace: &mut Trace
     let mut connecting = pin!(socket.connect(destination));
     // What the first poll does not decide is decided by a packet.
     let at_once = poll_fn(|context| Poll::Ready(connecting.as_mut().poll(context))).await;
-    let mut stream = match at_once {
+    let stream = match at_once {
         Poll::Ready(connected) => connected?,
         Poll::Pending => {
             trace.stage = Stage::Handshake;
@@ -35,9 +37,14 @@ pub(super) async fn dial(destination: SocketAddr, nonce: &str, trace: &mut Trace
         }
     };
     trace.local = Some(stream.local_addr()?);
+    Ok(stream)
+}
+
+pub(super) async fn dial(destination: SocketAddr, nonce: &str, trace: &mut Trace) -> Result<Reply, Trouble> {
+    let mut stream = connect(destination, trace).await?;
 
     trace.stage = Stage::Send;
-    stream.write_all(&wire::request(nonce)).await?;
+    stream.write_all(&wire::request(nonce, false)).await?;
 
     trace.stage = Stage::Receive;
     let mut line = Vec::new();

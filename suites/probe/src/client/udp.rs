@@ -14,7 +14,7 @@ pub(super) async fn dial(destination: SocketAddr, nonce: &str, trace: &mut Trace
     trace.local = Some(socket.local_addr()?);
 
     trace.stage = Stage::Send;
-    socket.send_to(&wire::request(nonce), destination).await?;
+    socket.send_to(&wire::request(nonce, false), destination).await?;
 
     trace.stage = Stage::Receive;
     let mut buffer = [0; wire::MAX_ANSWER];
@@ -39,7 +39,7 @@ pub(super) async fn dial_connected(
     trace.local = Some(socket.local_addr()?);
 
     trace.stage = Stage::Send;
-    socket.send(&wire::request(nonce)).await?;
+    socket.send(&wire::request(nonce, false)).await?;
 
     trace.stage = Stage::Receive;
     let mut buffer = [0; wire::MAX_ANSWER];

@@ -21,6 +21,8 @@ pub use mode::Mode;
 pub const CONNECTIONS: usize = 1024;
 /// From a connection's acceptance to its request; a slower one is closed.
 pub const CONNECTION_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
+/// From one request of a connection that is kept to the next; longer than faults that flows should live through.
+pub const KEEP_LIMIT: std::time::Duration = std::time::Duration::from_secs(180);
 /// Bytes of log that one process writes. A server that can't log must not answer, so it ends here.
 pub const LOG_LIMIT: u64 = 256 << 20;
 /// How a line on stderr begins that says that every port is bound, and the server ready.

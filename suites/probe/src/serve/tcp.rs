@@ -6,10 +6,11 @@ use nix::sys::socket::{setsockopt, sockopt};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpSocket, TcpStream},
+    time::timeout,
 };
 
-use super::{CONNECTION_LIMIT, Mode, Shared};
-use crate::wire;
+use super::{CONNECTION_LIMIT, KEEP_LIMIT, Mode, Shared};
+use crate::wire::{self, Request};
 
 /// Connections that the kernel keeps until they are accepted; it lowers this to `net.core.somaxconn`.
 const BACKLOG: u32 = 1024;
@@ -61,9 +62,8 @@ impl Port {
                     tokio::spawn(async move {
                         let stop = shared.stop.clone();
                         let answer = answer(stream, source, self.number, &shared);
-                        let limited = tokio::time::timeout(CONNECTION_LIMIT, answer);
                         // A connection that breaks is the client's to report: it sees more of it.
-                        drop(stop.run_until_cancelled(limited).await);
+                        drop(stop.run_until_cancelled(answer).await);
                         drop(permit);
                     });
                 }
@@ -73,32 +73,39 @@ impl Port {
     }
 }
 
-/// One request, one answer; whoever says something else, or nothing, gets no word.
+/// One request, one answer, and again on a connection that is kept; whoever says something else, or nothing, gets no word.
 async fn answer(stream: TcpStream, source: SocketAddr, port: u16, shared: &Shared) -> io::Result<()> {
     let destination = stream.local_addr()?;
     match shared.mode {
         Mode::Refuse => return stream.set_zero_linger(),
-        Mode::HalfClose => return half_close(stream).await,
+        Mode::HalfClose => return timeout(CONNECTION_LIMIT, half_close(stream)).await?,
         Mode::Prompt | Mode::Slow(_) => {}
     }
     let mut stream = BufReader::new(stream);
+    let mut limit = CONNECTION_LIMIT;
+    while let Some(Request { nonce, keep }) = timeout(limit, request(&mut stream)).await?? {
+        if let Mode::Slow(wait) = shared.mode {
+            tokio::time::sleep(wait).await;
+        }
+        let Some(answer) = shared.answer("TCP", port, source, destination, nonce) else {
+            return Ok(());
+        };
+        timeout(CONNECTION_LIMIT, stream.get_mut().write_all(&wire::line(&answer))).await??;
+        if !keep {
+            break;
+        }
+        limit = KEEP_LIMIT;
+    }
+    stream.get_mut().shutdown().await
+}
+
+async fn request(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Request>> {
     let mut line = Vec::new();
-    (&mut stream)
+    stream
         .take(wire::MAX_REQUEST as u64)
         .read_until(b'\n', &mut line)
         .await?;
-    let Some(nonce) = wire::nonce(&line) else {
-        return Ok(());
-    };
-    if let Mode::Slow(wait) = shared.mode {
-        tokio::time::sleep(wait).await;
-    }
-    let Some(answer) = shared.answer("TCP", port, source, destination, nonce) else {
-        return Ok(());
-    };
-    let stream = stream.get_mut();
-    stream.write_all(&wire::line(&answer)).await?;
-    stream.shutdown().await
+    Ok(wire::parse(&line))
 }
 
 /// Says nothing more, and reads until the client has ended too.

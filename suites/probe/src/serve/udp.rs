@@ -86,7 +86,7 @@ impl Port {
             let Ok(Some(received)) = receive.await else {
                 continue;
             };
-            let Some(nonce) = wire::nonce(&buffer[..received.length]) else {
+            let Some(wire::Request { nonce, .. }) = wire::parse(&buffer[..received.length]) else {
                 continue;
             };
             let destination = SocketAddr::new(received.destination, self.number);

@@ -70,6 +70,7 @@ pub(crate) fn entry(transport: Transport, destination: SocketAddr) -> PlanEntry 
         interval_ms: 0,
         limit_ms: 10_000,
         until: None,
+        flows: None,
     }
 }
 

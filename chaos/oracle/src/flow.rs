@@ -1,0 +1,135 @@
+//! Established flows: none is reset, none changes its backend, few replies are lost.
+//!
+//! What a flow's first answer names is its backend. A socket that is not connected has none: whether the choice is made
+//! for each datagram is the implementation's, so its answers must come from the set, and no more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    check::{Observed, Stream, shown},
+    finding::{Finding, Weight},
+    history::{Attempt, Outcome, Transport},
+    record,
+};
+
+/// What the flows of one client through one target must show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flows {
+    /// Which.
+    pub stream: Stream,
+    /// How many they are.
+    pub flows: usize,
+    /// The fewest exchanges of each that decide.
+    pub at_least: usize,
+    /// Who may answer.
+    pub identities: BTreeSet<String>,
+    /// Fewer than one exchange of so many may stay without an answer.
+    pub lost_of: usize,
+}
+
+/// What is not as expected.
+#[must_use]
+pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
+    let mut by_flow: BTreeMap<u32, Vec<&Attempt>> = BTreeMap::new();
+    let (mut own, mut lost, mut judged) = (Vec::new(), Vec::new(), 0);
+    for attempt in observed.of(&expected.stream) {
+        let Some(exchange) = attempt.exchange else {
+            continue;
+        };
+        if observed.is_not_the_datapaths(attempt, Some(&expected.identities)) {
+            own.push(*attempt);
+            continue;
+        }
+        judged += 1;
+        by_flow.entry(exchange.flow).or_default().push(attempt);
+        if matches!(attempt.outcome, Outcome::Timeout { .. }) {
+            lost.push(*attempt);
+        }
+    }
+    let mut findings = Vec::new();
+    let mut found = |weight, text: String, first: &[&Attempt]| {
+        findings.push(Finding {
+            weight,
+            subject: format!("{} flows, {}", expected.flows, expected.stream),
+            expected: format!(
+                "no end, no other backend, fewer than 1 of {} exchanges lost",
+                expected.lost_of
+            ),
+            found: text,
+            first: shown(first),
+        });
+    };
+    let ended: Vec<&Attempt> = by_flow
+        .values()
+        .flatten()
+        .copied()
+        .filter(|one| matches!(one.outcome, Outcome::Failed { .. } | Outcome::Garbled { .. }))
+        .collect();
+    if !ended.is_empty() {
+        let how = record::line(&record::outcomes(ended.iter().copied()));
+        found(Weight::Violation, format!("ends: {how}"), &ended);
+    }
+    let changed: Vec<&Attempt> = by_flow
+        .values()
+        .flat_map(|exchanges| changed(expected, exchanges))
+        .collect();
+    if !changed.is_empty() {
+        let by = record::line(&record::outcomes(changed.iter().copied()));
+        found(Weight::Violation, format!("another backend: {by}"), &changed);
+    }
+    if !lost.is_empty() && lost.len() * expected.lost_of >= judged {
+        let text = format!("{} of {judged} exchanges without an answer", lost.len());
+        found(Weight::Violation, text, &lost);
+    }
+    if !own.is_empty() {
+        let how = record::line(&record::outcomes(own.iter().copied()));
+        let text = format!(
+            "{} exchanges failed for lack of the machine (client or backend stood still, or no socket): {how}",
+            own.len()
+        );
+        found(Weight::Undecided, text, &own);
+    }
+    let enough = |exchanges: &&Vec<&Attempt>| exchanges.len() >= expected.at_least;
+    let decided = by_flow.values().filter(enough).count();
+    if decided < expected.flows {
+        let text = format!(
+            "only {decided} of them have the {} exchanges that decide",
+            expected.at_least
+        );
+        found(Weight::Undecided, text, &[]);
+    }
+    findings
+}
+
+/// Answers of another backend than the first on the same socket, or of one that may not answer at all.
+fn changed<'a>(expected: &Flows, exchanges: &[&'a Attempt]) -> Vec<&'a Attempt> {
+    let mut first: BTreeMap<u32, &str> = BTreeMap::new();
+    let mut changed = Vec::new();
+    for attempt in exchanges {
+        let (Outcome::Answered { answer, .. }, Some(exchange)) = (&attempt.outcome, attempt.exchange) else {
+            continue;
+        };
+        let by = answer.identity.as_str();
+        let has_one = attempt.transport != Transport::Udp;
+        let is_first = *first.entry(exchange.socket).or_insert(by) == by;
+        if !expected.identities.contains(by) || (has_one && !is_first) {
+            changed.push(*attempt);
+        }
+    }
+    changed
+}
+
+/// How many of the flows of a stream that are not connected met more than one backend: recorded, never judged.
+#[must_use]
+pub fn wandering(attempts: &[Attempt]) -> usize {
+    let mut met: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+    for attempt in attempts {
+        if let (Outcome::Answered { answer, .. }, Some(exchange)) = (&attempt.outcome, attempt.exchange)
+            && attempt.transport == Transport::Udp
+        {
+            let flow = (&attempt.client, &attempt.target, exchange.flow);
+            met.entry(flow).or_default().insert(&answer.identity);
+        }
+    }
+    met.values().filter(|identities| identities.len() > 1).count()
+}

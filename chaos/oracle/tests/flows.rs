@@ -1,0 +1,177 @@
+//! Established flows as tables: a sentence, the exchanges, what is found.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+use std::time::Duration;
+
+use oracle::{
+    check::{Observed, Stream, Times},
+    finding::{Finding, Weight},
+    flow::{self, Flows},
+    history::{Answer, Attempt, Exchange, Outcome, Served, Stage, Transport},
+};
+use rstest::rstest;
+
+const TIMES: Times = Times {
+    refuse: Duration::from_secs(1),
+    probe: Duration::from_secs(3),
+};
+/// Exchanges of each flow in these tests.
+const MANY: u32 = 150;
+
+/// What becomes of an exchange.
+#[derive(Clone, Copy)]
+enum Is {
+    By(&'static str),
+    Reset,
+    Lost,
+    /// Without an answer, and its client looked too late.
+    Unwatched,
+}
+
+fn answer(flow: u32, sequence: u32, identity: &str) -> Answer {
+    Answer {
+        identity: identity.into(),
+        source: "10.1.0.9:40000".parse().unwrap(),
+        destination: "10.1.0.2:8080".parse().unwrap(),
+        nonce: format!("{flow}-{sequence}"),
+        pod: None,
+    }
+}
+
+fn exchange(transport: Transport, flow: u32, sequence: u32, is: Is) -> Attempt {
+    let vip = "10.96.0.10:80".parse().unwrap();
+    let (milliseconds, outcome) = match is {
+        Is::By(identity) => {
+            let answer = answer(flow, sequence, identity);
+            (1, Outcome::Answered { answer, peer: vip })
+        }
+        Is::Reset => {
+            let (stage, errno) = (Stage::Receive, "ECONNRESET".to_owned());
+            (1, Outcome::Failed { stage, errno })
+        }
+        Is::Lost | Is::Unwatched => {
+            let stage = Stage::Receive;
+            let late = if matches!(is, Is::Lost) { 3001 } else { 9000 };
+            (late, Outcome::Timeout { stage })
+        }
+    };
+    Attempt {
+        start_us: 1_000_000,
+        end_us: 1_000_000 + milliseconds * 1000,
+        client: "pod@node-1".into(),
+        target: "web".into(),
+        transport,
+        destination: vip,
+        local: None,
+        nonce: format!("{flow}-{sequence}"),
+        exchange: Some(Exchange {
+            flow,
+            socket: 0,
+            sequence,
+        }),
+        outcome,
+    }
+}
+
+/// Two flows answered by b1, where the first exchanges of flow 0 are something else.
+fn history(transport: Transport, first: &[Is]) -> Vec<Attempt> {
+    let at = |flow: u32, sequence: u32| match first.get(sequence as usize) {
+        Some(is) if flow == 0 => *is,
+        _ => Is::By("b1/TCP/8080"),
+    };
+    (0..2)
+        .flat_map(|flow| {
+            (0..MANY).map(move |sequence| exchange(transport, flow, sequence, at(flow, sequence)))
+        })
+        .collect()
+}
+
+fn judge(attempts: &[Attempt], logs: &[Served], transport: Transport) -> Vec<Finding> {
+    let expected = Flows {
+        stream: Stream {
+            client: "pod@node-1".into(),
+            target: "web".into(),
+            transport,
+        },
+        flows: 2,
+        at_least: 100,
+        identities: ["b1/TCP/8080".to_owned(), "b2/TCP/8080".to_owned()].into(),
+        lost_of: 100,
+    };
+    flow::flows(&Observed::new(attempts, logs, TIMES), &expected)
+}
+
+/// The weights and words of what is found.
+fn found(attempts: &[Attempt], transport: Transport) -> Vec<(Weight, String)> {
+    let findings = judge(attempts, &[], transport).into_iter();
+    findings.map(|finding| (finding.weight, finding.found)).collect()
+}
+
+#[rstest]
+#[case::a_connection(Transport::Tcp)]
+#[case::a_connected_socket(Transport::UdpConnected)]
+#[case::a_socket(Transport::Udp)]
+fn flows_that_go_on_are_as_expected(#[case] transport: Transport) {
+    assert_eq!(found(&history(transport, &[]), transport), []);
+    let two_of_300 = history(transport, &[Is::By("b1/TCP/8080"), Is::Lost, Is::Lost]);
+    assert_eq!(found(&two_of_300, transport), [], "fewer than 1 of 100");
+}
+
+#[test]
+fn an_end_is_found() {
+    let attempts = history(Transport::Tcp, &[Is::By("b1/TCP/8080"), Is::Reset]);
+    let text = "ends: 1 ECONNRESET from receive".to_owned();
+    assert_eq!(found(&attempts, Transport::Tcp), [(Weight::Violation, text)]);
+}
+
+#[test]
+fn one_lost_exchange_of_a_hundred_is_too_many() {
+    let attempts = history(Transport::Udp, &[Is::Lost; 3]);
+    let text = "3 of 300 exchanges without an answer".to_owned();
+    assert_eq!(found(&attempts, Transport::Udp), [(Weight::Violation, text)]);
+}
+
+#[rstest]
+#[case::in_the_set("b2/TCP/8080", Transport::Tcp, true)]
+#[case::in_the_set("b2/TCP/8080", Transport::UdpConnected, true)]
+#[case::of_a_socket_that_has_none("b2/TCP/8080", Transport::Udp, false)]
+#[case::of_somebody_else("b3/TCP/8080", Transport::Udp, true)]
+fn another_backend_is_found(#[case] other: &'static str, #[case] transport: Transport, #[case] wrong: bool) {
+    let attempts = history(transport, &[Is::By("b1/TCP/8080"), Is::By(other)]);
+    let weights: Vec<Weight> = found(&attempts, transport)
+        .iter()
+        .map(|(weight, _)| *weight)
+        .collect();
+    assert_eq!(weights, if wrong { vec![Weight::Violation] } else { vec![] });
+    assert_eq!(
+        flow::wandering(&attempts),
+        usize::from(transport == Transport::Udp)
+    );
+}
+
+#[test]
+fn what_nobody_watched_and_what_is_missing_decide_nothing() {
+    let unwatched = history(Transport::Udp, &[Is::Unwatched; 40]);
+    let weights: Vec<Weight> = judge(&unwatched, &[], Transport::Udp)
+        .iter()
+        .map(|finding| finding.weight)
+        .collect();
+    assert_eq!(weights, [Weight::Undecided]);
+    let text = "only 0 of them have the 100 exchanges that decide".to_owned();
+    assert_eq!(found(&[], Transport::Udp), [(Weight::Undecided, text)]);
+}
+
+#[test]
+fn a_backend_that_is_behind_has_lost_nothing() {
+    let attempts = history(Transport::Udp, &[Is::Lost; 3]);
+    let late = |sequence| Served {
+        time_us: 9_000_000,
+        answer: answer(0, sequence, "b1/TCP/8080"),
+    };
+    let logs: Vec<Served> = (0..3).map(late).collect();
+    let findings = judge(&attempts, &logs, Transport::Udp);
+    assert!(
+        findings.iter().all(|finding| finding.weight == Weight::Undecided),
+        "{findings:?}"
+    );
+}
