@@ -40,6 +40,11 @@ impl Selector {
         self.fields.push(("/metadata/name", name.to_owned(), true));
     }
 
+    /// It selects everything.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
         self.labels.iter().all(|requirement| requirement.matches(labels))

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::page::Token;
 use crate::{
     kinds::Kind,
     selector::Selector,
@@ -93,6 +94,18 @@ impl Query {
         }
     }
 
+    /// `limit`: `None` is no limit, as is none above zero.
+    pub(super) fn limit(&self) -> Result<Option<usize>, Status> {
+        let text = self.get("limit");
+        let found: i64 = match text {
+            "" => return Ok(None),
+            _ => text
+                .parse()
+                .map_err(|_| Status::bad_request(format!("limit: expected a number, found {text:?}")))?,
+        };
+        Ok(usize::try_from(found).ok().filter(|limit| *limit > 0))
+    }
+
     pub(super) fn dry_run(&self) -> Result<bool, Status> {
         match self.get("dryRun") {
             "" => Ok(false),
@@ -117,6 +130,7 @@ impl Query {
     /// Where a list starts.
     pub(super) fn list_at(&self) -> Result<At, Status> {
         let version = self.version()?;
+        let limited = self.limit()?.is_some();
         match (self.get("resourceVersionMatch"), version) {
             ("", None) => Ok(At::Newest),
             (_, None) => Err(list_options(
@@ -124,6 +138,8 @@ impl Query {
                 "resourceVersionMatch is forbidden unless resourceVersion is provided",
             )),
             ("" | "NotOlderThan", Some(0)) => Ok(At::Any),
+            // Older than resourceVersionMatch, and kept.
+            ("", Some(version)) if limited => Ok(At::Exact(version)),
             ("" | "NotOlderThan", Some(version)) => Ok(At::NotOlderThan(version)),
             ("Exact", Some(0)) => Err(list_options(
                 "resourceVersionMatch",
@@ -139,6 +155,31 @@ impl Query {
                 Err(Status::invalid("meta.k8s.io", "ListOptions", "", &[found]))
             }
         }
+    }
+
+    /// Where the next piece of a list starts.
+    pub(super) fn continued(&self) -> Result<Option<Token>, Status> {
+        let text = self.get("continue");
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if !self.get("resourceVersionMatch").is_empty() {
+            let at = "resourceVersionMatch";
+            let with_continue = "resourceVersionMatch is forbidden when continue is provided";
+            let mut errors = vec![FieldError::forbidden(at, with_continue)];
+            if self.version()?.is_none() {
+                let alone = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+                errors.insert(0, FieldError::forbidden(at, alone));
+            }
+            return Err(Status::invalid("meta.k8s.io", "ListOptions", "", &errors));
+        }
+        let token = Token::decode(text)?;
+        if self.version()?.is_some_and(|version| version != 0) {
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        Ok(Some(token))
     }
 
     /// Where a watch starts, and whether it wants the state as events first.

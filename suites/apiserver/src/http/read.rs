@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{
     Api, Asked,
     accept::{self, Form},
+    page::{From, Page},
     query::At,
     respond::{self, Body},
 };
@@ -31,19 +32,25 @@ impl Api {
     }
 
     pub(super) async fn list(&self, asked: &Asked) -> Result<Response<Body>, Status> {
-        if !asked.query.get("continue").is_empty() {
-            // Lists come whole, so nobody was ever given a token.
-            return Err(Status::bad_request(
-                "continue key is not valid: this server returns whole lists",
-            ));
-        }
-        // Both may be ignored, but must be right.
-        asked.query.number("limit")?;
+        // It may be ignored, but must be right.
         asked.query.timeout()?;
+        let limit = asked.query.limit()?;
         let scope = asked.scope()?;
+        if let Some(token) = asked.query.continued()? {
+            let listed = match token.from() {
+                From::Newest => self.store.list(&scope),
+                From::Version(_) if self.faults.expires(&asked.client) => return Err(token.expired()),
+                From::Version(version) => {
+                    self.reached(version).await?;
+                    self.store.list_at(&scope, version).map_err(|_| token.expired())?
+                }
+            };
+            return listing(asked, &Page::cut(listed, &scope, Some(&token), limit));
+        }
         let listed = match asked.query.list_at()? {
             At::Newest => self.store.list(&scope),
-            At::Any => self.cached(asked, &scope, 0).await?,
+            // From a cache, upstream's lists come whole.
+            At::Any => return listing(asked, &Page::whole(self.cached(asked, &scope, 0).await?)),
             At::NotOlderThan(version) => self.cached(asked, &scope, version).await?,
             At::Exact(version) if self.faults.expires(&asked.client) => {
                 return Err(Status::expired(version, self.store.version()));
@@ -53,7 +60,7 @@ impl Api {
                 self.store.list_at(&scope, version)?
             }
         };
-        listing(asked, &listed)
+        listing(asked, &Page::cut(listed, &scope, None, limit))
     }
 
     /// The state not older than a version: the newest one, or what a cache that lags shows.
@@ -122,40 +129,39 @@ pub(super) fn shown(asked: &Asked, code: u16, object: &Arc<Object>) -> Result<Re
 }
 
 /// A list in the form that was asked for.
-pub(super) fn listing(asked: &Asked, listed: &Listed) -> Result<Response<Body>, Status> {
+pub(super) fn listing(asked: &Asked, page: &Page) -> Result<Response<Body>, Status> {
     let kind = asked.target.kind;
-    let version = listed.version.to_string();
+    let objects = &page.listed.objects;
     Ok(match asked.form {
-        Form::Object => respond::bytes(200, list_json(kind, listed)),
+        Form::Object => respond::bytes(200, list_json(kind, page)),
         Form::Metadata => {
-            let items: Vec<Value> = listed
-                .objects
+            let items: Vec<Value> = objects
                 .iter()
                 .map(|object| metadata_only(&object.value))
                 .collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                "metadata": {"resourceVersion": version}, "items": items,
+                "metadata": page.metadata(), "items": items,
             });
             respond::json(200, &list)
         }
         Form::Table => {
             let include = accept::include_object(asked.query.get("includeObject"))?;
-            let rows: Vec<Value> = listed.objects.iter().map(|object| object.value.clone()).collect();
-            respond::json(200, &table::table(kind, &rows, &version, include, true))
+            let rows: Vec<Value> = objects.iter().map(|object| object.value.clone()).collect();
+            let mut table = table::table(kind, &rows, "", include, true);
+            table["metadata"] = page.metadata();
+            respond::json(200, &table)
         }
     })
 }
 
 /// A list of a kind.
-fn list_json(kind: Kind, listed: &Listed) -> Bytes {
+fn list_json(kind: Kind, page: &Page) -> Bytes {
     let facts = kind.facts();
     let (kind, api) = (format!("{}List", facts.kind), facts.api_version());
-    let mut text = format!(
-        r#"{{"kind":"{kind}","apiVersion":"{api}","metadata":{{"resourceVersion":"{}"}},"items":["#,
-        listed.version
-    );
-    for (index, object) in listed.objects.iter().enumerate() {
+    let metadata = page.metadata();
+    let mut text = format!(r#"{{"kind":"{kind}","apiVersion":"{api}","metadata":{metadata},"items":["#);
+    for (index, object) in page.listed.objects.iter().enumerate() {
         if index > 0 {
             text.push(',');
         }

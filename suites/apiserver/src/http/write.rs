@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     Api, Asked, body,
+    page::Page,
     query::FieldValidation,
     read::{listing, shown},
     respond::{self, Body},
@@ -120,7 +121,7 @@ impl Api {
         let options = asked.delete_options(sent)?;
         let objects = self.store.delete_collection(&asked.scope()?, &options);
         let version = *self.store.head().borrow();
-        listing(asked, &Listed { version, objects })
+        listing(asked, &Page::whole(Listed { version, objects }))
     }
 }
 

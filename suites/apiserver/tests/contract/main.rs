@@ -15,6 +15,7 @@ mod limits;
 mod node;
 mod objects;
 mod owners;
+mod pages;
 mod patches;
 mod pods;
 mod recorded;

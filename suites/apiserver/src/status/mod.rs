@@ -1,6 +1,11 @@
-//! `Status`: how the API says no. One constructor per reason, worded as upstream words it.
+//! `Status`: how the API says no. One constructor per reason, worded as upstream words it; `field` has the complaints
+//! about single fields.
+
+mod field;
 
 use std::fmt;
+
+pub(crate) use field::FieldError;
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -14,97 +19,8 @@ pub struct Status {
     reason: &'static str,
     message: String,
     details: Option<Value>,
-}
-
-/// One complaint about one field (`field.Error`).
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FieldError {
-    reason: &'static str,
-    field: String,
-    message: String,
-}
-
-impl FieldError {
-    pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
-        let message = if detail.is_empty() {
-            "Required value".into()
-        } else {
-            format!("Required value: {detail}")
-        };
-        Self {
-            reason: "FieldValueRequired",
-            field: field.into(),
-            message,
-        }
-    }
-
-    pub(crate) fn invalid(field: impl Into<String>, value: &Value, detail: impl fmt::Display) -> Self {
-        let message = format!("Invalid value: {}: {detail}", shown(value));
-        Self {
-            reason: "FieldValueInvalid",
-            field: field.into(),
-            message,
-        }
-    }
-
-    pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
-        let message = format!("Duplicate value: {}", shown(value));
-        Self {
-            reason: "FieldValueDuplicate",
-            field: field.into(),
-            message,
-        }
-    }
-
-    pub(crate) fn unsupported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
-        let list = supported
-            .iter()
-            .map(|s| format!("{s:?}"))
-            .collect::<Vec<_>>()
-            .join(", ");
-        let message = format!("Unsupported value: {}: supported values: {list}", shown(value));
-        Self {
-            reason: "FieldValueNotSupported",
-            field: field.into(),
-            message,
-        }
-    }
-
-    pub(crate) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
-        Self {
-            reason: "FieldValueForbidden",
-            field: field.into(),
-            message: format!("Forbidden: {detail}"),
-        }
-    }
-
-    pub(crate) fn too_long(field: impl Into<String>, most: usize) -> Self {
-        let message = format!("Too long: may not be more than {most} bytes");
-        Self {
-            reason: "FieldValueTooLong",
-            field: field.into(),
-            message,
-        }
-    }
-
-    pub(crate) fn too_many(field: impl Into<String>, found: usize, most: usize) -> Self {
-        let message = format!("Too many: {found}: must have at most {most} items");
-        Self {
-            reason: "FieldValueTooMany",
-            field: field.into(),
-            message,
-        }
-    }
-}
-
-fn shown(value: &Value) -> String {
-    value.to_string()
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
-    }
+    /// `metadata.continue`: how a list can be gone on with.
+    next: Option<String>,
 }
 
 impl Status {
@@ -114,6 +30,7 @@ impl Status {
             reason,
             message: message.into(),
             details: None,
+            next: None,
         }
     }
 
@@ -287,6 +204,18 @@ impl Status {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
+    /// A list whose first page is forgotten; with this token it goes on in the newest state.
+    pub(crate) fn expired_continue(next: String) -> Self {
+        let message = "The provided continue parameter is too old to display a consistent list result. You can start a new \
+                       list without the continue parameter, or use the continue token in this response to retrieve the \
+                       remainder of the results. Continuing with the provided token results in an inconsistent list - \
+                       objects that were created, modified, or deleted between the time the first chunk was returned and \
+                       now may show up in the list.";
+        let mut status = Self::new(StatusCode::GONE, "Expired", message);
+        status.next = Some(next);
+        status
+    }
+
     pub(crate) fn future_version(asked: u64, current: u64) -> Self {
         let message = format!("Too large resource version: {asked}, current: {current}");
         let mut status = Self::new(
@@ -369,6 +298,9 @@ impl Status {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code.as_u16(),
         });
+        if let Some(next) = &self.next {
+            status["metadata"]["continue"] = next.as_str().into();
+        }
         if !self.reason.is_empty() {
             status["reason"] = self.reason.into();
         }

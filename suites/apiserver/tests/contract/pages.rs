@@ -1,0 +1,178 @@
+//! Lists in pieces.
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+use crate::{kubectl::Kubectl, world::World};
+
+async fn slices(world: &World, names: &[&str]) {
+    for name in names {
+        let slice = json!({"metadata": {"name": name, "labels": {"piece": "x"}}, "addressType": "IPv4"});
+        world.create("endpointslices", &slice).await;
+    }
+}
+
+async fn list(world: &World, query: &str) -> (u16, Value) {
+    world
+        .raw(
+            "GET",
+            &format!("{}?{query}", world.path("endpointslices")),
+            "",
+            "",
+        )
+        .await
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    let items = list["items"].as_array().into_iter().flatten();
+    items
+        .filter_map(|item| item["metadata"]["name"].as_str())
+        .collect()
+}
+
+fn next(list: &Value) -> &str {
+    list["metadata"]["continue"].as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn pages_show_the_state_of_the_first_one() {
+    let world = World::new().await;
+    slices(&world, &["a", "b", "c", "d", "e"]).await;
+    let (_, first) = list(&world, "limit=2").await;
+    assert_eq!(
+        (names(&first), &first["metadata"]["remainingItemCount"]),
+        (vec!["a", "b"], &json!(3))
+    );
+    slices(&world, &["bb"]).await;
+    let path = format!("{}/d", world.path("endpointslices"));
+    assert_eq!(world.raw("DELETE", &path, "", "").await.0, 200);
+    let (_, second) = list(&world, &format!("limit=2&continue={}", next(&first))).await;
+    assert_eq!(
+        (names(&second), &second["metadata"]["remainingItemCount"]),
+        (vec!["c", "d"], &json!(1))
+    );
+    assert_eq!(
+        second["metadata"]["resourceVersion"],
+        first["metadata"]["resourceVersion"]
+    );
+    let (_, last) = list(&world, &format!("limit=2&continue={}", next(&second))).await;
+    assert_eq!((names(&last), next(&last)), (vec!["e"], ""));
+    assert_eq!(last["metadata"]["remainingItemCount"], Value::Null);
+    let (_, rest) = list(&world, &format!("continue={}", next(&first))).await;
+    assert_eq!(names(&rest), ["c", "d", "e"], "without a limit, all the rest");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_limit_is_kept_where_upstream_keeps_it() {
+    let world = World::new().await;
+    slices(&world, &["a", "b", "c"]).await;
+    let version = list(&world, "").await.1["metadata"]["resourceVersion"]
+        .as_str()
+        .expect("a version")
+        .to_owned();
+    slices(&world, &["aa"]).await;
+    let exact = format!("limit=2&resourceVersion={version}");
+    let rows: [(&str, &[&str], bool, Value); 6] = [
+        ("limit=2", &["a", "aa"], true, json!(2)),
+        ("limit=2&labelSelector=piece%3Dx", &["a", "aa"], true, Value::Null),
+        ("limit=0", &["a", "aa", "b", "c"], false, Value::Null),
+        ("limit=4", &["a", "aa", "b", "c"], false, Value::Null),
+        (
+            "limit=2&resourceVersion=0",
+            &["a", "aa", "b", "c"],
+            false,
+            Value::Null,
+        ),
+        (&exact, &["a", "b"], true, json!(1)),
+    ];
+    for (query, expected, more, remaining) in rows {
+        let (code, found) = list(&world, query).await;
+        assert_eq!(
+            (code, names(&found), !next(&found).is_empty()),
+            (200, expected.to_vec(), more),
+            "{query}"
+        );
+        assert_eq!(found["metadata"]["remainingItemCount"], remaining, "{query}");
+    }
+    world.end().await;
+}
+
+/// A token as a server would write it.
+fn token(rv: i64, start: &str) -> String {
+    let token = json!({"v": "meta.k8s.io/v1", "rv": rv, "start": start});
+    BASE64_URL_SAFE_NO_PAD.encode(token.to_string())
+}
+
+#[tokio::test]
+async fn a_token_that_is_too_old_comes_back_as_one_for_the_newest_state() {
+    let world = World::new().await;
+    slices(&world, &["a", "b", "c"]).await;
+    let (_, first) = list(&world, "limit=1").await;
+    slices(&world, &["aa"]).await;
+    let old = match &world.own {
+        Some(own) => {
+            own.store.compact();
+            next(&first).to_owned()
+        }
+        // A real server forgets its first versions before anybody asks.
+        None => token(1, "/a\0"),
+    };
+    let (code, status) = list(&world, &format!("limit=1&continue={old}")).await;
+    assert_eq!((code, &status["reason"]), (410, &json!("Expired")), "{status}");
+    let (code, rest) = list(&world, &format!("continue={}", next(&status))).await;
+    assert_eq!((code, names(&rest)), (200, vec!["aa", "b", "c"]));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn tokens_that_nobody_gave_out_are_refused() {
+    let world = World::new().await;
+    let version = list(&world, "").await.1["metadata"]["resourceVersion"]
+        .as_str()
+        .expect("a version")
+        .to_owned();
+    let version: i64 = version.parse().expect("a number");
+    let good = token(version, "/a\0");
+    let foreign = BASE64_URL_SAFE_NO_PAD.encode(json!({"v": "v0", "rv": version, "start": "/a"}).to_string());
+    let rows = [
+        ("continue=%21".to_owned(), 400),
+        (format!("continue={}", BASE64_URL_SAFE_NO_PAD.encode("x")), 400),
+        (format!("continue={foreign}"), 400),
+        (format!("continue={}", token(0, "/a\0")), 400),
+        (format!("continue={}", token(version, "")), 400),
+        (format!("continue={}", token(version, "/../a")), 400),
+        (format!("continue={good}&resourceVersion={version}"), 400),
+        (format!("continue={good}&resourceVersionMatch=Exact"), 422),
+        (format!("continue={good}&resourceVersion=0"), 200),
+        (format!("continue={}", token(version + 1_000_000, "/a\0")), 504),
+    ];
+    for (query, code) in rows {
+        let (found, answer) = list(&world, &query).await;
+        assert_eq!(found, code, "{query}: {answer}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn kubectl_gets_all_pages_in_any_form() {
+    let world = World::new().await;
+    let Some(kubectl) = Kubectl::new(&world) else {
+        return;
+    };
+    slices(&world, &["a", "b", "c", "d", "e"]).await;
+    for form in ["name", "wide"] {
+        let printed = kubectl
+            .run(&[
+                "get",
+                "endpointslices",
+                "--chunk-size=2",
+                "--no-headers",
+                "-o",
+                form,
+            ])
+            .await;
+        assert_eq!(printed.ok().lines().count(), 5, "{form}");
+    }
+    world.end().await;
+}
