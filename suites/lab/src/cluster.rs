@@ -3,12 +3,19 @@
 //! A case sees the Kubernetes API ([`Cluster::client`]), places to run a process in ([`Cluster::exec`]) and,
 //! where the provider has them, node rights ([`Cluster::stop_agent`] …). What a provider lacks it does not
 //! declare in [`Description::capabilities`]; a case that needs it is skipped before the run.
+//!
+//! Files: this one; `api` (what is seen of the API servers and done to them).
 
-use std::{collections::BTreeSet, net::IpAddr, path::Path};
+mod api;
+
+use std::{collections::BTreeSet, net::IpAddr, path::Path, time::Duration};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::process::Child;
+
+pub use crate::embedded::HeldApiFault;
+pub use api::{ApiFault, ApiServer, Clients, Fault, LONGEST, Refusal, users};
 
 /// What a provider can do beyond the Kubernetes API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,6 +33,8 @@ pub enum Capability {
     Outside,
     /// Pods with the host's network, or processes on the host.
     HostNetwork,
+    /// API servers can be stopped, and made to answer wrongly.
+    ApiFaults,
 }
 
 /// A node as cases see it.
@@ -155,6 +164,15 @@ pub trait Cluster: Send + Sync {
     /// Removes what the target keeps on a node between runs (its pins and state directories), by the target's
     /// own documented way. The agent must be stopped.
     async fn wipe_state(&self, node: &str) -> Result<(), ClusterError>;
+
+    /// The API servers, by number. What a case does to them meets everybody but the administrator.
+    async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError>;
+
+    /// Lets something be wrong with them, for at most [`LONGEST`]; it is in force when this returns.
+    async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<HeldApiFault, ClusterError>;
+
+    /// Lets the resourceVersion jump ahead, as it does when others write much to the same etcd.
+    async fn jump_versions(&self, by: u32) -> Result<(), ClusterError>;
 
     /// The folder that is the root of the node's cgroup v2 hierarchy, as a process in [`Place::Host`] sees it.
     fn cgroup_root(&self) -> &Path;

@@ -20,6 +20,8 @@ pub(crate) use view::{Horizon, WatchFaults};
 
 use std::{net::IpAddr, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 /// Faults active at once.
 pub const MOST_ACTIVE: usize = 64;
 /// Longest delay that a fault may ask for.
@@ -28,7 +30,7 @@ pub const LONGEST: Duration = Duration::from_secs(600);
 pub const BODY_RATES: std::ops::RangeInclusive<u32> = 100..=10_000_000;
 
 /// Whom a fault meets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Clients {
     /// Everybody.
     All,
@@ -59,7 +61,7 @@ impl Clients {
 /// What goes wrong for a client while the fault is active.
 ///
 /// Health and version are never refused, so that whoever waits for a replica can.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
     /// A watch breaks (the answer ends in the middle) this long after it began, or after the fault began if that
     /// was later.
@@ -104,7 +106,7 @@ pub enum Fault {
 }
 
 /// How a request is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// 429, as priority and fairness refuses.
     TooManyRequests,
@@ -114,6 +116,19 @@ pub enum Refusal {
     Unavailable,
     /// 504.
     Timeout,
+}
+
+impl Refusal {
+    /// The HTTP status.
+    #[must_use]
+    pub fn code(self) -> u16 {
+        match self {
+            Self::TooManyRequests => 429,
+            Self::InternalError => 500,
+            Self::Unavailable => 503,
+            Self::Timeout => 504,
+        }
+    }
 }
 
 /// A fault that can't begin.

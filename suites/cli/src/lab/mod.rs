@@ -1,12 +1,14 @@
 //! `plumbline lab`: the embedded lab by hand.
 //!
-//! Files: `up`, `down`, `status`, `place` (exec, and how places are named), `files` (kubeconfig, logs), `families`
+//! Files: `up`, `down`, `status`, `fault` (of API servers), `servers` (how many), `place` (exec, and how places are named), `files` (kubeconfig, logs), `families`
 //! and `target` (of a new lab: for `plumbline run` too).
 
 mod down;
 mod families;
+mod fault;
 mod files;
 mod place;
+mod servers;
 mod status;
 mod target;
 mod up;
@@ -27,6 +29,8 @@ pub(crate) enum LabArgs {
     Down(down::DownArgs),
     /// Show nodes, agents and pods.
     Status(NameArgs),
+    /// Let something be wrong with the API servers for a while.
+    Fault(fault::FaultArgs),
     /// Run a program on a node, in a pod or on the outside client.
     Exec(place::ExecArgs),
     /// Print the administrator's kubeconfig.
@@ -55,6 +59,7 @@ pub(crate) async fn run(args: LabArgs) -> anyhow::Result<ExitCode> {
         LabArgs::Up(args) => up::run(args).await,
         LabArgs::Down(args) => down::run(args).await,
         LabArgs::Status(args) => status::run(&args.name).await,
+        LabArgs::Fault(args) => fault::run(args).await,
         LabArgs::Exec(args) => place::run(args).await,
         LabArgs::Kubeconfig(args) => files::kubeconfig(args).await,
         LabArgs::Logs(args) => files::logs(args).await,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use comfy_table::{Table, presets};
 use lab::{
     cluster::AgentState,
-    embedded::{LabCluster, Status},
+    embedded::{ActiveApiFault, LabCluster, Status},
 };
 
 pub(super) async fn run(name: &str) -> anyhow::Result<ExitCode> {
@@ -19,11 +19,32 @@ fn render(status: &Status) -> String {
         name,
         supervisor,
         api,
+        api_servers,
+        api_faults,
         target,
         nodes,
     } = status;
     let mut text =
         format!("lab {name}: API server {api}, target {target}, supervisor process {supervisor}\n\n");
+    if api_servers.len() > 1 || api_servers.iter().any(|server| !server.running) {
+        let rows = api_servers.iter().map(|server| {
+            let state = if server.running { "runs" } else { "down" };
+            [
+                server.number.to_string(),
+                server.address.to_string(),
+                state.to_owned(),
+            ]
+        });
+        text += &table(["API SERVER", "ADDRESS", "STATE"], rows);
+        text.push('\n');
+    }
+    for ActiveApiFault { fault, age, left } in api_faults {
+        let (age, left) = (age.as_secs(), left.as_secs());
+        text += &format!("fault: {fault}, since {age} s, for {left} s more at most\n");
+    }
+    if !api_faults.is_empty() {
+        text.push('\n');
+    }
     let heading = ["NODE", "ZONE", "ADDRESS", "PODS", "AGENT", "STARTS", "LAST EXIT"];
     let rows = nodes.iter().map(|node| {
         [
@@ -94,9 +115,22 @@ fn table<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = [String;
 
 #[cfg(test)]
 mod tests {
-    use lab::embedded::{NodeStatus, PodView};
+    use std::time::Duration;
+
+    use lab::{
+        cluster::{ApiFault, ApiServer, Stop},
+        embedded::{NodeStatus, PodView},
+    };
 
     use super::*;
+
+    fn server(number: u8, running: bool) -> ApiServer {
+        ApiServer {
+            number,
+            address: ([172, 30, 0, 1 + number], 6443).into(),
+            running,
+        }
+    }
 
     #[test]
     fn a_lab_is_shown_as_two_tables() {
@@ -118,6 +152,8 @@ mod tests {
             name: "lab".to_owned(),
             supervisor: 6,
             api: "https://127.0.0.1:6443".to_owned(),
+            api_servers: vec![server(1, true)],
+            api_faults: Vec::new(),
             target: "reference".to_owned(),
             nodes: vec![NodeStatus {
                 name: "node1".to_owned(),
@@ -141,6 +177,25 @@ lab lab: API server https://127.0.0.1:6443, target reference, supervisor process
  default    b1   node1  10.244.1.2  yes    0
 ";
         assert_eq!(render(&status), shown);
+        status.api_servers = vec![server(1, true), server(2, false)];
+        status.api_faults = vec![ActiveApiFault {
+            fault: ApiFault::Down {
+                server: 2,
+                how: Stop::Kill,
+            },
+            age: Duration::from_millis(3500),
+            left: Duration::from_secs(26),
+        }];
+        let servers = "
+
+ API SERVER  ADDRESS          STATE
+ 1           172.30.0.2:6443  runs
+ 2           172.30.0.3:6443  down
+
+fault: API server 2 is killed, since 3 s, for 26 s more at most
+
+ NODE";
+        assert!(render(&status).contains(servers), "{}", render(&status));
         status.nodes[0].pods.clear();
         assert!(!render(&status).contains("NAMESPACE"), "no pods, no table");
     }

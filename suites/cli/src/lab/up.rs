@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{FamilyArgs, TargetArgs};
+use super::{FamilyArgs, TargetArgs, servers::ControlPlaneArgs};
 use lab::{
     cluster::{AgentState, Cluster},
     embedded::{DEFAULT_NAME, LIMITS, LabCluster, LabConfig, Lifetime, check_name, sibling},
@@ -24,6 +24,8 @@ pub(crate) struct UpArgs {
     nodes: u8,
     #[command(flatten)]
     families: FamilyArgs,
+    #[command(flatten)]
+    control_plane: ControlPlaneArgs,
     #[command(flatten)]
     target: TargetArgs,
 }
@@ -72,6 +74,7 @@ fn config(args: UpArgs) -> anyhow::Result<LabConfig> {
         name,
         nodes,
         families,
+        control_plane,
         target,
     } = args;
     check_name(&name)?;
@@ -79,6 +82,7 @@ fn config(args: UpArgs) -> anyhow::Result<LabConfig> {
         name,
         nodes,
         families: families.families(),
+        control_plane: control_plane.control_plane(),
         agent: target.agent()?,
         plumbline: sibling("plumbline")?,
     })

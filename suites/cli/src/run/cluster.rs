@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use anyhow::{Context as _, bail};
 use lab::{
     cluster::Cluster as _,
-    embedded::{AgentCommand, IpFamilies, LabCluster, LabConfig, Lifetime, sibling},
+    embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime, sibling},
 };
 
 use crate::lab::TargetArgs;
@@ -75,6 +75,7 @@ impl Target {
             name: name.clone(),
             nodes: NODES,
             families,
+            control_plane: ControlPlane::default(),
             agent,
             plumbline: sibling("plumbline")?,
         };

@@ -97,10 +97,7 @@ async fn exit_codes_and_missing_places_come_through() {
     );
     let output = plumbline("node2", &["sh", "-c", "echo $KUBECONFIG; ls /sys/class/net"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(
-        said,
-        format!("/run/plumbline/{lab}/kubeconfig-underlay\neth0\nlo\n")
-    );
+    assert_eq!(said, format!("/run/plumbline/{lab}/kubeconfig-node2\neth0\nlo\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::PostParams};
 use lab::{
     cluster::{Cluster, Place},
-    embedded::{AgentCommand, IpFamilies, LabCluster, LabConfig, Lifetime},
+    embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime},
 };
 use oracle::history::{Attempt, Outcome, Plan, PlanEntry, Transport};
 use serde_json::json;
@@ -51,6 +51,7 @@ pub(crate) fn config(name: &str, folder: &Path) -> LabConfig {
         name: name.to_owned(),
         nodes: 2,
         families: IpFamilies::Ipv4,
+        control_plane: ControlPlane::default(),
         agent: AgentCommand {
             label: "fake".to_owned(),
             ..AgentCommand::of_target("reference", Some(&agent)).expect("the target")

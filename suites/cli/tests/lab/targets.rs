@@ -41,7 +41,7 @@ async fn a_target_of_ones_own_is_run_and_cleaned_as_its_file_says() {
     };
     let run = "/run/plumbline/".to_owned() + &name("target");
     for node in ["node1", "node2"] {
-        let line = format!("--on {node} --api={run}/kubeconfig-underlay {run}/logs/agent-{node}.state");
+        let line = format!("--on {node} --api={run}/kubeconfig-{node} {run}/logs/agent-{node}.state");
         eventually("the start of the program", || told(line.clone())).await;
     }
     test.lab.stop_agent("node1", Stop::Term).await.expect("stop");

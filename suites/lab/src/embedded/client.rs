@@ -6,27 +6,28 @@ use std::{
     os::unix::{fs::MetadataExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
+    time::Duration,
 };
 
 use async_trait::async_trait;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::Client;
 use tokio::process::Child;
 
 use super::{
     LIMITS, LabConfig, LabError, Leash,
+    api::kube_client,
     dir::LabDir,
     error::io_error,
-    evidence, leftovers,
+    evidence,
+    held::{self, HeldApiFault},
+    leftovers,
     leftovers::Downed,
     mounts::CGROUPS,
     protocol::{About, Descriptor, Located, Reply, Request, Status},
-    request::call,
+    request::{call, cluster_error, unexpected},
     spawn::{self, Placement},
 };
-use crate::cluster::{AgentState, Cluster, ClusterError, Description, Place, Stop};
+use crate::cluster::{AgentState, ApiFault, ApiServer, Cluster, ClusterError, Description, Place, Stop};
 
 /// How long a lab lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,9 +138,9 @@ impl LabCluster {
         self.dir.logs()
     }
 
-    /// The kubeconfig of processes on nodes.
-    pub(super) fn kubeconfig_of_nodes(&self) -> PathBuf {
-        self.dir.underlay_kubeconfig()
+    /// The kubeconfig of processes on a node.
+    pub(super) fn kubeconfig_of(&self, node: &str) -> PathBuf {
+        self.dir.node_kubeconfig(node)
     }
 
     /// What the agent of a node keeps between its runs.
@@ -246,19 +247,6 @@ pub fn labs() -> Result<Vec<String>, LabError> {
     leftovers::names()
 }
 
-/// A client for a kubeconfig.
-pub(super) async fn kube_client(path: &Path) -> Result<Client, LabError> {
-    let wrong = |why: String| LabError::Host {
-        what: format!("use the kubeconfig {}", path.display()),
-        why,
-        remedy: "See the supervisor's log",
-    };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| wrong(error.to_string()))?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    Client::try_from(config.map_err(|error| wrong(error.to_string()))?)
-        .map_err(|error| wrong(error.to_string()))
-}
-
 /// Namespaces and cgroups need root.
 fn root() -> Result<(), LabError> {
     let uid = nix::unistd::Uid::effective();
@@ -266,24 +254,6 @@ fn root() -> Result<(), LabError> {
         Ok(())
     } else {
         Err(LabError::NotRoot { uid: uid.as_raw() })
-    }
-}
-
-fn unexpected(dir: &LabDir, reply: &Reply) -> LabError {
-    LabError::Control {
-        name: dir.name().to_owned(),
-        why: format!("an answer to another question: {reply:?}"),
-    }
-}
-
-fn cluster_error(what: impl Into<String>) -> impl FnOnce(LabError) -> ClusterError {
-    let what = what.into();
-    move |error| match error {
-        LabError::Refused(refused) => refused,
-        other => ClusterError::Failed {
-            what,
-            why: other.to_string(),
-        },
     }
 }
 
@@ -369,6 +339,26 @@ impl Cluster for LabCluster {
             node: node.to_owned(),
         })
         .await
+    }
+
+    async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError> {
+        let what = "ask for the API servers";
+        match call(&self.dir, &Request::ApiServers, LIMITS.control)
+            .await
+            .map_err(cluster_error(what))?
+        {
+            Reply::ApiServers(all) => Ok(all),
+            other => Err(cluster_error(what)(unexpected(&self.dir, &other))),
+        }
+    }
+
+    async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<HeldApiFault, ClusterError> {
+        let held = held::begin(&self.dir, fault.clone(), lasts).await;
+        held.map_err(cluster_error(format!("let it happen that {fault}")))
+    }
+
+    async fn jump_versions(&self, by: u32) -> Result<(), ClusterError> {
+        self.order(Request::JumpVersions { by }).await
     }
 
     fn cgroup_root(&self) -> &Path {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{LabError, Target};
+use super::{LabError, Target, topology};
 
 /// Name of a lab that nobody gave a name.
 pub const DEFAULT_NAME: &str = "lab";
@@ -18,6 +18,8 @@ pub struct LabConfig {
     pub nodes: u8,
     /// Of which families all its addresses are.
     pub families: IpFamilies,
+    /// What answers as the Kubernetes API.
+    pub control_plane: ControlPlane,
     /// What is under test on each node.
     pub agent: AgentCommand,
     /// The `plumbline` executable: it is the supervisor and, as `plumbline probe`, the only container image.
@@ -49,6 +51,41 @@ impl IpFamilies {
     pub fn has_ipv6(self) -> bool {
         self != Self::Ipv4
     }
+}
+
+/// What answers as the Kubernetes API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlPlane {
+    /// How many API servers, 1 to [`ControlPlane::MOST_SERVERS`], over one store.
+    pub servers: u8,
+    /// What they write into `default/kubernetes`.
+    pub advertise: Advertise,
+}
+
+/// Which address an API server advertises (`--advertise-address`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Advertise {
+    /// Its own: `default/kubernetes` has an endpoint for each, and agents ask one of them.
+    #[default]
+    Own,
+    /// That of a load balancer in front of all: `default/kubernetes` has one endpoint, which whoever stops takes away
+    /// from all, until the next of them reconciles. Agents ask the load balancer.
+    Shared,
+}
+
+impl Default for ControlPlane {
+    fn default() -> Self {
+        Self {
+            servers: 1,
+            advertise: Advertise::default(),
+        }
+    }
+}
+
+impl ControlPlane {
+    /// Most API servers of one lab.
+    pub const MOST_SERVERS: u8 = topology::MOST_API_SERVERS;
 }
 
 /// How the agent under test is started.
@@ -99,6 +136,7 @@ impl LabConfig {
             name: name.to_owned(),
             nodes: 2,
             families: IpFamilies::default(),
+            control_plane: ControlPlane::default(),
             agent: AgentCommand::of_target("reference", None)?,
             plumbline: sibling("plumbline")?,
         })
@@ -112,6 +150,10 @@ impl LabConfig {
         check_name(&self.name)?;
         if self.nodes == 0 || self.nodes > Self::MOST_NODES {
             return Err(LabError::Nodes { found: self.nodes });
+        }
+        let servers = self.control_plane.servers;
+        if servers == 0 || servers > ControlPlane::MOST_SERVERS {
+            return Err(LabError::ApiServers { found: servers });
         }
         let Some(agent) = self.agent.argv.first() else {
             return Err(LabError::NoAgent);

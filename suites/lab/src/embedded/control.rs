@@ -1,6 +1,6 @@
 //! The control socket: one request, one answer, one connection.
 
-use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -16,6 +16,7 @@ use super::{
     lab::Shared,
     protocol::{Refusal, Reply, Request},
 };
+use crate::cluster::ApiFault;
 
 /// Serves requests until the tasks end.
 pub(super) fn serve(path: &Path, lab: Arc<Shared>, tasks: &mut JoinSet<()>) -> Result<(), LabError> {
@@ -66,10 +67,41 @@ async fn answer(stream: UnixStream, lab: &Shared) -> std::io::Result<()> {
             drop(lab.down.send(stream.into_inner()).await);
             return Ok(());
         }
+        Ok(Request::ApiFault { fault, lasts }) => return hold(stream, lab, fault, lasts).await,
         Ok(request) => handle(request, lab).await.unwrap_or_else(Reply::Refused),
         Err(error) => Reply::Refused(Refusal::failed("read the request", &error)),
     };
     send(stream.get_mut(), &reply).await
+}
+
+/// Keeps up a fault of the API servers as long as somebody holds the connection, and no longer than it may last.
+async fn hold(
+    mut stream: BufReader<UnixStream>,
+    lab: &Shared,
+    fault: ApiFault,
+    lasts: Duration,
+) -> std::io::Result<()> {
+    let name = fault.to_string();
+    let begun = match lab.api.begin(fault, lasts).await {
+        Ok(begun) => begun,
+        Err(refusal) => return send(stream.get_mut(), &Reply::Refused(refusal)).await,
+    };
+    tracing::info!(fault = name, "a fault begins");
+    if send(stream.get_mut(), &Reply::Done).await.is_ok() {
+        let mut line = Vec::new();
+        let mut limited = (&mut stream).take(LIMITS.control_bytes);
+        // However it ends: a line, the end of the connection, or of the time.
+        drop(timeout(lasts, limited.read_until(b'\n', &mut line)).await);
+    }
+    let healed = lab.api.heal(begun).await;
+    match &healed {
+        Ok(()) => tracing::info!(fault = name, "the fault is over"),
+        Err(why) => tracing::error!(fault = name, ?why, "the fault could not be ended"),
+    }
+    let reply = healed.map_or_else(Reply::Refused, |()| Reply::Done);
+    // Whoever began it may be gone.
+    drop(send(stream.get_mut(), &reply).await);
+    Ok(())
 }
 
 /// Sends an answer.
@@ -102,6 +134,13 @@ async fn handle(request: Request, lab: &Shared) -> Result<Reply, Refusal> {
             lab.agent(&node)?.wipe().await,
             format!("wipe the agent's state on {node}"),
         ),
-        Request::Down => Err(Refusal::failed("go down", &"it is answered elsewhere")),
+        Request::ApiServers => Ok(Reply::ApiServers(lab.api.list().await)),
+        Request::JumpVersions { by } => {
+            lab.api.jump_versions(by);
+            Ok(Reply::Done)
+        }
+        Request::Down | Request::ApiFault { .. } => {
+            Err(Refusal::failed("answer", &"it is answered elsewhere"))
+        }
     }
 }

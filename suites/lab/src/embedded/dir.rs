@@ -74,9 +74,19 @@ impl LabDir {
         self.path.join("kubeconfig")
     }
 
-    /// Kubeconfig for processes on the nodes and for the outside client.
-    pub(super) fn underlay_kubeconfig(&self) -> PathBuf {
-        self.path.join("kubeconfig-underlay")
+    /// Kubeconfig for the agent of a node, and for processes on it.
+    pub(super) fn node_kubeconfig(&self, node: &str) -> PathBuf {
+        self.path.join(format!("kubeconfig-{node}"))
+    }
+
+    /// Kubeconfig for the outside client.
+    pub(super) fn outside_kubeconfig(&self) -> PathBuf {
+        self.path.join("kubeconfig-outside")
+    }
+
+    /// Kubeconfig for the controllers, in the supervisor.
+    pub(super) fn controllers_kubeconfig(&self) -> PathBuf {
+        self.path.join("kubeconfig-controllers")
     }
 
     /// Logs of the supervisor, agents and pods.

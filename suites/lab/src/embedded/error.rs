@@ -25,6 +25,15 @@ pub enum LabError {
         /// What was given.
         found: u8,
     },
+    /// No API server, or too many.
+    #[error(
+        "a lab with {found} API servers can't be made; expected 1 to {most}",
+        most = super::ControlPlane::MOST_SERVERS
+    )]
+    ApiServers {
+        /// What was given.
+        found: u8,
+    },
     /// The agent's command line is empty.
     #[error("the agent's command is empty; expected a program, such as the path of reference-agent")]
     NoAgent,

@@ -46,7 +46,7 @@ pub(super) async fn collect(
     };
     for node in &lab.describe().nodes {
         let values = Values {
-            kubeconfig: &lab.kubeconfig_of_nodes(),
+            kubeconfig: &lab.kubeconfig_of(&node.name),
             node: &node.name,
             cgroup: CGROUPS,
             bpffs: BPFFS,

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{Ipv4Addr, SocketAddr, TcpListener},
     os::fd::AsRawFd,
     os::unix::fs::MetadataExt,
     path::PathBuf,
@@ -11,13 +10,15 @@ use std::{
 };
 
 use futures::future::{join_all, try_join_all};
-use lab_apiserver::{Auth, Config, Pki, Store};
+use kube::Client;
+use lab_controllers::{Balancer, SliceSettings, keep_slices, schedule};
 use tokio::{net::UnixStream, sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     IpFamilies, LabConfig, LabError,
     agent::{Agent, Files},
+    api::{ApiServers, kube_client},
     cgroup::Cgroup,
     control,
     dir::LabDir,
@@ -27,7 +28,7 @@ use super::{
     node::{Node, Underlay},
     output::Steps,
     protocol::{About, Descriptor, Located, Missing, NodeStatus, Refusal, Status},
-    topology::{API_SERVER_PORT, NodeAddresses},
+    topology::NodeAddresses,
 };
 use crate::cluster::{self, Capability, Description};
 
@@ -36,7 +37,6 @@ use crate::cluster::{self, Capability, Description};
 pub(super) struct Lab {
     tasks: JoinSet<()>,
     _underlay: Underlay,
-    _api: NetNs,
 }
 
 /// What requests on the control socket need.
@@ -48,7 +48,8 @@ pub(super) struct Shared {
     nodes: BTreeMap<String, Member>,
     outside: NetNs,
     outside_cgroup: Cgroup,
-    kubeconfig: PathBuf,
+    dir: LabDir,
+    pub(super) api: ApiServers,
 }
 
 /// A node with its agent and its pods.
@@ -76,15 +77,16 @@ impl Lab {
         let outside_cgroup = tree.child("outside");
         outside_cgroup.create()?;
 
-        steps.begin("API server");
-        let api = underlay.machine("apiserver", &families.api_server()).await?;
-        let local = serve_api(families, &api, dir, &mut tasks)?;
-        let client = super::kube_client(&dir.kubeconfig()).await?;
-
-        steps.begin(format!("{} nodes", config.nodes));
         let all: Vec<NodeAddresses> = (1..=config.nodes)
             .map(|number| NodeAddresses::new(number, families))
             .collect();
+        steps.begin(format!("{} API servers", config.control_plane.servers));
+        let api = ApiServers::start(&config, &all, &underlay, dir, &mut tasks).await?;
+        let client = kube_client(&dir.kubeconfig()).await?;
+        let controllers = kube_client(&dir.controllers_kubeconfig()).await?;
+        control_the_rest(&controllers, families, &mut tasks);
+
+        steps.begin(format!("{} nodes", config.nodes));
         let nodes = all
             .iter()
             .map(|addresses| Node::create(*addresses, &all, &underlay, tree));
@@ -99,7 +101,7 @@ impl Lab {
                 dir.clone(),
             );
             let files = Files {
-                kubeconfig: dir.underlay_kubeconfig(),
+                kubeconfig: dir.node_kubeconfig(&node.name),
                 log: dir.agent_log(&node.name),
                 state: dir.agent_state(&node.name),
             };
@@ -124,27 +126,25 @@ impl Lab {
         try_join_all(members.values().map(|member| member.agent.started())).await?;
 
         let description = describe(&config, members.values().map(|member| &*member.node));
-        let api_url = format!("https://{local}");
         let about = About {
             description,
             config,
             pid: process::id(),
-            api: api_url,
+            api: format!("https://{}", api.admin()),
         };
-        let kubeconfig = dir.underlay_kubeconfig();
         let shared = Shared {
             about,
             down,
             nodes: members,
             outside,
             outside_cgroup,
-            kubeconfig,
+            dir: dir.clone(),
+            api,
         };
         control::serve(&dir.socket(), Arc::new(shared), &mut tasks)?;
         Ok(Self {
             tasks,
             _underlay: underlay,
-            _api: api,
         })
     }
 
@@ -168,88 +168,17 @@ impl Lab {
     }
 }
 
-/// Replicas over one store: on the underlay, by each family, and on this host's loopback, whose address is returned.
-fn serve_api(
-    families: IpFamilies,
-    net: &NetNs,
-    dir: &LabDir,
-    tasks: &mut JoinSet<()>,
-) -> Result<SocketAddr, LabError> {
-    let failed = |what: &str, why: &dyn std::fmt::Display| LabError::Host {
-        what: format!("{what} the API server"),
-        why: why.to_string(),
-        remedy: "See the supervisor's log",
-    };
-    let config = Config::new(families.services(), families.api_server(), API_SERVER_PORT);
-    let store = Store::new(config).map_err(|error| failed("configure", &error))?;
-    let pki = Pki::new().map_err(|error| failed("make certificates for", &error))?;
-    let addresses = [
-        families.api_server(),
-        families.kubernetes_service(),
-        vec![Ipv4Addr::LOCALHOST.into()],
-    ]
-    .concat();
-    let names = [
-        "localhost",
-        "kubernetes",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-        "kubernetes.default.svc.cluster.local",
-    ];
-    let names: Vec<String> = addresses
-        .iter()
-        .map(ToString::to_string)
-        .chain(names.map(str::to_owned))
-        .collect();
-    let tls = pki
-        .server_tls(&names)
-        .map_err(|error| failed("make certificates for", &error))?;
-    let (admin, agent) = (lab_apiserver::new_token(), lab_apiserver::new_token());
-    let auth = Auth::new()
-        .with_user(&admin, "admin")
-        .with_user(&agent, "system:node");
-    let auth = Arc::new(auth);
-
-    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let local = TcpListener::bind(loopback).map_err(io_error("listen on this host's loopback"))?;
-    let local_address = local
-        .local_addr()
-        .map_err(io_error("listen on this host's loopback"))?;
-    let underlay: Vec<SocketAddr> = families
-        .api_server()
-        .into_iter()
-        .map(|address| SocketAddr::new(address, API_SERVER_PORT))
-        .collect();
-    let mut listeners = vec![local];
-    for address in &underlay {
-        listeners.push(net.listen(*address)?);
-    }
-    for listener in listeners {
-        let serving = lab_apiserver::serve(
-            store.clone(),
-            listener,
-            tls.clone(),
-            auth.clone(),
-            CancellationToken::new(),
-        );
-        tasks.spawn(async move {
-            if let Err(error) = serving.await {
-                tracing::error!(%error, "the API server ended");
-            }
-        });
-    }
-    let primary = underlay
-        .into_iter()
-        .next()
-        .map(|address| (dir.underlay_kubeconfig(), address, agent));
-    for (path, address, token) in [(dir.kubeconfig(), local_address, admin)]
-        .into_iter()
-        .chain(primary)
-    {
-        lab_apiserver::write_kubeconfig(&path, &format!("https://{address}"), pki.ca_pem(), &token)
-            .map_err(|error| failed("write a kubeconfig for", &error))?;
-    }
-    Ok(local_address)
+/// Runs the controllers until the tasks end.
+fn control_the_rest(client: &Client, families: IpFamilies, tasks: &mut JoinSet<()>) {
+    // Nobody cancels them: they end as tasks do.
+    let stop = CancellationToken::new();
+    tasks.spawn(keep_slices(
+        client.clone(),
+        SliceSettings::default(),
+        stop.clone(),
+    ));
+    tasks.spawn(schedule(client.clone(), stop.clone()));
+    tasks.spawn(Balancer::new(client.clone(), families.load_balancers()).run(stop));
 }
 
 fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> Description {
@@ -265,6 +194,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         Capability::Node,
         Capability::Outside,
         Capability::HostNetwork,
+        Capability::ApiFaults,
     ]);
     if config.families.has_ipv4() {
         capabilities.insert(Capability::Ipv4);
@@ -296,6 +226,8 @@ impl Shared {
             name: self.about.config.name.clone(),
             supervisor: self.about.pid,
             api: self.about.api.clone(),
+            api_servers: self.api.list().await,
+            api_faults: self.api.faults(),
             target: self.about.config.agent.label.clone(),
             nodes: join_all(nodes).await,
         }
@@ -312,13 +244,15 @@ impl Shared {
         match place {
             cluster::Place::Outside => {
                 let net = net(&self.outside).map_err(failed)?;
-                Ok(self.located(net, None, &self.outside_cgroup, true))
+                let kubeconfig = Some(self.dir.outside_kubeconfig());
+                Ok(located(net, None, &self.outside_cgroup, kubeconfig))
             }
             cluster::Place::Host { node } => {
                 let node = &self.member(node)?.node;
                 let net = net(&node.net).map_err(failed)?;
                 let mnt = descriptor(&node.mnt).map_err(failed)?;
-                Ok(self.located(net, Some(mnt), &node.system_cgroup(), true))
+                let kubeconfig = Some(self.dir.node_kubeconfig(&node.name));
+                Ok(located(net, Some(mnt), &node.system_cgroup(), kubeconfig))
             }
             cluster::Place::Pod { namespace, name } => {
                 let found: Option<Place> = self
@@ -331,18 +265,8 @@ impl Shared {
                 };
                 let place = found.ok_or_else(missing)?;
                 let net = net(place.net()).map_err(failed)?;
-                Ok(self.located(net, None, &place.cgroup, false))
+                Ok(located(net, None, &place.cgroup, None))
             }
-        }
-    }
-
-    fn located(&self, net: Descriptor, mnt: Option<Descriptor>, cgroup: &Cgroup, api: bool) -> Located {
-        let kubeconfig = api.then(|| self.kubeconfig.clone());
-        Located {
-            net,
-            mnt,
-            cgroup: cgroup.path().to_owned(),
-            kubeconfig,
         }
     }
 
@@ -352,6 +276,20 @@ impl Shared {
             name: node.to_owned(),
         };
         self.nodes.get(node).ok_or_else(missing)
+    }
+}
+
+fn located(
+    net: Descriptor,
+    mnt: Option<Descriptor>,
+    cgroup: &Cgroup,
+    kubeconfig: Option<PathBuf>,
+) -> Located {
+    Located {
+        net,
+        mnt,
+        cgroup: cgroup.path().to_owned(),
+        kubeconfig,
     }
 }
 

@@ -14,8 +14,13 @@ pub struct Limits {
     pub control: Duration,
     /// Bytes of one request or answer.
     pub control_bytes: u64,
-    /// Requests served at once; more wait in the socket's backlog.
+    /// Requests served at once, those that hold a fault of the API servers among them; more wait in the socket's
+    /// backlog.
     pub control_connections: usize,
+    /// Connections at once through the front of the API servers.
+    pub front_connections: usize,
+    /// How long the front waits for an API server to take a connection before it tries the next.
+    pub front_connect: Duration,
     /// From a container's start until it serves; a slower one is killed and started again.
     pub container_ready: Duration,
     /// Between two starts of a container or an agent that ends by itself: the first wait, doubled each time …
@@ -51,7 +56,10 @@ pub const LIMITS: Limits = Limits {
     down: Duration::from_secs(30),
     control: Duration::from_secs(10),
     control_bytes: 4 << 20,
-    control_connections: 64,
+    // Twice what can be held at once.
+    control_connections: 128,
+    front_connections: 1024,
+    front_connect: Duration::from_secs(1),
     container_ready: Duration::from_secs(20),
     restart_first: Duration::from_millis(200),
     restart_most: Duration::from_secs(5),

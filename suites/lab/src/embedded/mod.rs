@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  LabCluster ─(control.sock)─▶ supervisor: plumbline lab supervise
-//!      │                           ├─ API server    on the underlay and on this host's loopback
+//!      │                           ├─ api/          API servers, on the underlay and on this host's loopback
+//!      │                           ├─ controllers   EndpointSlices, load balancers, scheduling
 //!      │                           ├─ kubelet × N   pods: netns + veth + cgroup, running `plumbline probe`
 //!      │                           ├─ agent × N     in its node's namespaces and a cgroup of its own
 //!      └─ exec: setns + cgroup     └─ underlay      bridge ─ nodes, API server, outside client
@@ -12,12 +13,13 @@
 //! namespace); however a lab ends, its processes end with it; what is left after a SIGKILL is a folder and empty
 //! cgroups, and the next `up` or `down` removes them.
 //!
-//! Files: for users `config`, `target`, `client`, `limits`, `error`, `evidence`; the supervisor is `supervisor` (its life),
-//! `lab` (what it holds), `control` (requests), `agent`, `health`, `kubelet/`, `node`, `topology`; between the two `protocol`,
+//! Files: for users `config`, `target`, `client`, `held`, `limits`, `error`, `evidence`; the supervisor is `supervisor` (its life),
+//! `lab` (what it holds), `control` (requests), `api/`, `agent`, `health`, `kubelet/`, `node`, `topology`; between the two `protocol`,
 //! `request`, `start`, `output`; on the host `dir`, `leftovers`, `cgroup`; kernel objects `netns`, `links`,
 //! `mounts`, `spawn`; `backoff`.
 
 mod agent;
+mod api;
 mod backoff;
 mod cgroup;
 mod client;
@@ -27,6 +29,7 @@ mod dir;
 mod error;
 mod evidence;
 mod health;
+mod held;
 mod kubelet;
 mod lab;
 mod leftovers;
@@ -45,11 +48,14 @@ mod target;
 mod topology;
 
 pub use client::{LabCluster, Lifetime, down, labs};
-pub use config::{AgentCommand, DEFAULT_NAME, IpFamilies, LabConfig, check_name, sibling};
+pub use config::{
+    Advertise, AgentCommand, ControlPlane, DEFAULT_NAME, IpFamilies, LabConfig, check_name, sibling,
+};
 pub use error::LabError;
+pub use held::HeldApiFault;
 pub use leftovers::Downed;
 pub use limits::{LIMITS, Limits};
-pub use protocol::{NodeStatus, PodView, Status};
+pub use protocol::{ActiveApiFault, NodeStatus, PodView, Status};
+use start::Leash;
 pub use supervisor::supervise;
 pub use target::{Ready, Target};
-use {client::kube_client, start::Leash};

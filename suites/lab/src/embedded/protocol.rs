@@ -1,11 +1,11 @@
 //! What the supervisor is asked and answers: one JSON line each, one request a connection.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::{LabConfig, LabError};
-use crate::cluster::{AgentState, ClusterError, Description, Place, Stop};
+use crate::cluster::{AgentState, ApiFault, ApiServer, ClusterError, Description, Place, Stop};
 
 /// A request on the control socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,6 +25,13 @@ pub(super) enum Request {
     StartAgent { node: String },
     /// [`Reply::Done`] when the agent's clean-up command has succeeded.
     WipeState { node: String },
+    /// [`Reply::ApiServers`].
+    ApiServers,
+    /// [`Reply::Done`] when it is in force. It lasts until the connection ends, the time is over, or another line comes:
+    /// then a second [`Reply::Done`] when it is over.
+    ApiFault { fault: ApiFault, lasts: Duration },
+    /// [`Reply::Done`] when the resourceVersion is so much higher.
+    JumpVersions { by: u32 },
     /// [`Reply::Done`] when nothing is left but the supervisor itself.
     Down,
 }
@@ -38,6 +45,7 @@ pub(super) enum Reply {
     Status(Status),
     Located(Located),
     Agent(AgentState),
+    ApiServers(Vec<ApiServer>),
     Refused(Refusal),
 }
 
@@ -79,12 +87,27 @@ pub struct Status {
     pub name: String,
     /// Its supervisor.
     pub supervisor: u32,
-    /// The API server's address on this host's loopback.
+    /// The administrator's API server, on this host's loopback.
     pub api: String,
+    /// The API servers, by number.
+    pub api_servers: Vec<ApiServer>,
+    /// What is wrong with them just now, oldest first.
+    pub api_faults: Vec<ActiveApiFault>,
     /// What is under test.
     pub target: String,
     /// Nodes in the order of their names.
     pub nodes: Vec<NodeStatus>,
+}
+
+/// A fault of the API servers that is in force.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ActiveApiFault {
+    /// What is wrong.
+    pub fault: ApiFault,
+    /// Since when.
+    pub age: Duration,
+    /// When it ends by itself.
+    pub left: Duration,
 }
 
 /// One node.
@@ -135,6 +158,7 @@ pub(super) enum Refusal {
 pub(super) enum Missing {
     Node,
     Pod,
+    ApiServer,
 }
 
 impl From<Refusal> for ClusterError {
@@ -148,6 +172,13 @@ impl From<Refusal> for ClusterError {
                 what: Missing::Pod,
                 name,
             } => Self::NotFound { what: "pod", name },
+            Refusal::NotFound {
+                what: Missing::ApiServer,
+                name,
+            } => Self::NotFound {
+                what: "API server",
+                name,
+            },
             Refusal::Failed { what, why } => Self::Failed { what, why },
         }
     }

@@ -17,29 +17,67 @@ use crate::cluster::ClusterError;
 
 /// Sends a request and takes the answer; one that says no is [`LabError::Refused`].
 pub(super) async fn call(dir: &LabDir, request: &Request, limit: Duration) -> Result<Reply, LabError> {
-    let wrong = |why: String| LabError::Control {
-        name: dir.name().to_owned(),
-        why,
-    };
     match timeout(limit, exchange(dir, request)).await {
         Ok(Ok(Reply::Refused(refusal))) => Err(LabError::Refused(ClusterError::from(refusal))),
         Ok(Ok(reply)) => Ok(reply),
-        Ok(Err(error)) => match error.kind() {
-            // No socket, or one that nobody listens on any more.
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Err(LabError::NotUp {
-                name: dir.name().to_owned(),
-            }),
-            _ => Err(wrong(error.to_string())),
-        },
-        Err(_) => Err(wrong(format!("no answer within {limit:?}"))),
+        Ok(Err(error)) => Err(no_supervisor(dir, &error)),
+        Err(_) => Err(LabError::Control {
+            name: dir.name().to_owned(),
+            why: format!("no answer within {limit:?}"),
+        }),
     }
 }
 
-async fn exchange(dir: &LabDir, request: &Request) -> io::Result<Reply> {
+/// An answer to something that was not asked.
+pub(super) fn unexpected(dir: &LabDir, reply: &Reply) -> LabError {
+    LabError::Control {
+        name: dir.name().to_owned(),
+        why: format!("an answer to another question: {reply:?}"),
+    }
+}
+
+/// For `map_err`: what was tried, as a case sees it.
+pub(super) fn cluster_error(what: impl Into<String>) -> impl FnOnce(LabError) -> ClusterError {
+    let what = what.into();
+    move |error| match error {
+        LabError::Refused(refused) => refused,
+        other => ClusterError::Failed {
+            what,
+            why: other.to_string(),
+        },
+    }
+}
+
+/// Sends a request whose connection stays.
+pub(super) async fn open(dir: &LabDir, request: &Request) -> Result<UnixStream, LabError> {
+    ask(dir, request)
+        .await
+        .map_err(|error| no_supervisor(dir, &error))
+}
+
+/// What came of it that nobody took a request.
+fn no_supervisor(dir: &LabDir, error: &io::Error) -> LabError {
+    let name = dir.name().to_owned();
+    match error.kind() {
+        // No socket, or one that nobody listens on any more.
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => LabError::NotUp { name },
+        _ => LabError::Control {
+            name,
+            why: error.to_string(),
+        },
+    }
+}
+
+async fn ask(dir: &LabDir, request: &Request) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(dir.socket()).await?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line).await?;
+    Ok(stream)
+}
+
+async fn exchange(dir: &LabDir, request: &Request) -> io::Result<Reply> {
+    let stream = ask(dir, request).await?;
     let mut answer = Vec::new();
     let mut reader = BufReader::new(stream.take(LIMITS.control_bytes));
     reader.read_until(b'\n', &mut answer).await?;

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!  172.30.0.1       fd00:30::1        underlay bridge: everybody's default gateway, which forwards nothing
-//!  172.30.0.2       fd00:30::2        API server
+//!  172.30.0.2 …     fd00:30::2 …      API servers
+//!  172.30.0.9       fd00:30::9        the front of the API servers, a load balancer
 //!  172.30.0.10      fd00:30::a        outside client
 //!  172.30.0.101 …   fd00:30::65 …     nodes
 //!  10.244.N.0/24    fd00:244:N::/64   pods of node N; the first address is their gateway
 //!  10.96.0.0/16     fd00:96::/112     ClusterIPs (IPv4 as in kubeadm's examples)
 //! ```
+//!  172.30.1.0/24    fd00:31::/120     addresses of load balancers
 //!
 //! A lab has the left column, the right one, or both ([`IpFamilies`]); then IPv4 comes first.
 
@@ -19,6 +21,9 @@ use super::IpFamilies;
 
 /// The API server's port on the underlay.
 pub(super) const API_SERVER_PORT: u16 = 6443;
+
+/// API servers of one lab, at most.
+pub(super) const MOST_API_SERVERS: u8 = 5;
 
 /// Numbers of a node's pods, in the order in which they are given out; 1 is their gateway.
 pub(super) const PODS: std::ops::RangeInclusive<u8> = 2..=254;
@@ -32,9 +37,14 @@ impl IpFamilies {
         self.underlay(1)
     }
 
-    /// The API server on the underlay.
-    pub(super) fn api_server(self) -> Vec<IpAddr> {
-        self.underlay(2)
+    /// An API server on the underlay, by its number from 1 to [`MOST_API_SERVERS`].
+    pub(super) fn api_server(self, number: u8) -> Vec<IpAddr> {
+        self.underlay(1 + number)
+    }
+
+    /// The load balancer in front of the API servers.
+    pub(super) fn api_front(self) -> Vec<IpAddr> {
+        self.underlay(9)
     }
 
     /// The outside client.
@@ -50,6 +60,19 @@ impl IpFamilies {
                 IpNet::V6(Ipv6Net::new_assert(
                     Ipv6Addr::new(0xfd00, 0x96, 0, 0, 0, 0, 0, 0),
                     112,
+                ))
+            },
+        )
+    }
+
+    /// Where the addresses of Services of type LoadBalancer come from.
+    pub(super) fn load_balancers(self) -> Vec<IpNet> {
+        self.each(
+            || IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(172, 30, 1, 0), 24)),
+            || {
+                IpNet::V6(Ipv6Net::new_assert(
+                    Ipv6Addr::new(0xfd00, 0x31, 0, 0, 0, 0, 0, 0),
+                    120,
                 ))
             },
         )
@@ -177,14 +200,18 @@ mod tests {
     fn no_address_is_given_twice() {
         let all = IpFamilies::Dual;
         let mut seen: HashSet<IpAddr> = HashSet::new();
-        for addresses in [
+        let servers = (1..=MOST_API_SERVERS).map(|number| all.api_server(number));
+        let others = [
             all.gateway(),
-            all.api_server(),
+            all.api_front(),
             all.outside(),
             all.kubernetes_service(),
-        ] {
+        ];
+        for addresses in servers.chain(others) {
             assert_eq!(addresses.len(), 2, "one of each family: {addresses:?}");
-            seen.extend(addresses);
+            for address in addresses {
+                assert!(seen.insert(address), "{address}");
+            }
         }
         for number in 1..=LabConfig::MOST_NODES {
             let node = NodeAddresses::new(number, all);

@@ -1,0 +1,160 @@
+//! What a case can see of the API servers, and what it can do to them.
+
+use std::{fmt, net::SocketAddr};
+
+pub use lab_apiserver::faults::{Clients, Fault, LONGEST, Refusal};
+use serde::{Deserialize, Serialize};
+
+use super::Stop;
+
+/// One API server of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiServer {
+    /// Its number, from 1.
+    pub number: u8,
+    /// Where it listens, as nodes see it.
+    pub address: SocketAddr,
+    /// Whether it runs.
+    pub running: bool,
+}
+
+/// Something that is wrong with API servers for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApiFault {
+    /// One does not run; the end of the fault starts it again. `default/kubernetes` follows as upstream's lease
+    /// reconciler writes it: at once with [`Stop::Term`], when the lease has run out with [`Stop::Kill`].
+    Down {
+        /// Its number.
+        server: u8,
+        /// How it ends.
+        how: Stop,
+    },
+    /// What they answer goes wrong.
+    Answers {
+        /// The number of the one that does; `None`: all.
+        server: Option<u8>,
+        /// Whom it meets. Users are named in [`users`].
+        clients: Clients,
+        /// What goes wrong.
+        fault: Fault,
+    },
+}
+
+/// Names of the users of a cluster, for [`Clients::User`].
+pub mod users {
+    /// Users of the administrator's kubeconfig, the harness among them. No fault meets them in the embedded lab: they
+    /// ask a server of their own, which never stops.
+    pub const ADMIN: &str = "admin";
+    /// The outside client.
+    pub const OUTSIDE: &str = "outside";
+    /// The controllers for EndpointSlices, load balancers and scheduling.
+    pub const CONTROLLERS: &str = "system:kube-controller-manager";
+
+    /// The agent of a node, and processes that somebody starts on it.
+    #[must_use]
+    pub fn node(name: &str) -> String {
+        format!("system:node:{name}")
+    }
+}
+
+impl fmt::Display for ApiFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Down { server, how } => {
+                let how = match how {
+                    Stop::Term => "stopped",
+                    Stop::Kill => "killed",
+                };
+                write!(formatter, "API server {server} is {how}")
+            }
+            Self::Answers {
+                server,
+                clients,
+                fault,
+            } => {
+                match server {
+                    Some(number) => write!(formatter, "API server {number}")?,
+                    None => formatter.write_str("every API server")?,
+                }
+                formatter.write_str(match fault {
+                    Fault::CutWatches { .. } => " breaks watches",
+                    Fault::DelayEvents { .. } => " delays events",
+                    Fault::DropEvents => " drops events",
+                    Fault::Expire => " says 410 Gone",
+                    Fault::Lag => " shows an old state",
+                    Fault::Refuse { .. } => " refuses",
+                    Fault::SlowBodies { .. } => " answers slowly",
+                    Fault::TruncateBodies { .. } => " breaks answers off",
+                })?;
+                match fault {
+                    Fault::CutWatches { after } => write!(formatter, " after {after:?}")?,
+                    Fault::DelayEvents { by } => write!(formatter, " by {by:?}")?,
+                    Fault::DropEvents | Fault::Expire | Fault::Lag => {}
+                    Fault::Refuse { refusal, retry_after } => {
+                        write!(formatter, " with {}", refusal.code())?;
+                        if let Some(seconds) = retry_after {
+                            write!(formatter, ", to be asked again after {seconds} s")?;
+                        }
+                    }
+                    Fault::SlowBodies { bytes_per_second } => {
+                        write!(formatter, ", {bytes_per_second} bytes a second")?;
+                    }
+                    Fault::TruncateBodies { after } => write!(formatter, " after {after} bytes")?,
+                }
+                match clients {
+                    Clients::All => Ok(()),
+                    Clients::User(user) => write!(formatter, ", for {user}"),
+                    Clients::Source(source) => write!(formatter, ", for {source}"),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_fault_is_said_in_words() {
+        let answers = |server, clients, fault| ApiFault::Answers {
+            server,
+            clients,
+            fault,
+        };
+        let refuse = Fault::Refuse {
+            refusal: Refusal::TooManyRequests,
+            retry_after: Some(2),
+        };
+        let cut = Fault::CutWatches {
+            after: Duration::from_millis(1500),
+        };
+        let rows = [
+            (
+                ApiFault::Down {
+                    server: 2,
+                    how: Stop::Kill,
+                },
+                "API server 2 is killed",
+            ),
+            (
+                answers(None, Clients::All, Fault::DropEvents),
+                "every API server drops events",
+            ),
+            (
+                answers(Some(1), Clients::User(users::node("node1")), refuse),
+                "API server 1 refuses with 429, to be asked again after 2 s, for system:node:node1",
+            ),
+            (
+                answers(None, Clients::Source([10, 0, 0, 1].into()), cut),
+                "every API server breaks watches after 1.5s, for 10.0.0.1",
+            ),
+        ];
+        for (fault, expected) in rows {
+            assert_eq!(fault.to_string(), expected);
+        }
+    }
+}

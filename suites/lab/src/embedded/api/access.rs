@@ -1,0 +1,100 @@
+//! Who may ask the API servers, and the kubeconfigs that say how.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+};
+
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use lab_apiserver::{Auth, Pki};
+
+use crate::{
+    cluster::users,
+    embedded::{IpFamilies, LabError, topology::MOST_API_SERVERS},
+};
+
+/// Certificates and tokens of one lab.
+pub(super) struct Access {
+    pki: Pki,
+    tls: Arc<rustls::ServerConfig>,
+    tokens: BTreeMap<String, String>,
+}
+
+impl Access {
+    /// Makes new ones, for servers at all addresses that a lab of these families can have, and for these nodes.
+    pub(super) fn new(families: IpFamilies, nodes: &[String]) -> Result<Self, LabError> {
+        let names = [
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+        ];
+        let servers = (1..=MOST_API_SERVERS).flat_map(|number| families.api_server(number));
+        let addresses = servers
+            .chain(families.api_front())
+            .chain(families.kubernetes_service())
+            .chain([IpAddr::from(Ipv4Addr::LOCALHOST)]);
+        let names: Vec<String> = addresses
+            .map(|address| address.to_string())
+            .chain(names.map(str::to_owned))
+            .collect();
+        let made = failed("make certificates for");
+        let pki = Pki::new().map_err(&made)?;
+        let tls = pki.server_tls(&names).map_err(&made)?;
+        let users = [users::ADMIN, users::OUTSIDE, users::CONTROLLERS].map(str::to_owned);
+        let tokens = users
+            .into_iter()
+            .chain(nodes.iter().map(|node| users::node(node)))
+            .map(|user| (user, lab_apiserver::new_token()))
+            .collect();
+        Ok(Self { pki, tls, tokens })
+    }
+
+    /// The certificate of every server.
+    pub(super) fn tls(&self) -> Arc<rustls::ServerConfig> {
+        self.tls.clone()
+    }
+
+    /// Its users.
+    pub(super) fn auth(&self) -> Arc<Auth> {
+        let all = self.tokens.iter();
+        Arc::new(all.fold(Auth::new(), |auth, (user, token)| auth.with_user(token, user)))
+    }
+
+    /// Writes the kubeconfig of a user.
+    pub(super) fn write(&self, path: &Path, server: SocketAddr, user: &str) -> Result<(), LabError> {
+        let token = self.tokens.get(user).map_or("", String::as_str);
+        let server = format!("https://{server}");
+        lab_apiserver::write_kubeconfig(path, &server, self.pki.ca_pem(), token)
+            .map_err(failed("write a kubeconfig for"))
+    }
+}
+
+/// For `map_err`: what was done about the API servers.
+pub(super) fn failed<E: Display>(what: &'static str) -> impl Fn(E) -> LabError {
+    move |why| LabError::Host {
+        what: format!("{what} the API servers"),
+        why: why.to_string(),
+        remedy: "See the supervisor's log",
+    }
+}
+
+/// A client for a kubeconfig.
+pub(in crate::embedded) async fn kube_client(path: &Path) -> Result<Client, LabError> {
+    let wrong = |why: String| LabError::Host {
+        what: format!("use the kubeconfig {}", path.display()),
+        why,
+        remedy: "See the supervisor's log",
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| wrong(error.to_string()))?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    Client::try_from(config.map_err(|error| wrong(error.to_string()))?)
+        .map_err(|error| wrong(error.to_string()))
+}

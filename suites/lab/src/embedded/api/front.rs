@@ -1,0 +1,105 @@
+//! A load balancer in front of the API servers: each connection goes to the next of them that takes it.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener as StdListener},
+    sync::Arc,
+};
+
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::embedded::{LIMITS, LabError, error::io_error, netns::NetNs};
+
+/// A listening socket, and the servers behind it.
+pub(super) struct Front {
+    listener: TcpListener,
+    servers: Arc<[SocketAddr]>,
+    /// Where the servers are reached.
+    net: Arc<NetNs>,
+}
+
+impl Front {
+    /// Takes a listening socket over, of whichever namespace it is.
+    pub(super) fn new(
+        listener: StdListener,
+        servers: Arc<[SocketAddr]>,
+        net: Arc<NetNs>,
+    ) -> Result<Self, LabError> {
+        let listener = listener
+            .set_nonblocking(true)
+            .and_then(|()| TcpListener::from_std(listener))
+            .map_err(io_error("listen in front of the API servers"))?;
+        Ok(Self {
+            listener,
+            servers,
+            net,
+        })
+    }
+
+    /// Passes connections on, at most [`Limits::front_connections`](crate::embedded::Limits::front_connections) at
+    /// once. A client for which no server is left is cut off, as by a load balancer without backends.
+    pub(super) async fn run(self) {
+        let room = Arc::new(Semaphore::new(LIMITS.front_connections));
+        let mut connections = JoinSet::new();
+        let mut turn = 0;
+        loop {
+            while connections.try_join_next().is_some() {}
+            // The semaphore is never closed.
+            let Ok(permit) = room.clone().acquire_owned().await else {
+                return;
+            };
+            let client = match self.listener.accept().await {
+                Ok((client, _)) => client,
+                Err(error) => {
+                    tracing::warn!(%error, "the front of the API servers could not accept a connection");
+                    sleep(LIMITS.api_retry).await;
+                    continue;
+                }
+            };
+            let order: Vec<SocketAddr> = self.order(turn).collect();
+            turn = (turn + 1) % self.servers.len();
+            let net = self.net.clone();
+            connections.spawn(async move {
+                pass(client, &order, &net).await;
+                drop(permit);
+            });
+        }
+    }
+
+    /// All servers, from one on.
+    fn order(&self, first: usize) -> impl Iterator<Item = SocketAddr> {
+        let (before, after) = self.servers.split_at(first);
+        after.iter().chain(before).copied()
+    }
+}
+
+async fn pass(mut client: TcpStream, order: &[SocketAddr], net: &NetNs) {
+    for server in order {
+        match timeout(LIMITS.front_connect, connect(*server, net)).await {
+            Ok(Ok(mut server)) => {
+                // Watch events are small and must not wait for more.
+                drop(client.set_nodelay(true).and_then(|()| server.set_nodelay(true)));
+                if let Err(error) = copy_bidirectional(&mut client, &mut server).await {
+                    tracing::debug!(%error, "a connection through the front of the API servers broke");
+                }
+                return;
+            }
+            Ok(Err(error)) => tracing::debug!(%server, %error, "the front passes over an API server"),
+            Err(_) => tracing::debug!(%server, "the front passes over an API server that is silent"),
+        }
+    }
+}
+
+async fn connect(server: SocketAddr, net: &NetNs) -> io::Result<TcpStream> {
+    let socket = net.inside(|| match server {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    })?;
+    socket.connect(server).await
+}
