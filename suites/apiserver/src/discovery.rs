@@ -24,6 +24,9 @@ pub(crate) enum Topic {
     Resources(String),
 }
 
+/// The groups with a name, each in its version v1.
+const GROUPS: [&str; 2] = ["coordination.k8s.io", "discovery.k8s.io"];
+
 /// The version whose behaviour this server follows.
 pub(crate) fn version() -> Value {
     json!({
@@ -35,13 +38,13 @@ pub(crate) fn version() -> Value {
 /// Answers a discovery request.
 pub(crate) fn answer(topic: &Topic, aggregated: bool) -> Response<Body> {
     let list = match topic {
-        Topic::Legacy if aggregated => aggregate(""),
-        Topic::Groups if aggregated => aggregate("discovery.k8s.io"),
+        Topic::Legacy if aggregated => aggregate(&[""]),
+        Topic::Groups if aggregated => aggregate(&GROUPS),
         Topic::Legacy => {
             return json_response(200, &json!({"kind": "APIVersions", "versions": ["v1"]}));
         }
         Topic::Groups => {
-            let groups = [group("discovery.k8s.io", false)];
+            let groups = GROUPS.map(|name| group(name, false));
             return json_response(
                 200,
                 &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
@@ -137,16 +140,19 @@ fn resources(group: &str) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": all})
 }
 
-fn aggregate(group: &str) -> Value {
-    let resources: Vec<Value> = of_group(group).map(aggregated_resource).collect();
-    let mut metadata = json!({});
-    if !group.is_empty() {
-        metadata["name"] = group.into();
-    }
-    let version = json!({"version": "v1", "freshness": "Current", "resources": resources});
+fn aggregate(groups: &[&str]) -> Value {
+    let item = |group: &&str| {
+        let resources: Vec<Value> = of_group(group).map(aggregated_resource).collect();
+        let mut metadata = json!({});
+        if !group.is_empty() {
+            metadata["name"] = (*group).into();
+        }
+        let version = json!({"version": "v1", "freshness": "Current", "resources": resources});
+        json!({"metadata": metadata, "versions": [version]})
+    };
+    let items: Vec<Value> = groups.iter().map(item).collect();
     json!({
-        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
-        "items": [{"metadata": metadata, "versions": [version]}],
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
     })
 }
 

@@ -194,7 +194,7 @@ fn pointer(kind: Kind, field: &str) -> Option<&'static str> {
         ("involvedObject.apiVersion", Kind::Event) => Some("/involvedObject/apiVersion"),
         ("involvedObject.fieldPath", Kind::Event) => Some("/involvedObject/fieldPath"),
         ("reason", Kind::Event) => Some("/reason"),
-        ("type", Kind::Event) => Some("/type"),
+        ("type", Kind::Event | Kind::Secret) => Some("/type"),
         _ => None,
     }
 }

@@ -36,6 +36,7 @@ use crate::{
     auth::Auth,
     discovery,
     faults::{self, Client, Faults},
+    kinds::Kind,
     openapi,
     status::Status,
     store::Store,
@@ -140,16 +141,30 @@ impl Api {
             headers: head.headers,
             client: client.clone(),
         };
+        let mut response = self.about_objects(&asked, &head.method, incoming).await?;
+        if asked.target.kind == Kind::Endpoints {
+            let deprecated = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+            respond::warn(&mut response, &[deprecated.to_owned()]);
+        }
+        Ok(response)
+    }
+
+    async fn about_objects(
+        &self,
+        asked: &Asked,
+        method: &Method,
+        incoming: Incoming,
+    ) -> Result<Response<Body>, Status> {
         let named = asked.target.name.is_some();
         let binding = asked.target.subresource == Some(Subresource::Binding);
-        match (&head.method, named) {
+        match (method, named) {
             (&Method::POST, true) if binding => {}
             _ if binding => return Err(Status::method_not_allowed()),
             (&Method::GET, _) if asked.query.watch() && asked.target.subresource.is_none() => {
-                return self.watch(&asked);
+                return self.watch(asked);
             }
-            (&Method::GET, true) => return self.get(&asked),
-            (&Method::GET, false) => return self.list(&asked).await,
+            (&Method::GET, true) => return self.get(asked),
+            (&Method::GET, false) => return self.list(asked).await,
             (&Method::POST, false) | (&Method::PUT | &Method::PATCH, true) => {}
             (&Method::DELETE, _) if asked.target.subresource.is_none() => {}
             _ => return Err(Status::method_not_allowed()),
@@ -159,13 +174,13 @@ impl Api {
             .try_acquire()
             .map_err(|_| Status::too_many_requests())?;
         let sent = body::read(incoming, self.store.config().body_bytes).await?;
-        match head.method {
-            Method::POST if binding => self.bind(&asked, &sent),
-            Method::POST => self.create(&asked, &sent),
-            Method::PUT => self.replace(&asked, &sent),
-            Method::PATCH => self.patch(&asked, &sent),
-            _ if named => self.delete(&asked, &sent),
-            _ => self.delete_collection(&asked, &sent),
+        match *method {
+            Method::POST if binding => self.bind(asked, &sent),
+            Method::POST => self.create(asked, &sent),
+            Method::PUT => self.replace(asked, &sent),
+            Method::PATCH => self.patch(asked, &sent),
+            _ if named => self.delete(asked, &sent),
+            _ => self.delete_collection(asked, &sent),
         }
     }
 }

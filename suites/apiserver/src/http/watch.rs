@@ -237,7 +237,8 @@ impl Encoder {
                 object["endpoints"] = Value::Null;
                 object["ports"] = Value::Null;
             }
-            Kind::Event => {}
+            Kind::Lease => object["spec"] = json!({}),
+            Kind::ConfigMap | Kind::Endpoints | Kind::Event | Kind::Secret | Kind::ServiceAccount => {}
             Kind::Pod => {
                 object["spec"] = json!({"containers": null});
                 object["status"] = json!({});

@@ -1,7 +1,7 @@
 //! From JSON to an object of a kind: types checked, unknown fields found and dropped, empty values dropped
 //! where upstream's encoding drops them.
 
-use k8s_openapi::api::{core::v1, discovery::v1 as discovery};
+use k8s_openapi::api::{coordination::v1 as coordination, core::v1, discovery::v1 as discovery};
 use serde_ignored::Path;
 use serde_json::{Map, Value};
 
@@ -16,7 +16,10 @@ pub(crate) struct Decoded {
 }
 
 /// Fields that are maps and vanish when empty; an empty *object* elsewhere means something (`emptyDir: {}`).
-const MAPS: [&str; 10] = [
+const MAPS: [&str; 13] = [
+    "data",
+    "binaryData",
+    "stringData",
     "annotations",
     "labels",
     "selector",
@@ -59,6 +62,11 @@ pub(crate) fn decode(kind: Kind, mut object: Value) -> Result<Decoded, Status> {
     strip(map, Empty::Null);
     let mut ignored = Vec::new();
     let typed = match kind {
+        Kind::ConfigMap => read::<v1::ConfigMap>(&object, &mut ignored),
+        Kind::Endpoints => read::<v1::Endpoints>(&object, &mut ignored),
+        Kind::Lease => read::<coordination::Lease>(&object, &mut ignored),
+        Kind::Secret => read::<v1::Secret>(&object, &mut ignored),
+        Kind::ServiceAccount => read::<v1::ServiceAccount>(&object, &mut ignored),
         Kind::EndpointSlice => read::<discovery::EndpointSlice>(&object, &mut ignored),
         Kind::Event => read::<v1::Event>(&object, &mut ignored),
         Kind::Namespace => read::<v1::Namespace>(&object, &mut ignored),

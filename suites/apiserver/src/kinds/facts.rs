@@ -3,12 +3,17 @@
 /// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
+    ConfigMap,
+    Endpoints,
     EndpointSlice,
     Event,
+    Lease,
     Namespace,
     Node,
     Pod,
+    Secret,
     Service,
+    ServiceAccount,
 }
 
 /// Its names in discovery and in messages.
@@ -58,6 +63,21 @@ const PLAIN: Facts = Facts {
     delete_returns_object: false,
 };
 
+static CONFIG_MAP: Facts = Facts {
+    kind: "ConfigMap",
+    plural: "configmaps",
+    singular: "configmap",
+    short: &["cm"],
+    ..PLAIN
+};
+static ENDPOINTS: Facts = Facts {
+    kind: "Endpoints",
+    plural: "endpoints",
+    singular: "endpoints",
+    short: &["ep"],
+    create_on_update: true,
+    ..PLAIN
+};
 static ENDPOINT_SLICE: Facts = Facts {
     group: "discovery.k8s.io",
     kind: "EndpointSlice",
@@ -71,6 +91,14 @@ static EVENT: Facts = Facts {
     plural: "events",
     singular: "event",
     short: &["ev"],
+    create_on_update: true,
+    ..PLAIN
+};
+static LEASE: Facts = Facts {
+    group: "coordination.k8s.io",
+    kind: "Lease",
+    plural: "leases",
+    singular: "lease",
     create_on_update: true,
     ..PLAIN
 };
@@ -104,6 +132,12 @@ static POD: Facts = Facts {
     delete_returns_object: true,
     ..PLAIN
 };
+static SECRET: Facts = Facts {
+    kind: "Secret",
+    plural: "secrets",
+    singular: "secret",
+    ..PLAIN
+};
 static SERVICE: Facts = Facts {
     kind: "Service",
     plural: "services",
@@ -116,25 +150,44 @@ static SERVICE: Facts = Facts {
     ..PLAIN
 };
 
+static SERVICE_ACCOUNT: Facts = Facts {
+    kind: "ServiceAccount",
+    plural: "serviceaccounts",
+    singular: "serviceaccount",
+    short: &["sa"],
+    delete_returns_object: true,
+    ..PLAIN
+};
+
 impl Kind {
-    /// Every kind.
-    pub(crate) const ALL: [Self; 6] = [
+    /// Every kind, in the order of discovery.
+    pub(crate) const ALL: [Self; 11] = [
+        Self::ConfigMap,
+        Self::Endpoints,
         Self::EndpointSlice,
         Self::Event,
+        Self::Lease,
         Self::Namespace,
         Self::Node,
         Self::Pod,
+        Self::Secret,
+        Self::ServiceAccount,
         Self::Service,
     ];
 
     pub(crate) fn facts(self) -> &'static Facts {
         match self {
+            Self::ConfigMap => &CONFIG_MAP,
+            Self::Endpoints => &ENDPOINTS,
             Self::EndpointSlice => &ENDPOINT_SLICE,
             Self::Event => &EVENT,
+            Self::Lease => &LEASE,
             Self::Namespace => &NAMESPACE,
             Self::Node => &NODE,
             Self::Pod => &POD,
+            Self::Secret => &SECRET,
             Self::Service => &SERVICE,
+            Self::ServiceAccount => &SERVICE_ACCOUNT,
         }
     }
 

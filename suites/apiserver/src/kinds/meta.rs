@@ -29,7 +29,7 @@ pub(super) fn check(kind: Kind, new: &Value, old: Option<&Value>) -> Vec<FieldEr
     if old.is_none() {
         let rule = match kind {
             Kind::Namespace | Kind::Service => names::dns_label,
-            Kind::EndpointSlice | Kind::Node | Kind::Pod | Kind::Event => names::dns_subdomain,
+            _ => names::dns_subdomain,
         };
         let name = &meta["name"];
         match name.as_str() {

@@ -1,12 +1,14 @@
 //! What is particular to each kind: names, defaults, what an update may change, what is refused.
 //!
 //! `facts` names the kinds, `decode` turns a body into an object of a kind, `meta` and `names` check what all
-//! share; `service`, `service_addresses`, `service_check`, `endpoint_slice`, `pod` and `cluster` (Namespace, Node, Event) hold the
-//! rest. Rules and words are those of upstream's `pkg/apis/*/{v1/defaults,validation}`.
+//! share; `service`, `service_addresses`, `service_check`, `endpoint_slice`, `endpoints`, `pod`, `cluster` (Namespace, Node, Event) and
+//! `config` (ConfigMap, Secret, ServiceAccount, Lease) hold the rest. Rules and words are those of upstream's `pkg/apis/*/{v1/defaults,validation}`.
 
 mod cluster;
+mod config;
 mod decode;
 mod endpoint_slice;
+mod endpoints;
 mod facts;
 mod meta;
 mod names;
@@ -46,6 +48,10 @@ pub(crate) fn prepare_create(kind: Kind, object: &mut Value, config: &Config) {
         Kind::Namespace => cluster::prepare_namespace(object),
         Kind::Node => cluster::prepare_node(object),
         Kind::Event => cluster::prepare_event(object),
+        Kind::Endpoints => endpoints::normalize(object),
+        Kind::Secret => config::prepare_secret(object),
+        Kind::Lease => config::prepare_lease(object),
+        Kind::ConfigMap | Kind::ServiceAccount => {}
     }
 }
 
@@ -65,6 +71,10 @@ pub(crate) fn prepare_update(kind: Kind, new: &mut Value, old: &Value, part: Par
         Kind::Node => cluster::prepare_node(new),
         Kind::Namespace => cluster::prepare_namespace_update(new, old),
         Kind::Event => cluster::prepare_event(new),
+        Kind::Endpoints => endpoints::normalize(new),
+        Kind::Secret => config::prepare_secret(new),
+        Kind::Lease => config::prepare_lease(new),
+        Kind::ConfigMap | Kind::ServiceAccount => {}
     }
 }
 
@@ -76,8 +86,12 @@ pub(crate) fn check(kind: Kind, new: &Value, old: Option<&Value>) -> Vec<FieldEr
         Kind::EndpointSlice => endpoint_slice::check(new, old, &mut errors),
         Kind::Pod => pod_check::check(new, old, &mut errors),
         Kind::Node => cluster::check_node(new, old, &mut errors),
-        Kind::Namespace => {}
         Kind::Event => cluster::check_event(new, &mut errors),
+        Kind::Endpoints => endpoints::check(new, &mut errors),
+        Kind::ConfigMap => config::check_config_map(new, old, &mut errors),
+        Kind::Secret => config::check_secret(new, old, &mut errors),
+        Kind::Lease => config::check_lease(new, &mut errors),
+        Kind::Namespace | Kind::ServiceAccount => {}
     }
     errors
 }
@@ -93,6 +107,6 @@ pub(crate) fn next_generation(kind: Kind, new: &Value, old: &Value) -> bool {
                 .any(|field| new.get(field) != old.get(field))
                 || new.pointer("/metadata/labels") != old.pointer("/metadata/labels")
         }
-        Kind::Service | Kind::Namespace | Kind::Node | Kind::Event => false,
+        _ => false,
     }
 }

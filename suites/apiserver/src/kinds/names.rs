@@ -17,6 +17,10 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
                            'my_value',  or '12345', regex used for validation is \
                            '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
+const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. \
+                          'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is \
+                          '[-._a-zA-Z0-9]+')";
+
 fn is_lower(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit()
 }
@@ -92,6 +96,22 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
+/// Keys of ConfigMaps and Secrets, which become names of files.
+pub(super) fn config_key(text: &str) -> Vec<String> {
+    let mut wrong = Vec::from_iter(too_long(text, 253));
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if text.is_empty() || !text.chars().all(fits) {
+        wrong.push(CONFIG_KEY.into());
+    }
+    match text {
+        "." => wrong.push("must not be '.'".into()),
+        ".." => wrong.push("must not be '..'".into()),
+        _ if text.starts_with("..") => wrong.push("must not start with '..'".into()),
+        _ => {}
+    }
+    wrong
+}
+
 /// Values of labels.
 pub(super) fn label_value(text: &str) -> Vec<String> {
     let mut wrong = Vec::from_iter(too_long(text, 63));
@@ -129,7 +149,13 @@ mod tests {
     #[test]
     fn names_are_judged_as_upstream_judges_them() {
         type Rule = fn(&str) -> Vec<String>;
-        let rows: [(&str, Rule, &[&str], &[&str]); 5] = [
+        let rows: [(&str, Rule, &[&str], &[&str]); 6] = [
+            (
+                "config key",
+                config_key,
+                &["a", "A.b_c-1", ".hidden"],
+                &["", "a b", "a/b", ".", "..", "..a"],
+            ),
             (
                 "label",
                 dns_label,

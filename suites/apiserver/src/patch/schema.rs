@@ -44,6 +44,7 @@ const POD: [(&str, &str); 12] = [
 
 const SERVICE: [(&str, &str); 2] = [("spec.ports", "port"), ("status.conditions", "type")];
 const NODE: [(&str, &str); 2] = [("status.conditions", "type"), ("status.addresses", "type")];
+const SERVICE_ACCOUNT: [(&str, &str); 2] = [("secrets", "name"), ("imagePullSecrets", "name")];
 const NAMESPACE: [(&str, &str); 1] = [("status.conditions", "type")];
 
 /// How the list at a path (field names joined by dots, indices left out) merges; `None` replaces it.
@@ -70,7 +71,13 @@ pub(super) fn list_merge(kind: Kind, path: &str) -> Option<ListMerge> {
         Kind::Node if path == "spec.podCIDRs" => return Some(ListMerge::Set),
         Kind::Node => &NODE,
         Kind::Namespace => &NAMESPACE,
-        Kind::EndpointSlice | Kind::Event => &[],
+        Kind::ServiceAccount => &SERVICE_ACCOUNT,
+        Kind::ConfigMap
+        | Kind::Endpoints
+        | Kind::EndpointSlice
+        | Kind::Event
+        | Kind::Lease
+        | Kind::Secret => &[],
     };
     table
         .iter()

@@ -2,14 +2,14 @@
 //!
 //! kubectl creates namespaces and services so (`kubectl create namespace`), and deletes. A body is an envelope
 //! around one message; the message is turned into the JSON that the same client would have sent. `wire` reads
-//! the encoding, `schema` names the fields of the kinds that clients write so: Namespace, Service,
-//! EndpointSlice, Event and DeleteOptions. Answers are JSON always, which every client accepts.
+//! the encoding, `schema` names the fields of the kinds that clients write so: all but Pod and Node, and DeleteOptions. Answers are JSON always, which every client accepts.
 
 mod schema;
 #[cfg(test)]
 mod tests;
 mod wire;
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value};
 
 use self::{
@@ -121,6 +121,11 @@ fn read(message: Message, bytes: &[u8], depth: usize) -> Result<Map<String, Valu
                 let map = object.entry(*name).or_insert_with(|| Value::Object(Map::new()));
                 map[text("key")] = text("value").into();
             }
+            (Shape::BytesMap, Wire::Bytes(bytes)) => {
+                let (key, value) = bytes_entry(bytes)?;
+                let map = object.entry(*name).or_insert_with(|| Value::Object(Map::new()));
+                map[key] = BASE64_STANDARD.encode(value).into();
+            }
             (Shape::Time { micro }, Wire::Bytes(bytes)) => {
                 if let Some(time) = time(bytes, *micro, depth)? {
                     object.insert((*name).into(), time.into());
@@ -146,6 +151,25 @@ fn push(object: &mut Map<String, Value>, name: &str, value: Value) {
     if let Some(list) = list.as_array_mut() {
         list.push(value);
     }
+}
+
+/// One entry of a map whose values are bytes.
+fn bytes_entry(bytes: &[u8]) -> Result<(String, &[u8]), String> {
+    let (mut key, mut value) = (String::new(), &[][..]);
+    for field in wire::fields(bytes) {
+        match field? {
+            Field {
+                number: 1,
+                wire: Wire::Bytes(text),
+            } => key = utf8(text)?,
+            Field {
+                number: 2,
+                wire: Wire::Bytes(bytes),
+            } => value = bytes,
+            _ => {}
+        }
+    }
+    Ok((key, value))
 }
 
 /// A time as the API writes it; an empty message is no time.

@@ -13,6 +13,8 @@ pub(super) enum Shape {
     OptionalFlag,
     Texts,
     TextMap,
+    /// Values are bytes; in JSON, base64.
+    BytesMap,
     Time {
         micro: bool,
     },
@@ -25,8 +27,8 @@ pub(super) enum Shape {
 pub(super) type Message = &'static [(u64, &'static str, Shape)];
 
 use Shape::{
-    Flag, IntOrText, Message as One, Messages as Many, Number, OptionalFlag, OptionalNumber, OptionalText,
-    Text, TextMap, Texts,
+    BytesMap, Flag, IntOrText, Message as One, Messages as Many, Number, OptionalFlag, OptionalNumber,
+    OptionalText, Text, TextMap, Texts,
 };
 
 const TIME: Shape = Shape::Time { micro: false };
@@ -234,14 +236,87 @@ const DELETE_OPTIONS: Message = &[
     (5, "dryRun", Texts),
 ];
 
+const CONFIG_MAP: Message = &[
+    (1, "metadata", One(META)),
+    (2, "data", TextMap),
+    (3, "binaryData", BytesMap),
+    (4, "immutable", OptionalFlag),
+];
+
+const SECRET: Message = &[
+    (1, "metadata", One(META)),
+    (2, "data", BytesMap),
+    (3, "type", Text),
+    (4, "stringData", TextMap),
+    (5, "immutable", OptionalFlag),
+];
+
+const SERVICE_ACCOUNT: Message = &[
+    (1, "metadata", One(META)),
+    (2, "secrets", Many(REFERENCE)),
+    (3, "imagePullSecrets", Many(&[(1, "name", Text)])),
+    (4, "automountServiceAccountToken", OptionalFlag),
+];
+
+const ENDPOINTS_ADDRESS: Message = &[
+    (1, "ip", Text),
+    (2, "targetRef", One(REFERENCE)),
+    (3, "hostname", Text),
+    (4, "nodeName", OptionalText),
+];
+
+const ENDPOINTS: Message = &[
+    (1, "metadata", One(META)),
+    (
+        2,
+        "subsets",
+        Many(&[
+            (1, "addresses", Many(ENDPOINTS_ADDRESS)),
+            (2, "notReadyAddresses", Many(ENDPOINTS_ADDRESS)),
+            (
+                3,
+                "ports",
+                Many(&[
+                    (1, "name", Text),
+                    (2, "port", Number),
+                    (3, "protocol", Text),
+                    (4, "appProtocol", OptionalText),
+                ]),
+            ),
+        ]),
+    ),
+];
+
+const LEASE: Message = &[
+    (1, "metadata", One(META)),
+    (
+        2,
+        "spec",
+        One(&[
+            (1, "holderIdentity", OptionalText),
+            (2, "leaseDurationSeconds", OptionalNumber),
+            (3, "acquireTime", MICRO_TIME),
+            (4, "renewTime", MICRO_TIME),
+            (5, "leaseTransitions", OptionalNumber),
+            (6, "strategy", OptionalText),
+            (7, "preferredHolder", OptionalText),
+        ]),
+    ),
+];
+
 /// The message of a kind, if it is read.
 pub(super) fn of_kind(kind: &str) -> Option<Message> {
     match kind {
+        "ConfigMap" => Some(CONFIG_MAP),
         "DeleteOptions" => Some(DELETE_OPTIONS),
         "EndpointSlice" => Some(ENDPOINT_SLICE),
+        "Endpoints" => Some(ENDPOINTS),
         "Event" => Some(EVENT),
+        "Lease" => Some(LEASE),
         "Namespace" => Some(NAMESPACE),
+        "Secret" => Some(SECRET),
         "Service" => Some(SERVICE),
+        "ServiceAccount" => Some(SERVICE_ACCOUNT),
         _ => None,
     }
 }

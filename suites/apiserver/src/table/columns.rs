@@ -18,6 +18,20 @@ const AGE: Column = (
     NARROW,
 );
 
+const CONFIG_MAP: [Column; 3] = [NAME, ("Data", "How many keys the ConfigMap has.", NARROW), AGE];
+const ENDPOINTS: [Column; 3] = [
+    NAME,
+    ("Endpoints", "Addresses and ports that are ready.", NARROW),
+    AGE,
+];
+const LEASE: [Column; 3] = [NAME, ("Holder", "The holder of the current lease.", NARROW), AGE];
+const SECRET: [Column; 4] = [
+    NAME,
+    ("Type", "What the data is for.", NARROW),
+    ("Data", "How many keys the Secret has.", NARROW),
+    AGE,
+];
+const SERVICE_ACCOUNT: [Column; 2] = [NAME, AGE];
 const ENDPOINT_SLICE: [Column; 5] = [
     NAME,
     (
@@ -130,6 +144,11 @@ const SERVICE: [Column; 7] = [
 /// `columnDefinitions`.
 pub(super) fn definitions(kind: Kind) -> Value {
     let columns: &[Column] = match kind {
+        Kind::ConfigMap => &CONFIG_MAP,
+        Kind::Endpoints => &ENDPOINTS,
+        Kind::Lease => &LEASE,
+        Kind::Secret => &SECRET,
+        Kind::ServiceAccount => &SERVICE_ACCOUNT,
         Kind::EndpointSlice => &ENDPOINT_SLICE,
         Kind::Event => &EVENT,
         Kind::Namespace => &NAMESPACE,

@@ -1,10 +1,11 @@
 //! Tables: what `kubectl get` prints (`pkg/printers/internalversion/printers.go`).
 //!
-//! `columns` names them, `cluster`, `pod` and `service` fill the cells, `age` words durations.
+//! `columns` names them, `cluster`, `config`, `pod` and `service` fill the cells, `age` words durations.
 
 mod age;
 mod cluster;
 mod columns;
+mod config;
 mod pod;
 mod service;
 
@@ -54,6 +55,11 @@ pub(crate) fn table(
 
 fn cells(kind: Kind, object: &Value) -> Vec<String> {
     match kind {
+        Kind::ConfigMap => config::config_map_cells(object),
+        Kind::Endpoints => config::endpoints_cells(object),
+        Kind::Lease => config::lease_cells(object),
+        Kind::Secret => config::secret_cells(object),
+        Kind::ServiceAccount => config::service_account_cells(object),
         Kind::EndpointSlice => service::slice_cells(object),
         Kind::Event => cluster::event_cells(object),
         Kind::Namespace => cluster::namespace_cells(object),

@@ -5,6 +5,7 @@
 //! answer alike; tests of our own bounds are left out there and say so.
 
 mod cluster;
+mod config;
 mod deletion;
 mod faults;
 mod kubectl;

@@ -162,10 +162,10 @@ impl World {
 
     /// The path of a collection in the test's namespace.
     pub(crate) fn path(&self, plural: &str) -> String {
-        let base = if plural == "endpointslices" {
-            "/apis/discovery.k8s.io/v1"
-        } else {
-            "/api/v1"
+        let base = match plural {
+            "endpointslices" => "/apis/discovery.k8s.io/v1",
+            "leases" => "/apis/coordination.k8s.io/v1",
+            _ => "/api/v1",
         };
         format!("{base}/namespaces/{}/{plural}", self.namespace)
     }
