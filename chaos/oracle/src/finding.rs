@@ -82,6 +82,8 @@ pub fn outcome(outcome: &Outcome) -> String {
 pub fn transport(transport: Transport) -> &'static str {
     match transport {
         Transport::Tcp => "TCP",
+        Transport::Sctp => "SCTP",
+        Transport::Http => "HTTP",
         Transport::Udp => "UDP",
         Transport::UdpConnected => "UDP (connected)",
     }

@@ -12,6 +12,10 @@ use serde::{Deserialize, Serialize};
 pub enum Transport {
     /// One new connection.
     Tcp,
+    /// One new association.
+    Sctp,
+    /// One new connection over TCP, and HTTP/1.1 on it.
+    Http,
     /// One datagram from a fresh socket: unconnected, `sendto`/`recvfrom`.
     Udp,
     /// One datagram from a fresh socket after `connect`.
@@ -179,6 +183,22 @@ pub struct PlanEntry {
     /// [`Exchange`] on one of them, and each of them makes `count` of them, one every `interval_ms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<u32>,
+    /// The first and the last port to dial from, in turn by attempt, or by flow; otherwise the kernel chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_ports: Option<[u16; 2]>,
+}
+
+impl PlanEntry {
+    /// The port that an attempt or a flow of this number dials from; 0: the kernel chooses.
+    #[must_use]
+    pub fn source_port(&self, number: u32) -> u16 {
+        let Some([first, last]) = self.source_ports else {
+            return 0;
+        };
+        let count = u32::from(last.saturating_sub(first)) + 1;
+        // Less than the number of ports.
+        first + u16::try_from(number % count).unwrap_or_default()
+    }
 }
 
 /// When a plan's entry may end early.

@@ -132,6 +132,7 @@ impl Context {
             limit_ms: u64::try_from(LOOK_LIMIT.as_millis()).unwrap_or(u64::MAX),
             until: Some(Until::Identity(identity.clone())),
             flows: None,
+            source_ports: None,
         };
         let plan = plan(client, vec![entry; LANES]);
         let run = Run::start(&*self.cluster, client, &plan, self.history.clone()).await?;

@@ -38,7 +38,8 @@ impl Backend {
     #[must_use]
     pub fn identity(&self, transport: Transport, port: u16) -> String {
         let transport = match transport {
-            Transport::Tcp => "TCP",
+            Transport::Tcp | Transport::Http => "TCP",
+            Transport::Sctp => "SCTP",
             Transport::Udp | Transport::UdpConnected => "UDP",
         };
         format!("{}/{transport}/{port}", self.server())

@@ -52,7 +52,7 @@ impl Target {
     #[must_use]
     pub fn refuses(axis: &str, name: &str, transport: Transport, address: SocketAddr) -> Self {
         let permitted = match transport {
-            Transport::Tcp => Permitted::Refuse,
+            Transport::Tcp | Transport::Sctp | Transport::Http => Permitted::Refuse,
             Transport::Udp | Transport::UdpConnected => Permitted::None,
         };
         Self {
@@ -121,6 +121,7 @@ impl Target {
             limit_ms: milliseconds(limits.probe),
             until: None,
             flows: None,
+            source_ports: None,
         }
     }
 

@@ -3,19 +3,26 @@
 use std::{
     io::{self, BufRead, Read},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use nix::sys::prctl::set_pdeathsig;
 use oracle::history::PodIdentity;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    io::AsyncWriteExt as _,
+    signal::unix::{SignalKind, signal},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    client::{self, MAX_PLAN},
+    client::{
+        self, MAX_PLAN,
+        control::{self, Request},
+    },
     serve::{Mode, ServeConfig, Server},
 };
 
@@ -27,7 +34,64 @@ pub enum ProbeArgs {
     /// Read a plan (one JSON line) from stdin and write every attempt to stdout as a JSON line.
     ///
     /// Ends when the plan is done; SIGTERM or SIGINT ends it early, with what is written by then.
-    Client,
+    #[command(after_long_help = PLANS)]
+    Client(ClientArgs),
+    /// Write the attempts of a client that was started with --control SOCKET to stdout, until its plan has ended.
+    ///
+    /// Whoever attaches may end at any time: the client goes on, and the next one reads from where it likes.
+    Attach(AttachArgs),
+}
+
+const PLANS: &str = r#"A plan has entries, which run side by side; times are in milliseconds:
+
+  {"client": "c1", "entries": [
+    {"target": "web", "transport": "TCP", "address": "10.96.0.10", "port": 80,
+     "count": 100, "interval_ms": 50, "limit_ms": 3000}
+  ]}
+
+  transport     TCP, HTTP, SCTP: a new connection for each attempt;
+                UDP: a new socket, sendto and recvfrom;
+                UDP-CONNECTED: a new socket, connect, send and recv
+  count         attempts, at most; of each flow, if there are flows
+  interval_ms   from the beginning of one attempt to that of the next, whatever becomes
+                of it; 0: each begins when the last has ended
+  limit_ms      of one attempt
+  until         {"identity": "b1/TCP/8080"} or "refused": ends the entry with the first
+                such attempt
+  flows         so many sockets that live (HTTP: keep-alive) instead of a fresh one for
+                each attempt; their attempts have an exchange: number of the flow, of the
+                socket in it, and of the exchange, without gaps
+  source_ports  [first, last]: dial from these ports, in turn
+
+An attempt has its times (microseconds since 1970, on one monotonic clock), the socket's
+own address, a nonce, and its result: answered (who answered, which addresses it saw, and
+the peer as the socket sees it), failed (in which call, and the error by name), timeout
+(waiting in which call), or garbled (what was said instead)."#;
+
+/// Arguments of `probe client`.
+#[derive(Debug, Args)]
+pub struct ClientArgs {
+    /// Go on whoever starts, reads or ends: keep the attempts for `probe attach SOCKET` instead of writing them to stdout.
+    /// Ends when the plan has ended and somebody has read them to the end, or nobody has for ten minutes.
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<PathBuf>,
+    /// Write the attempts to this file, too; it is made anew, and full at 512 MiB. In memory are the newest 64 MiB.
+    #[arg(long, value_name = "FILE", requires = "control")]
+    history: Option<PathBuf>,
+}
+
+/// Arguments of `probe attach`.
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// The client's socket.
+    #[arg(value_name = "SOCKET")]
+    socket: PathBuf,
+    /// Leave out so many attempts, from the first one that was made.
+    #[arg(long, default_value_t = 0, value_name = "OFFSET")]
+    from: u64,
+    /// End the client's plan now, and write nothing.
+    #[arg(long)]
+    stop: bool,
 }
 
 /// Arguments of `probe serve`.
@@ -37,15 +101,20 @@ pub struct ServeArgs {
     #[arg(long)]
     name: String,
     /// A TCP port to serve; may be repeated.
-    #[arg(long, value_name = "PORT", required_unless_present = "udp")]
+    /// HTTP is answered there as well: `curl http://ADDRESS:PORT/` says who answers, and /readyz whether it is ready.
+    #[arg(long, value_name = "PORT", required_unless_present_any = ["udp", "sctp"])]
     tcp: Vec<u16>,
     /// A UDP port to serve; may be repeated.
     #[arg(long, value_name = "PORT")]
     udp: Vec<u16>,
+    /// An SCTP port to serve; may be repeated. An error where the kernel does not have SCTP.
+    #[arg(long, value_name = "PORT")]
+    sctp: Vec<u16>,
     /// The address to serve on; all addresses of both families are the default.
     #[arg(long)]
     address: Option<IpAddr>,
-    /// What it does with TCP connections: prompt, slow=MILLISECONDS (to answer), refuse (reset after accept), half-close
+    /// What it does with connections and datagrams: prompt, slow=MILLISECONDS (to answer), refuse (reset after accept),
+    /// half-close. With refuse and half-close, datagrams are taken and not answered.
     #[arg(long, default_value = "prompt", value_name = "MODE")]
     mode: Mode,
     /// Serve, and say that it is not ready.
@@ -104,7 +173,8 @@ fn everywhere() -> Vec<IpAddr> {
 pub async fn run(args: ProbeArgs) -> anyhow::Result<ExitCode> {
     match args {
         ProbeArgs::Serve(args) => serve(*args).await?,
-        ProbeArgs::Client => client().await?,
+        ProbeArgs::Client(args) => client(args).await?,
+        ProbeArgs::Attach(args) => attach(args).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -114,6 +184,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         name,
         tcp,
         udp,
+        sctp,
         address,
         mode,
         not_ready,
@@ -126,6 +197,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
             addresses: address.map_or_else(everywhere, |address| vec![address]),
             tcp,
             udp,
+            sctp,
             pod: pod.identity(),
             mode,
         },
@@ -133,12 +205,12 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     )?;
     let (ended, stop) = (CancellationToken::new(), server.stop());
     cancel_on_signals(&ended)?;
-    eprintln!("{}", server.ready_line(!not_ready));
-    let last = server.ready_line(false);
+    let readiness = server.readiness();
+    eprintln!("{}", readiness.set(!not_ready));
     tokio::spawn(async move {
         ended.cancelled().await;
         if linger > 0 {
-            eprintln!("{last}");
+            eprintln!("{}", readiness.set(false));
             tokio::time::sleep(Duration::from_millis(linger)).await;
         }
         stop.cancel();
@@ -146,7 +218,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     Ok(server.run().await?)
 }
 
-async fn client() -> anyhow::Result<()> {
+async fn client(args: ClientArgs) -> anyhow::Result<()> {
     let mut line = String::new();
     io::stdin()
         .lock()
@@ -156,7 +228,39 @@ async fn client() -> anyhow::Result<()> {
     let plan = client::parse(&line)?;
     let stop = CancellationToken::new();
     cancel_on_signals(&stop)?;
-    Ok(client::run(plan, io::stdout(), stop).await?)
+    let Some(socket) = args.control else {
+        return Ok(client::run(plan, io::stdout(), stop).await?);
+    };
+    // Neither the end of whoever started it nor that of his terminal is its own.
+    set_pdeathsig(None).context("failed to outlive whoever started this")?;
+    let _ignored = signal(SignalKind::hangup()).context("failed to register for SIGHUP")?;
+    Ok(client::run_kept(plan, &socket, args.history.as_deref(), stop).await?)
+}
+
+async fn attach(args: AttachArgs) -> anyhow::Result<()> {
+    let AttachArgs { socket, from, stop } = args;
+    let request = if stop {
+        Request::Stop
+    } else {
+        Request::Read { from }
+    };
+    let asked = control::ask(&socket, request).await;
+    let (status, mut attempts) = asked.with_context(|| {
+        let socket = socket.display();
+        format!(
+            "failed to ask at {socket}; expected the socket of a running `probe client --control {socket}`"
+        )
+    })?;
+    eprintln!(
+        "{} attempts so far, of which the first {} are no longer in memory",
+        status.next, status.dropped
+    );
+    let copied = tokio::io::copy_buf(&mut attempts, &mut tokio::io::stdout()).await;
+    copied.context("failed to copy the attempts to stdout")?;
+    tokio::io::stdout()
+        .flush()
+        .await
+        .context("failed to write to stdout")
 }
 
 /// SIGTERM and SIGINT end it: a process that is the first of a pod is not ended by them unless it asks.

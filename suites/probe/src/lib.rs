@@ -1,17 +1,20 @@
 //! The client and server that run in pods.
 //!
 //! ```text
-//!  Plan (stdin) ─▶ client ─▶ tcp | udp ──{nonce}──▶ serve ─▶ Served (stdout)
-//!                    │                ◀──Answer───
-//!                    └─▶ Attempt lines (stdout)
+//!  Plan (stdin) ─▶ client ─▶ socket ──{nonce}──▶ serve ─▶ Served (stdout)
+//!                    │               ◀──Answer──
+//!                    └─▶ Attempt lines: stdout, or kept for `probe attach`
 //! ```
 //!
 //! Both write the records of [`oracle::history`], one JSON line each, and judge nothing. The server writes its
 //! line *before* it answers: whoever has the answer finds the line.
 //!
-//! Files: `wire` (what goes over a connection), `clock` (times of one process agree), `client/` (pacing, one
-//! attempt, output), `serve/` (sockets, modes, log), `cli` (command line, shared with `plumbline probe`).
+//! Files: `wire` and `http` (what goes over a connection), `stream` (sockets of TCP and SCTP), `clock` (times of one
+//! process agree), `client/` (pacing, one attempt, established flows, output; a history that is kept and those who ask for
+//! it), `serve/` (sockets, modes, log), `cli` (command line, shared with `plumbline probe`).
 mod clock;
+mod http;
+mod stream;
 mod wire;
 
 pub mod cli;

@@ -15,7 +15,7 @@ pub const MAX_ANSWER: usize = 1024;
 /// How much of something that is no answer is kept, in bytes.
 const SAID: usize = 80;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request {
     /// To be repeated in the answer.

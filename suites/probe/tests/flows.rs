@@ -42,8 +42,12 @@ fn exchange(attempt: &Attempt) -> Exchange {
 #[tokio::test]
 async fn each_flow_keeps_its_socket_and_numbers_its_exchanges() {
     let (tcp, udp) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
-    for transport in [Transport::Tcp, Transport::Udp, Transport::UdpConnected] {
-        let port = if transport == Transport::Tcp { tcp } else { udp };
+    for (transport, port) in [
+        (Transport::Tcp, tcp),
+        (Transport::Http, tcp),
+        (Transport::Udp, udp),
+        (Transport::UdpConnected, udp),
+    ] {
         let attempts = run(vec![flows(transport, loopback(port), 3, 10)]).await;
         let mut by_flow: BTreeMap<u32, Vec<&Attempt>> = BTreeMap::new();
         for attempt in &attempts {
@@ -197,6 +201,7 @@ async fn a_server_that_ends_is_an_end_for_its_flows() {
         addresses: vec![Ipv4Addr::LOCALHOST.into()],
         tcp: vec![0],
         udp: Vec::new(),
+        sctp: Vec::new(),
         pod: None,
         mode: Mode::Prompt,
     };
@@ -232,6 +237,8 @@ fn flows_that_make_no_sense_are_refused() {
         (plan(513, 100, ""), "513 flows"),
         (plan(1, 0, ""), "interval_ms 0"),
         (plan(1, 100, r#","until":"refused""#), "until"),
+        (plan(1, 100, r#","source_ports":[9,8]"#), "source_ports 9 to 8"),
+        (plan(3, 100, r#","source_ports":[8,9]"#), "source_ports for fewer"),
     ] {
         let error = client::parse(&line).expect_err("refused").to_string();
         assert!(error.contains(named), "{error}");

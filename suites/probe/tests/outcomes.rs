@@ -4,16 +4,17 @@ mod common;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use common::{Sink, entry, one, server};
+use common::{Sink, entry, one, run, server};
 use oracle::history::{Attempt, Outcome, Served, Stage, Transport};
-use probe::serve::Mode;
+use probe::serve::{Mode, ServeConfig, ServeError, Server};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpSocket, TcpStream, UdpSocket},
 };
 
-const TRANSPORTS: [(Transport, &str); 3] = [
+const TRANSPORTS: [(Transport, &str); 4] = [
     (Transport::Tcp, "TCP"),
+    (Transport::Http, "TCP"),
     (Transport::Udp, "UDP"),
     (Transport::UdpConnected, "UDP"),
 ];
@@ -228,4 +229,53 @@ async fn datagrams_that_are_no_answers_are_garbled_and_those_for_others_are_pass
             }
         );
     }
+}
+
+#[tokio::test]
+async fn attempts_are_dialled_from_the_ports_asked_for_in_turn() {
+    let (tcp, udp) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
+    for (transport, port) in [(Transport::Tcp, tcp), (Transport::UdpConnected, udp)] {
+        // Two ports that nobody has: the kernel would not choose them again at once.
+        let free = TcpListener::bind(loopback(0)).await.expect("bind");
+        let first = free.local_addr().expect("address").port().min(65_534);
+        drop(free);
+        let mut entry = entry(transport, loopback(port));
+        (entry.count, entry.source_ports) = (4, Some([first, first + 1]));
+        let dialled = run(vec![entry]).await;
+        let ports: Vec<u16> = dialled
+            .iter()
+            .filter_map(|attempt| Some(attempt.local?.port()))
+            .collect();
+        assert_eq!(ports, [first, first + 1, first, first + 1], "{dialled:?}");
+    }
+}
+
+#[tokio::test]
+async fn sctp_is_served_where_the_kernel_has_it() {
+    let config = ServeConfig {
+        name: "b1".to_owned(),
+        addresses: vec![Ipv4Addr::LOCALHOST.into()],
+        tcp: Vec::new(),
+        udp: Vec::new(),
+        sctp: vec![0],
+        pod: None,
+        mode: Mode::Prompt,
+    };
+    let server = match Server::bind(&config, Sink::default()) {
+        Err(error @ ServeError::NoSctp) => {
+            assert!(error.to_string().contains("modprobe sctp"), "{error}");
+            let attempt = one(entry(Transport::Sctp, loopback(9))).await;
+            failed(&attempt, Stage::Socket, "EPROTONOSUPPORT");
+            testing::skip(&testing::current(), "this kernel does not have SCTP");
+            return;
+        }
+        bound => bound.expect("bind"),
+    };
+    let port = server.sctp_ports().next().expect("SCTP");
+    tokio::spawn(server.run());
+    let attempt = one(entry(Transport::Sctp, loopback(port))).await;
+    let Outcome::Answered { answer, .. } = &attempt.outcome else {
+        panic!("{attempt:?}")
+    };
+    assert_eq!(answer.identity, format!("b1/SCTP/{port}"));
 }

@@ -220,6 +220,7 @@ async fn witness(cx: &Context, group: &Group) -> Result<BTreeMap<String, usize>,
         limit_ms: u64::try_from(cx.limits().probe.as_millis()).unwrap_or(u64::MAX),
         until: Some(Until::Refused),
         flows: None,
+        source_ports: None,
     };
     let runs = cx.clients().iter().map(async |client| {
         let entries = group.services.iter().map(entry).collect();

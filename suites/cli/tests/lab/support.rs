@@ -135,6 +135,7 @@ impl TestLab {
             limit_ms: 2000,
             until: None,
             flows: None,
+            source_ports: None,
         };
         let attempts = self.run(from, vec![entry]).await;
         attempts.into_iter().next().expect("one attempt").outcome

@@ -1,16 +1,12 @@
 //! One attempt: from a fresh socket to its line in the history.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    time::Duration,
-};
+use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
 
 use nix::errno::Errno;
 use oracle::history::{Answer, Attempt, Outcome, PlanEntry, Stage, Transport};
 
-use super::{tcp, udp};
-use crate::clock;
+use super::socket::Socket;
+use crate::{clock, wire};
 
 /// How far an attempt has come: all that is known of one that is cut off.
 pub(super) struct Trace {
@@ -37,21 +33,15 @@ impl From<io::Error> for Trouble {
 /// An answer, and who gave it as the socket sees it.
 pub(super) type Reply = (Answer, SocketAddr);
 
-/// Makes one attempt.
-pub(super) async fn make(client: &str, entry: &PlanEntry, nonce: String) -> Attempt {
+/// Makes one attempt: the one of this number in its entry.
+pub(super) async fn make(client: &str, entry: &PlanEntry, number: u32, nonce: String) -> Attempt {
     let destination = SocketAddr::new(entry.address, entry.port);
     let mut trace = Trace {
         stage: Stage::Socket,
         local: None,
     };
     let start_us = clock::now_us();
-    let dial = async {
-        match entry.transport {
-            Transport::Tcp => tcp::dial(destination, &nonce, &mut trace).await,
-            Transport::Udp => udp::dial(destination, &nonce, &mut trace).await,
-            Transport::UdpConnected => udp::dial_connected(destination, &nonce, &mut trace).await,
-        }
-    };
+    let dial = dial(entry, destination, number, &nonce, &mut trace);
     let result = tokio::time::timeout(Duration::from_millis(entry.limit_ms), dial).await;
     let end_us = clock::now_us();
     let outcome = match result {
@@ -77,13 +67,43 @@ pub(super) async fn make(client: &str, entry: &PlanEntry, nonce: String) -> Atte
     }
 }
 
-/// Any address of the destination's family, any port.
-pub(super) fn unspecified(destination: SocketAddr) -> SocketAddr {
-    let address = match destination {
-        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    SocketAddr::new(address, 0)
+/// One request and its answer on a fresh socket.
+async fn dial(
+    entry: &PlanEntry,
+    destination: SocketAddr,
+    number: u32,
+    nonce: &str,
+    trace: &mut Trace,
+) -> Result<Reply, Trouble> {
+    let source = entry.source_port(number);
+    let socket = Socket::open(entry.transport, destination, source, trace).await?;
+
+    trace.stage = Stage::Send;
+    let mut unsent = VecDeque::from([socket.request(nonce, false)]);
+    while !unsent.is_empty() {
+        socket.send(&mut unsent).await?;
+    }
+
+    trace.stage = Stage::Receive;
+    let mut begun = Vec::new();
+    loop {
+        let (message, peer) = match socket.receive(&mut begun).await {
+            // It ended without a word, or in the middle of one.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(Trouble::Garbled(wire::said(&begun)));
+            }
+            received => received?,
+        };
+        let answer = wire::answer(&message).map_err(Trouble::Garbled)?;
+        if answer.nonce == nonce {
+            return Ok((answer, peer));
+        }
+        // A datagram for another nonce is a late reply to whoever had this port before; a line is somebody else's answer on
+        // our connection.
+        if !matches!(entry.transport, Transport::Udp | Transport::UdpConnected) {
+            return Err(Trouble::Garbled(wire::said(&message)));
+        }
+    }
 }
 
 /// The symbol of an error, or its number where it has none in user space (a program may return any).

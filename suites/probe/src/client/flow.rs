@@ -95,13 +95,14 @@ impl Flow {
                 local: None,
             };
             let destination = self.destination();
-            let opening = Socket::open(self.entry.transport, destination, &mut trace);
+            let source = self.entry.source_port(self.number);
+            let opening = Socket::open(self.entry.transport, destination, source, &mut trace);
             match timeout_at(first.deadline, opening).await {
                 Ok(Ok(socket)) => {
                     let lane = Lane {
+                        unsent: [socket.request(&first.nonce, true)].into(),
                         socket,
                         local: trace.local,
-                        unsent: [wire::request(&first.nonce, true)].into(),
                         pending: [first].into(),
                         begun: Vec::new(),
                     };
@@ -139,7 +140,7 @@ impl Flow {
             match next {
                 Next::Turn => {
                     let pending = self.begin_exchange();
-                    lane.unsent.push_back(wire::request(&pending.nonce, true));
+                    lane.unsent.push_back(lane.socket.request(&pending.nonce, true));
                     lane.pending.push_back(pending);
                 }
                 Next::Sent(Ok(())) => {}

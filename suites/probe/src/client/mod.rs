@@ -1,20 +1,26 @@
 //! The client: does what a plan says and writes what came of it.
 
 mod attempt;
+pub mod control;
 mod flow;
+mod kept;
 mod output;
 mod pace;
 mod socket;
-mod tcp;
-mod udp;
 
-use std::io::{self, Write};
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
 use oracle::history::{Plan, PlanEntry};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use flow::UNDER_WAY;
+use kept::Kept;
+pub use kept::{IN_FILE, IN_MEMORY};
 use output::Output;
 use pace::Entry;
 
@@ -36,6 +42,14 @@ pub enum ClientError {
     Plan {
         /// What is wrong with it.
         why: String,
+    },
+    /// The history can't be kept.
+    #[error("failed to make {}: {error}; expected a path in a folder that is there, for a socket that no other client has", path.display())]
+    Keep {
+        /// The socket, or the file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
     },
     /// The histories can't be delivered, so no more are made.
     #[error("failed to write an attempt, and ended early: {0}")]
@@ -60,6 +74,14 @@ pub fn parse(line: &str) -> Result<Plan, ClientError> {
                 )));
             }
         }
+        if let Some([first, last]) = entry.source_ports
+            && (first == 0 || first > last)
+        {
+            return Err(wrong(format!(
+                "entry {:?} has source_ports {first} to {last}; expected the first, at least 1, and the last",
+                entry.target
+            )));
+        }
         if let Some(flows) = entry.flows {
             check_flows(flows, entry).map_err(|why| wrong(format!("entry {:?} {why}", entry.target)))?;
         }
@@ -70,6 +92,11 @@ pub fn parse(line: &str) -> Result<Plan, ClientError> {
 fn check_flows(flows: u32, entry: &PlanEntry) -> Result<(), String> {
     if flows == 0 || flows > MAX_FLOWS {
         return Err(format!("has {flows} flows; expected 1 to {MAX_FLOWS}"));
+    }
+    if let Some([first, last]) = entry.source_ports
+        && u32::from(last - first) + 1 < flows
+    {
+        return Err(format!("has {flows} flows and source_ports for fewer"));
     }
     if entry.interval_ms == 0 {
         return Err("has flows and interval_ms 0; expected the time between two exchanges".to_owned());
@@ -100,4 +127,36 @@ pub async fn run(
     drop(sender);
     entries.join_all().await;
     output.end().await.map_err(ClientError::Output)
+}
+
+/// Carries out a plan whoever reads: the history is kept, in memory and in a new file, and given to those who
+/// [`control::ask`] for it at a socket. Returns when the plan has ended and somebody has read the history to its end, or
+/// nobody has for [`control::UNREAD`]; or soon after `stop` is cancelled.
+///
+/// # Errors
+/// [`ClientError::Keep`].
+pub async fn run_kept(
+    plan: Plan,
+    socket: &Path,
+    file: Option<&Path>,
+    stop: CancellationToken,
+) -> Result<(), ClientError> {
+    let keep = |path: &Path| {
+        let path = path.to_owned();
+        move |error| ClientError::Keep { path, error }
+    };
+    let kept = Kept::new(IN_MEMORY, file).map_err(keep(file.unwrap_or(socket)))?;
+    let listener = control::listen(socket).map_err(keep(socket))?;
+    let (enough, ended) = (stop.child_token(), CancellationToken::new());
+    let running = async {
+        let result = run(plan, kept.clone(), enough.clone()).await;
+        kept.end();
+        ended.cancel();
+        result
+    };
+    let serving = stop.run_until_cancelled(control::serve(&listener, &kept, &enough, &ended));
+    let (result, _) = tokio::join!(running, serving);
+    // Somebody may have removed it.
+    drop(fs::remove_file(socket));
+    result
 }

@@ -104,7 +104,7 @@ impl Entry {
 
     async fn attempt(&self, number: u32) {
         let nonce = format!("{}-{number}", self.prefix);
-        let attempt = attempt::make(&self.client, &self.entry, nonce).await;
+        let attempt = attempt::make(&self.client, &self.entry, number, nonce).await;
         if self
             .entry
             .until

@@ -1,23 +1,29 @@
-//! The socket of an established flow: whole requests go out, whole answers come in, neither waits for the other.
+//! A client's socket: whole requests go out, whole answers come in, neither waits for the other.
 
-use std::{collections::VecDeque, io, net::SocketAddr};
+use std::{
+    collections::VecDeque,
+    future::{Future as _, poll_fn},
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::pin,
+    task::Poll,
+};
 
 use oracle::history::{Stage, Transport};
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::{
-    attempt::{Trace, unspecified},
-    tcp,
-};
-use crate::wire;
+use super::attempt::Trace;
+use crate::{http, stream, wire};
 
 /// What is read at once, in bytes.
 const READ: usize = 2048;
 
 /// A socket that may be used again and again.
 pub(super) enum Socket {
-    /// A connection.
-    Tcp(TcpStream),
+    /// A connection, of TCP or SCTP; a line is a message.
+    Stream(TcpStream),
+    /// A connection, and HTTP on it.
+    Http(TcpStream, SocketAddr),
     /// `connect` once, then `send` and `recv`.
     Connected(UdpSocket),
     /// `sendto` and `recvfrom`.
@@ -25,28 +31,42 @@ pub(super) enum Socket {
 }
 
 impl Socket {
+    /// Opens one from a port (0: the kernel chooses), with how far it has come in the trace.
     pub(super) async fn open(
         transport: Transport,
         destination: SocketAddr,
+        source_port: u16,
         trace: &mut Trace,
     ) -> io::Result<Self> {
+        let from = any(destination, source_port);
         let socket = match transport {
-            Transport::Tcp => Self::Tcp(tcp::connect(destination, trace).await?),
+            Transport::Tcp => Self::Stream(connect(stream::Protocol::Tcp, from, destination, trace).await?),
+            Transport::Sctp => Self::Stream(connect(stream::Protocol::Sctp, from, destination, trace).await?),
+            Transport::Http => {
+                let stream = connect(stream::Protocol::Tcp, from, destination, trace).await?;
+                Self::Http(stream, destination)
+            }
             Transport::UdpConnected => {
-                let socket = UdpSocket::bind(unspecified(destination)).await?;
+                let socket = UdpSocket::bind(from).await?;
                 trace.stage = Stage::Connect;
                 socket.connect(destination).await?;
                 Self::Connected(socket)
             }
-            Transport::Udp => {
-                Self::Unconnected(UdpSocket::bind(unspecified(destination)).await?, destination)
-            }
+            Transport::Udp => Self::Unconnected(UdpSocket::bind(from).await?, destination),
         };
         trace.local = Some(match &socket {
-            Self::Tcp(stream) => stream.local_addr()?,
+            Self::Stream(stream) | Self::Http(stream, _) => stream.local_addr()?,
             Self::Connected(socket) | Self::Unconnected(socket, _) => socket.local_addr()?,
         });
         Ok(socket)
+    }
+
+    /// The request for a nonce, as this socket carries it.
+    pub(super) fn request(&self, nonce: &str, keep: bool) -> Vec<u8> {
+        match self {
+            Self::Http(_, host) => http::request(nonce, keep, *host),
+            Self::Stream(_) | Self::Connected(_) | Self::Unconnected(..) => wire::request(nonce, keep),
+        }
     }
 
     /// Sends some of what is queued, and takes it from the queue. Cancelled, it has sent nothing.
@@ -55,7 +75,7 @@ impl Socket {
             return Ok(());
         };
         let sent = match self {
-            Self::Tcp(stream) => loop {
+            Self::Stream(stream) | Self::Http(stream, _) => loop {
                 stream.writable().await?;
                 match stream.try_write(first) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -72,27 +92,13 @@ impl Socket {
         Ok(())
     }
 
-    /// The next answer and who gave it as the socket sees it. Cancelled, it keeps what it has read of a line in `begun`.
+    /// The next answer and who gave it as the socket sees it. Cancelled, it keeps what it has read of one in `begun`; so it
+    /// does when the other side ends in the middle of one, which is an unexpected end of file.
     pub(super) async fn receive(&self, begun: &mut Vec<u8>) -> io::Result<(Vec<u8>, SocketAddr)> {
         let mut buffer = [0; READ];
         match self {
-            Self::Tcp(stream) => loop {
-                if let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
-                    let rest = begun.split_off(end + 1);
-                    return Ok((std::mem::replace(begun, rest), stream.peer_addr()?));
-                }
-                if begun.len() > wire::MAX_ANSWER {
-                    // No answer of ours: it is told as what it is, and so far.
-                    return Ok((std::mem::take(begun), stream.peer_addr()?));
-                }
-                stream.readable().await?;
-                match stream.try_read(&mut buffer) {
-                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    Ok(length) => begun.extend_from_slice(&buffer[..length]),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
-                }
-            },
+            Self::Stream(stream) => receive(stream, begun, take_line).await,
+            Self::Http(stream, _) => receive(stream, begun, http::take_body).await,
             Self::Connected(socket) => {
                 let length = socket.recv(&mut buffer).await?;
                 Ok((buffer[..length].to_vec(), socket.peer_addr()?))
@@ -103,4 +109,68 @@ impl Socket {
             }
         }
     }
+}
+
+/// `connect`, with what decides it in the trace.
+async fn connect(
+    protocol: stream::Protocol,
+    from: SocketAddr,
+    destination: SocketAddr,
+    trace: &mut Trace,
+) -> io::Result<TcpStream> {
+    let socket = stream::socket(protocol, destination)?;
+    if from.port() != 0 {
+        // The port may have been used by a connection to somebody else that is in TIME_WAIT.
+        socket.set_reuseaddr(true)?;
+        socket.bind(from)?;
+    }
+    trace.stage = Stage::Connect;
+    let mut connecting = pin!(socket.connect(destination));
+    // What the first poll does not decide is decided by a packet.
+    let at_once = poll_fn(|context| Poll::Ready(connecting.as_mut().poll(context))).await;
+    match at_once {
+        Poll::Ready(connected) => connected,
+        Poll::Pending => {
+            trace.stage = Stage::Handshake;
+            connecting.await
+        }
+    }
+}
+
+async fn receive(
+    stream: &TcpStream,
+    begun: &mut Vec<u8>,
+    take: impl Fn(&mut Vec<u8>) -> Option<Vec<u8>>,
+) -> io::Result<(Vec<u8>, SocketAddr)> {
+    let mut buffer = [0; READ];
+    loop {
+        if let Some(message) = take(begun) {
+            return Ok((message, stream.peer_addr()?));
+        }
+        stream.readable().await?;
+        match stream.try_read(&mut buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(length) => begun.extend_from_slice(&buffer[..length]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A whole line, or what is too long for one: it is no answer of ours, and told as what it is so far.
+fn take_line(begun: &mut Vec<u8>) -> Option<Vec<u8>> {
+    if let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
+        let rest = begun.split_off(end + 1);
+        return Some(std::mem::replace(begun, rest));
+    }
+    (begun.len() > wire::MAX_ANSWER).then(|| std::mem::take(begun))
+}
+
+/// Any address of the destination's family.
+fn any(destination: SocketAddr, port: u16) -> SocketAddr {
+    let address = match destination {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(address, port)
 }

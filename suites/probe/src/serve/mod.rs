@@ -8,7 +8,10 @@ mod udp;
 use std::{
     io::{self, Write},
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use oracle::history::{Answer, PodIdentity};
@@ -17,8 +20,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use log::Log;
 pub use mode::Mode;
 
+use crate::stream::Protocol;
+
 /// Connections served at once, over all ports; more wait in the listeners' backlogs.
 pub const CONNECTIONS: usize = 1024;
+/// Datagrams that a slow server has taken and not answered yet; more are lost.
+pub const DELAYED: usize = 4096;
 /// From a connection's acceptance to its request; a slower one is closed.
 pub const CONNECTION_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 /// From one request of a connection that is kept to the next; longer than faults that flows should live through.
@@ -42,6 +49,8 @@ pub struct ServeConfig {
     pub tcp: Vec<u16>,
     /// UDP ports; 0 is one that the kernel chooses.
     pub udp: Vec<u16>,
+    /// SCTP ports, where the kernel has it; 0 is one that the kernel chooses.
+    pub sctp: Vec<u16>,
     /// The pod that it runs in, for its answers.
     pub pod: Option<PodIdentity>,
     /// How it behaves.
@@ -52,18 +61,23 @@ pub struct ServeConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Nothing to serve.
-    #[error("no port to serve on; expected at least one --tcp PORT or --udp PORT")]
+    #[error("no port to serve on; expected at least one --tcp PORT, --udp PORT or --sctp PORT")]
     NoPorts,
     /// A port can't be had.
     #[error("failed to listen on {address}/{transport}: {error}")]
     Listen {
         /// Where.
         address: SocketAddr,
-        /// `TCP` or `UDP`.
+        /// `TCP`, `UDP` or `SCTP`.
         transport: &'static str,
         /// Why.
         error: io::Error,
     },
+    /// SCTP was asked for, and the kernel lacks it.
+    #[error(
+        "failed to serve SCTP: this kernel does not have it; expected the module sctp (`modprobe sctp`), or no --sctp"
+    )]
+    NoSctp,
     /// The log can't be written.
     #[error("failed to write the log, and a backend that can't log must not answer: {0}")]
     Log(io::Error),
@@ -79,6 +93,7 @@ pub enum ServeError {
 pub struct Server {
     /// The sockets of each port, one for each address.
     tcp: Vec<Vec<tcp::Port>>,
+    sctp: Vec<Vec<tcp::Port>>,
     udp: Vec<Vec<udp::Port>>,
     shared: Arc<Shared>,
 }
@@ -92,6 +107,9 @@ struct Shared {
     log: Log,
     stop: CancellationToken,
     connections: Arc<tokio::sync::Semaphore>,
+    /// Datagrams that a slow server answers later.
+    delayed: Arc<tokio::sync::Semaphore>,
+    is_ready: AtomicBool,
 }
 
 impl Shared {
@@ -132,10 +150,20 @@ impl Server {
     /// # Errors
     /// [`ServeError::NoPorts`]; [`ServeError::Listen`] for the first port that can't be had.
     pub fn bind(config: &ServeConfig, log: impl Write + Send + 'static) -> Result<Self, ServeError> {
-        if config.tcp.is_empty() && config.udp.is_empty() {
+        if config.tcp.is_empty() && config.udp.is_empty() && config.sctp.is_empty() {
             return Err(ServeError::NoPorts);
         }
-        let tcp = bind_all(config, &config.tcp, "TCP", tcp::Port::bind, tcp::Port::number)?;
+        let streams = |ports: &[u16], protocol: Protocol| {
+            let bind = |address, only_ipv6| tcp::Port::bind(protocol, address, only_ipv6);
+            bind_all(config, ports, protocol.name(), bind, tcp::Port::number)
+        };
+        let tcp = streams(&config.tcp, Protocol::Tcp)?;
+        let sctp = streams(&config.sctp, Protocol::Sctp).map_err(|error| match error {
+            ServeError::Listen { error, .. } if error.raw_os_error() == Some(nix::libc::EPROTONOSUPPORT) => {
+                ServeError::NoSctp
+            }
+            other => other,
+        })?;
         let udp = bind_all(config, &config.udp, "UDP", udp::Port::bind, udp::Port::number)?;
         let shared = Arc::new(Shared {
             name: config.name.clone(),
@@ -144,8 +172,15 @@ impl Server {
             log: Log::new(log),
             stop: CancellationToken::new(),
             connections: Arc::new(tokio::sync::Semaphore::new(CONNECTIONS)),
+            delayed: Arc::new(tokio::sync::Semaphore::new(DELAYED)),
+            is_ready: AtomicBool::new(true),
         });
-        Ok(Self { tcp, udp, shared })
+        Ok(Self {
+            tcp,
+            udp,
+            sctp,
+            shared,
+        })
     }
 
     /// TCP ports in the order of [`ServeConfig::tcp`].
@@ -158,14 +193,22 @@ impl Server {
         numbers(&self.udp, udp::Port::number)
     }
 
-    /// The line that says that it serves, and whether it is ready.
+    /// SCTP ports in the order of [`ServeConfig::sctp`].
+    pub fn sctp_ports(&self) -> impl Iterator<Item = u16> + '_ {
+        numbers(&self.sctp, tcp::Port::number)
+    }
+
+    /// Whether it is ready, which it can be told at any time.
     #[must_use]
-    pub fn ready_line(&self, is_ready: bool) -> String {
+    pub fn readiness(&self) -> Readiness {
         let tcp = self.tcp_ports().map(|port| format!(" TCP/{port}"));
         let udp = self.udp_ports().map(|port| format!(" UDP/{port}"));
-        let ports: String = tcp.chain(udp).collect();
-        let begin = if is_ready { READY } else { NOT_READY };
-        format!("{begin}{} serves{ports}", self.shared.name)
+        let sctp = self.sctp_ports().map(|port| format!(" SCTP/{port}"));
+        let ports: String = tcp.chain(udp).chain(sctp).collect();
+        Readiness {
+            serves: format!("{} serves{ports}", self.shared.name),
+            shared: self.shared.clone(),
+        }
     }
 
     /// Cancelling it ends [`Server::run`].
@@ -180,7 +223,7 @@ impl Server {
     /// The log can't be written any more.
     pub async fn run(self) -> Result<(), ServeError> {
         let tasks = TaskTracker::new();
-        for port in self.tcp.into_iter().flatten() {
+        for port in self.tcp.into_iter().chain(self.sctp).flatten() {
             tasks.spawn(port.serve(self.shared.clone()));
         }
         for port in self.udp.into_iter().flatten() {
@@ -189,6 +232,23 @@ impl Server {
         tasks.close();
         tasks.wait().await;
         self.shared.log.end()
+    }
+}
+
+/// Whether a server is ready: what `/readyz` and its lines on stderr say. It serves in any case.
+#[derive(Debug)]
+pub struct Readiness {
+    serves: String,
+    shared: Arc<Shared>,
+}
+
+impl Readiness {
+    /// From now on it is ready, or not. Returns the line that says so.
+    #[must_use]
+    pub fn set(&self, is_ready: bool) -> String {
+        self.shared.is_ready.store(is_ready, Ordering::Relaxed);
+        let begin = if is_ready { READY } else { NOT_READY };
+        format!("{begin}{}", self.serves)
     }
 }
 

@@ -4,17 +4,19 @@ use std::{str::FromStr, time::Duration};
 
 use super::CONNECTION_LIMIT;
 
-/// What a server does with a TCP connection; datagrams are answered by all alike.
+/// What a server does with a connection (a line or HTTP on it), and with a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Answers at once.
     #[default]
     Prompt,
     /// Takes the request, and this long to answer it: `slow=MILLISECONDS`.
+    /// Datagrams too, each by itself.
     Slow(Duration),
-    /// Resets each connection as soon as it is accepted: `refuse`.
+    /// Resets each connection as soon as it is accepted: `refuse`. Datagrams are taken, and never answered.
     Refuse,
-    /// Ends its own half of each connection as soon as it is accepted, and reads on: `half-close`.
+    /// Ends its own half of each connection as soon as it is accepted, and reads on: `half-close`. Datagrams are taken, and
+    /// never answered.
     HalfClose,
 }
 

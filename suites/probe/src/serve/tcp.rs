@@ -1,16 +1,25 @@
-//! One TCP port of a server.
+//! One port of a server that takes connections, TCP's or SCTP's: a line, or HTTP.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpListener, TcpStream},
     time::timeout,
 };
 
 use super::{CONNECTION_LIMIT, KEEP_LIMIT, Mode, Shared};
-use crate::wire::{self, Request};
+use crate::{
+    http::{self, Asked},
+    stream::{self, Protocol},
+    wire::{self, Request},
+};
 
 /// Connections that the kernel keeps until they are accepted; it lowers this to `net.core.somaxconn`.
 const BACKLOG: u32 = 1024;
@@ -20,25 +29,36 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Port {
     listener: TcpListener,
+    protocol: Protocol,
     number: u16,
+}
+
+/// A connection, and what an answer on it says.
+struct Connection {
+    stream: BufReader<TcpStream>,
+    protocol: Protocol,
+    port: u16,
+    source: SocketAddr,
+    destination: SocketAddr,
 }
 
 impl Port {
     /// At an IPv6 address, `only_ipv6` leaves IPv4 to another socket of the same port.
-    pub(super) fn bind(address: SocketAddr, only_ipv6: bool) -> io::Result<Self> {
-        let socket = if address.is_ipv4() {
-            TcpSocket::new_v4()?
-        } else {
-            let socket = TcpSocket::new_v6()?;
+    pub(super) fn bind(protocol: Protocol, address: SocketAddr, only_ipv6: bool) -> io::Result<Self> {
+        let socket = stream::socket(protocol, address)?;
+        if address.is_ipv6() {
             setsockopt(&socket, sockopt::Ipv6V6Only, &only_ipv6)?;
-            socket
-        };
+        }
         // A restarted container takes its port back from connections in TIME_WAIT.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         let listener = socket.listen(BACKLOG)?;
         let number = listener.local_addr()?.port();
-        Ok(Self { listener, number })
+        Ok(Self {
+            listener,
+            protocol,
+            number,
+        })
     }
 
     pub(super) fn number(&self) -> u16 {
@@ -61,7 +81,7 @@ impl Port {
                     let shared = shared.clone();
                     tokio::spawn(async move {
                         let stop = shared.stop.clone();
-                        let answer = answer(stream, source, self.number, &shared);
+                        let answer = answer(stream, source, self.protocol, self.number, &shared);
                         // A connection that breaks is the client's to report: it sees more of it.
                         drop(stop.run_until_cancelled(answer).await);
                         drop(permit);
@@ -74,38 +94,98 @@ impl Port {
 }
 
 /// One request, one answer, and again on a connection that is kept; whoever says something else, or nothing, gets no word.
-async fn answer(stream: TcpStream, source: SocketAddr, port: u16, shared: &Shared) -> io::Result<()> {
-    let destination = stream.local_addr()?;
+async fn answer(
+    stream: TcpStream,
+    source: SocketAddr,
+    protocol: Protocol,
+    port: u16,
+    shared: &Shared,
+) -> io::Result<()> {
     match shared.mode {
         Mode::Refuse => return stream.set_zero_linger(),
         Mode::HalfClose => return timeout(CONNECTION_LIMIT, half_close(stream)).await?,
         Mode::Prompt | Mode::Slow(_) => {}
     }
-    let mut stream = BufReader::new(stream);
+    let mut connection = Connection {
+        destination: stream.local_addr()?,
+        stream: BufReader::new(stream),
+        protocol,
+        port,
+        source,
+    };
     let mut limit = CONNECTION_LIMIT;
-    while let Some(Request { nonce, keep }) = timeout(limit, request(&mut stream)).await?? {
+    while let Some(asked) = timeout(limit, connection.request()).await?? {
         if let Mode::Slow(wait) = shared.mode {
             tokio::time::sleep(wait).await;
         }
-        let Some(answer) = shared.answer("TCP", port, source, destination, nonce) else {
+        let Some((response, keep)) = connection.respond(asked, shared) else {
             return Ok(());
         };
-        timeout(CONNECTION_LIMIT, stream.get_mut().write_all(&wire::line(&answer))).await??;
+        timeout(CONNECTION_LIMIT, connection.stream.get_mut().write_all(&response)).await??;
         if !keep {
             break;
         }
         limit = KEEP_LIMIT;
     }
-    stream.get_mut().shutdown().await
+    connection.stream.get_mut().shutdown().await
 }
 
-async fn request(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Request>> {
-    let mut line = Vec::new();
-    stream
-        .take(wire::MAX_REQUEST as u64)
-        .read_until(b'\n', &mut line)
-        .await?;
-    Ok(wire::parse(&line))
+/// What came in on a connection.
+enum Incoming {
+    Line(Request),
+    Http(Asked),
+}
+
+impl Connection {
+    /// The next request; nothing if what comes is none, or nothing comes any more.
+    async fn request(&mut self) -> io::Result<Option<Incoming>> {
+        let mut text = Vec::new();
+        self.read_line(&mut text, wire::MAX_REQUEST).await?;
+        if !http::begins(&text) {
+            return Ok(wire::parse(&text).map(Incoming::Line));
+        }
+        while !text.ends_with(b"\r\n\r\n") {
+            let before = text.len();
+            self.read_line(&mut text, http::MAX_HEAD.saturating_sub(before))
+                .await?;
+            if text.len() == before {
+                return Ok(None);
+            }
+        }
+        Ok(http::parse(&text).map(Incoming::Http))
+    }
+
+    async fn read_line(&mut self, text: &mut Vec<u8>, longest: usize) -> io::Result<usize> {
+        (&mut self.stream)
+            .take(longest as u64)
+            .read_until(b'\n', text)
+            .await
+    }
+
+    /// The response, logged, and whether the connection is kept; nothing if it can't be logged.
+    fn respond(&self, incoming: Incoming, shared: &Shared) -> Option<(Vec<u8>, bool)> {
+        let answer = |nonce| {
+            let protocol = self.protocol.name();
+            shared.answer(protocol, self.port, self.source, self.destination, nonce)
+        };
+        Some(match incoming {
+            Incoming::Line(Request { nonce, keep }) => (wire::line(&answer(nonce)?), keep),
+            Incoming::Http(Asked::Identity(Request { nonce, keep })) => {
+                let body = wire::line(&answer(nonce)?);
+                (http::response("200 OK", keep, &body), keep)
+            }
+            Incoming::Http(Asked::Ready { keep }) => {
+                let is_ready = shared.is_ready.load(Ordering::Relaxed);
+                let status = if is_ready {
+                    "200 OK"
+                } else {
+                    "503 Service Unavailable"
+                };
+                let body = wire::line(&serde_json::json!({ "ready": is_ready }));
+                (http::response(status, keep, &body), keep)
+            }
+        })
+    }
 }
 
 /// Says nothing more, and reads until the client has ended too.

@@ -19,7 +19,7 @@ use nix::{
 };
 use tokio::{io::Interest, net::UdpSocket};
 
-use super::Shared;
+use super::{Mode, Shared};
 use crate::wire;
 
 /// Receive buffer asked for, in bytes: datagrams that wait while this process does not run. The kernel's default holds
@@ -77,11 +77,12 @@ impl Port {
     }
 
     async fn answer(self, shared: Arc<Shared>) {
+        let port = Arc::new(self);
         let mut buffer = [0; wire::MAX_REQUEST];
         loop {
-            let receive = self
+            let receive = port
                 .socket
-                .async_io(Interest::READABLE, || receive(&self.socket, &mut buffer));
+                .async_io(Interest::READABLE, || receive(&port.socket, &mut buffer));
             // An error belongs to one datagram (an ICMP message about an earlier reply, say): on to the next.
             let Ok(Some(received)) = receive.await else {
                 continue;
@@ -89,17 +90,36 @@ impl Port {
             let Some(wire::Request { nonce, .. }) = wire::parse(&buffer[..received.length]) else {
                 continue;
             };
-            let destination = SocketAddr::new(received.destination, self.number);
-            let Some(answer) = shared.answer("UDP", self.number, received.source, destination, nonce) else {
-                return;
-            };
-            let line = wire::line(&answer);
-            // A reply that can't be sent is a lost datagram to the client, as any other.
-            let send = self
-                .socket
-                .async_io(Interest::WRITABLE, || reply(&self.socket, &line, &received));
-            drop(send.await);
+            match shared.mode {
+                Mode::Refuse | Mode::HalfClose => {}
+                Mode::Prompt => port.reply(&shared, received, nonce).await,
+                Mode::Slow(wait) => {
+                    let Ok(room) = shared.delayed.clone().try_acquire_owned() else {
+                        continue;
+                    };
+                    let (port, shared) = (port.clone(), shared.clone());
+                    tokio::spawn(async move {
+                        tokio::time::sleep(wait).await;
+                        port.reply(&shared, received, nonce).await;
+                        drop(room);
+                    });
+                }
+            }
         }
+    }
+
+    /// Logs and answers; neither if it can't be logged, which ends the server.
+    async fn reply(&self, shared: &Shared, received: Received, nonce: String) {
+        let destination = SocketAddr::new(received.destination, self.number);
+        let Some(answer) = shared.answer("UDP", self.number, received.source, destination, nonce) else {
+            return;
+        };
+        let line = wire::line(&answer);
+        // A reply that can't be sent is a lost datagram to the client, as any other.
+        let send = self
+            .socket
+            .async_io(Interest::WRITABLE, || reply(&self.socket, &line, &received));
+        drop(send.await);
     }
 }
 

@@ -47,6 +47,7 @@ pub(crate) async fn server(mode: Mode, name: &str, address: &str, log: &Sink) ->
         addresses: vec![address],
         tcp: vec![0],
         udp: vec![0],
+        sctp: Vec::new(),
         pod: None,
         mode,
     };
@@ -71,6 +72,7 @@ pub(crate) fn entry(transport: Transport, destination: SocketAddr) -> PlanEntry 
         limit_ms: 10_000,
         until: None,
         flows: None,
+        source_ports: None,
     }
 }
 

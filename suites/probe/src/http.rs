@@ -1,0 +1,164 @@
+//! HTTP/1.1, as much of it as an answer needs: `GET /?nonce=N` there, the [`Answer`](oracle::history::Answer) as JSON back.
+//!
+//! So that any HTTP client (`curl http://10.96.0.10/`) learns who answers, and keep-alive can be tested.
+
+use crate::wire::{MAX_NONCE, Request};
+
+/// Longest head of a request or a response, in bytes.
+pub(crate) const MAX_HEAD: usize = 8 << 10;
+const END: &[u8] = b"\r\n\r\n";
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Who answers: any path but the next.
+    Identity(Request),
+    /// `/readyz`: whether it is ready.
+    Ready {
+        /// Further requests follow on this connection.
+        keep: bool,
+    },
+}
+
+/// Whether a line begins a request.
+pub(crate) fn begins(line: &[u8]) -> bool {
+    line.starts_with(b"GET ")
+}
+
+/// The request for a nonce, to a host.
+pub(crate) fn request(nonce: &str, keep: bool, host: std::net::SocketAddr) -> Vec<u8> {
+    let connection = if keep { "keep-alive" } else { "close" };
+    format!("GET /?nonce={nonce} HTTP/1.1\r\nHost: {host}\r\nConnection: {connection}\r\n\r\n").into_bytes()
+}
+
+/// Reads the head of a request, or nothing if it is none.
+pub(crate) fn parse(head: &[u8]) -> Option<Asked> {
+    let head = std::str::from_utf8(head).ok()?;
+    let mut lines = head.split("\r\n");
+    let mut words = lines.next()?.split(' ');
+    let ("GET", Some(target), Some(version)) = (words.next()?, words.next(), words.next()) else {
+        return None;
+    };
+    // RFC 9112, 9.3: 1.1 keeps a connection unless it is told otherwise, 1.0 does not.
+    let told = lines.find_map(|line| header(line, "connection"));
+    let keep = match told {
+        Some(told) if told.eq_ignore_ascii_case("close") => false,
+        Some(told) if told.eq_ignore_ascii_case("keep-alive") => true,
+        _ => version == "HTTP/1.1",
+    };
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    if path == "/readyz" {
+        return Some(Asked::Ready { keep });
+    }
+    let nonce = query.split('&').find_map(|pair| pair.strip_prefix("nonce="));
+    let nonce = nonce.unwrap_or_default().to_owned();
+    (nonce.len() <= MAX_NONCE).then_some(Asked::Identity(Request { nonce, keep }))
+}
+
+/// A response with a JSON body.
+pub(crate) fn response(status: &str, keep: bool, body: &[u8]) -> Vec<u8> {
+    let connection = if keep { "keep-alive" } else { "close" };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: {connection}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// Takes a whole response out of what has been read and returns its body; all of it if it is none that this client
+/// understands (only 200 with a length is). Nothing while it is not whole.
+pub(crate) fn take_body(read: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let end = read.windows(END.len()).position(|window| window == END);
+    let Some(end) = end.map(|at| at + END.len()) else {
+        return (read.len() > MAX_HEAD).then(|| std::mem::take(read));
+    };
+    let length = std::str::from_utf8(&read[..end]).ok().and_then(|head| {
+        let mut lines = head.split("\r\n");
+        lines.next()?.strip_prefix("HTTP/1.1 200")?;
+        lines
+            .find_map(|line| header(line, "content-length"))?
+            .parse::<usize>()
+            .ok()
+    });
+    let Some(whole) = length.and_then(|length| end.checked_add(length)) else {
+        return Some(std::mem::take(read));
+    };
+    if read.len() < whole {
+        return (read.len() > 2 * MAX_HEAD).then(|| std::mem::take(read));
+    }
+    let rest = read.split_off(whole);
+    let response = std::mem::replace(read, rest);
+    Some(response[end..].to_vec())
+}
+
+/// The value of a header line of this name.
+fn header<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let (found, value) = line.split_once(':')?;
+    found.eq_ignore_ascii_case(name).then(|| value.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(nonce: &str, keep: bool) -> Option<Asked> {
+        let nonce = nonce.to_owned();
+        Some(Asked::Identity(Request { nonce, keep }))
+    }
+
+    #[test]
+    fn a_request_gives_its_nonce_back() {
+        let host = std::net::SocketAddr::from(([10, 96, 0, 10], 80));
+        for keep in [false, true] {
+            let request = request("c1-7", keep, host);
+            assert!(begins(&request));
+            assert_eq!(parse(&request), identity("c1-7", keep));
+        }
+    }
+
+    #[test]
+    fn requests_of_other_clients_are_understood() {
+        let asked = |head: &str| parse(head.as_bytes());
+        assert_eq!(
+            asked("GET / HTTP/1.1\r\nUser-Agent: curl\r\n\r\n"),
+            identity("", true)
+        );
+        assert_eq!(asked("GET /a?b=c&nonce=n HTTP/1.0\r\n\r\n"), identity("n", false));
+        assert_eq!(
+            asked("GET /readyz HTTP/1.1\r\nconnection: Close\r\n\r\n"),
+            Some(Asked::Ready { keep: false })
+        );
+        let long = format!("GET /?nonce={} HTTP/1.1\r\n\r\n", "n".repeat(MAX_NONCE + 1));
+        for wrong in ["", "GET", "GET /", "PUT / HTTP/1.1\r\n\r\n", &long] {
+            assert_eq!(asked(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn responses_are_taken_one_by_one() {
+        let one = response("200 OK", true, b"{\"a\":1}\n");
+        let mut read = Vec::new();
+        for byte in &one[..one.len() - 1] {
+            read.push(*byte);
+            assert_eq!(take_body(&mut read), None);
+        }
+        read.push(b'\n');
+        read.extend_from_slice(&one);
+        for _ in 0..2 {
+            assert_eq!(take_body(&mut read).as_deref(), Some(&b"{\"a\":1}\n"[..]));
+        }
+        assert_eq!(take_body(&mut read), None);
+    }
+
+    #[test]
+    fn what_is_no_such_response_is_returned_whole() {
+        for wrong in [
+            &b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"[..],
+            b"HTTP/1.1 200 OK\r\n\r\n",
+            &[b'x'; MAX_HEAD + 1],
+        ] {
+            let mut read = wrong.to_vec();
+            assert_eq!(take_body(&mut read).as_deref(), Some(wrong));
+        }
+    }
+}
