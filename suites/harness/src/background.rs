@@ -61,7 +61,7 @@ impl Context {
     }
 
     /// Lets the probes go on for their window from now, and until each target has its N from each client; then
-    /// ends and judges them. Returns all attempts since they began.
+    /// ends and judges them. Returns the attempts since they began that were judged.
     ///
     /// # Errors
     /// If a client ends before, which would be a hole in the window.
@@ -84,9 +84,8 @@ impl Context {
         let attempts = try_join_all(runs.into_iter().map(Run::stop)).await?.concat();
         let limits = self.limits().clone();
         let targets = self.open_targets(&targets);
-        self.judge_attempts(&clients, &targets, &attempts, |target| target.probes(&limits))
-            .await?;
-        Ok(attempts)
+        self.judge_attempts(&clients, &targets, attempts, |target| target.probes(&limits))
+            .await
     }
 
     /// Ends probes that only made up a window; they are in the history.

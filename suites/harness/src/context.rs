@@ -26,6 +26,7 @@ use crate::{
     manifest::Manifest,
     objects::{CASE_LABEL, Key, Kind, Objects, RUN_LABEL},
     pods::{Backend, pod},
+    repeated::AnsweredFlows,
     verdict::Halt,
     watch::Watch,
 };
@@ -62,6 +63,7 @@ pub struct Context {
     token: String,
     namespaces: AtomicU32,
     pub(crate) axes: Axes,
+    pub(crate) answered_flows: AnsweredFlows,
     random: Mutex<StdRng>,
     pods: Mutex<Vec<Backend>>,
     recorded: Mutex<BTreeMap<String, String>>,
@@ -97,6 +99,7 @@ impl Context {
             fence: None,
             namespaces: AtomicU32::new(0),
             axes: Axes::default(),
+            answered_flows: AnsweredFlows::default(),
             pods: Mutex::default(),
             recorded: Mutex::default(),
             delays: Mutex::default(),

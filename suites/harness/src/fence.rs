@@ -3,6 +3,12 @@
 //! After write W, one Service and one slice of the suite are changed and awaited in the datapath of the node under
 //! test. Watches are ordered per kind, so W has then been handled too. The fence has a namespace, a backend and
 //! ports of its own, and its names share no prefix with those under test (`p…`).
+//!
+//! Cases also put a fence between a new Service and their first dial of it. Whoever tracks connections leaves one
+//! untranslated whose first packet came before the Service's rules, as long as its entry lives (two minutes for a TCP
+//! handshake), and a client that comes by the same source port again meets that entry: a kernel hands source ports out
+//! often enough for a case to see it. What becomes of those who dial too early is a claim of its own
+//! (`udp-not-ready-yet`).
 
 use std::{
     net::{IpAddr, SocketAddr},

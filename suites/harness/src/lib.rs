@@ -16,6 +16,7 @@
 //!   verdicts of its axes.
 //! - `objects.rs`, `manifest.rs`, `pods.rs`, `watch.rs`: objects, and the suite's own watch of them.
 //! - `client.rs`, `target.rs`, `probing.rs`, `background.rs`: probes. `flows.rs`: established flows.
+//!   `repeated.rs`: datagrams that go on with a flow of before.
 //! - `fence.rs`: the proof that a write has been handled. `history.rs`: the record of it all.
 //! - `waiting.rs`: bounded waits for conditions.
 pub mod axes;
@@ -32,6 +33,7 @@ pub mod manifest;
 pub mod objects;
 pub mod pods;
 pub mod probing;
+mod repeated;
 pub mod report;
 pub mod target;
 pub mod verdict;

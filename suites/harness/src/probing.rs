@@ -149,9 +149,8 @@ impl Context {
         let targets = self.open_targets(targets);
         let limits = self.limits();
         let attempts = self.probe(clients, &targets).await?;
-        self.judge_attempts(clients, &targets, &attempts, |target| target.probes(limits))
-            .await?;
-        Ok(attempts)
+        self.judge_attempts(clients, &targets, attempts, |target| target.probes(limits))
+            .await
     }
 
     /// As [`Context::judge`], with the fewest probes that show the set instead of N: for changes that come again and
@@ -173,30 +172,42 @@ impl Context {
         Ok(())
     }
 
-    /// Judges attempts that have been made.
+    /// Judges attempts that have been made, but those that go on with a flow of before to a target that must refuse.
+    /// Returns those that were judged.
     pub(crate) async fn judge_attempts(
         &self,
         clients: &[Client],
         targets: &[Target],
-        attempts: &[Attempt],
+        attempts: Vec<Attempt>,
         probes: impl Fn(&Target) -> usize,
-    ) -> Result<(), Halt> {
+    ) -> Result<Vec<Attempt>, Halt> {
+        let (attempts, repeated) = self.without_repeated(targets, attempts);
+        let left_out = |target: &Target, client: &Client| {
+            let stream = target.stream(client);
+            let is_of = |attempt: &&Attempt| {
+                (&attempt.client, &attempt.target, attempt.transport)
+                    == (&stream.client, &stream.target, stream.transport)
+            };
+            repeated.iter().filter(is_of).count()
+        };
         if attempts.iter().any(is_silent) {
             // A backend that is behind gets as long again to say so.
             has_lasted(Instant::now(), self.limits().probe).await;
         }
-        let logs = self.logs_if_needed(targets, attempts).await?;
-        let observed = Observed::new(attempts, &logs, self.limits().times());
+        let logs = self.logs_if_needed(targets, &attempts).await?;
+        let observed = Observed::new(&attempts, &logs, self.limits().times());
         for target in targets {
-            let expectations = clients
-                .iter()
-                .map(|client| target.expectation(client, probes(target)));
+            let expectations = clients.iter().map(|client| {
+                let at_least = probes(target).saturating_sub(left_out(target, client));
+                target.expectation(client, at_least)
+            });
             let findings = expectations
                 .flat_map(|expectation| observed.judge(&expectation))
                 .collect();
             self.judged(&target.axis, findings);
         }
-        Ok(())
+        self.note_flows(&attempts);
+        Ok(attempts)
     }
 
     /// Verdict: of the answers that each client got from a target, each of its backends gave at least this fraction.
@@ -238,6 +249,7 @@ impl Context {
                 .iter()
                 .map(|(client, targets)| self.run(client, round(targets, Target::fewest, self.limits())));
             let attempts = try_join_all(rounds).await?.concat();
+            self.note_flows(&attempts);
             let logs = self.logs_if_needed(&targets, &attempts).await?;
             let observed = Observed::new(&attempts, &logs, self.limits().times());
             let mut open: BTreeMap<String, Vec<Finding>> = BTreeMap::new();

@@ -222,6 +222,7 @@ pub(super) async fn all_serve<'a>(
     cx.phase("control: all serve their backends");
     let targets: Vec<Target> = holders.into_iter().flat_map(Holder::serves).collect();
     let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
     cx.control("all serve their backends", cx.clients(), &targets, within)
         .await
 }

@@ -90,6 +90,7 @@ pub(super) async fn prefix_release(
         .flatten()
         .collect();
     let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
     cx.control("both serve {b} first", cx.clients(), &both, within)
         .await?;
 

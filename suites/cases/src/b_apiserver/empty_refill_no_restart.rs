@@ -110,6 +110,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("control: all serve");
     let all: Vec<Target> = groups.iter().flat_map(|group| group.targets(&backends)).collect();
     let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
     cx.control("all serve before they are emptied", cx.clients(), &all, within)
         .await?;
 

@@ -77,6 +77,7 @@ async fn leftover(cx: &Context, family: Family, hook: &str) -> Result<(), Halt> 
         address: cx.apply_service("shop", &values).await?,
     };
     let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
     let by_old = vip.serves(std::slice::from_ref(&old), &ALL);
     cx.control("generation 1 serves b_old", cx.clients(), &by_old, within)
         .await?;

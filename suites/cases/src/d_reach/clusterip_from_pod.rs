@@ -104,6 +104,7 @@ async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Ba
     cx.apply("shop-1", &values).await?;
     cx.apply("shop-2", &values).await?;
     let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
 
     cx.phase("verdict: each port serves exactly the ready endpoints");
     let shop: Vec<Target> = PORTS

@@ -78,13 +78,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .iter()
         .flat_map(|one| TRANSPORTS.map(|transport| one.serves(transport, &backend)))
         .collect();
-    cx.control(
-        "the same Service served before",
-        cx.clients(),
-        &serves,
-        Within::from_now(cx.limits().service),
-    )
-    .await?;
+    let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
+    cx.control("the same Service served before", cx.clients(), &serves, within)
+        .await?;
 
     cx.phase("fault: the endpoints go");
     for one in &staged {

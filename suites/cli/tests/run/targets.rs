@@ -2,12 +2,11 @@
 
 use std::{env, fs, path::PathBuf, process::Command};
 
+use lab::embedded::KUBERNETES;
 use serde_json::Value;
 
 use super::privileged;
 
-/// A folder with Kubernetes' own programs.
-const KUBERNETES: &str = "PLUMBLINE_KUBE_API";
 /// What kube-proxy must pass: that a Service works, and that one without endpoints refuses.
 const CASES: &str = "^clusterip-(from-pod|no-endpoints-refused)$";
 
@@ -22,13 +21,12 @@ fn kube_proxy_by_nftables_passes_the_cases_of_a_cluster_ip() {
 }
 
 fn kube_proxy(mode: &str, tools: &[&str]) {
-    let Some(program) = kube_proxy_program(tools) else {
+    if !has_kube_proxy(tools) {
         return;
-    };
+    }
     let out = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
-        .args(["run", "--target", &format!("kube-proxy-{mode}"), "--agent"])
-        .arg(program)
+        .args(["run", "--target", &format!("kube-proxy-{mode}")])
         .args(["--filter", CASES, "--out"])
         .arg(out.path())
         .output()
@@ -42,23 +40,24 @@ fn kube_proxy(mode: &str, tools: &[&str]) {
     assert!(cases.iter().all(|case| case["verdict"] == "pass"), "{report:#}");
 }
 
-/// Nothing, on record, if this machine lacks kube-proxy or what it calls.
-fn kube_proxy_program(tools: &[&str]) -> Option<PathBuf> {
+/// If this machine lacks kube-proxy or what it calls, that is on record.
+fn has_kube_proxy(tools: &[&str]) -> bool {
     if !privileged() {
-        return None;
+        return false;
     }
-    let skip = |why: &str| {
-        testing::skip(&testing::current(), why);
-        None
-    };
-    let program = env::var_os(KUBERNETES).map(|folder| PathBuf::from(folder).join("kube-proxy"));
-    let Some(program) = program.filter(|program| program.is_file()) else {
-        return skip(&format!("{KUBERNETES} names no folder with kube-proxy"));
-    };
-    let folders = env::var_os("PATH").unwrap_or_default();
-    let is_there = |tool: &&&str| env::split_paths(&folders).any(|folder| folder.join(tool).is_file());
-    match tools.iter().find(|tool| !is_there(tool)) {
-        Some(missing) => skip(&format!("kube-proxy calls {missing}, which is not on the PATH")),
-        None => Some(program),
+    let mut folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
+    let is_there =
+        |folders: &[PathBuf], program: &str| folders.iter().any(|folder| folder.join(program).is_file());
+    if let Some(missing) = tools.iter().find(|tool| !is_there(&folders, tool)) {
+        let why = format!("kube-proxy calls {missing}, which is not on the PATH");
+        testing::skip(&testing::current(), &why);
+        return false;
     }
+    folders.extend(env::var_os(KUBERNETES).map(PathBuf::from));
+    if !is_there(&folders, "kube-proxy") {
+        let why = format!("there is no kube-proxy on the PATH, nor in the folder that {KUBERNETES} names");
+        testing::skip(&testing::current(), &why);
+        return false;
+    }
+    true
 }

@@ -107,10 +107,15 @@ impl AgentCommand {
     pub fn of_target(name: &str, program: Option<&Path>) -> Result<Self, LabError> {
         let target = Target::find(name)?;
         let program = match program {
-            Some(path) => path.canonicalize().map_err(|_| LabError::MissingProgram {
-                what: "agent".to_owned(),
-                path: path.to_owned(),
-            })?,
+            // Links are not followed: one program of several names (busybox, a bundle of Kubernetes') goes by the name
+            // that it is called by.
+            Some(path) => std::path::absolute(path)
+                .ok()
+                .filter(|path| path.is_file())
+                .ok_or_else(|| LabError::MissingProgram {
+                    what: "agent".to_owned(),
+                    path: path.to_owned(),
+                })?,
             None => target.program()?,
         };
         Ok(Self {

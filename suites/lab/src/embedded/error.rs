@@ -48,6 +48,17 @@ pub enum LabError {
         /// Where.
         path: PathBuf,
     },
+    /// A target's program is nowhere.
+    #[error(
+        "there is no program {program}: expected it beside plumbline, in the folder that {folder} names, or on the \
+         PATH. Say where it is with --agent PATH, or build the source tree's own: \
+         `cargo build -p plumbline -p reference-agent`",
+        folder = super::KUBERNETES
+    )]
+    NoProgram {
+        /// Its name.
+        program: String,
+    },
     /// Not a target.
     #[error("failed to use the target {name:?}: {why}")]
     Target {

@@ -58,4 +58,4 @@ pub use limits::{LIMITS, Limits};
 pub use protocol::{ActiveApiFault, NodeStatus, PodView, Status};
 use start::Leash;
 pub use supervisor::supervise;
-pub use target::{Ready, Target};
+pub use target::{KUBERNETES, Ready, Target};

@@ -38,6 +38,10 @@ const NODE: &[(&str, &str)] = &[
     ("ipv4/conf/default/accept_redirects", "0"),
     ("ipv4/conf/all/send_redirects", "0"),
     ("ipv4/conf/default/send_redirects", "0"),
+    // Refusals may be ICMP errors, as kube-proxy's are. The kernel tells one client about one packet in a second (6 to
+    // begin with), and silence is what a client sees of the rest; a probe dials more often, and each must show what
+    // becomes of a connection that is the only one. The default without destination unreachable (bit 3).
+    ("ipv4/icmp_ratemask", "6160"),
 ];
 
 /// For every namespace with IPv6. Addresses are unique by plan: nobody waits for duplicates to be detected, and no
@@ -53,8 +57,11 @@ const END_IPV6: &[(&str, &str)] = &[
     ("ipv6/conf/all/accept_redirects", "0"),
     ("ipv6/conf/default/accept_redirects", "0"),
 ];
-/// For nodes with IPv6, after those for all.
-const NODE_IPV6: &[(&str, &str)] = &[("ipv6/conf/all/forwarding", "1")];
+/// For nodes with IPv6, after those for all. Destination unreachable is type 1 here.
+const NODE_IPV6: &[(&str, &str)] = &[
+    ("ipv6/conf/all/forwarding", "1"),
+    ("ipv6/icmp/ratemask", "0,3-127"),
+];
 
 /// Settings of a machine that forwards nothing: a pod, the API server's, the outside client.
 pub(super) fn end_settings(families: IpFamilies) -> Settings {

@@ -24,6 +24,9 @@ const BUILT_IN: [(&str, &str); 3] = [
     ),
 ];
 
+/// Names a folder with Kubernetes' own programs, kube-proxy among them.
+pub const KUBERNETES: &str = "PLUMBLINE_KUBE_API";
+
 /// What can stand in an argument as `${NAME}`.
 const NAMES: [&str; 5] = ["kubeconfig", "node", "cgroup", "bpffs", "state"];
 
@@ -116,9 +119,19 @@ impl Target {
         Ok(target)
     }
 
-    /// Its own program: beside the running one, or on the PATH.
+    /// Its own program: beside the running one, in the folder of Kubernetes' programs, or on the PATH.
     pub(super) fn program(&self) -> Result<PathBuf, LabError> {
-        sibling(&self.program).or_else(|missing| on_path(&self.program).ok_or(missing))
+        let kubernetes = || {
+            let program = PathBuf::from(env::var_os(KUBERNETES)?).join(&self.program);
+            program.is_file().then_some(program)
+        };
+        sibling(&self.program).or_else(|_| {
+            kubernetes()
+                .or_else(|| on_path(&self.program))
+                .ok_or_else(|| LabError::NoProgram {
+                    program: self.program.clone(),
+                })
+        })
     }
 
     /// Whether what it calls is there.
