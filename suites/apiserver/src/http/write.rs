@@ -170,9 +170,10 @@ impl Asked {
         Ok(decoded.object)
     }
 
+    /// The options of a deletion: of the body if there is one, else of the query.
     fn delete_options(&self, sent: &[u8]) -> Result<DeleteOptions, Status> {
-        let mut options = if sent.is_empty() {
-            DeleteOptions::default()
+        let options = if sent.is_empty() {
+            self.delete_query()?
         } else {
             let body = body::parse(self.content_type(), sent, "DeleteOptions")?;
             if !body.is_object() {
@@ -183,6 +184,30 @@ impl Asked {
             serde_json::from_value(body)
                 .map_err(|error| Status::bad_request(format!("failed to read the DeleteOptions: {error}")))?
         };
+        let invalid = |error| Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
+        if let (Some(policy), Some(_)) = (&options.propagation_policy, options.orphan_dependents) {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            return invalid(FieldError::invalid(
+                "propagationPolicy",
+                &policy.as_str().into(),
+                why,
+            ));
+        }
+        match options.propagation_policy.as_deref() {
+            None | Some("Background" | "Foreground" | "Orphan") => Ok(options),
+            Some(other) => {
+                let allowed = ["Foreground", "Background", "Orphan", "nil"];
+                invalid(FieldError::unsupported(
+                    "propagationPolicy",
+                    &other.into(),
+                    &allowed,
+                ))
+            }
+        }
+    }
+
+    fn delete_query(&self) -> Result<DeleteOptions, Status> {
+        let mut options = DeleteOptions::default();
         let text = self.query.get("gracePeriodSeconds");
         if !text.is_empty() {
             options.grace_period_seconds = Some(text.parse().map_err(|_| {
@@ -198,13 +223,9 @@ impl Asked {
         if !policy.is_empty() {
             options.propagation_policy = Some(policy.to_owned());
         }
-        match options.propagation_policy.as_deref() {
-            None | Some("Background" | "Foreground" | "Orphan") => Ok(options),
-            Some(other) => {
-                let allowed = ["Foreground", "Background", "Orphan", "nil"];
-                let error = FieldError::unsupported("propagationPolicy", &other.into(), &allowed);
-                Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &[error]))
-            }
+        if !self.query.get("orphanDependents").is_empty() {
+            options.orphan_dependents = Some(self.query.flag("orphanDependents"));
         }
+        Ok(options)
     }
 }

@@ -1,4 +1,7 @@
-//! Who goes with its owner: the garbage collector's work, done at once.
+//! Who goes with its owner: the garbage collector's work (`pkg/controller/garbagecollector`), done at once.
+//!
+//! An owner that is deleted with `orphan` or `foregroundDeletion` among its finalizers stays until its dependents have
+//! lost it, or until those that block it are gone; without, its dependents go after it.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -7,7 +10,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Key, Object, State};
+use super::{
+    Key, Object, State,
+    delete::{FOREGROUND, ORPHAN, Propagation, Terms},
+};
 use crate::kinds::Kind;
 
 /// Objects by the uid of an owner. Bound: the owner references of the objects that are there.
@@ -34,6 +40,11 @@ impl Dependents {
                 .insert(key.clone());
         }
     }
+
+    fn of(&self, owner: &Object) -> BTreeSet<Key> {
+        let uid = owner.meta()["uid"].as_str().unwrap_or_default();
+        self.by_owner.get(uid).cloned().unwrap_or_default()
+    }
 }
 
 fn references(object: &Value) -> impl Iterator<Item = &Value> {
@@ -47,55 +58,157 @@ fn owners(object: &Value) -> impl Iterator<Item = &str> {
     references(object).filter_map(|reference| reference["uid"].as_str())
 }
 
+/// It waits for the dependents that block it.
+fn waits(owner: &Object) -> bool {
+    owner.is_terminating() && owner.has_finalizer(FOREGROUND)
+}
+
 impl State {
-    /// The end of an owner: what only it owned is deleted (in the background, upstream would say), or orphaned; what
-    /// somebody else owns too loses the reference.
-    pub(super) fn end_owner(&mut self, gone: &Object, orphan: bool) {
-        let Some(uid) = gone.meta()["uid"].as_str() else {
-            return;
-        };
-        let keys = self.dependents.by_owner.get(uid).cloned().unwrap_or_default();
-        for key in keys {
-            let Some(dependent) = self.objects.get(&key).map(Arc::clone) else {
-                continue;
-            };
-            if !orphan && !references(&dependent.value).any(|reference| self.lives(&key, reference, uid)) {
-                self.delete(&key, &dependent, None);
-                continue;
+    /// The end of an owner: what only it owned is deleted (in the background, upstream would say); what somebody else
+    /// owns too loses the reference. Owners that waited for it wait no longer.
+    pub(super) fn end_owner(&mut self, gone: &Object, key: &Key) {
+        for dependent in self.dependents.of(gone) {
+            self.collect_dependent(&dependent);
+        }
+        self.unblock_owners(key, &gone.value);
+    }
+
+    /// An object has gone, or has changed its owners: those that it had may be free to go.
+    pub(super) fn unblock_owners(&mut self, dependent: &Key, before: &Value) {
+        for reference in references(before) {
+            let owner = self.owner(dependent, reference);
+            if let Some((key, owner)) = owner
+                && waits(&owner)
+            {
+                self.collect(&key);
             }
-            let mut value = dependent.value.clone();
-            let left: Vec<Value> = references(&value)
-                .filter(|reference| reference["uid"] != uid)
-                .cloned()
-                .collect();
-            match value["metadata"].as_object_mut() {
-                Some(meta) if left.is_empty() => drop(meta.remove("ownerReferences")),
-                Some(meta) => drop(meta.insert("ownerReferences".to_owned(), left.into())),
-                None => {}
-            }
-            self.commit(key, value);
         }
     }
 
-    /// Whether an owner other than the one that goes is there; one of a kind that this server doesn't have counts.
-    fn lives(&self, dependent: &Key, reference: &Value, gone: &str) -> bool {
-        let text = |field: &str| reference[field].as_str().unwrap_or_default();
-        if text("uid") == gone {
-            return false;
-        }
-        let kind = Kind::ALL.into_iter().find(|kind| {
-            let facts = kind.facts();
-            facts.kind == text("kind") && facts.api_version() == text("apiVersion")
-        });
-        let Some(kind) = kind else {
-            return true;
+    /// Does for an owner that is being deleted what its finalizers ask for.
+    pub(super) fn collect(&mut self, key: &Key) {
+        let Some(owner) = self.objects.get(key).map(Arc::clone) else {
+            return;
         };
+        let dependents = self.dependents.of(&owner);
+        if owner.is_terminating() && owner.has_finalizer(ORPHAN) {
+            let uid = owner.meta()["uid"].clone();
+            for dependent in dependents {
+                self.keep_references(&dependent, |_, _, reference| reference["uid"] != uid);
+            }
+            self.drop_finalizer(key, ORPHAN);
+        } else if waits(&owner) {
+            for dependent in dependents {
+                self.collect_dependent(&dependent);
+            }
+            let blocked = self
+                .dependents
+                .of(&owner)
+                .iter()
+                .any(|key| self.blocks(key, &owner));
+            if !blocked {
+                self.drop_finalizer(key, FOREGROUND);
+            }
+        }
+    }
+
+    fn blocks(&self, dependent: &Key, owner: &Object) -> bool {
+        let object = self.objects.get(dependent);
+        let mut all = object.into_iter().flat_map(|object| references(&object.value));
+        all.any(|reference| {
+            reference["uid"] == owner.meta()["uid"] && reference["blockOwnerDeletion"] == true
+        })
+    }
+
+    /// A dependent of an owner that goes is deleted, unless somebody stays who owns it.
+    fn collect_dependent(&mut self, key: &Key) {
+        let Some(object) = self.objects.get(key).map(Arc::clone) else {
+            return;
+        };
+        if references(&object.value).any(|reference| self.stays(key, reference)) {
+            self.keep_references(key, Self::stays);
+            return;
+        }
+        if object.is_terminating() {
+            return;
+        }
+        let below = self.dependents.of(&object);
+        let waited_for = references(&object.value)
+            .any(|reference| self.owner(key, reference).is_some_and(|(_, owner)| waits(&owner)));
+        let mut terms = Terms::default();
+        if waited_for && !below.is_empty() {
+            terms.propagation = Some(Propagation::Foreground);
+            let mut below = below.iter().filter_map(|key| self.objects.get(key));
+            if below.any(|object| waits(object)) {
+                // They own each other: somebody has to go first.
+                self.stop_blocking(key);
+            }
+        }
+        self.delete(key, &object, terms);
+    }
+
+    fn stop_blocking(&mut self, key: &Key) {
+        let Some(object) = self.objects.get(key) else {
+            return;
+        };
+        let mut value = object.value.clone();
+        for reference in value["metadata"]["ownerReferences"]
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+        {
+            reference["blockOwnerDeletion"] = false.into();
+        }
+        self.commit(key.clone(), value);
+    }
+
+    /// Drops the references of a dependent that are not to be kept.
+    fn keep_references(&mut self, key: &Key, keep: impl Fn(&Self, &Key, &Value) -> bool) {
+        let Some(object) = self.objects.get(key) else {
+            return;
+        };
+        let mut value = object.value.clone();
+        let left: Vec<Value> = references(&object.value)
+            .filter(|reference| keep(self, key, reference))
+            .cloned()
+            .collect();
+        if left.len() == references(&object.value).count() {
+            return;
+        }
+        match value["metadata"].as_object_mut() {
+            Some(meta) if left.is_empty() => drop(meta.remove("ownerReferences")),
+            Some(meta) => drop(meta.insert("ownerReferences".to_owned(), left.into())),
+            None => {}
+        }
+        self.commit(key.clone(), value);
+    }
+
+    /// Whether an owner is there and stays; one of a kind that this server doesn't have does.
+    fn stays(&self, dependent: &Key, reference: &Value) -> bool {
+        if owner_kind(reference).is_none() {
+            return true;
+        }
+        self.owner(dependent, reference)
+            .is_some_and(|(_, owner)| !waits(&owner))
+    }
+
+    /// The owner that a reference names, if it is there.
+    fn owner(&self, dependent: &Key, reference: &Value) -> Option<(Key, Arc<Object>)> {
+        let kind = owner_kind(reference)?;
         let namespace = if kind.facts().namespaced {
             &dependent.namespace
         } else {
             ""
         };
-        let owner = self.objects.get(&Key::new(kind, namespace, text("name")));
-        owner.is_some_and(|owner| owner.meta()["uid"] == text("uid"))
+        let key = Key::new(kind, namespace, reference["name"].as_str()?);
+        let owner = self.objects.get(&key)?;
+        (owner.meta()["uid"] == reference["uid"]).then(|| (key, Arc::clone(owner)))
     }
+}
+
+fn owner_kind(reference: &Value) -> Option<Kind> {
+    Kind::ALL.into_iter().find(|kind| {
+        let facts = kind.facts();
+        reference["kind"] == facts.kind && reference["apiVersion"] == facts.api_version()
+    })
 }

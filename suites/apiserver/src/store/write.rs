@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Key, Object, Scope, State, Store, history::Change};
+use super::{Key, Object, Scope, State, Store, delete, history::Change};
 use crate::{
     config::Config,
     kinds::{self, Kind, Part},
@@ -150,10 +150,19 @@ impl Store {
         if new == old.value {
             return Ok(old);
         }
+        if kind != Kind::Namespace && delete::ends(&new) {
+            // Upstream removes it instead of writing it: the last state is the one before.
+            let gone = state.remove(key, &old);
+            self.publish(&state);
+            return Ok(Object::new(new, gone.version));
+        }
         let updated = state.commit(key.clone(), new);
-        let ended = state.finish_if_released(key, &updated);
+        state.finish_if_released(key, &updated);
+        if old.meta().get("ownerReferences") != updated.meta().get("ownerReferences") {
+            state.unblock_owners(key, &old.value);
+        }
         self.publish(&state);
-        Ok(ended.unwrap_or(updated))
+        Ok(updated)
     }
 }
 

@@ -19,6 +19,7 @@ mod owners;
 mod pages;
 mod patches;
 mod pods;
+mod propagation;
 mod recorded;
 mod relist;
 mod replicas;
