@@ -138,7 +138,7 @@ fn suite(mutant: Option<&str>, rest: &[String]) -> anyhow::Result<Verdicts> {
     let out = format!("target/plumbline/mutants/{name}");
     let folder = steps::root().join(&out);
     fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
-    let report = folder.join("report.json");
+    let report = folder.join("report.yaml");
     let _ = fs::remove_file(&report);
     let program = steps::programs()?.join("plumbline");
     let mut command = steps::as_root(&program, "making the cluster")?;
@@ -187,9 +187,9 @@ fn suite(mutant: Option<&str>, rest: &[String]) -> anyhow::Result<Verdicts> {
 }
 
 fn verdicts(report: &Path) -> anyhow::Result<Verdicts> {
-    let text = fs::read(report).with_context(|| format!("there is no {}", report.display()))?;
-    let report: Value = serde_json::from_slice(&text).context("report.json is no JSON")?;
-    let cases = report["cases"].as_array().context("report.json names no cases")?;
+    let text = fs::read_to_string(report).with_context(|| format!("there is no {}", report.display()))?;
+    let report: Value = serde_saphyr::from_str(&text).context("report.yaml is no YAML")?;
+    let cases = report["cases"].as_array().context("report.yaml names no cases")?;
     cases
         .iter()
         .map(|case| {

@@ -8,7 +8,11 @@ use std::{
 };
 
 use anyhow::Context as _;
-use harness::{context::Options, execute::execute, limits::Limits};
+use harness::{
+    context::Options,
+    execute::execute,
+    limits::{Limits, Profile},
+};
 use lab::{cluster::Cluster, embedded::LabCluster};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -32,6 +36,9 @@ pub(crate) struct Arguments {
     /// The command that runs it again
     #[arg(long)]
     pub(crate) replay: String,
+    /// What kind of limits
+    #[arg(long)]
+    pub(crate) profile: Profile,
     /// Multiplies limits
     #[arg(long)]
     pub(crate) timeout_scale: f64,
@@ -55,7 +62,7 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
         run: arguments.run,
         seed: arguments.seed,
         replay: arguments.replay,
-        limits: Limits::scaled(arguments.timeout_scale),
+        limits: Limits::of(arguments.profile).scaled(arguments.timeout_scale),
         folder: arguments.folder,
         keep: arguments.keep,
         // Nobody may be there to read it.

@@ -3,10 +3,10 @@
 //! ```text
 //! run ─▶ a cluster ─▶ selection ─▶ one `plumbline case` process for each case ─▶ case.json
 //!                                                                                    │
-//!              exit code ◀─ table, junit.xml, report.json ◀──────────────────────────┘
+//!              exit code ◀─ table, report.yaml, .html, junit.xml ◀──────────────────────────┘
 //! ```
 //!
-//! - `run/`: the run. `case.rs`: one case in its own process. `list.rs`: what there is.
+//! - `run/`: the run. `report/`: its reports. `case.rs`: one case in its own process. `list.rs`: what there is.
 //! - `count.rs`: numbers of things, for people.
 //! - `doctor/`: what rewrites connections on a node, of any implementation, and what of it is stale.
 //! - `lab/`: the embedded lab by hand. `node.rs`: helpers that faults start on nodes.
@@ -16,6 +16,7 @@ mod doctor;
 mod lab;
 mod list;
 mod node;
+mod report;
 mod run;
 
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ const COULD_NOT_RUN: u8 = 2;
   plumbline run                       make a cluster, run every case, take the cluster down
   plumbline run --filter release      only cases whose id or claims match
   plumbline run --target kube-proxy-nftables   another implementation than the reference agent
+  plumbline list --claims             the whole catalogue, and what decides each claim
+  plumbline report target/plumbline/report.yaml   the last table again; --html, --junit
   plumbline lab up                    a cluster to look around in; `plumbline run --lab NAME` uses it
   plumbline doctor                    on a node: what rewrites connections there, and what of it is stale
 "
@@ -49,6 +52,8 @@ enum Command {
     List(list::Arguments),
     /// Run cases and report
     Run(run::Arguments),
+    /// Show a report again, or check it
+    Report(report::command::Arguments),
     /// What rewrites connections and packets on this node, and what of it is left over from an earlier start
     Doctor(doctor::Arguments),
     /// The embedded lab: nodes, pods, an outside client and an API server on this host
@@ -95,6 +100,7 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::List(arguments) => list::list(&arguments),
             Command::Run(arguments) => run::run(arguments).await,
+            Command::Report(arguments) => report::command::report(&arguments),
             Command::Doctor(arguments) => doctor::run(arguments).await,
             Command::Lab(arguments) => lab::run(arguments).await,
             Command::Case(arguments) => case::case(arguments).await,

@@ -26,9 +26,6 @@ use crate::{
     verdict::{Halt, Verdict},
 };
 
-/// Time for evidence and clean-up of a case that has ended, in whatever way.
-pub const CLOSING: Duration = Duration::from_secs(60);
-
 /// Runs a case. Whatever becomes of it (panic, hang, interruption), evidence is captured and its namespaces are
 /// removed.
 pub async fn execute(
@@ -39,7 +36,7 @@ pub async fn execute(
 ) -> CaseReport {
     let started_us = now_us();
     let began = Instant::now();
-    let longest = case.longest.mul_f64(options.limits.scale.max(1.0));
+    let longest = options.limits.longest(case.longest);
     let mut report = CaseReport {
         id: case.id.to_owned(),
         area: case.area.to_owned(),
@@ -106,10 +103,11 @@ pub async fn execute(
             report.warnings.extend(cleaned.err().map(|halt| halt.to_string()));
         }
     };
-    if tokio::time::timeout(CLOSING, closing).await.is_err() {
+    let limit = options.limits.closing;
+    if tokio::time::timeout(limit, closing).await.is_err() {
         report
             .warnings
-            .push(format!("evidence and clean-up took longer than {CLOSING:?}"));
+            .push(format!("evidence and clean-up took longer than {limit:?}"));
     }
     report.seconds = began.elapsed().as_secs_f64();
     if let Err(error) = write_report(&options.folder, &report) {

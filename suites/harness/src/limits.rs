@@ -1,6 +1,6 @@
 //! Every limit of the suite, in one place.
 
-use std::{fmt, time::Duration};
+use std::{fmt, str::FromStr, time::Duration};
 
 use oracle::check::{PROBES_PER_BACKEND, Times};
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 /// unless something else is said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
+    /// What kind of cluster and run they are for.
+    pub profile: Profile,
     /// By what [`Limits::scaled`] has multiplied the limits below, except `hold` and `exchange`.
     pub scale: f64,
     /// An endpoint change is effective on every node (T_ep); upstream's e2e allows a proxy 30 s.
@@ -40,11 +42,65 @@ pub struct Limits {
     pub pods: Duration,
     /// Namespaces of the suite and what is in them are gone; own choice.
     pub cleanup: Duration,
+    /// Evidence and clean-up of a case that has ended, in whatever way; own choice, longer than `cleanup`.
+    pub closing: Duration,
+    /// Start and end of a case's process, beyond the case itself and its closing; own choice.
+    pub process: Duration,
+    /// An agent that does not say whether it is ready has to last so long before the first case begins; own choice,
+    /// one that ends by itself for a wrong option does so at once.
+    pub agent_lasts: Duration,
+}
+
+/// What kind of cluster and run limits are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// The catalogue's limits, for a cluster on this machine.
+    #[default]
+    Lab,
+    /// Machines of a real cluster: pods wait for images, namespaces for their controllers, and a client leaves more
+    /// of its machine to others. The limits that claims name are the same.
+    Cluster,
+    /// Negatives hold for 10 min, the longest that a row of the catalogue asks for, with five times the probes: what
+    /// shows with the next resync or garbage collection shows here.
+    Long,
+}
+
+impl Profile {
+    /// All of them, by name.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("lab", Self::Lab),
+        ("cluster", Self::Cluster),
+        ("long", Self::Long),
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lab => "lab",
+            Self::Cluster => "cluster",
+            Self::Long => "long",
+        }
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|(_, profile)| *profile).ok_or_else(|| {
+            let names = Self::ALL.map(|(name, _)| name).join(", ");
+            format!("expected one of {names}, found {text:?}")
+        })
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            profile: Profile::Lab,
             scale: 1.0,
             endpoints: Duration::from_secs(30),
             service: Duration::from_secs(30),
@@ -59,16 +115,45 @@ impl Default for Limits {
             own_watch: Duration::from_secs(10),
             pods: Duration::from_secs(60),
             cleanup: Duration::from_secs(30),
+            closing: Duration::from_secs(60),
+            process: Duration::from_secs(30),
+            agent_lasts: Duration::from_secs(3),
         }
     }
 }
 
 impl Limits {
-    /// The defaults, for a machine that is `scale` times as slow.
+    /// Those of a profile.
     #[must_use]
-    pub fn scaled(scale: f64) -> Self {
-        let base = Self::default();
+    pub fn of(profile: Profile) -> Self {
+        let base = Self {
+            profile,
+            ..Self::default()
+        };
+        match profile {
+            Profile::Lab => base,
+            Profile::Cluster => Self {
+                rate: 100,
+                own_watch: Duration::from_secs(30),
+                pods: Duration::from_secs(300),
+                cleanup: Duration::from_secs(120),
+                closing: Duration::from_secs(180),
+                ..base
+            },
+            Profile::Long => Self {
+                hold: Duration::from_secs(600),
+                probes: 1000,
+                ..base
+            },
+        }
+    }
+
+    /// The same, for a machine that is `scale` times as slow.
+    #[must_use]
+    pub fn scaled(self, scale: f64) -> Self {
+        let base = self;
         Self {
+            profile: base.profile,
             scale,
             endpoints: base.endpoints.mul_f64(scale),
             service: base.service.mul_f64(scale),
@@ -83,7 +168,45 @@ impl Limits {
             own_watch: base.own_watch.mul_f64(scale),
             pods: base.pods.mul_f64(scale),
             cleanup: base.cleanup.mul_f64(scale),
+            closing: base.closing.mul_f64(scale),
+            process: base.process.mul_f64(scale),
+            agent_lasts: base.agent_lasts.mul_f64(scale),
         }
+    }
+
+    /// What a case that takes no longer than `longest` with the limits of [`Profile::Lab`] may take with these: it may
+    /// do nothing but hold and wait for pods.
+    #[must_use]
+    pub fn longest(&self, longest: Duration) -> Duration {
+        let base = Self::default();
+        let holds = self.hold.as_secs_f64() / base.hold.as_secs_f64();
+        let rounds = f64::from(base.rate) / f64::from(self.rate);
+        longest.mul_f64(self.scale.max(1.0) * holds.max(rounds)) + self.pods + self.cleanup
+    }
+
+    /// All of them by the names that reports have, with the unit in the name.
+    #[must_use]
+    pub fn values(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("T_ep_seconds", self.endpoints.as_secs_f64()),
+            ("T_svc_seconds", self.service.as_secs_f64()),
+            ("T_heal_seconds", self.heal.as_secs_f64()),
+            ("T_hold_seconds", self.hold.as_secs_f64()),
+            ("probe_seconds", self.probe.as_secs_f64()),
+            ("refuse_seconds", self.refuse.as_secs_f64()),
+            ("probes", self.probes as f64),
+            ("probes_per_backend", PROBES_PER_BACKEND as f64),
+            ("probes_per_second_and_client", f64::from(self.rate)),
+            ("exchange_seconds", self.exchange.as_secs_f64()),
+            ("exchanges_of_which_fewer_than_one_is_lost", self.lost_of as f64),
+            ("own_watch_seconds", self.own_watch.as_secs_f64()),
+            ("pods_seconds", self.pods.as_secs_f64()),
+            ("cleanup_seconds", self.cleanup.as_secs_f64()),
+            ("closing_seconds", self.closing.as_secs_f64()),
+            ("process_seconds", self.process.as_secs_f64()),
+            ("agent_lasts_seconds", self.agent_lasts.as_secs_f64()),
+            ("scale", self.scale),
+        ]
     }
 
     /// What the oracle needs of them.
@@ -113,7 +236,8 @@ impl fmt::Display for Limits {
         write!(
             f,
             "T_ep {:?}, T_svc {:?}, T_heal {:?}, T_hold {:?}, probe {:?}, REFUSE {:?}, N {} and ≥ {}·k, \
-             {} probes/s per client, flows {:?} and < 1 of {} lost, own watch {:?}, pods {:?}, clean-up {:?}, scale {}",
+             {} probes/s per client, flows {:?} and < 1 of {} lost, own watch {:?}, pods {:?}, clean-up {:?}, closing {:?}, process {:?}, \
+             agent lasts {:?}, scale {}, profile {}",
             self.endpoints,
             self.service,
             self.heal,
@@ -128,7 +252,11 @@ impl fmt::Display for Limits {
             self.own_watch,
             self.pods,
             self.cleanup,
-            self.scale
+            self.closing,
+            self.process,
+            self.agent_lasts,
+            self.scale,
+            self.profile.name()
         )
     }
 }
@@ -139,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_scale_lengthens_every_limit_but_the_hold_and_the_number_of_probes() {
-        let (base, slow) = (Limits::default(), Limits::scaled(2.0));
+        let (base, slow) = (Limits::default(), Limits::default().scaled(2.0));
         assert_eq!(slow.endpoints, base.endpoints * 2);
         assert_eq!(slow.refuse, base.refuse * 2);
         assert_eq!((slow.hold, slow.probes), (base.hold, base.probes));
@@ -152,5 +280,48 @@ mod tests {
         assert_eq!(limits.probes_for(14), 200);
         assert_eq!(limits.probes_for(15), 210);
         assert_eq!(Limits::fewest_for(2), 28);
+    }
+
+    #[test]
+    fn a_profile_changes_no_limit_that_a_claim_names_but_how_long_a_negative_holds() {
+        let [lab, cluster, long] = Profile::ALL.map(|(name, profile)| {
+            assert_eq!((name.parse(), profile.name()), (Ok(profile), name));
+            Limits::of(profile)
+        });
+        assert_eq!(lab, Limits::default());
+        for other in [&cluster, &long] {
+            assert_eq!(
+                (
+                    other.endpoints,
+                    other.service,
+                    other.heal,
+                    other.probe,
+                    other.refuse
+                ),
+                (lab.endpoints, lab.service, lab.heal, lab.probe, lab.refuse)
+            );
+            assert!(other.longest(Duration::from_secs(60)) > lab.longest(Duration::from_secs(60)));
+        }
+        assert_eq!((cluster.hold, cluster.probes), (lab.hold, lab.probes));
+        assert!(cluster.pods > lab.pods && cluster.closing > cluster.cleanup);
+        assert!(long.hold == lab.hold * 20 && long.probes > lab.probes);
+        assert!(
+            "Lab"
+                .parse::<Profile>()
+                .unwrap_err()
+                .contains("lab, cluster, long")
+        );
+    }
+
+    #[test]
+    fn every_limit_is_shown_and_reported() {
+        let slow = Limits::of(Profile::Long).scaled(3.0);
+        let shown = slow.to_string();
+        for part in ["T_hold 600s", "N 1000", "closing 180s", "scale 3", "profile long"] {
+            assert!(shown.contains(part), "{part} is not in {shown}");
+        }
+        let fields = serde_json::to_value(&slow).unwrap();
+        // All but the profile, and the probes for each backend, which are the oracle's.
+        assert_eq!(slow.values().len(), fields.as_object().unwrap().len());
     }
 }

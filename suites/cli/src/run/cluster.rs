@@ -3,6 +3,7 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context as _, bail};
+use harness::limits::Limits;
 use lab::{
     cluster::Cluster as _,
     embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime, sibling},
@@ -10,11 +11,6 @@ use lab::{
 
 use crate::lab::TargetArgs;
 
-/// What most rows ask for at most.
-const NODES: u8 = 2;
-
-/// How long an agent that does not say that it is ready has to last before the first case begins.
-const LASTS: Duration = Duration::from_secs(3);
 /// Between two looks at it.
 const LOOK: Duration = Duration::from_millis(50);
 /// Lines shown of the log of one that has ended.
@@ -56,8 +52,14 @@ impl Target {
         }
     }
 
-    /// Attaches to the lab, or makes one of these families. With `keep` it outlives this process.
-    pub(super) async fn cluster(&self, families: IpFamilies, keep: bool) -> anyhow::Result<RunCluster> {
+    /// Attaches to the lab, or makes one of these families and nodes. With `keep` it outlives this process.
+    pub(super) async fn cluster(
+        &self,
+        families: IpFamilies,
+        nodes: u8,
+        limits: &Limits,
+        keep: bool,
+    ) -> anyhow::Result<RunCluster> {
         let agent = match self {
             Self::Running(name) => {
                 let lab = LabCluster::attach(name).await?;
@@ -73,7 +75,7 @@ impl Target {
         let name = format!("run-{}", std::process::id());
         let config = LabConfig {
             name: name.clone(),
-            nodes: NODES,
+            nodes,
             families,
             control_plane: ControlPlane::default(),
             agent,
@@ -85,7 +87,7 @@ impl Target {
             Lifetime::WithCaller
         };
         let lab = LabCluster::up(&config, lifetime, |step| eprintln!("  {step}")).await?;
-        if let Err(why) = agents_run(&lab).await {
+        if let Err(why) = agents_run(&lab, limits.agent_lasts).await {
             lab.down().await?;
             return Err(why);
         }
@@ -113,7 +115,7 @@ impl RunCluster {
 
 /// Waits until every agent of a new lab is ready, or has at least lasted: verdicts on one that ends by itself at once,
 /// for a wrong option say, would be about nothing.
-async fn agents_run(lab: &LabCluster) -> anyhow::Result<()> {
+async fn agents_run(lab: &LabCluster, lasts: Duration) -> anyhow::Result<()> {
     let nodes = &lab.describe().nodes;
     let all_ready = async {
         loop {
@@ -136,7 +138,7 @@ async fn agents_run(lab: &LabCluster) -> anyhow::Result<()> {
         }
     };
     // An agent without /readyz only has to last.
-    tokio::time::timeout(LASTS, all_ready).await.unwrap_or(Ok(()))
+    tokio::time::timeout(lasts, all_ready).await.unwrap_or(Ok(()))
 }
 
 fn said_last(lab: &LabCluster, node: &str) -> String {

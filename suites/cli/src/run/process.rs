@@ -7,12 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use harness::{
-    case::Case,
-    execute::{CLOSING, REPORT},
-    report::CaseReport,
-    verdict::Verdict,
-};
+use harness::{case::Case, execute::REPORT, limits::Limits, report::CaseReport, verdict::Verdict};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -24,25 +19,28 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::progress::Line;
+use super::{exempt::Exemption, progress::Line};
 
-/// Beyond a case's own limit, for its start and the end of its process.
-const MARGIN: Duration = Duration::from_secs(30);
 /// How much of a dead case's stderr its report shows.
 const STDERR_BYTES: usize = 4096;
 
 /// What is the same for all cases of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
+    /// What runs a case: this very program.
+    pub(super) program: PathBuf,
     pub(super) lab: String,
     pub(super) run: String,
     pub(super) seed: u64,
     /// Options of the command line that name the target.
     pub(super) target: String,
-    pub(super) timeout_scale: f64,
+    pub(super) limits: Limits,
     pub(super) out: PathBuf,
     pub(super) keep: bool,
     pub(super) jobs: usize,
+    pub(super) shuffle: bool,
+    pub(super) fail_fast: bool,
+    pub(super) exemptions: Vec<Exemption>,
     pub(super) interrupted: CancellationToken,
 }
 
@@ -140,8 +138,7 @@ async fn supervise(
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => fs::create_dir_all(folder)?,
     }
-    // This very program, also when its file was replaced meanwhile.
-    let mut child = Command::new("/proc/self/exe")
+    let mut child = Command::new(&settings.program)
         .arg0("plumbline")
         .arg("case")
         .arg(case.id)
@@ -149,7 +146,8 @@ async fn supervise(
         .args(["--run", &settings.run])
         .args(["--seed", &settings.seed.to_string()])
         .args(["--replay", &settings.replay(case)])
-        .args(["--timeout-scale", &settings.timeout_scale.to_string()])
+        .args(["--profile", settings.limits.profile.name()])
+        .args(["--timeout-scale", &settings.limits.scale.to_string()])
         .arg("--folder")
         .arg(folder)
         .args(settings.keep.then_some("--keep"))
@@ -171,18 +169,20 @@ async fn supervise(
             line.phase(&phase);
         }
     };
-    let limit = case.longest.mul_f64(settings.timeout_scale) + CLOSING + MARGIN;
+    let limits = &settings.limits;
+    let after = limits.closing + limits.process;
+    let limit = limits.longest(case.longest) + after;
     let end = async {
         tokio::select! {
             ended = timeout(limit, child.wait()) => match ended {
                 Ok(status) => Ok(Ended::ByItself(status?)),
                 Err(_) => {
-                    stop(&mut child).await?;
+                    stop(&mut child, after).await?;
                     Ok(Ended::Hung(limit))
                 }
             },
             () = settings.interrupted.cancelled() => {
-                stop(&mut child).await?;
+                stop(&mut child, after).await?;
                 Ok(Ended::Interrupted)
             }
         }
@@ -197,12 +197,12 @@ async fn supervise(
 }
 
 /// SIGTERM, time for evidence and clean-up, SIGKILL.
-async fn stop(child: &mut Child) -> std::io::Result<()> {
+async fn stop(child: &mut Child, within: Duration) -> std::io::Result<()> {
     if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
         // It may have ended meanwhile.
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
-    if timeout(CLOSING + MARGIN, child.wait()).await.is_err() {
+    if timeout(within, child.wait()).await.is_err() {
         child.kill().await?;
     }
     Ok(())
@@ -216,5 +216,83 @@ fn stderr(folder: &Path) -> String {
         String::new()
     } else {
         format!("; it said: {}", tail.trim())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::{super::progress::Progress, *};
+
+    fn settings(folder: &Path, script: &str) -> Settings {
+        let program = folder.join("program");
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let short = Duration::from_millis(300);
+        Settings {
+            program,
+            lab: "none".into(),
+            run: "run".into(),
+            seed: 7,
+            target: String::new(),
+            limits: Limits {
+                pods: Duration::ZERO,
+                cleanup: Duration::ZERO,
+                closing: Duration::ZERO,
+                process: short,
+                ..Limits::default()
+            },
+            out: folder.join("out"),
+            keep: false,
+            jobs: 1,
+            shuffle: false,
+            fail_fast: false,
+            exemptions: Vec::new(),
+            interrupted: CancellationToken::new(),
+        }
+    }
+
+    async fn end_of(script: &str) -> (CaseReport, Duration) {
+        let folder = tempfile::tempdir().unwrap();
+        let case = Case {
+            longest: Duration::from_millis(100),
+            ..cases::find("clusterip-from-pod").unwrap()
+        };
+        let progress = Progress::new(1);
+        let line = progress.begin(&case);
+        let began = Instant::now();
+        let end = run(&settings(folder.path(), script), case, &line).await;
+        assert!(!end.is_its_own, "{:?}", end.report);
+        (end.report, began.elapsed())
+    }
+
+    #[tokio::test]
+    async fn a_case_that_hangs_is_ended_at_its_limit_even_if_it_will_not_listen() {
+        let (report, took) = end_of("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n").await;
+        assert_eq!(report.verdict.name(), "inconclusive");
+        assert!(
+            report
+                .verdict
+                .why()
+                .contains("hung: it had not ended after 400ms"),
+            "{}",
+            report.verdict
+        );
+        assert!(took < Duration::from_secs(30), "{took:?}");
+    }
+
+    #[tokio::test]
+    async fn a_case_that_dies_is_inconclusive_with_what_it_said() {
+        let (report, _) = end_of("#!/bin/sh\necho out of luck >&2\nexit 3\n").await;
+        let why = report.verdict.why();
+        assert!(
+            why.contains("exit status: 3") && why.contains("out of luck"),
+            "{why}"
+        );
+        assert_eq!(
+            report.replay,
+            "plumbline run --filter '^clusterip-from-pod$' --seed 7"
+        );
     }
 }

@@ -83,13 +83,18 @@ impl Line<'_> {
         }
     }
 
-    pub(super) fn end(&self, report: &CaseReport) {
+    pub(super) fn end(&self, report: &CaseReport, is_exempt: bool) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
         let done = self.progress.done.fetch_add(1, Ordering::Relaxed) + 1;
         let took = seconds(Duration::from_secs_f64(report.seconds));
         let name = report.verdict.name().to_uppercase();
+        let name = if is_exempt {
+            format!("{name}, exempt,")
+        } else {
+            name
+        };
         self.progress.say(&format!(
             "[{done}/{}] {name} {} ({took})",
             self.progress.total, self.id

@@ -1,8 +1,9 @@
 //! What runs, decided before the run.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, str::FromStr};
 
 use anyhow::bail;
+use cases::claims::{self, Claim};
 use harness::{case::Case, verdict::Verdict};
 use lab::cluster::Description;
 use regex::Regex;
@@ -14,29 +15,92 @@ pub(super) struct Selection {
     pub(super) excluded: Vec<(Case, Verdict)>,
 }
 
-/// Cases that a filter names.
-pub(super) fn named(filter: Option<&Regex>) -> anyhow::Result<Vec<Case>> {
-    let matches = |case: &Case| {
-        filter.is_none_or(|filter| {
+/// A claim of the catalogue, by its id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClaimId(pub(super) Claim);
+
+impl FromStr for ClaimId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        claims::find(text)
+            .map(Self)
+            .ok_or_else(|| format!("there is no claim {text:?}: `plumbline list --claims` shows all"))
+    }
+}
+
+/// A feature that a claim of the catalogue asks for; none for `none`.
+#[derive(Clone, Debug)]
+pub(crate) struct Feature(pub(super) Option<String>);
+
+impl FromStr for Feature {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        let known = claims::features();
+        if known.contains(text) {
+            return Ok(Self(Some(text.to_owned())));
+        }
+        let known: Vec<&str> = known.into_iter().collect();
+        Err(format!(
+            "no claim asks for the feature {text:?}; known are {}",
+            known.join(", ")
+        ))
+    }
+}
+
+/// What of the catalogue is asked for.
+#[derive(Debug, Default)]
+pub(super) struct Wanted<'a> {
+    /// Ids or claims that match.
+    pub(super) filter: Option<&'a Regex>,
+    /// Claims of which one is decided; all, if there are none.
+    pub(super) claims: &'a [ClaimId],
+    /// Ids; all, if it is none.
+    pub(super) ids: Option<&'a BTreeSet<String>>,
+}
+
+impl Wanted<'_> {
+    fn is(&self, case: &Case) -> bool {
+        let matches = |filter: &Regex| {
             filter.is_match(case.id) || case.claims.iter().any(|claim| filter.is_match(claim))
-        })
-    };
-    let named: Vec<Case> = cases::ALL.into_iter().filter(matches).collect();
+        };
+        let decides = |claim: &ClaimId| case.claims.contains(&claim.0.id);
+        self.filter.is_none_or(matches)
+            && (self.claims.is_empty() || self.claims.iter().any(decides))
+            && self.ids.is_none_or(|ids| ids.contains(case.id))
+    }
+}
+
+/// Cases that are asked for; at least one.
+pub(super) fn named(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Case>> {
+    if let Some(claim) = wanted.claims.iter().find(|claim| claim.0.cases().is_empty()) {
+        bail!(
+            "the claim {} has no case yet: `plumbline list --claims` shows which have",
+            claim.0.id
+        );
+    }
+    let named: Vec<Case> = cases::ALL.into_iter().filter(|case| wanted.is(case)).collect();
     if named.is_empty() {
-        let filter = filter.map_or("", Regex::as_str);
-        bail!("no case and no claim matches {filter:?}: `plumbline list` shows all");
+        let filter = wanted.filter.map_or("", Regex::as_str);
+        bail!(
+            "no case and no claim matches {filter:?}, and whatever else was asked for: `plumbline list` shows all"
+        );
     }
     Ok(named)
 }
 
-/// Cases that can run on a cluster. Targets declare no optional features yet, and no case asks for one.
-pub(super) fn select(named: Vec<Case>, cluster: &Description) -> Selection {
+/// Cases that can run on a cluster, with a target that has these features.
+pub(super) fn select(named: Vec<Case>, cluster: &Description, features: &BTreeSet<String>) -> Selection {
     let mut selection = Selection {
         run: Vec::new(),
         excluded: Vec::new(),
     };
     for case in named {
-        match case.excluded(cluster, &BTreeSet::new()) {
+        match case.excluded(cluster, features) {
             None => selection.run.push(case),
             Some(verdict) => selection.excluded.push((case, verdict)),
         }
@@ -49,6 +113,21 @@ mod tests {
     use lab::cluster::{Capability, Node};
 
     use super::*;
+
+    fn matching(filter: &str) -> anyhow::Result<Vec<Case>> {
+        named(&Wanted {
+            filter: Some(&Regex::new(filter).unwrap()),
+            ..Wanted::default()
+        })
+    }
+
+    fn everything() -> Vec<Case> {
+        named(&Wanted::default()).unwrap()
+    }
+
+    fn ids(cases: &[Case]) -> Vec<&str> {
+        cases.iter().map(|case| case.id).collect()
+    }
 
     fn cluster(nodes: usize, capabilities: &[Capability]) -> Description {
         Description {
@@ -74,20 +153,63 @@ mod tests {
 
     #[test]
     fn a_filter_names_cases_by_id_and_by_claim() {
-        let filter = Regex::new("^release-").unwrap();
-        let found = named(Some(&filter)).unwrap();
+        let found = matching("^release-").unwrap();
         let releases = cases::ALL.iter().filter(|case| case.id.starts_with("release-"));
         assert_eq!(found.len(), releases.count());
         assert!(found.len() < cases::ALL.len(), "others are left out");
-        let one = Regex::new("^release-name-lattice$").unwrap();
-        assert_eq!(named(Some(&one)).unwrap().len(), 1);
-        let error = named(Some(&Regex::new("no-such").unwrap())).unwrap_err();
+        assert_eq!(matching("^release-name-lattice$").unwrap().len(), 1);
+        let error = matching("no-such").unwrap_err();
         assert!(error.to_string().contains("plumbline list"), "{error}");
     }
 
     #[test]
+    fn claims_and_ids_narrow_what_a_filter_leaves() {
+        let claims = ["release-name-lattice", "clusterip-from-pod"].map(|id| id.parse().unwrap());
+        let wanted = Wanted {
+            claims: &claims,
+            ..Wanted::default()
+        };
+        assert_eq!(
+            ids(&named(&wanted).unwrap()),
+            ["release-name-lattice", "clusterip-from-pod"]
+        );
+        let of_last_run = BTreeSet::from(["clusterip-from-pod".to_owned()]);
+        let wanted = Wanted {
+            ids: Some(&of_last_run),
+            ..wanted
+        };
+        assert_eq!(ids(&named(&wanted).unwrap()), ["clusterip-from-pod"]);
+        let without = claims::all().find(|claim| claim.cases().is_empty()).unwrap();
+        let wanted = Wanted {
+            claims: &[ClaimId(without)],
+            ..Wanted::default()
+        };
+        let error = named(&wanted).unwrap_err().to_string();
+        assert!(
+            error.contains(without.id) && error.contains("no case yet"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_feature_is_not_supported_unless_it_is_declared() {
+        let case = Case {
+            features: &["dual-stack"],
+            ..cases::find("clusterip-from-pod").unwrap()
+        };
+        let all = cluster(2, &EVERYTHING);
+        let without = select(vec![case], &all, &BTreeSet::new());
+        assert_eq!(
+            without.excluded[0].1.to_string(),
+            "not-supported: reference does not declare the feature dual-stack"
+        );
+        let with = select(vec![case], &all, &BTreeSet::from(["dual-stack".to_owned()]));
+        assert_eq!((with.run.len(), with.excluded.len()), (1, 0));
+    }
+
+    #[test]
     fn everything_runs_where_everything_is_there() {
-        let selection = select(named(None).unwrap(), &cluster(2, &EVERYTHING));
+        let selection = select(everything(), &cluster(2, &EVERYTHING), &BTreeSet::new());
         assert_eq!(
             (selection.run.len(), selection.excluded.len()),
             (cases::ALL.len(), 0)
@@ -96,18 +218,19 @@ mod tests {
 
     #[test]
     fn what_the_cluster_lacks_is_skipped_with_the_reason() {
-        let selection = select(named(None).unwrap(), &cluster(1, &EVERYTHING));
-        let (case, verdict) = &selection.excluded[0];
-        assert_eq!(case.id, "empty-refill-no-restart");
+        let selection = select(everything(), &cluster(1, &EVERYTHING), &BTreeSet::new());
+        let excluded = |id| selection.excluded.iter().find(|(case, _)| case.id == id);
+        let (_, verdict) = excluded("empty-refill-no-restart").unwrap();
         assert_eq!(
             verdict.to_string(),
             "skipped: needs 2 nodes (there are 1), which lab does not have"
         );
         let selection = select(
-            named(None).unwrap(),
+            everything(),
             &cluster(2, &[Capability::Ipv4, Capability::ApiWrite]),
+            &BTreeSet::new(),
         );
-        let ids: Vec<_> = selection.excluded.iter().map(|(case, _)| case.id).collect();
-        assert_eq!(ids, ["stale-sock-legacy-multi"]);
+        let excluded: Vec<_> = selection.excluded.iter().map(|(case, _)| case.id).collect();
+        assert_eq!(excluded, ["stale-sock-legacy-multi"]);
     }
 }

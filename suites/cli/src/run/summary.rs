@@ -1,13 +1,22 @@
 //! What is said before and after a run.
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use comfy_table::{Table, presets};
-use harness::{case::axes_not_enabled, limits::Limits, verdict::Verdict};
+use harness::{
+    case::{axes_not_enabled, families},
+    limits::Limits,
+};
 use lab::cluster::Description;
 
-use super::{report::Report, seconds, select::Selection};
-use crate::count::counted;
+use super::{seconds, select::Selection};
+use crate::{
+    count::counted,
+    report::{
+        format::{Case, Report, Verdict},
+        timeline::MarkKind,
+    },
+};
 
 /// Most axes and findings that are shown of one case; all are in its evidence.
 const SHOWN: usize = 3;
@@ -17,6 +26,7 @@ const ATTEMPTS: usize = 2;
 /// What runs where.
 pub(super) fn before(
     cluster: &Description,
+    features: &BTreeSet<String>,
     limits: &Limits,
     seed: u64,
     selection: &Selection,
@@ -43,7 +53,12 @@ pub(super) fn before(
     println!("target    {}", cluster.target);
     println!("kernel    {}", cluster.kernel);
     println!("nodes     {}", nodes.join(", "));
+    let families: Vec<String> = families(cluster).iter().map(ToString::to_string).collect();
+    println!("families  {}", families.join(", "));
     println!("can       {}", can.join(", "));
+    let features: Vec<&str> = features.iter().map(String::as_str).collect();
+    let none = if features.is_empty() { "none" } else { "" };
+    println!("features  {none}{}", features.join(", "));
     for axis in axes_not_enabled(cluster) {
         println!("not       {axis}");
     }
@@ -59,57 +74,95 @@ pub(super) fn before(
     }
 }
 
-/// The table, and what there is to say about cases that did not pass.
-pub(super) fn after(report: &Report, out: &Path) {
+/// The table, what there is to say about cases that did not pass, and how many there are of each.
+pub(crate) fn table(report: &Report) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_header(["VERDICT", "CASE", "TIER", "AXES", "TIME"]);
     for case in &report.cases {
-        let passed = case
-            .axes
-            .iter()
-            .filter(|axis| axis.verdict == Verdict::Pass)
-            .count();
+        let (passed, all) = case.passed_axes();
         table.add_row([
-            case.verdict.name().to_uppercase(),
+            case.label().to_uppercase(),
             case.id.clone(),
             case.tier.clone(),
-            format!("{passed}/{}", case.axes.len()),
-            seconds(Duration::from_secs_f64(case.seconds)),
+            format!("{passed}/{all}"),
+            seconds(Duration::try_from_secs_f64(case.seconds).unwrap_or_default()),
         ]);
     }
-    println!("\n{table}");
-    for case in report
-        .cases
-        .iter()
-        .filter(|case| case.verdict != Verdict::Pass || !case.warnings.is_empty())
-    {
-        println!("\n{} {}", case.id, case.verdict);
-        let told = case.axes.iter().filter(|axis| axis.verdict != Verdict::Pass);
-        for axis in told.clone().take(SHOWN) {
-            println!("  [{}] {}", axis.name, axis.verdict.name());
-            for finding in axis.findings.iter().take(SHOWN) {
-                for line in finding.to_string().lines().take(1 + ATTEMPTS) {
-                    println!("    {line}");
-                }
+    let told = |case: &&Case| case.label() != Verdict::Pass.name() || !case.warnings.is_empty();
+    let told: String = report.cases.iter().filter(told).map(story).collect();
+    format!("{table}\n{told}\n{}\n", counts(report))
+}
+
+/// A failure explains itself: what was claimed, what was seen and who answered, and where all of it is.
+fn story(case: &Case) -> String {
+    let mut text = format!("\n{} {}", case.id, case.verdict.name());
+    if !case.why.is_empty() {
+        text += &format!(": {}", case.why);
+    }
+    text += "\n";
+    for (id, claim) in &case.claims {
+        text += &format!("  claim {id}: {claim}\n");
+    }
+    if let Some(exempt) = &case.exempt {
+        text += &format!("  exempt: {exempt}\n");
+    }
+    let others = || case.axes.iter().filter(|axis| axis.verdict != Verdict::Pass);
+    for axis in others().take(SHOWN) {
+        text += &format!("  [{}] {}\n", axis.name, axis.verdict.name());
+        for finding in axis.findings.iter().take(SHOWN) {
+            text += &format!(
+                "    {}\n      expected {}\n      found    {}\n",
+                finding.subject, finding.expected, finding.found
+            );
+            for attempt in finding.attempts.iter().take(ATTEMPTS) {
+                text += &format!("      {attempt}\n");
             }
         }
-        let more = told.count().saturating_sub(SHOWN);
-        if more > 0 {
-            println!("  … and {}", counted(more, "more axis", "more axes"));
-        }
-        for warning in &case.warnings {
-            println!("  warning: {warning}");
-        }
-        if let Some(evidence) = &case.evidence {
-            println!("  evidence: {}\n  again:    {}", evidence.display(), case.replay);
+    }
+    let more = others().count().saturating_sub(SHOWN);
+    if more > 0 {
+        text += &format!("  … and {}\n", counted(more, "more axis", "more axes"));
+    }
+    if case.verdict != Verdict::Pass
+        && let Some(timeline) = &case.timeline
+    {
+        text += "  what the case did:\n";
+        for mark in &timeline.marks {
+            let kind = match mark.kind {
+                MarkKind::Phase => "",
+                MarkKind::Fault => "fault: ",
+            };
+            text += &format!("    {:>7.1} s  {kind}{}\n", mark.at, mark.text);
         }
     }
-    println!("\n{}", report.counts());
-    println!(
-        "{}, {}",
-        out.join("junit.xml").display(),
-        out.join("report.json").display()
-    );
+    for warning in &case.warnings {
+        text += &format!("  warning: {warning}\n");
+    }
+    if let Some(evidence) = &case.evidence {
+        text += &format!("  evidence: {evidence}\n  again:    {}\n", case.replay);
+    }
+    text
+}
+
+/// One line: how many of each.
+pub(crate) fn counts(report: &Report) -> String {
+    let counts = &report.counts;
+    let exempt = if counts.exempt > 0 {
+        format!("{} exempt, ", counts.exempt)
+    } else {
+        String::new()
+    };
+    format!(
+        "{} in {}: {} passed, {} failed, {} inconclusive, {exempt}{} skipped, {} not supported{}",
+        counted(report.cases.len(), "case", "cases"),
+        seconds(Duration::try_from_secs_f64(report.seconds).unwrap_or_default()),
+        counts.pass,
+        counts.fail,
+        counts.inconclusive,
+        counts.skipped,
+        counts.not_supported,
+        if report.interrupted { "; interrupted" } else { "" },
+    )
 }

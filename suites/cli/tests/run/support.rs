@@ -27,10 +27,7 @@ impl Run {
     /// In a lab of its own, whose agent never touches a packet, so that the case waits long enough to be disturbed.
     pub(crate) fn with_an_idle_agent(case: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let agent = folder.path().join("agent");
-        fs::write(&agent, "#!/bin/sh\ncase $1 in run) exec sleep infinity ;; esac\n").unwrap();
-        fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
-        let target = ["--agent".to_owned(), agent.to_string_lossy().into_owned()];
+        let target = ["--agent".to_owned(), idle_agent(folder.path())];
         Self::start(case, folder, &target)
     }
 
@@ -43,10 +40,24 @@ impl Run {
         )
     }
 
+    /// The same with other options, and every case that a filter matches: `case` is the first of them.
+    pub(crate) fn with_options(case: &'static str, out: TempDir, options: &[&str]) -> Self {
+        let agent = idle_agent(out.path());
+        let mut all = vec!["--agent".to_owned(), agent];
+        all.extend(options.iter().map(|option| (*option).to_owned()));
+        Self::spawn(case, out, &all)
+    }
+
     fn start(case: &'static str, folder: TempDir, target: &[String]) -> Self {
+        let mut options = vec!["--filter".to_owned(), format!("^{case}$")];
+        options.extend(target.iter().cloned());
+        Self::spawn(case, folder, &options)
+    }
+
+    fn spawn(case: &'static str, folder: TempDir, options: &[String]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_plumbline"))
-            .args(["run", "--filter", &format!("^{case}$")])
-            .args(target)
+            .arg("run")
+            .args(options)
             .arg("--out")
             .arg(folder.path().join("out"))
             .stdout(Stdio::null())
@@ -98,17 +109,38 @@ impl Run {
     }
 
     /// Waits for its end: its status, and the only case of its report.
-    pub(crate) fn end(mut self) -> (ExitStatus, Value) {
+    pub(crate) fn end(self) -> (ExitStatus, Value) {
+        let (status, folder) = self.end_of_all();
+        let out = folder.path().join("out");
+        for name in ["junit.xml", "report.html"] {
+            assert!(out.join(name).is_file(), "there is no {name}");
+        }
+        (status, report(&out)["cases"][0].clone())
+    }
+
+    /// Waits for its end: its status, and its folder.
+    pub(crate) fn end_of_all(mut self) -> (ExitStatus, TempDir) {
         let mut rest = String::new();
         self.stderr.read_to_string(&mut rest).unwrap();
         let status = self.child.wait().unwrap();
         let left = Path::new("/run/plumbline").join(format!("run-{}", self.child.id()));
         assert!(!left.exists(), "{} is left", left.display());
-        let text = fs::read(self.folder.path().join("out/report.json")).unwrap();
-        let report: Value = serde_json::from_slice(&text).unwrap();
-        assert!(self.folder.path().join("out/junit.xml").is_file());
-        (status, report["cases"][0].clone())
+        (status, self.folder)
     }
+}
+
+/// An agent that never touches a packet.
+fn idle_agent(folder: &Path) -> String {
+    let agent = folder.join("agent");
+    fs::write(&agent, "#!/bin/sh\ncase $1 in run) exec sleep infinity ;; esac\n").unwrap();
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+    agent.to_string_lossy().into_owned()
+}
+
+/// The report in a folder of a run.
+pub(crate) fn report(out: &Path) -> Value {
+    let text = fs::read_to_string(out.join("report.yaml")).expect("a report");
+    serde_saphyr::from_str(&text).expect("a report is YAML")
 }
 
 /// Sends a signal to a process.

@@ -1,11 +1,10 @@
 //! Other people's implementations, unmodified, in the lab.
 
-use std::{env, fs, path::PathBuf, process::Command};
+use std::{env, path::PathBuf, process::Command};
 
 use lab::embedded::KUBERNETES;
-use serde_json::Value;
 
-use super::privileged;
+use super::{privileged, support::report};
 
 /// What kube-proxy must pass: that a Service works, and that one without endpoints refuses.
 const CASES: &str = "^clusterip-(from-pod|no-endpoints-refused)$";
@@ -32,8 +31,8 @@ fn kube_proxy(mode: &str, tools: &[&str]) {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    let report = fs::read(out.path().join("report.json")).unwrap_or_default();
-    let report: Value = serde_json::from_slice(&report).unwrap_or_default();
+    assert!(output.status.code().is_some_and(|code| code < 2), "{said}");
+    let report = report(out.path());
     assert_eq!(output.status.code(), Some(0), "{said}\n{report:#}");
     let cases = report["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 2, "{report:#}");

@@ -1,0 +1,271 @@
+//! One report with everything in it, and what becomes of it: golden files, compared whole.
+
+use std::collections::BTreeMap;
+
+use super::{
+    files,
+    format::{Axis, Case, Cluster, Counts, FORMAT, Finding, Report, Run, Verdict},
+    html, junit,
+    timeline::{Lane, Mark, MarkKind, Span, Timeline},
+};
+
+/// A report with a case of each verdict.
+pub(super) fn report() -> Report {
+    let cases = vec![
+        case("release-prefix-empty-list", Verdict::Pass),
+        failed(),
+        case("release-name-lattice", Verdict::Inconclusive),
+        Case {
+            exempt: Some("clusterip-from-pod: its hairpin is off, see <https://example.org/1>".into()),
+            ..case("clusterip-from-pod", Verdict::Fail)
+        },
+        case("empty-refill-no-restart", Verdict::Skipped),
+        case("clusterip-no-endpoints-refused", Verdict::NotSupported),
+    ];
+    Report {
+        format: FORMAT.to_owned(),
+        plumbline: "0.1.0".to_owned(),
+        started: "2026-05-04T03:02:01Z".to_owned(),
+        seconds: 301.5,
+        interrupted: false,
+        cluster: Cluster {
+            provider: "lab".into(),
+            target: "mutant:stale-kept".into(),
+            kernel: "6.1.0".into(),
+            families: vec!["IPv4".into()],
+            nodes: BTreeMap::from([
+                ("node1".to_owned(), vec!["172.30.0.11".parse().unwrap()]),
+                (
+                    "node2".to_owned(),
+                    vec!["172.30.0.12".parse().unwrap(), "fd00::12".parse().unwrap()],
+                ),
+            ]),
+            capabilities: vec!["ipv4".into(), "node".into()],
+            features: vec!["loadbalancer".into()],
+            axes_not_enabled: vec!["IPv6: the cluster does not declare it".into()],
+        },
+        run: Run {
+            seed: u64::MAX,
+            shuffled: true,
+            profile: "lab".into(),
+            jobs: 2,
+            rerun: false,
+        },
+        limits: BTreeMap::from([("T_ep_seconds".to_owned(), 30.0), ("scale".to_owned(), 1.5)]),
+        counts: Counts::of(&cases),
+        cases,
+    }
+}
+
+fn case(id: &str, verdict: Verdict) -> Case {
+    let known = cases::find(id).expect("a case");
+    let why = match verdict {
+        Verdict::Pass => "",
+        Verdict::Fail => "1 of 1 axes; IPv4: 3 of 200 refused",
+        Verdict::Inconclusive => "the fence of node2: not within 30s",
+        Verdict::Skipped => "needs 2 nodes (there are 1), which lab does not have",
+        Verdict::NotSupported => "mutant:stale-kept does not declare the feature x",
+    };
+    let ran = matches!(verdict, Verdict::Pass | Verdict::Fail | Verdict::Inconclusive);
+    let axis = |name: &str| Axis {
+        name: name.to_owned(),
+        verdict,
+        why: why.to_owned(),
+        findings: Vec::new(),
+    };
+    Case {
+        id: id.to_owned(),
+        area: known.area.to_owned(),
+        claims: BTreeMap::from([(
+            id.to_owned(),
+            cases::claims::find(id).expect("a claim").text.to_owned(),
+        )]),
+        tier: known.tier.to_string(),
+        verdict,
+        why: why.to_owned(),
+        exempt: None,
+        started: "2026-05-04T03:02:03.5Z".to_owned(),
+        seconds: if ran { 51.25 } else { 0.0 },
+        replay: format!("plumbline run --filter '^{id}$' --seed 7"),
+        axes: if ran {
+            vec![axis("IPv4, 1 shared, V older"), axis("IPv4, 10 shared, C older")]
+        } else {
+            Vec::new()
+        },
+        recorded: BTreeMap::from([("delay at most".to_owned(), "12 ms".to_owned())]),
+        warnings: Vec::new(),
+        evidence: ran.then(|| format!("/tmp/out/evidence/{id}")),
+        timeline: None,
+    }
+}
+
+fn failed() -> Case {
+    let span = |from, to, outcomes: &[(&str, u32)]| Span {
+        from,
+        to,
+        outcomes: outcomes
+            .iter()
+            .map(|(words, count)| ((*words).to_owned(), *count))
+            .collect(),
+    };
+    let old = "answered by old.p1/TCP/8080";
+    let new = "answered by new.p2/TCP/8080";
+    let refused = "ECONNREFUSED from connect";
+    let silent = "nothing, waiting in the handshake";
+    let lane = |client: &str, spans| Lane {
+        client: client.into(),
+        target: "[connect4] shop (10.96.0.7:80)".into(),
+        transport: "TCP".into(),
+        spans,
+    };
+    let mark = |at, kind, text: &str| Mark {
+        at,
+        kind,
+        text: text.into(),
+    };
+    Case {
+        why: "1 of 1 axes; connect4: the trap answered".into(),
+        axes: vec![Axis {
+            name: "connect4".into(),
+            verdict: Verdict::Fail,
+            why: "the trap answered".into(),
+            findings: vec![Finding {
+                subject: "pod@node1 to [connect4] shop (10.96.0.7:80), TCP".into(),
+                expected: "every probe answered by new.p2/TCP/8080".into(),
+                found: "200 × answered by old.p1/TCP/8080".into(),
+                attempts: vec!["at 9.5 pod@node1 10.1.0.3:1024 → 10.96.0.7:80 TCP: answered by <old>".into()],
+            }],
+        }],
+        warnings: vec!["clean-up: namespaces are not gone within 30s".into()],
+        timeline: Some(Timeline {
+            seconds: 20.0,
+            marks: vec![
+                mark(0.0, MarkKind::Phase, "clients and fence"),
+                mark(2.0, MarkKind::Phase, "generation 1: the VIP serves b_old"),
+                mark(
+                    8.0,
+                    MarkKind::Fault,
+                    "the agent of node1 is killed, its programs stay",
+                ),
+                mark(8.2, MarkKind::Fault, "b_old leaves the slice"),
+                mark(12.0, MarkKind::Phase, "generation 2 is ready"),
+            ],
+            lanes: vec![
+                lane(
+                    "host@node1",
+                    vec![
+                        span(2.0, 8.0, &[(old, 120)]),
+                        span(8.0, 12.0, &[(silent, 3)]),
+                        span(12.0, 20.0, &[(old, 160)]),
+                    ],
+                ),
+                lane(
+                    "pod@node1",
+                    vec![
+                        span(2.0, 8.0, &[(old, 120)]),
+                        span(8.0, 12.0, &[(refused, 80)]),
+                        span(12.0, 14.0, &[(new, 30), (old, 10)]),
+                        span(14.0, 20.0, &[(new, 120)]),
+                    ],
+                ),
+                lane(
+                    "pod@node2",
+                    vec![span(2.0, 8.0, &[(old, 120)]), span(8.0, 20.0, &[(new, 240)])],
+                ),
+            ],
+            more_lanes: 1,
+        }),
+        ..case("stale-sock-legacy-multi", Verdict::Fail)
+    }
+}
+
+#[test]
+fn the_yaml_is_golden_and_reads_as_what_was_written() {
+    let text = files::yaml(&report()).unwrap();
+    insta::assert_snapshot!("report.yaml", text);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    assert_eq!(files::read(file.path()).unwrap(), report());
+}
+
+#[test]
+fn the_html_is_golden_and_needs_nothing_from_elsewhere() {
+    let text = html::render(&report());
+    for outside in ["src=", "url(", "@import", "<script", "<link", "http://"] {
+        assert!(!text.contains(outside), "{outside}");
+    }
+    assert!(
+        text.contains("answered by &lt;old&gt;"),
+        "what others say is text"
+    );
+    insta::assert_snapshot!("report.html", text.replace("><", ">\n<"));
+}
+
+#[test]
+fn the_junit_is_golden() {
+    insta::assert_snapshot!("junit.xml", junit::render(&report()).unwrap());
+}
+
+#[test]
+fn the_table_is_golden() {
+    insta::assert_snapshot!("table", crate::run::table(&report()));
+}
+
+#[test]
+fn the_schema_beside_the_format_is_the_formats() {
+    let expected = super::command::schema().unwrap();
+    assert_eq!(
+        include_str!("schema.json"),
+        expected,
+        "`plumbline report schema > suites/cli/src/report/schema.json`"
+    );
+}
+
+#[test]
+fn a_report_that_contradicts_itself_or_is_of_another_format_is_refused() {
+    let text = files::yaml(&report()).unwrap();
+    for (from, to, part) in [
+        ("plumbline.report/v1", "plumbline.report/v9", "v9"),
+        (
+            "inconclusive: 1",
+            "inconclusive: 0",
+            "counts are not those of its cases",
+        ),
+        ("verdict: pass", "verdict: passed", "passed"),
+        ("interrupted: false", "interupted: false", "interupted"),
+        ("seconds: 301.5", "seconds: long", "long"),
+        ("id: release-name-lattice", "id: clusterip-from-pod", "twice"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text.replacen(from, to, 1)).unwrap();
+        let error = format!("{:#}", files::read(file.path()).unwrap_err());
+        assert!(
+            error.contains(part) && error.contains(FORMAT),
+            "{from} → {to}: {error}"
+        );
+    }
+}
+
+#[test]
+fn only_a_pass_without_an_exemption_is_a_pass() {
+    let report = report();
+    assert!(report.failed());
+    let counts = &report.counts;
+    assert_eq!(
+        (counts.pass, counts.fail, counts.inconclusive, counts.exempt),
+        (1, 1, 1, 1)
+    );
+    let exempt_pass = Case {
+        exempt: Some("c: why".into()),
+        ..case("clusterip-from-pod", Verdict::Pass)
+    };
+    assert_eq!(
+        (
+            Counts::of(std::slice::from_ref(&exempt_pass)).pass,
+            exempt_pass.label()
+        ),
+        (0, "exempt")
+    );
+    assert!(!exempt_pass.fails_the_run());
+}

@@ -1,0 +1,208 @@
+//! What the clients saw, as pictures: a strip for each client and target, with faults as lines through all of them.
+//!
+//! Each outcome has a colour and a height, so that it is told apart without colours: answers are full, refusals half,
+//! silence is low. A strip has no text, so that it may be stretched to any width.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+
+use super::super::timeline::{Lane, Mark, MarkKind, Span, Timeline};
+use crate::count::counted;
+
+/// Marks closer than this, in parts of the whole width, are put below each other.
+const CLOSE: f64 = 0.045;
+/// Rows that marks are put into.
+const ROWS: usize = 3;
+/// Width of a strip in its own units; its height is 16.
+const WIDTH: f64 = 1000.0;
+
+/// All of a case's strips.
+pub(super) fn render(id: &str, timeline: &Timeline) -> Markup {
+    let totals = totals(timeline);
+    let classes = classes(&totals);
+    let heading = format!("timeline-{id}");
+    html! {
+        section aria-labelledby=(heading) {
+            h4 id=(heading) { "What the clients saw, over " (format!("{:.1} s", timeline.seconds)) }
+            ul class="legend" aria-label="Outcomes" {
+                @for (outcome, count) in &totals {
+                    li { (swatch(classes[outcome])) (outcome) " " span class="soft" { "× " (count) } }
+                }
+            }
+            (ruler(timeline))
+            @for lane in &timeline.lanes { (strip(lane, timeline, &classes)) }
+            @if timeline.more_lanes > 0 {
+                p class="soft small" {
+                    (counted(timeline.more_lanes, "more client and target is", "more clients and targets are"))
+                    " in the evidence"
+                }
+            }
+            ol class="marks" aria-label="What the case did" {
+                @for (number, mark) in (1..).zip(&timeline.marks) {
+                    li class=(class_of(mark)) {
+                        (number) ". " (format!("{:.1} s", mark.at)) " "
+                        @if mark.kind == MarkKind::Fault { strong { "fault: " } }
+                        (mark.text)
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Every outcome, and how many attempts ended so.
+fn totals(timeline: &Timeline) -> BTreeMap<&str, u32> {
+    let mut totals = BTreeMap::new();
+    for span in timeline.lanes.iter().flat_map(|lane| &lane.spans) {
+        for (outcome, count) in &span.outcomes {
+            *totals.entry(outcome.as_str()).or_default() += count;
+        }
+    }
+    totals
+}
+
+/// A class of the style sheet for each outcome: those who answer have one each.
+fn classes<'a>(totals: &BTreeMap<&'a str, u32>) -> BTreeMap<&'a str, &'static str> {
+    let mut answers = ["a0", "a1", "a2", "a3", "a4", "a5"].into_iter();
+    totals
+        .keys()
+        .map(|outcome| {
+            let refusals = ["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EPERM"];
+            let class = if outcome.starts_with("answered by no probe server") {
+                "other"
+            } else if outcome.starts_with("answered by ") {
+                answers.next().unwrap_or("a5")
+            } else if outcome.starts_with("nothing") {
+                "nothing"
+            } else if refusals.iter().any(|errno| outcome.starts_with(errno)) {
+                "refused"
+            } else {
+                "other"
+            };
+            (*outcome, class)
+        })
+        .collect()
+}
+
+/// How high an outcome that is alone is drawn, of 16.
+fn height(class: &str) -> f64 {
+    match class {
+        "refused" => 9.0,
+        "nothing" => 4.0,
+        "other" => 12.0,
+        _ => 16.0,
+    }
+}
+
+fn swatch(class: &str) -> Markup {
+    let height = height(class);
+    html! {
+        svg viewBox="0 0 16 16" aria-hidden="true" {
+            rect class=(class) x="0" y=(16.0 - height) width="16" height=(height) {}
+        }
+    }
+}
+
+/// Numbers of the marks, above the strips.
+fn ruler(timeline: &Timeline) -> Markup {
+    let mut last = [f64::NEG_INFINITY; ROWS];
+    let mut places = Vec::new();
+    for (number, mark) in (1..).zip(&timeline.marks) {
+        let at = (mark.at / timeline.seconds).clamp(0.0, 1.0);
+        // Where there is no room in any row they stand in the last, and the list below has them all.
+        let row = last
+            .iter()
+            .position(|before| at - before > CLOSE)
+            .unwrap_or(ROWS - 1);
+        last[row] = at;
+        places.push((number, mark, at * 100.0, row));
+    }
+    html! {
+        div class="lane" aria-hidden="true" {
+            span class="soft small" { "0 to " (format!("{:.1} s", timeline.seconds)) }
+            div class="ruler" {
+                @for (number, mark, percent, row) in places {
+                    b class=(class_of(mark)) style=(format!("left:{percent:.2}%;top:{}rem", row as f64 * 1.1)) { (number) }
+                }
+            }
+        }
+    }
+}
+
+fn class_of(mark: &Mark) -> &'static str {
+    match mark.kind {
+        MarkKind::Fault => "is-fault",
+        MarkKind::Phase => "is-phase",
+    }
+}
+
+fn strip(lane: &Lane, timeline: &Timeline, classes: &BTreeMap<&str, &'static str>) -> Markup {
+    let x = |seconds: f64| round((seconds / timeline.seconds).clamp(0.0, 1.0) * WIDTH);
+    html! {
+        div class="lane" {
+            span class="small" { strong { (lane.client) } " → " (lane.target) " " (lane.transport) }
+            svg viewBox={ "0 0 " (WIDTH) " 16" } preserveAspectRatio="none" role="img" aria-label=(spoken(lane)) {
+                @for span in &lane.spans { (bars(span, x(span.from), x(span.to), classes)) }
+                @for mark in &timeline.marks {
+                    @let class = if mark.kind == MarkKind::Fault { "fault" } else { "phase" };
+                    line class=(class) x1=(x(mark.at)) x2=(x(mark.at)) y1="0" y2="16" {}
+                }
+            }
+        }
+    }
+}
+
+/// One bar, or one for each outcome on top of each other, as high as their shares.
+fn bars(span: &Span, from: f64, to: f64, classes: &BTreeMap<&str, &'static str>) -> Markup {
+    let total: u32 = span.outcomes.values().sum();
+    let mut bars = Vec::new();
+    let mut bottom = 16.0;
+    for (outcome, count) in &span.outcomes {
+        let class = classes.get(outcome.as_str()).copied().unwrap_or("other");
+        let share = f64::from(*count) / f64::from(total.max(1)) * 16.0;
+        let height = if span.outcomes.len() == 1 {
+            height(class)
+        } else {
+            share
+        };
+        bottom -= height;
+        bars.push((class, round(bottom), round(height)));
+    }
+    let words: Vec<String> = span
+        .outcomes
+        .iter()
+        .map(|(outcome, count)| format!("{count} × {outcome}"))
+        .collect();
+    html! {
+        g {
+            title { (format!("{:.1} to {:.1} s: ", span.from, span.to)) (words.join(", ")) }
+            @for (class, top, height) in bars {
+                rect class=(class) x=(from) y=(top) width=(round(to - from)) height=(height) {}
+            }
+        }
+    }
+}
+
+/// The whole strip in words, for those who do not see it.
+fn spoken(lane: &Lane) -> String {
+    let mut totals: BTreeMap<&str, u32> = BTreeMap::new();
+    for (outcome, count) in lane.spans.iter().flat_map(|span| &span.outcomes) {
+        *totals.entry(outcome).or_default() += count;
+    }
+    let words: Vec<String> = totals
+        .iter()
+        .map(|(outcome, count)| format!("{count} × {outcome}"))
+        .collect();
+    format!(
+        "{} to {}, {}: {}",
+        lane.client,
+        lane.target,
+        lane.transport,
+        words.join(", ")
+    )
+}
+
+fn round(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
+}

@@ -1,0 +1,168 @@
+//! A report of what the cases of a run have left.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use cases::claims;
+use harness::{
+    case::{axes_not_enabled, families},
+    limits::Limits,
+    report::{AxisReport, CaseReport},
+    verdict,
+};
+use jiff::Timestamp;
+use lab::cluster::Description;
+use oracle::finding::{self, describe};
+
+use super::{
+    format::{Axis, Case, Cluster, Counts, FORMAT, Finding, Report, Run, Verdict},
+    timeline,
+};
+
+/// The history of a case in its evidence.
+const HISTORY: &str = "history.jsonl";
+
+/// What a run knows of itself.
+pub(crate) struct Made<'a> {
+    pub(crate) description: &'a Description,
+    pub(crate) features: &'a BTreeSet<String>,
+    pub(crate) limits: &'a Limits,
+    pub(crate) run: Run,
+    pub(crate) started: SystemTime,
+    pub(crate) took: Duration,
+    pub(crate) interrupted: bool,
+    /// Reports of its cases, each with the reason if it is exempt.
+    pub(crate) cases: Vec<(CaseReport, Option<String>)>,
+}
+
+/// The report of a run. Histories are read from the cases' evidence.
+pub(crate) fn report(made: Made<'_>) -> Report {
+    let cases: Vec<Case> = made
+        .cases
+        .into_iter()
+        .map(|(report, exempt)| case(report, exempt))
+        .collect();
+    Report {
+        format: FORMAT.to_owned(),
+        plumbline: env!("CARGO_PKG_VERSION").to_owned(),
+        started: Timestamp::try_from(made.started).unwrap_or_default().to_string(),
+        seconds: rounded(made.took.as_secs_f64()),
+        interrupted: made.interrupted,
+        cluster: cluster(made.description, made.features),
+        run: made.run,
+        limits: made
+            .limits
+            .values()
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+        counts: Counts::of(&cases),
+        cases,
+    }
+}
+
+fn cluster(description: &Description, features: &BTreeSet<String>) -> Cluster {
+    let node = |node: &lab::cluster::Node| (node.name.clone(), node.addresses.clone());
+    Cluster {
+        provider: description.provider.clone(),
+        target: description.target.clone(),
+        kernel: description.kernel.clone(),
+        families: families(description).iter().map(ToString::to_string).collect(),
+        nodes: description.nodes.iter().map(node).collect(),
+        capabilities: description
+            .capabilities
+            .iter()
+            .map(|capability| format!("{capability:?}").to_lowercase())
+            .collect(),
+        features: features.iter().cloned().collect(),
+        axes_not_enabled: axes_not_enabled(description),
+    }
+}
+
+fn case(report: CaseReport, exempt: Option<String>) -> Case {
+    let text = |id: &String| {
+        (
+            id.clone(),
+            claims::find(id).map_or_else(String::new, |claim| claim.text.to_owned()),
+        )
+    };
+    let started = i64::try_from(report.started_us)
+        .ok()
+        .and_then(|us| Timestamp::from_microsecond(us).ok());
+    let disruptive = cases::find(&report.id).is_some_and(|case| case.disruptive);
+    let mut warnings = report.warnings;
+    let mut shown = None;
+    if let Some(evidence) = &report.evidence
+        && (disruptive || report.verdict.fails_the_run())
+    {
+        match timeline_of(evidence) {
+            Ok(found) => shown = found,
+            Err(why) => warnings.push(why),
+        }
+    }
+    let claims: BTreeMap<String, String> = report.claims.iter().map(text).collect();
+    Case {
+        id: report.id,
+        area: report.area,
+        claims,
+        tier: report.tier,
+        verdict: verdict(&report.verdict),
+        why: report.verdict.why().to_owned(),
+        exempt,
+        started: started.unwrap_or_default().to_string(),
+        seconds: rounded(report.seconds),
+        replay: report.replay,
+        axes: report.axes.into_iter().map(axis).collect(),
+        recorded: report.recorded,
+        warnings,
+        evidence: report.evidence.map(|path| path.to_string_lossy().into_owned()),
+        timeline: shown,
+    }
+}
+
+/// Nothing, if the case had no history: its process ended before.
+fn timeline_of(evidence: &Path) -> Result<Option<timeline::Timeline>, String> {
+    let history = evidence.join(HISTORY);
+    match timeline::read(&history) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        other => {
+            other.map_err(|error| format!("no timeline, as {} can't be read: {error}", history.display()))
+        }
+    }
+}
+
+fn axis(report: AxisReport) -> Axis {
+    Axis {
+        verdict: verdict(&report.verdict),
+        why: report.verdict.why().to_owned(),
+        name: report.name,
+        findings: report.findings.into_iter().map(finding).collect(),
+    }
+}
+
+fn finding(found: finding::Finding) -> Finding {
+    Finding {
+        attempts: found.first.iter().map(describe).collect(),
+        subject: found.subject,
+        expected: found.expected,
+        found: found.found,
+    }
+}
+
+fn verdict(verdict: &verdict::Verdict) -> Verdict {
+    match verdict {
+        verdict::Verdict::Pass => Verdict::Pass,
+        verdict::Verdict::Fail { .. } => Verdict::Fail,
+        verdict::Verdict::NotSupported { .. } => Verdict::NotSupported,
+        verdict::Verdict::Skipped { .. } => Verdict::Skipped,
+        verdict::Verdict::Inconclusive { .. } => Verdict::Inconclusive,
+    }
+}
+
+/// Milliseconds are enough, and read better.
+fn rounded(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
+}
