@@ -76,31 +76,42 @@ fn cases(root: &Path, found: &mut Vec<String>) -> anyhow::Result<()> {
             .unwrap_or(&file)
             .to_string_lossy()
             .into_owned();
-        if name.ends_with(".yaml") && !file.with_extension("rs").is_file() {
+        if name.ends_with(".yaml") && !is_included(&file)? {
             found.push(format!("{name} is a manifest without a case beside it"));
         }
         if name.ends_with(".rs") {
-            let has_manifest = file.with_extension("yaml").is_file();
-            case(
-                &name,
-                &fs::read_to_string(&file)?,
-                has_manifest,
-                &catalogue,
-                found,
-            );
+            case(&name, &fs::read_to_string(&file)?, &catalogue, found);
         }
     }
     Ok(())
 }
 
-fn case(name: &str, text: &str, has_manifest: bool, catalogue: &str, found: &mut Vec<String>) {
+/// Whether a case in its folder has it for its manifest.
+fn is_included(manifest: &Path) -> anyhow::Result<bool> {
+    let (Some(folder), Some(name)) = (manifest.parent(), manifest.file_name()) else {
+        return Ok(false);
+    };
+    let included = included(&name.to_string_lossy());
+    for file in files(folder)? {
+        let is_case = file.extension().is_some_and(|extension| extension == "rs");
+        if is_case && fs::read_to_string(file)?.contains(&included) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// How a case names its manifest.
+fn included(manifest: &str) -> String {
+    format!("manifest: include_str!(\"{manifest}\")")
+}
+
+fn case(name: &str, text: &str, catalogue: &str, found: &mut Vec<String>) {
     if !text.contains(": Case = Case {") {
         return;
     }
-    if !has_manifest {
-        found.push(format!(
-            "{name} is a case without a manifest of the same name beside it"
-        ));
+    if !text.contains(included("").trim_end_matches("\")")) {
+        found.push(format!("{name} is a case without a manifest beside it"));
     }
     let claims = text.split_once("claims: &[").map_or("", |(_, rest)| rest);
     let claims: Vec<&str> = claims
@@ -171,15 +182,25 @@ mod tests {
 
     #[test]
     fn a_case_names_claims_of_the_catalogue_and_has_a_manifest() {
-        let check = |claims: &str, has_manifest| {
+        let manifest = included("c.yaml");
+        let check = |claims: &str, manifest: &str| {
             let mut found = Vec::new();
-            let text = format!("const CASE: Case = Case {{\n    claims: &[{claims}],\n}};");
-            case("c.rs", &text, has_manifest, "id: \"known\"", &mut found);
+            let text = format!("const CASE: Case = Case {{\n    claims: &[{claims}],\n    {manifest},\n}};");
+            case("c.rs", &text, "id: \"known\"", &mut found);
             found.join("; ")
         };
-        assert_eq!(check("\"known\"", true), "");
-        assert!(check("\"known\"", false).contains("without a manifest"));
-        assert!(check("", true).contains("without a claim"));
-        assert!(check("\"known\", \"other\"", true).contains("\"other\""));
+        assert_eq!(check("\"known\"", &manifest), "");
+        assert!(check("\"known\"", "").contains("without a manifest"));
+        assert!(check("", &manifest).contains("without a claim"));
+        assert!(check("\"known\", \"other\"", &manifest).contains("\"other\""));
+    }
+
+    #[test]
+    fn a_manifest_is_one_that_a_case_beside_it_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("a.rs"), format!("    {},\n", included("shared.yaml"))).unwrap();
+        assert!(is_included(&path("shared.yaml")).unwrap());
+        assert!(!is_included(&path("other.yaml")).unwrap());
     }
 }

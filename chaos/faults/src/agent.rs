@@ -3,12 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use lab::cluster::{Cluster, Place, Stop};
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    time::timeout,
+};
 
 use crate::FaultError;
 
 /// How long a drop waits for the start.
 const START: Duration = Duration::from_secs(30);
+/// How long a command on a node may take: none of them waits for anything.
+const COMMAND: Duration = Duration::from_secs(30);
 
 /// The agent of a node, stopped and kept from starting again.
 ///
@@ -39,7 +44,7 @@ impl StoppedAgent {
     /// it that programs that somebody holds do nothing any more.)
     pub async fn lose_pins(&self) -> Result<(), FaultError> {
         // Files with a dot are the kernel's own.
-        const COMMAND: [&str; 8] = [
+        const DELETE: [&str; 8] = [
             "find",
             "/sys/fs/bpf",
             "-mindepth",
@@ -49,24 +54,7 @@ impl StoppedAgent {
             "*.*",
             "-delete",
         ];
-        let refused = |why: String| FaultError::Refused {
-            node: self.node.clone(),
-            what: COMMAND.join(" "),
-            why,
-        };
-        let place = Place::Host {
-            node: self.node.clone(),
-        };
-        let child = self.cluster.exec(&place, &COMMAND.map(str::to_owned)).await?;
-        let output = child
-            .wait_with_output()
-            .await
-            .map_err(|error| refused(error.to_string()))?;
-        if output.status.success() {
-            Ok(())
-        } else {
-            Err(refused(String::from_utf8_lossy(&output.stderr).into_owned()))
-        }
+        on_host(&*self.cluster, &self.node, &DELETE).await
     }
 
     /// Heals: starts it again.
@@ -77,23 +65,51 @@ impl StoppedAgent {
     }
 }
 
+/// Runs a command on a node, to its end.
+pub(crate) async fn on_host(cluster: &dyn Cluster, node: &str, command: &[&str]) -> Result<(), FaultError> {
+    let refused = |why: String| FaultError::Refused {
+        node: node.to_owned(),
+        what: command.join(" "),
+        why,
+    };
+    let place = Place::Host {
+        node: node.to_owned(),
+    };
+    let argv: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
+    let child = cluster.exec(&place, &argv).await?;
+    let output = timeout(COMMAND, child.wait_with_output())
+        .await
+        .map_err(|_| refused(format!("it has not ended within {COMMAND:?}")))?
+        .map_err(|error| refused(error.to_string()))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(refused(String::from_utf8_lossy(&output.stderr).into_owned()))
+    }
+}
+
+/// Runs in a drop what heals a fault, for at most [`START`].
+pub(crate) fn heal_in_drop(what: &str, healing: impl Future<Output = Result<(), FaultError>>) {
+    match Handle::try_current() {
+        Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
+            let done = tokio::task::block_in_place(|| handle.block_on(timeout(START, healing)));
+            match done {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!("{what}: {error}"),
+                Err(_) => tracing::error!("{what}: not healed within {START:?}"),
+            }
+        }
+        _ => tracing::error!("{what}: there is no runtime to heal it in"),
+    }
+}
+
 impl Drop for StoppedAgent {
     fn drop(&mut self) {
         if !self.is_down {
             return;
         }
-        let node = &self.node;
-        match Handle::try_current() {
-            Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
-                let start = tokio::time::timeout(START, self.cluster.start_agent(node));
-                let done = tokio::task::block_in_place(|| handle.block_on(start));
-                match done {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => tracing::error!("the agent of {node} stays down: {error}"),
-                    Err(_) => tracing::error!("the agent of {node} has not started within {START:?}"),
-                }
-            }
-            _ => tracing::error!("the agent of {node} stays down: there is no runtime to start it in"),
-        }
+        heal_in_drop(&format!("the agent of {} stays down", self.node), async {
+            Ok(self.cluster.start_agent(&self.node).await?)
+        });
     }
 }

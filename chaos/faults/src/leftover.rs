@@ -11,11 +11,11 @@ use tokio::{
 
 use crate::{
     FaultError,
-    protocol::{Answer, Attached, Command, HeldProgram},
+    protocol::{Answer, Attached, Command, HeldProgram, Staging},
 };
 
-/// One answer of the helper: system calls only.
-const ANSWER: Duration = Duration::from_secs(10);
+/// One answer of the helper: system calls, and its wait for what only pins kept.
+const ANSWER: Duration = Duration::from_secs(20);
 /// How much of the helper's stderr an error shows.
 const STDERR_BYTES: u64 = 4096;
 
@@ -90,15 +90,15 @@ impl LeftoverPrograms {
         &self.held
     }
 
-    /// Attaches what is held and no longer attached. Returns the ids of what it attached.
-    pub async fn attach(&mut self) -> Result<Vec<u32>, FaultError> {
-        match self.ask(Command::Attach).await? {
+    /// Attaches what is held. Returns the ids of what it attached: not of what was there already in the same way.
+    pub async fn attach(&mut self, staging: Staging) -> Result<Vec<u32>, FaultError> {
+        match self.ask(Command::Attach(staging)).await? {
             Answer::Done(ids) => Ok(ids),
             other => Err(self.nonsense(&other).await),
         }
     }
 
-    /// What is attached to the cgroup now, in the order in which it runs.
+    /// What is attached now to the cgroup to which it attached, in the order in which it runs.
     pub async fn list(&mut self) -> Result<Vec<Attached>, FaultError> {
         match self.ask(Command::List).await? {
             Answer::Attached(all) => Ok(all),
@@ -120,7 +120,12 @@ impl LeftoverPrograms {
     }
 
     async fn ask(&mut self, command: Command) -> Result<Answer, FaultError> {
-        let line = format!("\"{}\"\n", name(command));
+        let mut line = serde_json::to_string(&command).map_err(|error| FaultError::Refused {
+            node: self.node.clone(),
+            what: name(command).to_owned(),
+            why: error.to_string(),
+        })?;
+        line.push('\n');
         let sent = match &mut self.stdin {
             Some(stdin) => stdin.write_all(line.as_bytes()).await.is_ok(),
             None => false,
@@ -176,7 +181,7 @@ impl LeftoverPrograms {
 
 fn name(command: Command) -> &'static str {
     match command {
-        Command::Attach => "attach",
+        Command::Attach(_) => "attach",
         Command::List => "list",
         Command::Detach => "detach",
     }

@@ -5,18 +5,20 @@
 //!      └─ StoppedAgent ────── Cluster::stop_agent, start_agent
 //! ```
 //!
-//! - `leftover.rs`: programs of an earlier load that stay attached; `holder.rs`: its part on the node;
+//! - `leftover.rs`: programs of an earlier load that stay attached; `holder/`: its part on the node;
 //!   `protocol.rs`: the lines between the two.
-//! - `agent.rs`: an agent that is down.
+//! - `agent.rs`: an agent that is down; `pins.rs`: pins that it does not find.
 mod agent;
 mod error;
 pub mod holder;
 mod leftover;
+mod pins;
 mod protocol;
 
 pub use self::{
     agent::StoppedAgent,
     error::FaultError,
     leftover::LeftoverPrograms,
-    protocol::{Attached, HeldProgram},
+    pins::HiddenPins,
+    protocol::{As, At, Attached, HeldProgram, Staging},
 };

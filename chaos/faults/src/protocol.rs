@@ -1,5 +1,7 @@
 //! Lines between a fault and its helper on the node: one JSON object each, one answer for each command.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// A program that the helper holds by id.
@@ -13,6 +15,60 @@ pub struct HeldProgram {
     pub name: String,
     /// Ids of the maps that it uses, and so keeps alive.
     pub maps: Vec<u32>,
+}
+
+/// The cgroup to which programs are attached again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum At {
+    /// The agent's.
+    #[default]
+    Own,
+    /// The one below it in which processes of the node run that are in no pod.
+    Below,
+    /// The one right above it, which the node's mounts need not show.
+    Above,
+}
+
+/// How programs are attached again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum As {
+    /// With `BPF_PROG_ATTACH` and `BPF_F_ALLOW_MULTI`: others may be there too.
+    #[default]
+    Multi,
+    /// With `BPF_PROG_ATTACH` and `BPF_F_ALLOW_OVERRIDE`: it is the only one there; one below runs in its place.
+    Override,
+    /// With `BPF_PROG_ATTACH` and no flag: it is the only one there, and none may be below.
+    Exclusive,
+    /// By a link that is pinned nowhere: the helper's descriptor keeps it.
+    Link,
+}
+
+/// Where and how programs are attached again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Staging {
+    /// Where.
+    pub at: At,
+    /// How.
+    #[serde(rename = "as")]
+    pub manner: As,
+}
+
+impl fmt::Display for Staging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.manner {
+            As::Multi => "the legacy way, beside others,",
+            As::Override => "the legacy way, with BPF_F_ALLOW_OVERRIDE,",
+            As::Exclusive => "the legacy way, without a flag,",
+            As::Link => "by a link that is pinned nowhere",
+        })?;
+        f.write_str(match self.at {
+            At::Own => " to the agent's cgroup",
+            At::Below => " to a cgroup below the agent's",
+            At::Above => " to the cgroup above the agent's",
+        })
+    }
 }
 
 /// Programs at one hook of the cgroup.
@@ -30,9 +86,9 @@ pub struct Attached {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Command {
-    /// Attach again, with `BPF_PROG_ATTACH` and `BPF_F_ALLOW_MULTI`, what is held and no longer attached.
-    Attach,
-    /// Say what is attached.
+    /// Attach again what is held.
+    Attach(Staging),
+    /// Say what is attached to the cgroup to which it attached last; to the agent's, if it did not yet.
     List,
     /// Detach what it has attached.
     Detach,
@@ -58,7 +114,11 @@ mod tests {
 
     #[test]
     fn lines_are_what_a_person_could_type_and_read() {
-        assert_eq!(serde_json::to_string(&Command::Attach).unwrap(), "\"attach\"");
+        assert_eq!(serde_json::to_string(&Command::List).unwrap(), "\"list\"");
+        assert_eq!(
+            serde_json::to_string(&Command::Attach(Staging::default())).unwrap(),
+            r#"{"attach":{"at":"own","as":"multi"}}"#
+        );
         assert_eq!(
             serde_json::to_string(&Answer::Done(vec![7])).unwrap(),
             r#"{"done":[7]}"#

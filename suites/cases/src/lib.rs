@@ -1,4 +1,4 @@
-//! The cases: one file and one manifest of the same name each; a folder is an area of the catalogue.
+//! The cases: one file each, with its manifest or the one that its family shares; a folder is an area of the catalogue.
 //!
 //! A case reads like the row that it decides: staging, control, fault, witness, fence, verdict. It never sleeps,
 //! has no limit of its own, and looks at nothing but what its clients saw (`oracle`) and what its own watch shows.
@@ -19,7 +19,7 @@ mod e_absent;
 use harness::case::Case;
 
 /// All cases, by area and then as in the catalogue.
-pub const ALL: [Case; 12] = [
+pub const ALL: [Case; 18] = [
     a_release::release_prefix_empty_list::CASE,
     a_release::release_prefix_null_slice::CASE,
     a_release::release_prefix_one_of_two::CASE,
@@ -30,6 +30,12 @@ pub const ALL: [Case; 12] = [
     a_release::release_established_flows::CASE,
     b_apiserver::empty_refill_no_restart::CASE,
     c_leftovers::stale_sock_legacy_multi::CASE,
+    c_leftovers::stale_sock_link_orphan::CASE,
+    c_leftovers::stale_sock_pins_hidden::CASE,
+    c_leftovers::stale_sock_child_cgroup::CASE,
+    c_leftovers::stale_sock_parent_cgroup::CASE,
+    c_leftovers::stale_sock_exclusive_attach::CASE,
+    c_leftovers::stale_sock_udp_sendmsg::CASE,
     d_reach::clusterip_from_pod::CASE,
     e_absent::clusterip_no_endpoints_refused::CASE,
 ];

@@ -64,6 +64,15 @@ impl Target {
         }
     }
 
+    /// Must be delivered nowhere: refused or silent.
+    #[must_use]
+    pub fn none(axis: &str, name: &str, transport: Transport, address: SocketAddr) -> Self {
+        Self {
+            permitted: Permitted::None,
+            ..Self::refuses(axis, name, transport, address)
+        }
+    }
+
     /// How many probes decide.
     #[must_use]
     pub fn probes(&self, limits: &Limits) -> usize {

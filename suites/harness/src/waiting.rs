@@ -68,6 +68,20 @@ impl Context {
         }
     }
 
+    /// Whether the agent of a node does not say that it is ready until the limit is over.
+    pub async fn stays_unready(&self, node: &str, within: Within) -> Result<bool, Halt> {
+        let ready = eventually(&format!("the agent of {node} is ready"), within, || async {
+            let state = self.cluster().agent(node).await?;
+            Ok((state.ready == Some(true)).then_some(()))
+        })
+        .await;
+        match ready {
+            Ok(()) => Ok(false),
+            Err(Halt::Inconclusive(_)) => Ok(true),
+            Err(halt) => Err(halt),
+        }
+    }
+
     /// Agents that were started again since: it would have healed what is under test. Empty where the cluster does
     /// not show its agents.
     pub async fn restarted_since(

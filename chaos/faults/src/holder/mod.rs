@@ -7,22 +7,30 @@
 //! The process that is started only waits for a second one, which does the work and shares its stdin and stdout: a
 //! container runtime or a lab that kills what it started does not kill the one that has to clean up.
 
+mod place;
+
 use std::{
     env, io,
-    os::unix::process::ExitStatusExt as _,
+    os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{ExitCode, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use lb_loader::{Hook, LoaderError, Manner, attach_legacy, detach_legacy, programs_attached};
+use lb_loader::{Hook, LoaderError, Manner, attach_legacy, attach_link, detach_legacy, programs_attached};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, stdin, stdout},
     process,
     signal::unix::{SignalKind, signal},
 };
 
-use crate::protocol::{Answer, Attached, Command, HeldProgram};
+use self::place::Place;
+use crate::protocol::{Answer, As, At, Attached, Command, HeldProgram, Staging};
+
+/// How long a link whose pin has gone may be seen still: a worker of the kernel ends it.
+const ENDING: Duration = Duration::from_secs(10);
+/// How often is looked.
+const POLL: Duration = Duration::from_millis(20);
 
 /// Arguments of `plumbline node hold-programs`.
 #[derive(Clone, Debug, clap::Args)]
@@ -91,7 +99,7 @@ async fn work(arguments: &Arguments) -> Result<ExitCode, String> {
             break "its user is gone";
         };
         let answer = match serde_json::from_str(&line) {
-            Ok(Command::Attach) => holder.attach().map(Answer::Done),
+            Ok(Command::Attach(staging)) => holder.attach(staging).await.map(Answer::Done),
             Ok(Command::List) => holder.list().map(Answer::Attached),
             Ok(Command::Detach) => holder.detach().map(Answer::Done),
             Err(error) => Err(format!("{line:?} is no command: {error}")),
@@ -117,7 +125,10 @@ async fn say(answer: &Answer) -> Result<(), String> {
 }
 
 struct Holder {
+    /// The agent's.
     cgroup: PathBuf,
+    /// To which it has attached.
+    place: Place,
     hooks: Vec<Hook>,
     held: Vec<Held>,
 }
@@ -126,7 +137,16 @@ struct Held {
     hook: Hook,
     program: lb_loader::HeldProgram,
     /// By us: what was attached before is somebody else's to detach.
-    attached: bool,
+    attached: Option<Ours>,
+}
+
+/// How a program was attached by us.
+enum Ours {
+    Legacy,
+    Link {
+        /// Ends with it.
+        _link: OwnedFd,
+    },
 }
 
 impl Holder {
@@ -139,12 +159,13 @@ impl Holder {
                 held.push(Held {
                     hook,
                     program,
-                    attached: false,
+                    attached: None,
                 });
             }
         }
         Ok(Self {
             cgroup: cgroup.to_owned(),
+            place: Place::own(cgroup),
             hooks,
             held,
         })
@@ -161,16 +182,35 @@ impl Holder {
     }
 
     /// What is still attached the legacy way, as an implementation without links leaves it, is in place already. What is
-    /// attached by a link is not: one whose pin has just gone is still seen, until a worker of the kernel comes to it.
-    fn attach(&mut self) -> Result<Vec<u32>, String> {
+    /// attached by a link is not: one whose pin has just gone is still seen, until a worker of the kernel comes to it,
+    /// and lets in none that wants to be alone.
+    async fn attach(&mut self, Staging { at, manner }: Staging) -> Result<Vec<u32>, String> {
+        self.detach()?;
+        self.place = match at {
+            At::Own => Place::own(&self.cgroup),
+            At::Below => Place::below(&self.cgroup)?,
+            At::Above => Place::above(&self.cgroup)?,
+        };
         let mut done = Vec::new();
         for held in &mut self.held {
-            match attach_legacy(&self.cgroup, held.hook, &held.program, Manner::MULTI) {
-                Ok(()) => {
-                    held.attached = true;
+            let begun = Instant::now();
+            let attached = loop {
+                match attach(&self.place.path, held, manner) {
+                    Err(error)
+                        if has_kind(&error, io::ErrorKind::PermissionDenied) && begun.elapsed() < ENDING =>
+                    {
+                        tokio::time::sleep(POLL).await;
+                    }
+                    attached => break attached,
+                }
+            };
+            match attached {
+                Ok(ours) => {
+                    held.attached = Some(ours);
                     done.push(held.program.id());
                 }
-                Err(error) if is_there(&error) => {}
+                // The kernel does not attach one program twice the legacy way.
+                Err(error) if has_kind(&error, io::ErrorKind::InvalidInput) => {}
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -181,28 +221,48 @@ impl Holder {
         let at = |&hook: &Hook| {
             Ok(Attached {
                 hook: hook.name().to_owned(),
-                effective: programs_attached(&self.cgroup, hook, true).map_err(|error| error.to_string())?,
-                direct: programs_attached(&self.cgroup, hook, false).map_err(|error| error.to_string())?,
+                effective: programs_attached(&self.place.path, hook, true)
+                    .map_err(|error| error.to_string())?,
+                direct: programs_attached(&self.place.path, hook, false)
+                    .map_err(|error| error.to_string())?,
             })
         };
         self.hooks.iter().map(at).collect()
     }
 
+    /// Returns the ids of what was attached until now.
     fn detach(&mut self) -> Result<Vec<u32>, String> {
         let mut done = Vec::new();
-        for held in self.held.iter_mut().filter(|held| held.attached) {
-            if detach_legacy(&self.cgroup, held.hook, &held.program).map_err(|error| error.to_string())? {
-                done.push(held.program.id());
+        for held in &mut self.held {
+            let id = held.program.id();
+            let was_there = match held.attached.take() {
+                None => false,
+                Some(Ours::Legacy) => detach_legacy(&self.place.path, held.hook, &held.program)
+                    .map_err(|error| error.to_string())?,
+                Some(Ours::Link { .. }) => programs_attached(&self.place.path, held.hook, false)
+                    .map_err(|error| error.to_string())?
+                    .contains(&id),
+            };
+            if was_there {
+                done.push(id);
             }
-            held.attached = false;
         }
         Ok(done)
     }
 }
 
-/// EINVAL: the kernel does not attach one program twice the legacy way.
-fn is_there(error: &LoaderError) -> bool {
-    matches!(error, LoaderError::Kernel { source, .. } if source.kind() == io::ErrorKind::InvalidInput)
+fn attach(cgroup: &Path, held: &Held, manner: As) -> Result<Ours, LoaderError> {
+    let legacy = |flags| attach_legacy(cgroup, held.hook, &held.program, flags).map(|()| Ours::Legacy);
+    match manner {
+        As::Multi => legacy(Manner::MULTI),
+        As::Override => legacy(Manner::OVERRIDE),
+        As::Exclusive => legacy(0),
+        As::Link => attach_link(cgroup, held.hook, &held.program).map(|_link| Ours::Link { _link }),
+    }
+}
+
+fn has_kind(error: &LoaderError, kind: io::ErrorKind) -> bool {
+    matches!(error, LoaderError::Kernel { source, .. } if source.kind() == kind)
 }
 
 fn hook(name: &str) -> Result<Hook, String> {

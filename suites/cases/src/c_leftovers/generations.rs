@@ -1,0 +1,374 @@
+//! Common staging C: two generations of the implementation on one node.
+//!
+//! Generation 1 serves a VIP from b_old. Its programs are held by id, it is killed, and what it has left stays as the
+//! row says, while a new agent can't find it by its pins. b_old leaves the slice and stays alive: it is the trap. The
+//! leftover must be seen to win (trap hit), and to be the first to run, before generation 2 starts. From T_heal after
+//! readiness the VIP serves exactly the slice and the trap gets nothing; of an agent that does not become ready, a row
+//! may permit that it stays so. An implementation that has no program at the hook is not supported. Clients of other
+//! nodes are the control: the current backends are reachable all along.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use faults::{At, Attached, HiddenPins, LeftoverPrograms, Staging, StoppedAgent};
+use harness::{
+    case::Family,
+    client::Client,
+    context::Context,
+    objects::Key,
+    pods::{Backend, endpoints, serve},
+    probing::{Within, identities},
+    target::Target,
+    verdict::Halt,
+};
+use lab::cluster::{Place, Stop};
+use oracle::history::Transport;
+use serde_json::{Value, json};
+
+/// What the connect hooks see; unconnected datagrams take another hook.
+pub(super) const CONNECTING: &[Transport] = &[Transport::Tcp, Transport::UdpConnected];
+/// What the sendmsg hooks see.
+pub(super) const SENDING: &[Transport] = &[Transport::Udp];
+/// The connect hooks, by family.
+pub(super) const CONNECT: [&str; 2] = ["connect4", "connect6"];
+/// The sendmsg hooks, by family.
+pub(super) const SENDMSG: [&str; 2] = ["sendmsg4", "sendmsg6"];
+const ALL: &[Transport] = &[Transport::Tcp, Transport::UdpConnected, Transport::Udp];
+const PORT: u16 = 80;
+const TARGET: u16 = 8080;
+/// Longer than the case may take.
+const EXPIRES: Duration = Duration::from_secs(600);
+
+/// What a row of the catalogue varies.
+pub(super) struct Row {
+    /// The hooks whose programs are left over, of IPv4 and of IPv6.
+    pub(super) hooks: [&'static str; 2],
+    /// What these hooks see: by it the leftover is seen to win.
+    pub(super) seen: &'static [Transport],
+    /// How they are left over; each is an axis, by what is added to the hook's name.
+    pub(super) ways: &'static [(&'static str, Way)],
+    /// Whether an agent that the leftover is in the way of may say that it is not ready, for as long as it is.
+    pub(super) may_stay_unready: bool,
+}
+
+/// How programs are left over.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// Their pins are lost, and they are attached again.
+    Attached(Staging),
+    /// They stay as the agent has attached them, and its pins stay where nobody finds them.
+    PinsHidden,
+}
+
+impl Way {
+    /// Which clients the leftover has in its way before generation 2 starts.
+    fn reaches(self, node: &str, client: &Client) -> bool {
+        let is_here = client.node == node;
+        match self {
+            Self::Attached(Staging { at: At::Below, .. }) => {
+                is_here && matches!(client.place, Place::Host { .. })
+            }
+            _ => is_here,
+        }
+    }
+
+    fn runs_last(self) -> bool {
+        matches!(self, Self::Attached(Staging { at: At::Above, .. }))
+    }
+}
+
+/// Runs a row: every way for every family.
+pub(super) async fn run(cx: &Context, row: &Row) -> Result<(), Halt> {
+    for family in cx.families() {
+        let hook = match family {
+            Family::IPv4 => row.hooks[0],
+            Family::IPv6 => row.hooks[1],
+        };
+        for &(name, way) in row.ways {
+            let axis = if name.is_empty() {
+                hook.to_owned()
+            } else {
+                format!("{hook}, {name}")
+            };
+            leftover(cx, row, way, family, hook, &axis).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn leftover(
+    cx: &Context,
+    row: &Row,
+    way: Way,
+    family: Family,
+    hook: &str,
+    axis: &str,
+) -> Result<(), Halt> {
+    let node = &cx.nodes()[0];
+    let (reached, _): (Vec<Client>, Vec<Client>) = cx
+        .clients()
+        .iter()
+        .cloned()
+        .partition(|client| way.reaches(node, client));
+    if reached.is_empty() {
+        cx.inconclusive(
+            axis,
+            "no client is where the leftover runs".to_owned(),
+            Vec::new(),
+        );
+        return Ok(());
+    }
+    let elsewhere: Vec<Client> = cx
+        .clients()
+        .iter()
+        .filter(|client| client.node != *node)
+        .cloned()
+        .collect();
+
+    cx.phase(&format!("{axis}: generation 1, the VIP serves b_old"));
+    let namespace = cx.namespace().await?;
+    let (old, new) = backends(cx, &namespace, node).await?;
+    let values = json!({
+        "namespace": namespace, "family": family.to_string(), "endpoints": endpoints([&old], family)?,
+    });
+    let mut vips = Vips {
+        axis: axis.to_owned(),
+        shop: cx.apply_service("shop", &values).await?,
+        gone: None,
+    };
+    if way.runs_last() {
+        vips.gone = Some(cx.apply_service("gone", &values).await?);
+    }
+    let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
+    let by_old = vips.serve(std::slice::from_ref(&old), ALL);
+    cx.control("generation 1 serves b_old", cx.clients(), &by_old, within)
+        .await?;
+
+    cx.phase(&format!("{axis}: generation 1 is killed, its programs stay"));
+    let before = cx.cluster().agent(node).await?;
+    let mut leftover = LeftoverPrograms::hold(&**cx.cluster(), node, &[hook], EXPIRES).await?;
+    if leftover.held().is_empty() {
+        return Err(Halt::NotSupported(format!(
+            "no program is attached at {hook} of the agent's cgroup: there is nothing to be left over"
+        )));
+    }
+    cx.fault(&format!("held on {node}: {:?}", leftover.held()));
+    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    let hidden = match way {
+        Way::Attached(staging) => {
+            agent.lose_pins().await?;
+            let attached = leftover.attach(staging).await?;
+            cx.fault(&format!(
+                "agent of {node} killed, its pins lost, {attached:?} attached {staging}"
+            ));
+            None
+        }
+        Way::PinsHidden => {
+            let hidden = HiddenPins::hide(Arc::clone(cx.cluster()), node).await?;
+            cx.fault(&format!("agent of {node} killed, its pins hidden by a new bpffs"));
+            Some(hidden)
+        }
+    };
+    let slice = Key::slice(&namespace, "shop");
+    let replaced = cx
+        .objects()
+        .patch(&slice, json!({ "endpoints": endpoints(&new, family)? }))
+        .await?;
+    if vips.gone.is_some() {
+        for key in [Key::slice(&namespace, "gone"), Key::service(&namespace, "gone")] {
+            cx.objects().delete(&key).await?;
+        }
+    }
+
+    cx.phase(&format!(
+        "{axis}: witness, the leftover wins before generation 2 starts"
+    ));
+    let list = leftover.list().await?;
+    cx.fault(&format!("attached before generation 2: {list:?}"));
+    runs_first(&leftover, &list)?;
+    let trapped = vips.serve(std::slice::from_ref(&old), row.seen);
+    let within = Within::from(replaced.at, cx.limits().endpoints);
+    cx.witness("the VIP reaches the trap", &reached, &trapped, within)
+        .await?;
+    let current = vips.after(&new);
+    if !elsewhere.is_empty() {
+        let shop = vips.serve_shop(&new, ALL);
+        cx.control(
+            "the other nodes reach the current backends",
+            &elsewhere,
+            &shop,
+            within,
+        )
+        .await?;
+    }
+
+    cx.phase(&format!("{axis}: generation 2 starts"));
+    let started = Within::from_now(cx.limits().heal);
+    agent.start().await?;
+    let ready = cx.agent_ready(node, &before, started).await?;
+    match ready {
+        Some(ready) => cx.record_delay("generation 2 is ready", ready.duration_since(started.since)),
+        None => cx.record("generation 2 is ready", format!("not within {:?}", started.limit)),
+    }
+    if ready.is_none() && row.may_stay_unready {
+        unready_while_it_is_there(cx, node, axis).await?;
+    } else {
+        // One that never is has had its time.
+        let healing = ready.map_or(started, |ready| Within::from(ready, cx.limits().heal));
+        serves_what_is_current(cx, way, &mut leftover, &vips.axis, &current, &old, healing).await?;
+    }
+
+    cx.phase(&format!("{axis}: heal"));
+    let detached = leftover.heal().await?;
+    cx.fault(&format!("healed: {detached:?} detached"));
+    cx.record(
+        &format!("leftover programs that were still attached at the end ({axis})"),
+        format!("{detached:?}"),
+    );
+    if let Some(hidden) = hidden {
+        hidden.heal().await?;
+        cx.fault("healed: the first bpffs is back, the agent started again");
+    }
+    cx.judge_briefly(cx.clients(), &current, Within::from_now(cx.limits().heal))
+        .await?;
+    Ok(())
+}
+
+/// Verdict: from T_heal the VIP serves exactly the slice, and for T_hold; the trap gets nothing.
+async fn serves_what_is_current(
+    cx: &Context,
+    way: Way,
+    leftover: &mut LeftoverPrograms,
+    axis: &str,
+    current: &[Target],
+    old: &Backend,
+    healing: Within,
+) -> Result<(), Halt> {
+    cx.phase(&format!(
+        "{axis}: verdict, from T_heal the VIP serves exactly the slice, the trap gets nothing"
+    ));
+    let judged = cx.judge(cx.clients(), current, healing).await?;
+    let list = leftover.list().await?;
+    cx.fault(&format!("attached after generation 2: {list:?}"));
+    if !way.runs_last()
+        && let Err(why) = runs_first_or_gone(leftover, &list)
+    {
+        cx.inconclusive(axis, why, Vec::new());
+    }
+    cx.fence().await?;
+    let window = cx.background(cx.clients(), current, cx.limits().hold).await?;
+    let held = cx.hold(window).await?;
+    cx.trap_untouched(axis, &[judged, held].concat(), old).await
+}
+
+/// Verdict: the agent is not ready, and stays so for T_hold.
+async fn unready_while_it_is_there(cx: &Context, node: &str, axis: &str) -> Result<(), Halt> {
+    cx.phase(&format!("{axis}: verdict, the agent stays unready"));
+    if cx.stays_unready(node, Within::from_now(cx.limits().hold)).await? {
+        cx.record(&format!("outcome ({axis})"), "the agent stays unready");
+        cx.judged(axis, Vec::new());
+    } else {
+        let why = "the agent became ready after T_heal: neither of the two outcomes could be judged";
+        cx.inconclusive(axis, why.to_owned(), Vec::new());
+    }
+    Ok(())
+}
+
+fn is_held<'a>(leftover: &'a LeftoverPrograms, hook: &'a Attached) -> impl Fn(&u32) -> bool + 'a {
+    |id| {
+        leftover
+            .held()
+            .iter()
+            .any(|held| held.hook == hook.hook && held.id == *id)
+    }
+}
+
+/// The leftover must run first: behind another program of the implementation it proves nothing.
+fn runs_first(leftover: &LeftoverPrograms, list: &[Attached]) -> Result<(), Halt> {
+    for hook in list {
+        if !hook.direct.first().is_some_and(is_held(leftover, hook)) {
+            return Err(Halt::Inconclusive(format!(
+                "the leftover is not the first to run at {}: {:?} run, in this order",
+                hook.hook, hook.effective
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Gone, or still the first: one that the new generation has overtaken was never in its way.
+fn runs_first_or_gone(leftover: &LeftoverPrograms, list: &[Attached]) -> Result<(), String> {
+    for hook in list {
+        let is_held = is_held(leftover, hook);
+        if hook.direct.iter().any(&is_held) && !hook.direct.first().is_some_and(&is_held) {
+            return Err(format!(
+                "the agent's program runs before the leftover: {:?}",
+                hook.effective
+            ));
+        }
+    }
+    Ok(())
+}
+
+struct Vips {
+    axis: String,
+    shop: IpAddr,
+    /// Of the Service that is deleted while no agent runs, where the row needs it.
+    gone: Option<IpAddr>,
+}
+
+impl Vips {
+    /// All of them are served by these.
+    fn serve(&self, backends: &[Backend], transports: &[Transport]) -> Vec<Target> {
+        let mut targets = self.serve_shop(backends, transports);
+        if let Some(gone) = self.gone {
+            targets.extend(self.served("gone", gone, backends, transports));
+        }
+        targets
+    }
+
+    fn serve_shop(&self, backends: &[Backend], transports: &[Transport]) -> Vec<Target> {
+        self.served("shop", self.shop, backends, transports)
+    }
+
+    /// What is permitted with generation 2.
+    fn after(&self, current: &[Backend]) -> Vec<Target> {
+        let mut targets = self.serve_shop(current, ALL);
+        if let Some(gone) = self.gone {
+            let none =
+                |&transport: &Transport| Target::none(&self.axis, "gone", transport, (gone, PORT).into());
+            targets.extend(ALL.iter().map(none));
+        }
+        targets
+    }
+
+    fn served(
+        &self,
+        name: &str,
+        address: IpAddr,
+        backends: &[Backend],
+        transports: &[Transport],
+    ) -> Vec<Target> {
+        let served = |&transport: &Transport| {
+            let expected = identities(backends, transport, TARGET);
+            Target::serves(&self.axis, name, transport, (address, PORT).into(), expected)
+        };
+        transports.iter().map(served).collect()
+    }
+}
+
+/// b_old on the node, and the current ones on it and on the last node.
+async fn backends(cx: &Context, namespace: &str, node: &str) -> Result<(Backend, Vec<Backend>), Halt> {
+    let nodes = cx.nodes();
+    let last = nodes.last().map_or(node, String::as_str);
+    let values: Vec<Value> = [("old", node), ("new1", node), ("new2", last)]
+        .into_iter()
+        .map(|(name, node)| {
+            let args = serve(name, namespace, &[TARGET], &[TARGET]);
+            json!({ "name": name, "namespace": namespace, "node": node, "args": args })
+        })
+        .collect();
+    let mut backends = cx.backends(&values).await?;
+    let old = backends.remove(0);
+    Ok((old, backends))
+}

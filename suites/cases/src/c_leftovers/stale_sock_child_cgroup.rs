@@ -1,0 +1,39 @@
+//! `stale-sock-child-cgroup`: the leftover sits on a cgroup below the agent's. Clients inside and outside of it are served by current
+//! backends.
+use std::time::Duration;
+
+use faults::{As, At, Staging};
+use harness::case::{Case, Families, Needs, Rights, Tier};
+
+use super::generations::{CONNECT, CONNECTING, Row, Way, run};
+
+pub(crate) const CASE: Case = Case {
+    id: "stale-sock-child-cgroup",
+    area: "C leftover programs and maps",
+    claims: &["stale-sock-child-cgroup"],
+    sentence: "a leftover program below the agent's cgroup sends nobody to a backend of long ago",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+    },
+    disruptive: true,
+    manifest: include_str!("generations.yaml"),
+    longest: Duration::from_secs(480),
+    run: |cx| Box::pin(run(cx, &ROW)),
+};
+
+const ROW: Row = Row {
+    hooks: CONNECT,
+    seen: CONNECTING,
+    ways: &[(
+        "",
+        Way::Attached(Staging {
+            at: At::Below,
+            manner: As::Multi,
+        }),
+    )],
+    may_stay_unready: false,
+};

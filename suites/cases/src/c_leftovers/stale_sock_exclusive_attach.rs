@@ -1,0 +1,48 @@
+//! `stale-sock-exclusive-attach`: the leftover was attached with no flag, or with `BPF_F_ALLOW_OVERRIDE`. Either the VIP serves current
+//! backends within T_heal, or the agent stays unready; never ready with trap hits.
+use std::time::Duration;
+
+use faults::{As, At, Staging};
+use harness::case::{Case, Families, Needs, Rights, Tier};
+
+use super::generations::{CONNECT, CONNECTING, Row, Way, run};
+
+pub(crate) const CASE: Case = Case {
+    id: "stale-sock-exclusive-attach",
+    area: "C leftover programs and maps",
+    claims: &["stale-sock-exclusive-attach"],
+    sentence: "where a leftover program lets no other in, the agent serves or says that it is not ready",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+    },
+    disruptive: true,
+    manifest: include_str!("generations.yaml"),
+    longest: Duration::from_secs(900),
+    run: |cx| Box::pin(run(cx, &ROW)),
+};
+
+const ROW: Row = Row {
+    hooks: CONNECT,
+    seen: CONNECTING,
+    ways: &[
+        (
+            "no flag",
+            Way::Attached(Staging {
+                at: At::Own,
+                manner: As::Exclusive,
+            }),
+        ),
+        (
+            "override",
+            Way::Attached(Staging {
+                at: At::Own,
+                manner: As::Override,
+            }),
+        ),
+    ],
+    may_stay_unready: true,
+};

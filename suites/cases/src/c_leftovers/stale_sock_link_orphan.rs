@@ -1,0 +1,38 @@
+//! `stale-sock-link-orphan`: the same through a link that is pinned nowhere, which a descriptor keeps.
+use std::time::Duration;
+
+use faults::{As, At, Staging};
+use harness::case::{Case, Families, Needs, Rights, Tier};
+
+use super::generations::{CONNECT, CONNECTING, Row, Way, run};
+
+pub(crate) const CASE: Case = Case {
+    id: "stale-sock-link-orphan",
+    area: "C leftover programs and maps",
+    claims: &["stale-sock-link-orphan"],
+    sentence: "a leftover program that an unpinned link keeps sends nobody to a backend of long ago",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+    },
+    disruptive: true,
+    manifest: include_str!("generations.yaml"),
+    longest: Duration::from_secs(480),
+    run: |cx| Box::pin(run(cx, &ROW)),
+};
+
+const ROW: Row = Row {
+    hooks: CONNECT,
+    seen: CONNECTING,
+    ways: &[(
+        "",
+        Way::Attached(Staging {
+            at: At::Own,
+            manner: As::Link,
+        }),
+    )],
+    may_stay_unready: false,
+};

@@ -1,0 +1,39 @@
+//! `stale-sock-parent-cgroup`: the leftover sits above the agent's cgroup, where the agent's mount does not show it. It runs last and
+//! sees addresses that are rewritten already: the VIP of a Service that was deleted meanwhile shows it, and is NONE.
+use std::time::Duration;
+
+use faults::{As, At, Staging};
+use harness::case::{Case, Families, Needs, Rights, Tier};
+
+use super::generations::{CONNECT, CONNECTING, Row, Way, run};
+
+pub(crate) const CASE: Case = Case {
+    id: "stale-sock-parent-cgroup",
+    area: "C leftover programs and maps",
+    claims: &["stale-sock-parent-cgroup"],
+    sentence: "a leftover program above the agent's cgroup brings no deleted Service back",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+    },
+    disruptive: true,
+    manifest: include_str!("generations.yaml"),
+    longest: Duration::from_secs(480),
+    run: |cx| Box::pin(run(cx, &ROW)),
+};
+
+const ROW: Row = Row {
+    hooks: CONNECT,
+    seen: CONNECTING,
+    ways: &[(
+        "not shown",
+        Way::Attached(Staging {
+            at: At::Above,
+            manner: As::Multi,
+        }),
+    )],
+    may_stay_unready: false,
+};

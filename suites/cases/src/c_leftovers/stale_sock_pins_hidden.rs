@@ -1,0 +1,32 @@
+//! `stale-sock-pins-hidden`: a new bpffs is mounted over the old one before the restart, so the agent finds no pins; what they
+//! pin stays attached.
+use std::time::Duration;
+
+use harness::case::{Case, Families, Needs, Rights, Tier};
+
+use super::generations::{CONNECT, CONNECTING, Row, Way, run};
+
+pub(crate) const CASE: Case = Case {
+    id: "stale-sock-pins-hidden",
+    area: "C leftover programs and maps",
+    claims: &["stale-sock-pins-hidden"],
+    sentence: "programs whose pins the agent can't see any more send nobody to a backend of long ago",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+    },
+    disruptive: true,
+    manifest: include_str!("generations.yaml"),
+    longest: Duration::from_secs(480),
+    run: |cx| Box::pin(run(cx, &ROW)),
+};
+
+const ROW: Row = Row {
+    hooks: CONNECT,
+    seen: CONNECTING,
+    ways: &[("", Way::PinsHidden)],
+    may_stay_unready: false,
+};

@@ -1,0 +1,39 @@
+//! `stale-sock-udp-sendmsg`: a leftover sendmsg4/6 program rewrites the VIP to the trap. After the agent's start unconnected datagrams
+//! to the VIP are answered by current backends. The connect hooks are clean.
+use std::time::Duration;
+
+use faults::{As, At, Staging};
+use harness::case::{Case, Families, Needs, Rights, Tier};
+
+use super::generations::{Row, SENDING, SENDMSG, Way, run};
+
+pub(crate) const CASE: Case = Case {
+    id: "stale-sock-udp-sendmsg",
+    area: "C leftover programs and maps",
+    claims: &["stale-sock-udp-sendmsg"],
+    sentence: "a leftover sendmsg program sends no datagram to a backend of long ago",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+    },
+    disruptive: true,
+    manifest: include_str!("generations.yaml"),
+    longest: Duration::from_secs(480),
+    run: |cx| Box::pin(run(cx, &ROW)),
+};
+
+const ROW: Row = Row {
+    hooks: SENDMSG,
+    seen: SENDING,
+    ways: &[(
+        "",
+        Way::Attached(Staging {
+            at: At::Own,
+            manner: As::Multi,
+        }),
+    )],
+    may_stay_unready: false,
+};
