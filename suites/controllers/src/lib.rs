@@ -5,6 +5,7 @@
 //!  services, pods, nodes, slices ─▶ cache ─▶ slices (endpoints → pack) ─▶ EndpointSlices
 //!  pods, nodes ─▶ scheduler ─▶ bindings
 //!  services ─▶ balancer ─▶ addresses in status, a finalizer, an annotation at every reconcile after a gap
+//!  services, nodes, slices ─▶ routes ─▶ nodes behind each of these addresses
 //! ```
 //!
 //! Each controller lists and watches by itself, keeps what it saw in a `Cache`, and works off a set of names: an object
@@ -12,10 +13,11 @@
 //! objects of the watched kinds; queues are sets of their names.
 //!
 //! Files: `cache` (a watched kind), `slices/` (the EndpointSlice controller), `balancer/` (the load balancer
-//! controller), `scheduler`.
+//! controller), `routes` (which nodes are behind a load balancer), `scheduler`.
 
 mod balancer;
 mod cache;
+mod routes;
 mod scheduler;
 mod slices;
 
@@ -25,6 +27,7 @@ use futures::stream::BoxStream;
 use kube::runtime::watcher;
 
 pub use balancer::{ANNOTATION, Balancer, FINALIZER};
+pub use routes::{Routes, route};
 pub use scheduler::schedule;
 pub use slices::{MOST_ENDPOINTS, SliceSettings, keep_slices};
 

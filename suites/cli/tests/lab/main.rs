@@ -3,12 +3,15 @@
 //!
 //! Files: `support` (a lab for a test), `traces` (what must be gone afterwards), `life`, `gone`
 //! (the host afterwards), `network`, `pods`, `places`,
-//! `agents` (a fake one), `api_servers` (and the controllers), `targets` (by their files), `families` (IPv6 and dual stack), `reference` (the real agent).
+//! `agents` (a fake one), `api_servers` (and the controllers), `balancers` (load balancers), `kubectl`,
+//! `targets` (by their files), `families` (IPv6 and dual stack), `reference` (the real agent).
 
 mod agents;
 mod api_servers;
+mod balancers;
 mod families;
 mod gone;
+mod kubectl;
 mod life;
 mod network;
 mod places;

@@ -201,7 +201,7 @@ impl Balancer {
 }
 
 /// Whether a service is for this controller, and stays.
-fn is_wanted(service: &Service) -> bool {
+pub(crate) fn is_wanted(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     spec.is_some_and(|spec| {
         spec.type_.as_deref() == Some("LoadBalancer") && spec.load_balancer_class.is_none()
@@ -209,7 +209,7 @@ fn is_wanted(service: &Service) -> bool {
 }
 
 /// The addresses in a service's status.
-fn shown(service: &Service) -> Vec<String> {
+pub(crate) fn shown(service: &Service) -> Vec<String> {
     let status = service
         .status
         .as_ref()

@@ -55,7 +55,7 @@ impl Pool {
                     let mine = mine
                         .find(|(address, _)| fits(address))
                         .map(|(address, _)| *address);
-                    mine.or_else(|| ranges.flat_map(IpNet::hosts).find(free))
+                    mine.or_else(|| ranges.flat_map(hosts).find(free))
                 }
             };
             given.push(address?);
@@ -65,6 +65,13 @@ impl Pool {
             .extend(given.iter().map(|address| (*address, owner.clone())));
         Some(given.iter().map(IpAddr::to_string).collect())
     }
+}
+
+/// Addresses for hosts. The first of an IPv6 range is that of its routers (RFC 4291, 2.6.1), which `IpNet::hosts` gives.
+fn hosts(range: &IpNet) -> impl Iterator<Item = IpAddr> + use<> {
+    let first = range.network();
+    let routers = first.is_ipv6() && range.prefix_len() < range.max_prefix_len();
+    range.hosts().filter(move |host| !routers || *host != first)
 }
 
 #[cfg(test)]
@@ -96,8 +103,8 @@ mod tests {
             "in no range"
         );
         assert_eq!(
-            pool.give(&owner("b"), &both, None).map(|given| given.len()),
-            Some(2)
+            pool.give(&owner("b"), &both, None),
+            found(&["10.0.9.2", "fd00:9::1"])
         );
         assert_eq!(
             pool.give(&owner("c"), &four, None),

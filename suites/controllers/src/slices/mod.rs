@@ -1,11 +1,11 @@
 //! The EndpointSlice controller: the slices of every service with a selector.
 //!
-//! `endpoints` says which endpoints there are, `pack` how they go into slices; both are pure. This file watches and
-//! writes. Left out: the annotation `endpoints.kubernetes.io/last-change-trigger-time`, hints by CPU
-//! (`service.kubernetes.io/topology-mode`), and Endpoints objects.
+//! `endpoints` says which endpoints there are, `pack` how they go into slices, `trigger` when that changed; all are pure.
+//! This file watches and writes. Left out: hints by CPU (`service.kubernetes.io/topology-mode`), and Endpoints objects.
 
 mod endpoints;
 mod pack;
+mod trigger;
 
 use std::collections::BTreeSet;
 
@@ -16,6 +16,7 @@ use k8s_openapi::{
         discovery::v1::EndpointSlice,
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+    jiff::Timestamp,
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -24,7 +25,7 @@ use kube::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{endpoints::Group, pack::Writes};
+use self::{endpoints::Group, pack::Writes, trigger::Triggers};
 use crate::{
     RETRY,
     cache::{Cache, Key, events, key},
@@ -36,7 +37,7 @@ pub const MOST_ENDPOINTS: usize = 100;
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 const HEADLESS: &str = "service.kubernetes.io/headless";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// Settings of the EndpointSlice controller.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,7 @@ pub async fn keep_slices(client: Client, settings: SliceSettings, stop: Cancella
         pods: Cache::new(),
         nodes: Cache::new(),
         slices: Cache::new(),
+        triggers: Triggers::default(),
         dirty: BTreeSet::new(),
     };
     loop {
@@ -109,6 +111,7 @@ struct Controller {
     pods: Cache<Pod>,
     nodes: Cache<Node>,
     slices: Cache<EndpointSlice>,
+    triggers: Triggers,
     /// Services to look at.
     dirty: BTreeSet<Key>,
 }
@@ -170,6 +173,7 @@ impl Controller {
     async fn sync(&mut self, name: &Key) -> kube::Result<()> {
         // The slices of a service that is gone go with their owner.
         let Some(service) = self.services.get(name).cloned() else {
+            self.triggers.forget(name);
             return Ok(());
         };
         let spec = service.spec.clone().unwrap_or_default();
@@ -177,6 +181,11 @@ impl Controller {
         if spec.type_.as_deref() == Some("ExternalName") || !has_selector {
             return Ok(());
         }
+        let selected = self
+            .pods
+            .of(&name.0)
+            .filter(|pod| endpoints::selects(&service, pod));
+        let trigger = self.triggers.changed(&service, selected);
         let families = spec.ip_families.unwrap_or_default();
         let mine = self
             .slices
@@ -199,15 +208,21 @@ impl Controller {
                     || slice.metadata.owner_references != wanted.owner_references
             };
             let writes = pack::pack(&existing, groups, self.most, stale);
-            self.write(&service, &family, writes).await?;
+            self.write(&service, &family, writes, trigger).await?;
         }
         self.delete(foreign).await
     }
 
-    async fn write(&mut self, service: &Service, family: &str, writes: Writes) -> kube::Result<()> {
+    async fn write(
+        &mut self,
+        service: &Service,
+        family: &str,
+        writes: Writes,
+        trigger: Option<Timestamp>,
+    ) -> kube::Result<()> {
         let api = self.api(&service.namespace().unwrap_or_default());
         for Group { ports, endpoints } in writes.create {
-            let slice = EndpointSlice {
+            let mut slice = EndpointSlice {
                 address_type: family.to_owned(),
                 endpoints: Some(endpoints),
                 ports: Some(ports),
@@ -216,6 +231,7 @@ impl Controller {
                     ..metadata(service)
                 },
             };
+            trigger::annotate(&mut slice, trigger);
             let created = api.create(&PostParams::default(), &slice).await?;
             self.slices.put(created);
         }
@@ -225,6 +241,7 @@ impl Controller {
             let wanted = metadata(service);
             slice.metadata.labels = wanted.labels;
             slice.metadata.owner_references = wanted.owner_references;
+            trigger::annotate(&mut slice, trigger);
             let updated = api
                 .replace(&slice.name_any(), &PostParams::default(), &slice)
                 .await?;

@@ -1,7 +1,13 @@
 //! The EndpointSlices of a service follow its pods.
 
-use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
-use kube::{ResourceExt, api::DeleteParams};
+use k8s_openapi::api::{
+    core::v1::{Pod, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
 use lab_controllers::{SliceSettings, keep_slices};
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -245,5 +251,32 @@ async fn a_dual_stack_service_has_slices_of_both_families() {
         )
         .await;
     world.slices("web", &["main=8080: 10.1.0.1"]).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_slice_says_when_what_it_shows_happened() {
+    const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+    let world = World::any().await;
+    let _running = controller(&world, 100);
+    world.nodes(&[("node1", "a")]).await;
+    let service = world.service("web", spec()).await;
+    let slices = world.slices("web", &[": "]).await;
+    let created = service.creation_timestamp().expect("a time").0.to_string();
+    assert_eq!(slices[0].annotations().get(TRIGGER), Some(&created));
+    world.pod("p1", "node1", "10.1.0.1", false, json!([])).await;
+    world
+        .slices("web", &["main=8080: 10.1.0.1 !ready !serving"])
+        .await;
+    let ready = json!({"status": {"conditions": [
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2040-01-02T03:04:05Z"},
+    ]}});
+    let pods: Api<Pod> = world.api();
+    pods.patch_status("p1", &PatchParams::default(), &Patch::Merge(ready))
+        .await
+        .expect("a status");
+    let slices = world.slices("web", &["main=8080: 10.1.0.1"]).await;
+    let shown = slices[0].annotations().get(TRIGGER).map(String::as_str);
+    assert_eq!(shown, Some("2040-01-02T03:04:05Z"));
     world.end().await;
 }

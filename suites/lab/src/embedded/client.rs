@@ -167,21 +167,8 @@ impl LabCluster {
             other => return Err(unexpected(&self.dir, &other)),
         };
         let placement = self.placement(&located)?;
-        let (program, arguments) = argv.split_first().ok_or_else(|| LabError::Io {
-            what: "start a program".to_owned(),
-            error: io::Error::new(io::ErrorKind::InvalidInput, "its command line is empty"),
-        })?;
-        let plumbline = &self.about.config.plumbline;
-        let mut command = match program.as_str() {
-            "plumbline" => Command::new(plumbline),
-            "probe" => {
-                let mut command = Command::new(plumbline);
-                command.arg("probe");
-                command
-            }
-            other => Command::new(other),
-        };
-        command.args(arguments);
+        let mut command =
+            spawn::program(&self.about.config.plumbline, argv).map_err(io_error("start a program"))?;
         if let Some(kubeconfig) = located.kubeconfig {
             command.env("KUBECONFIG", kubeconfig);
         }

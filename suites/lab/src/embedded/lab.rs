@@ -11,19 +11,24 @@ use std::{
 
 use futures::future::{join_all, try_join_all};
 use kube::Client;
-use lab_controllers::{Balancer, SliceSettings, keep_slices, schedule};
-use tokio::{net::UnixStream, sync::mpsc, task::JoinSet};
+use lab_controllers::{Balancer, Routes, SliceSettings, keep_slices, route, schedule};
+use tokio::{
+    net::UnixStream,
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     IpFamilies, LabConfig, LabError,
     agent::{Agent, Files},
     api::{ApiServers, kube_client},
+    balancer,
     cgroup::Cgroup,
     control,
     dir::LabDir,
     error::io_error,
-    kubelet::{Kubelet, Place, Table},
+    kubelet::{Kubelet, Kubelets, Place, Table},
     netns::NetNs,
     node::{Node, Underlay},
     output::Steps,
@@ -36,7 +41,7 @@ use crate::cluster::{self, Capability, Description};
 #[derive(Debug)]
 pub(super) struct Lab {
     tasks: JoinSet<()>,
-    _underlay: Underlay,
+    _underlay: Arc<Underlay>,
 }
 
 /// What requests on the control socket need.
@@ -72,7 +77,7 @@ impl Lab {
         let mut tasks = JoinSet::new();
         steps.begin("underlay");
         let families = config.families;
-        let underlay = Underlay::create(families).await?;
+        let underlay = Arc::new(Underlay::create(families).await?);
         let outside = underlay.machine("outside", &families.outside()).await?;
         let outside_cgroup = tree.child("outside");
         outside_cgroup.create()?;
@@ -84,7 +89,7 @@ impl Lab {
         let api = ApiServers::start(&config, &all, &underlay, dir, &mut tasks).await?;
         let client = kube_client(&dir.kubeconfig()).await?;
         let controllers = kube_client(&dir.controllers_kubeconfig()).await?;
-        control_the_rest(&controllers, families, &mut tasks);
+        control_the_rest(&controllers, families, &underlay, &all, &mut tasks);
 
         steps.begin(format!("{} nodes", config.nodes));
         let nodes = all
@@ -121,6 +126,10 @@ impl Lab {
         for kubelet in kubelets {
             tasks.spawn(kubelet.run());
         }
+        let pods = members
+            .values()
+            .map(|member| (member.node.clone(), member.pods.clone()));
+        api.ask_about_pods(Arc::new(Kubelets::new(pods, config.plumbline.clone())));
 
         steps.begin(format!("agents: {}", config.agent.label));
         try_join_all(members.values().map(|member| member.agent.started())).await?;
@@ -169,7 +178,13 @@ impl Lab {
 }
 
 /// Runs the controllers until the tasks end.
-fn control_the_rest(client: &Client, families: IpFamilies, tasks: &mut JoinSet<()>) {
+fn control_the_rest(
+    client: &Client,
+    families: IpFamilies,
+    underlay: &Arc<Underlay>,
+    nodes: &[NodeAddresses],
+    tasks: &mut JoinSet<()>,
+) {
     // Nobody cancels them: they end as tasks do.
     let stop = CancellationToken::new();
     tasks.spawn(keep_slices(
@@ -178,7 +193,10 @@ fn control_the_rest(client: &Client, families: IpFamilies, tasks: &mut JoinSet<(
         stop.clone(),
     ));
     tasks.spawn(schedule(client.clone(), stop.clone()));
-    tasks.spawn(Balancer::new(client.clone(), families.load_balancers()).run(stop));
+    tasks.spawn(Balancer::new(client.clone(), families.load_balancers()).run(stop.clone()));
+    let (routes, wanted) = watch::channel(Routes::new());
+    tasks.spawn(route(client.clone(), routes, stop));
+    tasks.spawn(balancer::follow(underlay.clone(), nodes.to_vec(), wanted));
 }
 
 fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> Description {

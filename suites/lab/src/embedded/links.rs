@@ -5,7 +5,7 @@ use std::{fs::File, net::IpAddr, os::fd::AsRawFd};
 use futures::TryStreamExt;
 use ipnet::IpNet;
 use rtnetlink::{
-    Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
+    Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder, RouteNextHopBuilder,
     packet_route::{
         address::AddressHeaderFlags,
         link::{InfoData, InfoKind, InfoVeth},
@@ -153,6 +153,44 @@ impl Links {
         };
         let request = self.handle.route().add(route.build()).replace();
         request.execute().await.map_err(failed(what))
+    }
+}
+
+impl Links {
+    /// Adds a route to several gateways behind a link, or takes the place of the one to the same destination.
+    pub(super) async fn spread(
+        &self,
+        network: IpNet,
+        link: u32,
+        gateways: &[IpAddr],
+    ) -> Result<(), LabError> {
+        let what = format!("add the route to {network}");
+        let hop = |gateway: &IpAddr| {
+            let hop = match gateway {
+                IpAddr::V4(_) => RouteNextHopBuilder::new_ipv4(),
+                IpAddr::V6(_) => RouteNextHopBuilder::new_ipv6(),
+            };
+            Ok(hop.interface(link).via(*gateway).map_err(mixed(&what))?.build())
+        };
+        let hops = gateways.iter().map(hop).collect::<Result<Vec<_>, LabError>>()?;
+        let route = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(network.addr(), network.prefix_len())
+            .map_err(mixed(&what))?
+            .multipath(hops);
+        let request = self.handle.route().add(route.build()).replace();
+        request.execute().await.map_err(failed(what))
+    }
+
+    /// Removes the route to a destination; one that is gone is no error.
+    pub(super) async fn unroute(&self, network: IpNet) -> Result<(), LabError> {
+        let what = format!("remove the route to {network}");
+        let route = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(network.addr(), network.prefix_len())
+            .map_err(mixed(&what))?;
+        match self.handle.route().del(route.build()).execute().await {
+            Err(error) if !is(&error, nix::libc::ESRCH) => Err(LabError::Netlink { what, error }),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -16,11 +16,12 @@
 //! Files: for users `config`, `target`, `client`, `held`, `limits`, `error`, `evidence`; the supervisor is `supervisor` (its life),
 //! `lab` (what it holds), `control` (requests), `api/`, `agent`, `health`, `kubelet/`, `node`, `topology`; between the two `protocol`,
 //! `request`, `start`, `output`; on the host `dir`, `leftovers`, `cgroup`; kernel objects `netns`, `links`,
-//! `mounts`, `spawn`; `backoff`.
+//! `mounts`, `spawn`; `balancer` (routes to load balancers), `backoff`.
 
 mod agent;
 mod api;
 mod backoff;
+mod balancer;
 mod cgroup;
 mod client;
 mod config;

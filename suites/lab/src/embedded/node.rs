@@ -44,6 +44,18 @@ const NODE: &[(&str, &str)] = &[
     ("ipv4/icmp_ratemask", "6160"),
 ];
 
+/// For the bridge: it forwards, by connections where there are several ways, and sends nobody elsewhere.
+const BRIDGE: &[(&str, &str)] = &[
+    ("ipv4/ip_forward", "1"),
+    ("ipv4/fib_multipath_hash_policy", "1"),
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+    ("ipv4/conf/all/accept_redirects", "0"),
+    ("ipv4/conf/default/accept_redirects", "0"),
+    ("ipv4/conf/all/send_redirects", "0"),
+    ("ipv4/conf/default/send_redirects", "0"),
+];
+
 /// For every namespace with IPv6. Addresses are unique by plan: nobody waits for duplicates to be detected, and no
 /// router is asked for more.
 const END_IPV6: &[(&str, &str)] = &[
@@ -61,6 +73,11 @@ const END_IPV6: &[(&str, &str)] = &[
 const NODE_IPV6: &[(&str, &str)] = &[
     ("ipv6/conf/all/forwarding", "1"),
     ("ipv6/icmp/ratemask", "0,3-127"),
+];
+/// For the bridge with IPv6, likewise.
+const BRIDGE_IPV6: &[(&str, &str)] = &[
+    ("ipv6/conf/all/forwarding", "1"),
+    ("ipv6/fib_multipath_hash_policy", "1"),
 ];
 
 /// Settings of a machine that forwards nothing: a pod, the API server's, the outside client.
@@ -81,8 +98,8 @@ type Table = [(&'static str, &'static str)];
 
 /// The bridge, in a namespace of its own.
 ///
-/// Its addresses are everybody's default gateway, and it forwards nothing: a packet to a ClusterIP that nobody
-/// translated is answered by silence.
+/// Its addresses are everybody's default gateway, and it forwards only what is for a load balancer: a packet to a
+/// ClusterIP that nobody translated is answered by silence.
 #[derive(Debug)]
 pub(super) struct Underlay {
     /// Kept for the bridge to live.
@@ -94,14 +111,12 @@ pub(super) struct Underlay {
 
 impl Underlay {
     pub(super) async fn create(families: IpFamilies) -> Result<Self, LabError> {
-        let (net, links) = NetNs::create(&end_settings(families)).await?;
+        let (net, links) = NetNs::create(&settings(families, BRIDGE, BRIDGE_IPV6)).await?;
         let bridge = links.bridge("underlay").await?;
         for address in families.gateway() {
             links.address(bridge, on_underlay(address)).await?;
-            if address.is_ipv6() {
-                // IPv6 tells the sender of a packet that has no route, even where nothing is forwarded.
-                links.route(everything(address), Via::Nowhere).await?;
-            }
+            // Who forwards tells the sender of a packet that has no route; this one has a route, to nowhere.
+            links.route(everything(address), Via::Nowhere).await?;
         }
         Ok(Self {
             _net: net,
@@ -109,6 +124,15 @@ impl Underlay {
             bridge,
             families,
         })
+    }
+
+    /// Lets the bridge pass on what is for an address, to all of these by turns of connections; to nobody, if there is
+    /// none.
+    pub(super) async fn spread(&self, address: IpAddr, gateways: &[IpAddr]) -> Result<(), LabError> {
+        if gateways.is_empty() {
+            return self.links.unroute(address.into()).await;
+        }
+        self.links.spread(address.into(), self.bridge, gateways).await
     }
 
     /// A machine that is no node: a namespace on the underlay.

@@ -14,6 +14,7 @@ use std::{
         fd::{AsFd, AsRawFd, RawFd},
         unix::process::CommandExt,
     },
+    path::Path,
     process::{Command, ExitCode},
     sync::{OnceLock, mpsc},
     thread,
@@ -119,6 +120,24 @@ fn spawner() -> &'static mpsc::Sender<Job> {
         });
         sender
     })
+}
+
+/// A command line; `probe` and `plumbline` as its first word stand for these programs.
+pub(super) fn program(plumbline: &Path, argv: &[String]) -> io::Result<Command> {
+    let (program, arguments) = argv
+        .split_first()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its command line is empty"))?;
+    let mut command = match program.as_str() {
+        "plumbline" => Command::new(plumbline),
+        "probe" => {
+            let mut command = Command::new(plumbline);
+            command.arg("probe");
+            command
+        }
+        other => Command::new(other),
+    };
+    command.args(arguments);
+    Ok(command)
 }
 
 /// Starts a process that leads a session of its own and does not die with this one.

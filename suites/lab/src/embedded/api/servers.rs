@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use lab_apiserver::{Auth, Config, Faults, Replica, ReplicaConfig, Store};
+use lab_apiserver::{Auth, Config, Faults, Replica, ReplicaConfig, Store, kubelet::Kubelet};
 use tokio::{sync::Mutex, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -150,6 +150,11 @@ impl ApiServers {
             });
         }
         all
+    }
+
+    /// Whom they ask about the pods of nodes.
+    pub(in crate::embedded) fn ask_about_pods(&self, kubelet: Arc<dyn Kubelet>) {
+        self.store.set_kubelet(kubelet);
     }
 
     /// Lets the resourceVersion jump ahead.

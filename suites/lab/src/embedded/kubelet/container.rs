@@ -37,7 +37,7 @@ const STDERR_LIMIT: Duration = Duration::from_millis(200);
 /// Log files of a pod: what it writes to stdout, and to stderr.
 #[derive(Clone, Debug)]
 pub(super) struct LogFiles {
-    stdout: PathBuf,
+    pub(super) stdout: PathBuf,
     stderr: PathBuf,
 }
 
@@ -148,18 +148,13 @@ impl Container {
         let message = Vec::from(words).join("\n");
         let (begin, end) = (self.begin, Timestamp::now());
         match status {
-            Ok(status) => {
-                let signal = status.signal();
-                // As a shell, and a container runtime, count it.
-                let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or_default());
-                End {
-                    code,
-                    signal,
-                    begin,
-                    end,
-                    message,
-                }
-            }
+            Ok(status) => End {
+                code: exit_code(status),
+                signal: status.signal(),
+                begin,
+                end,
+                message,
+            },
             Err(error) => End {
                 code: -1,
                 signal: None,
@@ -169,6 +164,12 @@ impl Container {
             },
         }
     }
+}
+
+/// As a shell, and a container runtime, count it.
+pub(super) fn exit_code(status: ExitStatus) -> i32 {
+    let signal = || 128 + status.signal().unwrap_or_default();
+    status.code().unwrap_or_else(signal)
 }
 
 /// What a container says of its readiness.

@@ -8,14 +8,17 @@
 //! Promised: a pod is Ready when its probe has bound its ports and says that it is, and no more when it says that it
 //! is not; a deleted pod gets SIGTERM, its grace, SIGKILL, and leaves the API when nothing of it is left on the node. Container 0 with the image `probe` is all that runs.
 //!
-//! Files: `spec` (what a pod asks for), `pod` (its life), `sandbox`, `container`, `status`, `table` (for others).
+//! Files: `spec` (what a pod asks for), `pod` (its life), `sandbox`, `container`, `status`, `table` (for others); for
+//! kubectl `serve` (logs, programs, connections) and `tail` (a log by its lines).
 
 mod container;
 mod pod;
 mod sandbox;
+mod serve;
 mod spec;
 mod status;
 mod table;
+mod tail;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -35,7 +38,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::{LabError, dir::LabDir, node::Node};
 use pod::{Means, Wanted, Worker};
-pub(super) use {sandbox::Place, table::Table};
+pub(super) use {sandbox::Place, serve::Kubelets, table::Table};
 
 /// The kubelet of one node.
 pub(super) struct Kubelet {

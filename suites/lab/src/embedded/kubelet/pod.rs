@@ -207,6 +207,7 @@ impl Worker {
         sandbox: &Sandbox,
         logs: &LogFiles,
     ) -> Result<Option<End>, LabError> {
+        self.means.table.run(&self.pod, &logs.stdout, Timestamp::now());
         let mut container = Container::start(
             &self.means.plumbline,
             &spec.args,

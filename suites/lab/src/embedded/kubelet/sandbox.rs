@@ -125,17 +125,7 @@ impl Sandbox {
 
     /// For the container.
     pub(super) fn placement(&self) -> Result<Placement, LabError> {
-        let place = self.place();
-        let net = place
-            .net()
-            .file()
-            .try_clone()
-            .map_err(io_error("duplicate a descriptor"))?;
-        Ok(Placement {
-            net: Some(net),
-            mnt: None,
-            cgroup: Some(self.cgroup.entrance()?),
-        })
+        self.place().placement()
     }
 
     /// Kills whatever runs in the pod.
@@ -181,6 +171,16 @@ enum PlaceNet {
 }
 
 impl Place {
+    /// For a process in the pod.
+    pub(super) fn placement(&self) -> Result<Placement, LabError> {
+        let net = self.net().file().try_clone();
+        Ok(Placement {
+            net: Some(net.map_err(io_error("duplicate a descriptor"))?),
+            mnt: None,
+            cgroup: Some(self.cgroup.entrance()?),
+        })
+    }
+
     /// Its network namespace.
     pub(in crate::embedded) fn net(&self) -> &NetNs {
         match &self.net {

@@ -2,16 +2,20 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     net::IpAddr,
+    path::Path,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use kube::ResourceExt;
+use lab_apiserver::kubelet::PodOnNode;
 
 use super::{
     sandbox::Place,
     status::{Facts, State},
+    tail::Run,
 };
 use crate::embedded::protocol::PodView;
 
@@ -26,6 +30,19 @@ struct Entry {
     uid: Option<String>,
     view: PodView,
     place: Option<Place>,
+    run: Option<Run>,
+    running: bool,
+}
+
+/// What somebody needs to do something with a pod.
+pub(super) struct Seen {
+    pub(super) addresses: Vec<IpAddr>,
+    /// Where its processes go.
+    pub(super) place: Option<Place>,
+    /// What its container has written, once it has begun.
+    pub(super) run: Option<Run>,
+    /// Whether its container runs.
+    pub(super) running: bool,
 }
 
 impl Table {
@@ -40,6 +57,18 @@ impl Table {
             .get(&(namespace.to_owned(), name.to_owned()))?
             .place
             .clone()
+    }
+
+    /// A pod, unless another of its name has come since.
+    pub(super) fn seen(&self, pod: &PodOnNode) -> Option<Seen> {
+        let pods = self.lock();
+        let entry = pods.get(&(pod.namespace.clone(), pod.name.clone()))?;
+        (entry.uid.as_ref() == Some(&pod.uid)).then(|| Seen {
+            addresses: entry.view.addresses.clone(),
+            place: entry.place.clone(),
+            run: entry.run.clone(),
+            running: entry.running,
+        })
     }
 
     pub(super) fn enter(&self, pod: &Pod) {
@@ -57,6 +86,8 @@ impl Table {
                 uid: pod.uid(),
                 view,
                 place: None,
+                run: None,
+                running: false,
             },
         );
     }
@@ -75,12 +106,26 @@ impl Table {
         });
     }
 
+    /// A run of its container begins, from here on in its log.
+    pub(super) fn run(&self, pod: &Pod, stdout: &Path, since: Timestamp) {
+        let begin = fs::metadata(stdout).map_or(0, |file| file.len());
+        self.change(pod, |entry| {
+            entry.run = Some(Run {
+                stdout: stdout.to_owned(),
+                previous: entry.run.take().map(|run| run.begin),
+                begin,
+                since,
+            });
+        });
+    }
+
     pub(super) fn displace(&self, pod: &Pod) {
         self.change(pod, |entry| entry.place = None);
     }
 
     pub(super) fn show(&self, pod: &Pod, facts: &Facts) {
         self.change(pod, |entry| {
+            entry.running = matches!(facts.state, State::Running { .. });
             entry.view.ready = facts.ready();
             entry.view.restarts = facts.restarts;
             entry.view.reason = match &facts.state {
