@@ -11,6 +11,7 @@ use std::{
     env,
     fs::OpenOptions,
     io::{self, Write as _},
+    path::PathBuf,
     thread,
 };
 
@@ -32,6 +33,26 @@ pub fn root_or_skip(test: &str) -> bool {
     );
     skip(test, "needs root");
     false
+}
+
+/// Whether programs that are not this project's own are there: on the PATH, or in one of these folders.
+///
+/// `false` puts the test on record as skipped, with the first that is missing.
+#[must_use]
+pub fn programs_or_skip(test: &str, programs: &[&str], folders: &[PathBuf]) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let all: Vec<PathBuf> = env::split_paths(&path).chain(folders.iter().cloned()).collect();
+    let missing = programs
+        .iter()
+        .find(|program| !all.iter().any(|folder| folder.join(program).is_file()));
+    if let Some(missing) = missing {
+        let folders: Vec<_> = folders.iter().map(|folder| folder.display()).collect();
+        skip(
+            test,
+            &format!("there is no {missing} on the PATH, nor in {folders:?}"),
+        );
+    }
+    missing.is_none()
 }
 
 /// The name of the test that this thread runs, as the test runner names its threads.

@@ -4,13 +4,15 @@
 //! Files: `support` (a lab for a test), `traces` (what must be gone afterwards), `life`, `gone`
 //! (the host afterwards), `network`, `pods`, `places`,
 //! `agents` (a fake one), `api_servers` (and the controllers), `balancers` (load balancers), `kubectl`,
-//! `targets` (by their files), `families` (IPv6 and dual stack), `reference` (the real agent).
+//! `targets` (by their files), `families` (IPv6 and dual stack), `reference` (the real agent),
+//! `kube_proxy` (the real one, with API servers that go wrong).
 
 mod agents;
 mod api_servers;
 mod balancers;
 mod families;
 mod gone;
+mod kube_proxy;
 mod kubectl;
 mod life;
 mod network;

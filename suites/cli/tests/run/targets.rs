@@ -20,7 +20,9 @@ fn kube_proxy_by_nftables_passes_the_cases_of_a_cluster_ip() {
 }
 
 fn kube_proxy(mode: &str, tools: &[&str]) {
-    if !has_kube_proxy(tools) {
+    let folder = PathBuf::from(env::var_os(KUBERNETES).unwrap_or_default());
+    let programs = [tools, &["kube-proxy"]].concat();
+    if !privileged() || !testing::programs_or_skip(&testing::current(), &programs, &[folder]) {
         return;
     }
     let out = tempfile::tempdir().unwrap();
@@ -37,26 +39,4 @@ fn kube_proxy(mode: &str, tools: &[&str]) {
     let cases = report["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 2, "{report:#}");
     assert!(cases.iter().all(|case| case["verdict"] == "pass"), "{report:#}");
-}
-
-/// If this machine lacks kube-proxy or what it calls, that is on record.
-fn has_kube_proxy(tools: &[&str]) -> bool {
-    if !privileged() {
-        return false;
-    }
-    let mut folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
-    let is_there =
-        |folders: &[PathBuf], program: &str| folders.iter().any(|folder| folder.join(program).is_file());
-    if let Some(missing) = tools.iter().find(|tool| !is_there(&folders, tool)) {
-        let why = format!("kube-proxy calls {missing}, which is not on the PATH");
-        testing::skip(&testing::current(), &why);
-        return false;
-    }
-    folders.extend(env::var_os(KUBERNETES).map(PathBuf::from));
-    if !is_there(&folders, "kube-proxy") {
-        let why = format!("there is no kube-proxy on the PATH, nor in the folder that {KUBERNETES} names");
-        testing::skip(&testing::current(), &why);
-        return false;
-    }
-    true
 }
