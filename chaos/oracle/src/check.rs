@@ -169,7 +169,7 @@ impl<'a> Observed<'a> {
 
     /// The right backend logged it, and too late for an answer that could have come in time. (Logged in time and
     /// not answered is another thing: then the answer was lost.)
-    fn was_taken_up_late(&self, attempt: &Attempt, identities: &BTreeSet<String>) -> bool {
+    pub(crate) fn was_taken_up_late(&self, attempt: &Attempt, identities: &BTreeSet<String>) -> bool {
         self.delivered
             .get(attempt.nonce.as_str())
             .is_some_and(|line| identities.contains(&line.answer.identity) && line.time_us >= attempt.end_us)

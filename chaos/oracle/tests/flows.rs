@@ -157,6 +157,8 @@ fn what_nobody_watched_and_what_is_missing_decide_nothing() {
         .map(|finding| finding.weight)
         .collect();
     assert_eq!(weights, [Weight::Undecided]);
+    let few = history(Transport::Udp, &[Is::Unwatched; 2]);
+    assert_eq!(found(&few, Transport::Udp), [], "whatever became of them");
     let text = "only 0 of them have the 100 exchanges that decide".to_owned();
     assert_eq!(found(&[], Transport::Udp), [(Weight::Undecided, text)]);
 }
@@ -169,9 +171,10 @@ fn a_backend_that_is_behind_has_lost_nothing() {
         answer: answer(0, sequence, "b1/TCP/8080"),
     };
     let logs: Vec<Served> = (0..3).map(late).collect();
-    let findings = judge(&attempts, &logs, Transport::Udp);
-    assert!(
-        findings.iter().all(|finding| finding.weight == Weight::Undecided),
-        "{findings:?}"
-    );
+    assert_eq!(judge(&attempts, &logs, Transport::Udp), []);
+    let weights: Vec<Weight> = judge(&attempts, &[], Transport::Udp)
+        .iter()
+        .map(|finding| finding.weight)
+        .collect();
+    assert_eq!(weights, [Weight::Violation], "one that never took them up has");
 }

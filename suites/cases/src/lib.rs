@@ -19,15 +19,20 @@ mod e_absent;
 use harness::case::Case;
 
 /// All cases, by area and then as in the catalogue.
-pub const ALL: [Case; 18] = [
+pub const ALL: [Case; 23] = [
     a_release::release_prefix_empty_list::CASE,
     a_release::release_prefix_null_slice::CASE,
     a_release::release_prefix_one_of_two::CASE,
     a_release::release_prefix_object_deleted::CASE,
+    a_release::release_prefix_condition::CASE,
     a_release::release_name_lattice::CASE,
     a_release::release_same_name_two_namespaces::CASE,
     a_release::release_joined_key_collision::CASE,
+    a_release::release_port_scoped::CASE,
     a_release::release_established_flows::CASE,
+    a_release::release_agent_restart_between::CASE,
+    a_release::release_culprit_refilled::CASE,
+    a_release::release_victim_slice_rewritten::CASE,
     b_apiserver::empty_refill_no_restart::CASE,
     c_leftovers::stale_sock_legacy_multi::CASE,
     c_leftovers::stale_sock_link_orphan::CASE,

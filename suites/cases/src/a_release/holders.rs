@@ -11,6 +11,7 @@ use std::{
 };
 
 use harness::{
+    background::Background,
     case::Family,
     context::Context,
     objects::{Key, annotation},
@@ -53,7 +54,9 @@ pub(super) struct Holder {
     pub(super) service: Key,
     pub(super) slice: Key,
     address: IpAddr,
+    port: u16,
     target: u16,
+    transports: Vec<Transport>,
     backends: Vec<Backend>,
     /// The version of its slice that was written last, by its owner.
     version: String,
@@ -98,13 +101,13 @@ impl Holder {
     /// Makes the manifest's `${service}` and `${slice}`.
     pub(super) async fn make(cx: &Context, wanted: &Wanted<'_>) -> Result<Self, Halt> {
         let Wanted {
-            axis,
             family,
             namespace,
             service,
             slice,
             target,
             backends,
+            ..
         } = *wanted;
         let mut listed = backends.to_vec();
         cx.shuffle(&mut listed);
@@ -119,27 +122,31 @@ impl Holder {
         });
         let address = cx.apply_service("${service}", &values).await?;
         cx.apply("${slice}", &values).await?;
-        let mut holder = Self {
-            axis: axis.to_owned(),
-            family,
-            service: Key::service(namespace, service),
-            slice: Key::slice(namespace, slice),
-            address,
-            target,
-            backends: backends.to_vec(),
-            version: String::new(),
-        };
-        holder.read_version(cx).await?;
-        Ok(holder)
+        Self::of(cx, wanted, (address, PORT), &TRANSPORTS).await
     }
 
-    async fn read_version(&mut self, cx: &Context) -> Result<(), Halt> {
-        let slice = cx.objects().get(&self.slice).await?;
-        self.version = slice["metadata"]["resourceVersion"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        Ok(())
+    /// A holder whose objects are there: by these transports at this frontend, or port of one.
+    pub(super) async fn of(
+        cx: &Context,
+        wanted: &Wanted<'_>,
+        (address, port): (IpAddr, u16),
+        transports: &[Transport],
+    ) -> Result<Self, Halt> {
+        let slice = Key::slice(wanted.namespace, wanted.slice);
+        let object = cx.objects().get(&slice).await?;
+        let version = object["metadata"]["resourceVersion"].as_str();
+        Ok(Self {
+            axis: wanted.axis.to_owned(),
+            family: wanted.family,
+            service: Key::service(wanted.namespace, wanted.service),
+            slice,
+            address,
+            port,
+            target: wanted.target,
+            transports: transports.to_vec(),
+            backends: wanted.backends.to_vec(),
+            version: version.unwrap_or_default().to_owned(),
+        })
     }
 
     /// It serves what its slice lists.
@@ -149,13 +156,13 @@ impl Holder {
 
     /// It serves these of its backends.
     pub(super) fn serves_only(&self, backends: &[Backend]) -> Vec<Target> {
-        self.targets(backends, &TRANSPORTS)
+        self.targets(backends, &self.transports)
     }
 
     fn targets(&self, backends: &[Backend], transports: &[Transport]) -> Vec<Target> {
         let serves = |transport| {
             let expected = identities(backends, transport, self.target);
-            let address = (self.address, PORT).into();
+            let address = (self.address, self.port).into();
             Target::serves(&self.axis, &self.service.name, transport, address, expected)
         };
         transports.iter().copied().map(serves).collect()
@@ -168,7 +175,7 @@ impl Holder {
 
     /// It has nobody.
     pub(super) fn refuses(&self) -> Target {
-        let address = (self.address, PORT).into();
+        let address = (self.address, self.port).into();
         Target::refuses(&self.axis, &self.service.name, Transport::Tcp, address)
     }
 
@@ -182,7 +189,12 @@ impl Holder {
 
     /// Its slice lists these, from now on.
     pub(super) async fn list(&mut self, cx: &Context, backends: &[Backend]) -> Result<(), Halt> {
-        let patch = json!({ "endpoints": endpoints(backends, self.family)? });
+        self.write(cx, endpoints(backends, self.family)?).await
+    }
+
+    /// Its slice has these endpoints, from now on.
+    pub(super) async fn write(&mut self, cx: &Context, endpoints: Value) -> Result<(), Halt> {
+        let patch = json!({ "endpoints": endpoints });
         let written = cx.objects().patch(&self.slice, patch).await?;
         self.version = written.resource_version;
         Ok(())
@@ -239,16 +251,25 @@ pub(super) async fn released<'a>(
     let victims: Vec<&Holder> = victims.into_iter().collect();
     witnessed(cx, what, seen).await?;
     cx.phase("trigger: the others are patched, and must serve what they did");
-    let targets: Vec<Target> = victims.iter().flat_map(|victim| victim.serves()).collect();
+    let window = probed(cx, victims.iter().copied(), hold).await?;
+    trigger(cx, what, victims).await?;
+    cx.hold(window).await
+}
+
+/// Probes to all of them, from now on until they are held.
+pub(super) async fn probed<'a>(
+    cx: &Context,
+    holders: impl IntoIterator<Item = &'a Holder>,
+    hold: Hold,
+) -> Result<Background, Halt> {
+    let targets: Vec<Target> = holders.into_iter().flat_map(Holder::serves).collect();
     let probes: usize = targets.iter().map(|target| target.probes(cx.limits())).sum();
     let fastest = Duration::from_secs_f64(probes as f64 / f64::from(cx.limits().rate));
     let window = match hold {
         Hold::Probes => fastest,
         Hold::Time => cx.limits().hold.max(fastest),
     };
-    let window = cx.background(cx.clients(), &targets, window).await?;
-    trigger(cx, what, victims).await?;
-    cx.hold(window).await
+    cx.background(cx.clients(), &targets, window).await
 }
 
 /// What follows on a release at once: the fence, and the proof that it has happened.

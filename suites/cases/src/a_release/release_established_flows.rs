@@ -14,8 +14,9 @@ use harness::{
 };
 use oracle::history::Transport;
 
-use super::holders::{
-    Holder, SHARED, Wanted, all_serve, backends, some, target, trigger, undisturbed, witnessed,
+use super::{
+    holders::{all_serve, trigger, undisturbed, witnessed},
+    pairs::{Pair, pairs, victims},
 };
 
 pub(crate) const CASE: Case = Case {
@@ -36,82 +37,43 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// Names: C's is a prefix of V's.
-const CULPRIT: &str = "t";
-const VICTIM: &str = "t-ext";
 /// What the flows are.
 const FLOWS: [Transport; 3] = [Transport::Tcp, Transport::UdpConnected, Transport::Udp];
 /// Flows of each kind to each V.
 const EACH: u32 = 10;
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: C and V list the same backends");
-    let namespace = cx.namespace().await?;
-    let mut points = Vec::new();
-    for family in cx.families() {
-        for shared in SHARED {
-            for victim_first in [true, false] {
-                points.push((family, shared, victim_first));
-            }
-        }
-    }
-    let all = backends(cx, &namespace, points.len()).await?;
-    let mut pairs = Vec::new();
-    for (at, (family, shared, victim_first)) in points.into_iter().enumerate() {
-        let age = if victim_first { "V older" } else { "V younger" };
-        let axis = format!("{family}, {shared} shared, {age}");
-        let (namespace, shared) = (cx.namespace().await?, some(&all, at, shared));
-        let order = if victim_first {
-            [VICTIM, CULPRIT]
-        } else {
-            [CULPRIT, VICTIM]
-        };
-        let mut made = Vec::new();
-        for service in order {
-            let wanted = Wanted {
-                axis: &axis,
-                family,
-                namespace: &namespace,
-                service,
-                slice: service,
-                target: target(at),
-                backends: &shared,
-            };
-            made.push(Holder::make(cx, &wanted).await?);
-        }
-        if victim_first {
-            made.reverse();
-        }
-        pairs.push(made);
-    }
+    let mut pairs = pairs(cx, &[((), "")]).await?;
     let agents = cx.agents().await?;
-    all_serve(cx, pairs.iter().flatten()).await?;
+    all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
     cx.phase("flows to V are opened");
-    let victims = || pairs.iter().map(|made| &made[1]);
-    let established: Vec<Target> = victims().flat_map(|victim| victim.serves_by(&FLOWS)).collect();
+    let established: Vec<Target> = victims(&pairs)
+        .into_iter()
+        .flat_map(|victim| victim.serves_by(&FLOWS))
+        .collect();
     let within = Within::from_now(cx.limits().endpoints);
     let flows = cx.flows(cx.clients(), &established, EACH, within).await?;
 
     cx.phase("release: C is emptied");
     let mut seen = Vec::new();
-    for made in &mut pairs {
-        made[0].list(cx, &[]).await?;
-        seen.push(made[0].refuses());
+    for pair in &mut pairs {
+        pair.culprit.list(cx, &[]).await?;
+        seen.push(pair.culprit.refuses());
     }
     witnessed(cx, "C is REFUSE", &seen).await?;
     cx.phase("trigger: V is patched, and its flows go on for T_hold");
-    let victims = || pairs.iter().map(|made| &made[1]);
-    trigger(cx, "1", victims()).await?;
+    let victims = victims(&pairs);
+    trigger(cx, "1", victims.iter().copied()).await?;
     cx.hold_flows(flows, cx.limits().hold).await?;
 
     cx.phase("V serves new probes, too");
-    let targets: Vec<Target> = victims().flat_map(Holder::serves).collect();
+    let targets: Vec<Target> = victims.iter().flat_map(|victim| victim.serves()).collect();
     let within = Within::from_now(cx.limits().service);
     let settled = cx.settle(cx.clients(), &targets, within).await?;
     cx.require(
         "V does not serve new probes, which other rows of this area judge,",
         settled,
     );
-    undisturbed(cx, victims(), agents.as_ref()).await
+    undisturbed(cx, victims, agents.as_ref()).await
 }

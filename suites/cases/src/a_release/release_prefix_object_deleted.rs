@@ -8,13 +8,13 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    pods::Backend,
     target::Target,
     verdict::Halt,
 };
 
-use super::holders::{
-    Hold, Holder, SHARED, Wanted, all_serve, backends, released, some, target, undisturbed,
+use super::{
+    holders::{Hold, Holder, all_serve, released, undisturbed},
+    pairs::{Pair, pairs, victims},
 };
 
 pub(crate) const CASE: Case = Case {
@@ -35,9 +35,6 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// Names: C's is a prefix of V's.
-const CULPRIT: &str = "t";
-const VICTIM: &str = "t-ext";
 /// The other slice of C.
 const OTHER_SLICE: &str = "t-other";
 
@@ -56,99 +53,49 @@ const RELEASES: [(Release, &str); 4] = [
     (Release::ToAnotherSlice, "moved to another slice"),
 ];
 
-struct Pair {
-    culprit: Holder,
-    victim: Holder,
-    release: Release,
-    shared: Vec<Backend>,
-}
-
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: C and V list the same backends");
-    let namespace = cx.namespace().await?;
-    let mut points = Vec::new();
-    for family in cx.families() {
-        for (release, how) in RELEASES {
-            for shared in SHARED {
-                for victim_first in [true, false] {
-                    points.push((family, release, how, shared, victim_first));
-                }
-            }
-        }
-    }
-    let all = backends(cx, &namespace, points.len()).await?;
-    let mut pairs = Vec::new();
-    for (at, (family, release, how, shared, victim_first)) in points.into_iter().enumerate() {
-        let age = if victim_first { "V older" } else { "V younger" };
-        let axis = format!("{family}, {shared} shared, {age}, {how}");
-        let (namespace, shared) = (cx.namespace().await?, some(&all, at, shared));
-        let wanted = |service| Wanted {
-            axis: &axis,
-            family,
-            namespace: &namespace,
-            service,
-            slice: service,
-            target: target(at),
-            backends: &shared,
-        };
-        let (culprit, victim);
-        if victim_first {
-            victim = Holder::make(cx, &wanted(VICTIM)).await?;
-            culprit = Holder::make(cx, &wanted(CULPRIT)).await?;
-        } else {
-            culprit = Holder::make(cx, &wanted(CULPRIT)).await?;
-            victim = Holder::make(cx, &wanted(VICTIM)).await?;
-        }
-        pairs.push(Pair {
-            culprit,
-            victim,
-            release,
-            shared,
-        });
-    }
+    let pairs = pairs(cx, &RELEASES).await?;
     let agents = cx.agents().await?;
-    all_serve(cx, pairs.iter().flat_map(|pair| [&pair.culprit, &pair.victim])).await?;
+    all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
     cx.phase("release: objects of C are deleted");
     let mut seen = Vec::new();
     for pair in &pairs {
-        pair.release(cx).await?;
-        seen.extend(pair.seen());
+        release(cx, pair).await?;
+        seen.extend(shows(pair));
     }
-    let victims = || pairs.iter().map(|pair| &pair.victim);
+    let victims = || victims(&pairs);
     released(cx, "C is what its objects say", &seen, victims(), Hold::Time).await?;
     undisturbed(cx, victims(), agents.as_ref()).await
 }
 
-impl Pair {
-    async fn release(&self, cx: &Context) -> Result<(), Halt> {
-        let Holder { service, slice, .. } = &self.culprit;
-        match self.release {
-            Release::Slice => {
-                cx.objects().delete(slice).await?;
-            }
-            Release::SliceThenService => {
-                cx.objects().delete(slice).await?;
-                cx.objects().delete(service).await?;
-            }
-            Release::ServiceThenSlice => {
-                cx.objects().delete(service).await?;
-                cx.objects().delete(slice).await?;
-            }
-            Release::ToAnotherSlice => {
-                self.culprit.make_slice(cx, OTHER_SLICE, &self.shared).await?;
-                cx.objects().delete(slice).await?;
-            }
+async fn release(cx: &Context, pair: &Pair<Release>) -> Result<(), Halt> {
+    let Holder { service, slice, .. } = &pair.culprit;
+    match pair.how {
+        Release::Slice => {
+            cx.objects().delete(slice).await?;
         }
-        Ok(())
+        Release::SliceThenService => {
+            cx.objects().delete(slice).await?;
+            cx.objects().delete(service).await?;
+        }
+        Release::ServiceThenSlice => {
+            cx.objects().delete(service).await?;
+            cx.objects().delete(slice).await?;
+        }
+        Release::ToAnotherSlice => {
+            pair.culprit.make_slice(cx, OTHER_SLICE, &pair.shared).await?;
+            cx.objects().delete(slice).await?;
+        }
     }
+    Ok(())
+}
 
-    /// What shows that it has happened.
-    fn seen(&self) -> Vec<Target> {
-        match self.release {
-            Release::Slice => vec![self.culprit.refuses()],
-            Release::SliceThenService | Release::ServiceThenSlice => vec![self.culprit.is_dead()],
-            Release::ToAnotherSlice => self.culprit.serves(),
-        }
+/// What shows that it has happened.
+fn shows(pair: &Pair<Release>) -> Vec<Target> {
+    match pair.how {
+        Release::Slice => vec![pair.culprit.refuses()],
+        Release::SliceThenService | Release::ServiceThenSlice => vec![pair.culprit.is_dead()],
+        Release::ToAnotherSlice => pair.culprit.serves(),
     }
 }

@@ -1,0 +1,82 @@
+//! Pairs of a culprit C and a victim V that list the same backends: one for each point of the axes that every row has,
+//! and of one of the row's own.
+
+use harness::{context::Context, pods::Backend, verdict::Halt};
+
+use super::holders::{Holder, SHARED, Wanted, backends, some, target};
+
+/// Names: C's is a prefix of V's.
+const CULPRIT: &str = "t";
+const VICTIM: &str = "t-ext";
+
+/// C and V at one point of the axes.
+pub(super) struct Pair<How> {
+    pub(super) culprit: Holder,
+    pub(super) victim: Holder,
+    /// What both list.
+    pub(super) shared: Vec<Backend>,
+    /// The point of the row's own axis.
+    pub(super) how: How,
+}
+
+impl<How> Pair<How> {
+    pub(super) fn both(&self) -> [&Holder; 2] {
+        [&self.culprit, &self.victim]
+    }
+}
+
+/// The victims, for what is asked of all of them.
+pub(super) fn victims<How>(pairs: &[Pair<How>]) -> Vec<&Holder> {
+    pairs.iter().map(|pair| &pair.victim).collect()
+}
+
+/// Staging: a pair for each family, 1, 2 and 10 shared backends, V created before and after C, and each of the row's own
+/// points with its name. Each has a namespace and backend ports of its own.
+pub(super) async fn pairs<How: Copy>(cx: &Context, hows: &[(How, &str)]) -> Result<Vec<Pair<How>>, Halt> {
+    cx.phase("staging: C and V list the same backends");
+    let namespace = cx.namespace().await?;
+    let mut points = Vec::new();
+    for family in cx.families() {
+        for (how, name) in hows {
+            for shared in SHARED {
+                for victim_first in [true, false] {
+                    points.push((family, *how, *name, shared, victim_first));
+                }
+            }
+        }
+    }
+    let all = backends(cx, &namespace, points.len()).await?;
+    let mut pairs = Vec::new();
+    for (at, (family, how, name, shared, victim_first)) in points.into_iter().enumerate() {
+        let age = if victim_first { "V older" } else { "V younger" };
+        let mut axis = format!("{family}, {shared} shared, {age}");
+        if !name.is_empty() {
+            axis += &format!(", {name}");
+        }
+        let (namespace, shared) = (cx.namespace().await?, some(&all, at, shared));
+        let wanted = |service| Wanted {
+            axis: &axis,
+            family,
+            namespace: &namespace,
+            service,
+            slice: service,
+            target: target(at),
+            backends: &shared,
+        };
+        let (culprit, victim);
+        if victim_first {
+            victim = Holder::make(cx, &wanted(VICTIM)).await?;
+            culprit = Holder::make(cx, &wanted(CULPRIT)).await?;
+        } else {
+            culprit = Holder::make(cx, &wanted(CULPRIT)).await?;
+            victim = Holder::make(cx, &wanted(VICTIM)).await?;
+        }
+        pairs.push(Pair {
+            culprit,
+            victim,
+            shared,
+            how,
+        });
+    }
+    Ok(pairs)
+}

@@ -1,0 +1,127 @@
+//! `release-agent-restart-between`: the agent is killed between release and trigger, and in a second run is down while
+//! the release is written. V never fails and serves {b} for T_hold after the agent is ready again.
+//!
+//! Probes run through the gap, and every node's agent is a new process after it. In the second run nobody can meet the
+//! release while it is written: that C is REFUSE is seen after the start.
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use faults::StoppedAgent;
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    target::Target,
+    verdict::Halt,
+};
+use lab::cluster::{AgentState, Stop};
+
+use super::{
+    holders::{Hold, all_serve, probed, trigger, undisturbed, witnessed},
+    pairs::{Pair, pairs, victims},
+};
+
+pub(crate) const CASE: Case = Case {
+    id: "release-agent-restart-between",
+    area: "A release isolation",
+    claims: &["release-agent-restart-between"],
+    sentence: "a Service keeps its backends when the agent restarts around the release of one whose name it begins with",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+    },
+    disruptive: true,
+    manifest: include_str!("release_agent_restart_between.yaml"),
+    longest: Duration::from_secs(600),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// When the agents are down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Down {
+    AfterRelease,
+    DuringRelease,
+}
+
+const RUNS: [(Down, &str); 2] = [
+    (Down::AfterRelease, "killed after the release"),
+    (Down::DuringRelease, "down during the release"),
+];
+
+/// The agents of all nodes, down, and what they were.
+struct Killed(Vec<(StoppedAgent, String, AgentState)>);
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    for run in RUNS {
+        let mut pairs = pairs(cx, &[run]).await?;
+        all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
+        let window = probed(cx, victims(&pairs), Hold::Time).await?;
+        let seen: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
+        cx.phase(&format!("{}: agents are killed, C is emptied", run.1));
+        match run.0 {
+            Down::AfterRelease => {
+                release(cx, &mut pairs).await?;
+                witnessed(cx, "C is REFUSE", &seen).await?;
+                Killed::kill(cx).await?.start(cx).await?;
+            }
+            Down::DuringRelease => {
+                let killed = Killed::kill(cx).await?;
+                release(cx, &mut pairs).await?;
+                let started = Instant::now();
+                killed.start(cx).await?;
+                let within = Within::from(started, cx.limits().heal);
+                cx.witness("C is REFUSE after the start", cx.clients(), &seen, within)
+                    .await?;
+            }
+        }
+        cx.phase("trigger: V is patched, and must serve {b} for T_hold");
+        trigger(cx, run.1, victims(&pairs)).await?;
+        cx.hold(window).await?;
+        // Restarts are the case's own.
+        undisturbed(cx, victims(&pairs), None).await?;
+    }
+    Ok(())
+}
+
+async fn release(cx: &Context, pairs: &mut [Pair<Down>]) -> Result<(), Halt> {
+    for pair in pairs {
+        pair.culprit.list(cx, &[]).await?;
+    }
+    Ok(())
+}
+
+impl Killed {
+    async fn kill(cx: &Context) -> Result<Self, Halt> {
+        let mut killed = Vec::new();
+        for node in cx.nodes() {
+            let before = cx.cluster().agent(&node).await?;
+            let stopped = StoppedAgent::stop(Arc::clone(cx.cluster()), &node, Stop::Kill).await?;
+            cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
+            killed.push((stopped, node, before));
+        }
+        Ok(Self(killed))
+    }
+
+    /// Starts them, and returns when each is a new process that says that it is ready, or has had the time for it.
+    async fn start(self, cx: &Context) -> Result<(), Halt> {
+        let within = Within::from_now(cx.limits().heal);
+        let mut new = Vec::new();
+        for (stopped, node, before) in self.0 {
+            stopped.start().await?;
+            new.push((node, before));
+        }
+        for (node, before) in new {
+            let what = format!("the agent of {node} is ready again");
+            match cx.agent_ready(&node, &before, within).await? {
+                Some(ready) => cx.record_delay(&what, ready.duration_since(within.since)),
+                None => cx.record(&what, format!("not within {:?}", within.limit)),
+            }
+        }
+        Ok(())
+    }
+}

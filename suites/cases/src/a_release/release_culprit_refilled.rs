@@ -1,0 +1,113 @@
+//! `release-culprit-refilled`: C's slice is emptied and refilled after 0.1, 1 and 12 s. C serves {b} within T_ep of the
+//! refill, V never fails, and with a second backend b2 in both slices b gets 35–65 % of N = 400 in each.
+//!
+//! The suite's own watch shows every empty version before the refill is written: the agent's may not see that of 0.1 s,
+//! which is its right, so that C is REFUSE in between is recorded and not asked for. The share guards against a doubled
+//! entry.
+use std::time::{Duration, Instant};
+
+use futures::{future::try_join_all, try_join};
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    target::Target,
+    verdict::Halt,
+    waiting::has_lasted,
+};
+
+use super::{
+    holders::{Hold, Holder, all_serve, probed, trigger, undisturbed},
+    pairs::{Pair, pairs, victims},
+};
+
+pub(crate) const CASE: Case = Case {
+    id: "release-culprit-refilled",
+    area: "A release isolation",
+    claims: &["release-culprit-refilled"],
+    sentence: "a Service that is emptied and refilled serves again, and one whose name it begins never fails",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+    },
+    disruptive: false,
+    manifest: include_str!("release_culprit_refilled.yaml"),
+    longest: Duration::from_secs(420),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// From the emptying to the refill.
+const DELAYS: [(Duration, &str); 3] = [
+    (Duration::from_millis(100), "refilled after 0.1 s"),
+    (Duration::from_secs(1), "refilled after 1 s"),
+    (LONGEST, "refilled after 12 s"),
+];
+/// Long enough for a look while C is empty, which shows that the agent has met the emptying.
+const LONGEST: Duration = Duration::from_secs(12);
+/// Of N = 400, of two backends each: the other then has 65 % at most.
+const LEAST_SHARE: f64 = 0.35;
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    let mut pairs = pairs(cx, &DELAYS).await?;
+    let agents = cx.agents().await?;
+    all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
+
+    cx.phase("C is emptied and refilled, and V is probed all the time");
+    let window = probed(cx, victims(&pairs), Hold::Time).await?;
+    for (delay, name) in DELAYS {
+        let of_delay = |pair: &&Pair<Duration>| pair.how == delay;
+        let refuses: Vec<Target> = pairs
+            .iter()
+            .filter(of_delay)
+            .map(|pair| pair.culprit.refuses())
+            .collect();
+        let refills = pairs
+            .iter_mut()
+            .filter(|pair| pair.how == delay)
+            .map(async |pair| {
+                // Written, and seen by the suite's own watch, when this returns.
+                pair.culprit.list(cx, &[]).await?;
+                has_lasted(Instant::now(), delay).await;
+                pair.culprit.list_again(cx).await
+            });
+        let met = async {
+            if delay == LONGEST {
+                let settled = cx.settle(cx.clients(), &refuses, Within::from_now(delay)).await?;
+                cx.require("not witnessed (C is REFUSE while it is empty)", settled);
+            }
+            Ok(())
+        };
+        try_join!(try_join_all(refills), met)?;
+        let refilled = Instant::now();
+        let targets: Vec<Target> = pairs
+            .iter()
+            .filter(of_delay)
+            .flat_map(|pair| pair.culprit.serves())
+            .collect();
+        cx.phase(&format!("C is {name}, and serves"));
+        let within = Within::from(refilled, cx.limits().endpoints);
+        cx.judge_briefly(cx.clients(), &targets, within).await?;
+    }
+
+    cx.phase("trigger: V is patched, and serves for T_hold");
+    trigger(cx, "1", victims(&pairs)).await?;
+    cx.hold(window).await?;
+
+    cx.phase("both serve, each of two backends its share");
+    let (two, others): (Vec<_>, Vec<_>) = pairs.iter().partition(|pair| pair.shared.len() == 2);
+    let targets: Vec<Target> = others.iter().flat_map(|pair| pair.culprit.serves()).collect();
+    let within = Within::from_now(cx.limits().endpoints);
+    cx.judge(cx.clients(), &targets, within).await?;
+    let both = two.iter().flat_map(|pair| pair.both());
+    let targets: Vec<Target> = both.flat_map(Holder::serves).collect();
+    let mut attempts = Vec::new();
+    // N is 200.
+    for _ in 0..2 {
+        attempts.extend(cx.judge(cx.clients(), &targets, within).await?);
+    }
+    cx.judge_shares(cx.clients(), &targets, &attempts, LEAST_SHARE);
+    undisturbed(cx, victims(&pairs), agents.as_ref()).await
+}

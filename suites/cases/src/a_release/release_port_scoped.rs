@@ -1,0 +1,248 @@
+//! `release-port-scoped`: (i) one Service, ports `p` and `p-x` in two slices of the same IP: emptying one leaves the
+//! other. (ii) C uses b:80, V b:8080. (iii) C uses b:53/TCP, V b:53/UDP. V serves {b} after a trigger in all three.
+//!
+//! Only the numbers are others here. b answers on every port with an identity of that port, so that a release plus a
+//! wrong port shows.
+use std::{net::IpAddr, time::Duration};
+
+use harness::{
+    case::{Case, Families, Family, Needs, Rights, Tier},
+    context::Context,
+    pods::{Backend, endpoints},
+    verdict::Halt,
+};
+use oracle::history::Transport;
+use serde_json::{Value, json};
+
+use super::holders::{
+    Hold, Holder, SHARED, Wanted, all_serve, backends, released, some, target, undisturbed,
+};
+
+pub(crate) const CASE: Case = Case {
+    id: "release-port-scoped",
+    area: "A release isolation",
+    claims: &["release-port-scoped"],
+    sentence: "a port keeps its backends when another port or protocol lets go of the same addresses",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+    },
+    disruptive: false,
+    manifest: include_str!("release_port_scoped.yaml"),
+    longest: Duration::from_secs(420),
+    run: |cx| Box::pin(run(cx)),
+};
+
+const BOTH: &[Transport] = &[Transport::Tcp, Transport::Udp];
+
+/// What C and V have in common, beside the addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// The Service: they are ports of it.
+    OneService,
+    /// Nothing.
+    OtherPort,
+    /// The number of the backends' port.
+    OtherProtocol,
+}
+
+const SHAPES: [(Shape, &str); 3] = [
+    (Shape::OneService, "two ports of one Service"),
+    (Shape::OtherPort, "two ports of the backends"),
+    (Shape::OtherProtocol, "two protocols of one port"),
+];
+
+/// One port of a Service, in both protocols or one, and the slice that is only its own.
+#[derive(Clone, Copy)]
+struct Part {
+    service: &'static str,
+    slice: &'static str,
+    /// What the names of its ports end with.
+    ending: &'static str,
+    number: u16,
+    target: u16,
+    transports: &'static [Transport],
+}
+
+/// C and V of a shape, whose backends listen on two ports.
+fn parts(shape: Shape, targets: [u16; 2]) -> [Part; 2] {
+    let culprit = Part {
+        service: "t",
+        slice: "t",
+        ending: "",
+        number: 80,
+        target: targets[0],
+        transports: BOTH,
+    };
+    let victim = Part {
+        service: "t-ext",
+        slice: "t-ext",
+        ..culprit
+    };
+    match shape {
+        Shape::OneService => {
+            let victim = Part {
+                service: "t",
+                ending: "-x",
+                number: 81,
+                target: targets[1],
+                ..victim
+            };
+            [culprit, victim]
+        }
+        Shape::OtherPort => {
+            let target = targets[1];
+            [culprit, Part { target, ..victim }]
+        }
+        Shape::OtherProtocol => {
+            let (tcp, udp) = BOTH.split_at(1);
+            let culprit = Part {
+                transports: tcp,
+                ..culprit
+            };
+            let victim = Part {
+                transports: udp,
+                ..victim
+            };
+            [culprit, victim]
+        }
+    }
+}
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: C and V list the same backends");
+    let namespace = cx.namespace().await?;
+    let mut points = Vec::new();
+    for family in cx.families() {
+        for (shape, name) in SHAPES {
+            for shared in SHARED {
+                for victim_first in [true, false] {
+                    points.push((family, shape, name, shared, victim_first));
+                }
+            }
+        }
+    }
+    let all = backends(cx, &namespace, points.len() * 2).await?;
+    let mut pairs = Vec::new();
+    for (at, (family, shape, name, shared, victim_first)) in points.into_iter().enumerate() {
+        let age = if victim_first { "V older" } else { "V younger" };
+        let axis = format!("{family}, {shared} shared, {age}, {name}");
+        let [culprit, victim] = parts(shape, [target(2 * at), target(2 * at + 1)]);
+        let shared = some(&all, at, shared);
+        let stage = Stage {
+            axis: &axis,
+            family,
+            namespace: &cx.namespace().await?,
+            backends: &shared,
+        };
+        let order = if victim_first {
+            [victim, culprit]
+        } else {
+            [culprit, victim]
+        };
+        let mut made = stage.make(cx, order).await?;
+        if victim_first {
+            made.reverse();
+        }
+        pairs.push(made);
+    }
+    let agents = cx.agents().await?;
+    all_serve(cx, pairs.iter().flatten()).await?;
+
+    cx.phase("release: C's slice is emptied");
+    let mut seen = Vec::new();
+    for [culprit, _] in &mut pairs {
+        culprit.list(cx, &[]).await?;
+        seen.push(culprit.refuses());
+    }
+    let victims = || pairs.iter().map(|[_, victim]| victim);
+    released(cx, "C is REFUSE", &seen, victims(), Hold::Time).await?;
+    undisturbed(cx, victims(), agents.as_ref()).await
+}
+
+/// Where two parts are made.
+struct Stage<'a> {
+    axis: &'a str,
+    family: Family,
+    namespace: &'a str,
+    backends: &'a [Backend],
+}
+
+impl Stage<'_> {
+    /// Makes two parts in their order: of one Service, that first.
+    async fn make(&self, cx: &Context, parts: [Part; 2]) -> Result<[Holder; 2], Halt> {
+        let [first, second] = parts;
+        if first.service == second.service {
+            let address = self.service(cx, &parts).await?;
+            return Ok([
+                self.part(cx, first, address).await?,
+                self.part(cx, second, address).await?,
+            ]);
+        }
+        let address = self.service(cx, &[first]).await?;
+        let made = self.part(cx, first, address).await?;
+        let address = self.service(cx, &[second]).await?;
+        Ok([made, self.part(cx, second, address).await?])
+    }
+
+    async fn service(&self, cx: &Context, parts: &[Part]) -> Result<IpAddr, Halt> {
+        let ports: Vec<Value> = parts
+            .iter()
+            .flat_map(|part| part.ports(part.number, part.target))
+            .collect();
+        let values = json!({
+            "service": parts[0].service,
+            "namespace": self.namespace,
+            "family": self.family.to_string(),
+            "ports": ports,
+        });
+        cx.apply_service("${service}", &values).await
+    }
+
+    async fn part(&self, cx: &Context, part: Part, address: IpAddr) -> Result<Holder, Halt> {
+        let mut listed = self.backends.to_vec();
+        cx.shuffle(&mut listed);
+        let values = json!({
+            "service": part.service,
+            "slice": part.slice,
+            "namespace": self.namespace,
+            "family": self.family.to_string(),
+            "endpoints": endpoints(&listed, self.family)?,
+            "ports": part.ports(part.target, part.target),
+        });
+        cx.apply("${slice}", &values).await?;
+        let wanted = Wanted {
+            axis: self.axis,
+            family: self.family,
+            namespace: self.namespace,
+            service: part.service,
+            slice: part.slice,
+            target: part.target,
+            backends: self.backends,
+        };
+        Holder::of(cx, &wanted, (address, part.number), part.transports).await
+    }
+}
+
+impl Part {
+    /// Its ports, of this number: a Service's, which lead to `target`, or a slice's.
+    fn ports(&self, number: u16, target: u16) -> Vec<Value> {
+        let port = |transport: &Transport| {
+            // `p` and `p-x`; a name is one protocol's.
+            let (name, protocol) = match transport {
+                Transport::Tcp => ("p", "TCP"),
+                _ => ("u", "UDP"),
+            };
+            let mut port =
+                json!({ "name": format!("{name}{}", self.ending), "port": number, "protocol": protocol });
+            if number != target {
+                port["targetPort"] = target.into();
+            }
+            port
+        };
+        self.transports.iter().map(port).collect()
+    }
+}

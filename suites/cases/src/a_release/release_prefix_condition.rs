@@ -1,0 +1,87 @@
+//! `release-prefix-condition`: C's endpoints go ready → unready → terminating → removed in C's slice while V's slice lists
+//! them as ready. At each step V serves {b} after a trigger: conditions belong to the slice, not to the address.
+//!
+//! b itself stays healthy throughout, so that C would be served if anybody looked at the pod. C is REFUSE from the first
+//! step on; what terminates here serves no more (one that did would be C's last resort).
+use std::time::Duration;
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    verdict::Halt,
+};
+use serde_json::{Value, json};
+
+use super::{
+    holders::{Hold, all_serve, released, undisturbed},
+    pairs::{Pair, pairs, victims},
+};
+
+pub(crate) const CASE: Case = Case {
+    id: "release-prefix-condition",
+    area: "A release isolation",
+    claims: &["release-prefix-condition"],
+    sentence: "a Service keeps its backends when one whose name is a prefix of its own lists them as unready or terminating",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+    },
+    disruptive: false,
+    manifest: include_str!("release_prefix_condition.yaml"),
+    longest: Duration::from_secs(420),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// What C's slice says of its endpoints, one after the other; the last step removes them.
+const STEPS: [(&str, Option<Conditions>); 3] = [
+    ("unready", Some(Conditions { terminating: false })),
+    ("terminating", Some(Conditions { terminating: true })),
+    ("removed", None),
+];
+
+/// Neither ready nor serving.
+#[derive(Clone, Copy)]
+struct Conditions {
+    terminating: bool,
+}
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    let mut pairs = pairs(cx, &[((), "")]).await?;
+    let agents = cx.agents().await?;
+    all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
+
+    for (step, (name, conditions)) in STEPS.into_iter().enumerate() {
+        cx.phase(&format!("C's endpoints are {name}"));
+        let mut seen = Vec::new();
+        for pair in &mut pairs {
+            let endpoints = endpoints(pair, conditions)?;
+            pair.culprit.write(cx, endpoints).await?;
+            seen.push(pair.culprit.refuses());
+        }
+        let hold = if step + 1 == STEPS.len() {
+            Hold::Time
+        } else {
+            Hold::Probes
+        };
+        let what = format!("C is REFUSE with endpoints {name}");
+        released(cx, &what, &seen, victims(&pairs), hold).await?;
+    }
+    undisturbed(cx, victims(&pairs), agents.as_ref()).await
+}
+
+fn endpoints(pair: &Pair<()>, conditions: Option<Conditions>) -> Result<Value, Halt> {
+    let Some(Conditions { terminating }) = conditions else {
+        return Ok(json!([]));
+    };
+    let backends = pair.shared.iter();
+    backends
+        .map(|backend| {
+            let mut endpoint = backend.endpoint(pair.culprit.family, false)?;
+            endpoint["conditions"]["terminating"] = terminating.into();
+            Ok(endpoint)
+        })
+        .collect()
+}

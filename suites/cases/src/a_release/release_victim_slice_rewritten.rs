@@ -1,0 +1,77 @@
+//! `release-victim-slice-rewritten`: after the release V's slice is deleted and, 5 s later, created under another name
+//! with b. V is REFUSE in between and serves {b} within T_ep of the creation, no restart.
+//!
+//! Both effects are judged, the loss and the return: a V that goes on while it has no slice is as wrong as one that stays
+//! away.
+use std::time::{Duration, Instant};
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    target::Target,
+    verdict::Halt,
+    waiting::has_lasted,
+};
+
+use super::{
+    holders::{all_serve, undisturbed, witnessed},
+    pairs::{Pair, pairs},
+};
+
+pub(crate) const CASE: Case = Case {
+    id: "release-victim-slice-rewritten",
+    area: "A release isolation",
+    claims: &["release-victim-slice-rewritten"],
+    sentence: "a Service whose slice is deleted and created under another name, after a release, is refused and serves again",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+    },
+    disruptive: false,
+    manifest: include_str!("release_victim_slice_rewritten.yaml"),
+    longest: Duration::from_secs(420),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// From the deletion to the creation.
+const WITHOUT: Duration = Duration::from_secs(5);
+/// The other name.
+const OTHER_SLICE: &str = "rewritten";
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    let mut pairs = pairs(cx, &[((), "")]).await?;
+    let agents = cx.agents().await?;
+    all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
+
+    cx.phase("release: C is emptied");
+    for pair in &mut pairs {
+        pair.culprit.list(cx, &[]).await?;
+    }
+    let released: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
+    witnessed(cx, "C is REFUSE", &released).await?;
+
+    cx.phase("V's slice is deleted: V is REFUSE");
+    for pair in &pairs {
+        cx.objects().delete(&pair.victim.slice).await?;
+    }
+    let deleted = Instant::now();
+    let refuses: Vec<Target> = pairs.iter().map(|pair| pair.victim.refuses()).collect();
+    let within = Within::from(deleted, cx.limits().endpoints);
+    cx.judge_briefly(cx.clients(), &refuses, within).await?;
+    has_lasted(deleted, WITHOUT).await;
+
+    cx.phase("V's slice is created under another name: V serves {b}");
+    for pair in &pairs {
+        pair.victim.make_slice(cx, OTHER_SLICE, &pair.shared).await?;
+    }
+    let within = Within::from_now(cx.limits().endpoints);
+    let serves: Vec<Target> = pairs.iter().flat_map(|pair| pair.victim.serves()).collect();
+    cx.judge(cx.clients(), &serves, within).await?;
+    // C's stay as they were: V's return is no return of C's.
+    cx.judge_briefly(cx.clients(), &released, within).await?;
+    undisturbed(cx, pairs.iter().map(|pair| &pair.culprit), agents.as_ref()).await
+}
