@@ -9,6 +9,7 @@
 //! - `run/`: the run. `report/`: its reports. `case.rs`: one case in its own process. `list.rs`: what there is.
 //! - `count.rs`: numbers of things, for people.
 //! - `doctor/`: what rewrites connections on a node, of any implementation, and what of it is stale.
+//! - `watch/`: what happens to a Service and its EndpointSlices, as it comes.
 //! - `lab/`: the embedded lab by hand. `node.rs`: helpers that faults start on nodes.
 mod case;
 mod count;
@@ -18,6 +19,7 @@ mod list;
 mod node;
 mod report;
 mod run;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,7 @@ const COULD_NOT_RUN: u8 = 2;
   plumbline run --target kube-proxy-nftables   another implementation than the reference agent
   plumbline list --claims             the whole catalogue, and what decides each claim
   plumbline report target/plumbline/report.yaml   the last table again; --html, --junit
+  plumbline watch default/kubernetes  what happens to a Service and its EndpointSlices, in any cluster
   plumbline lab up                    a cluster to look around in; `plumbline run --lab NAME` uses it
   plumbline doctor                    on a node: what rewrites connections there, and what of it is stale
 "
@@ -56,6 +59,8 @@ enum Command {
     Report(report::command::Arguments),
     /// What rewrites connections and packets on this node, and what of it is left over from an earlier start
     Doctor(doctor::Arguments),
+    /// Every event of a Service and its EndpointSlices, with what it changed
+    Watch(watch::Arguments),
     /// The embedded lab: nodes, pods, an outside client and an API server on this host
     #[command(subcommand)]
     Lab(lab::LabArgs),
@@ -102,6 +107,7 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
             Command::Run(arguments) => run::run(arguments).await,
             Command::Report(arguments) => report::command::report(&arguments),
             Command::Doctor(arguments) => doctor::run(arguments).await,
+            Command::Watch(arguments) => watch::watch(arguments).await,
             Command::Lab(arguments) => lab::run(arguments).await,
             Command::Case(arguments) => case::case(arguments).await,
             Command::Node(command) => node::node(&command).await,

@@ -1,0 +1,255 @@
+//! `plumbline watch`: every event of a Service and its EndpointSlices, with what it changed, as it comes.
+//!
+//! `follow.rs`: lists and watches. `changes.rs`: what is different, in words.
+mod changes;
+mod follow;
+
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use harness::history::now_us;
+use jiff::{SignedDuration, Timestamp};
+use kube::{
+    Client, Config,
+    api::ApiResource,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::{Value, json};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+    task::JoinSet,
+};
+
+use follow::{Followed, Seen, What, follow};
+
+/// Events that wait to be written; whoever is slower than this slows the watches down, and loses none.
+const QUEUE: usize = 1024;
+
+/// Every event of a Service and its EndpointSlices, with what it changed, as it comes.
+///
+/// Watches by any kubeconfig until Ctrl-C, through ended watches, 410 and an API that is away. It only reads.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+  plumbline watch default/kubernetes
+  plumbline watch shop/cart --json >> cart.jsonl          one line for each event, with the object
+  plumbline watch shop/cart --kubeconfig admin.conf --context prod --for 1h
+
+Events: listed, added, modified, deleted; missed-change (a list after a gap shows it: it may be more than one); list-ends,
+watch-ends, expired (410), trouble. Exit code 0 at the end of --for or after Ctrl-C, 2 if it may not look.")]
+pub(crate) struct Arguments {
+    /// The Service; it need not be there yet
+    #[arg(value_name = "NAMESPACE/SERVICE", value_parser = service)]
+    service: Service,
+    /// Instead of $KUBECONFIG, ~/.kube/config, or the account of the pod that it runs in
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// A line of JSON for each event
+    #[arg(long)]
+    json: bool,
+    /// How long, such as 30s or 2h
+    #[arg(long = "for", value_name = "DURATION")]
+    lasts: Option<SignedDuration>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Service {
+    namespace: String,
+    name: String,
+}
+
+fn service(text: &str) -> Result<Service, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(Service {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            })
+        }
+        _ => Err(format!("expected NAMESPACE/SERVICE, found {text:?}")),
+    }
+}
+
+pub(crate) async fn watch(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let client = client(&arguments).await?;
+    let (seen, mut events) = mpsc::channel(QUEUE);
+    let mut tasks = JoinSet::new();
+    for followed in followed(&arguments.service) {
+        tasks.spawn(follow(client.clone(), followed, seen.clone()));
+    }
+    drop(seen);
+    let lasts = arguments.lasts.map(Duration::try_from).transpose();
+    let lasts = lasts.context("expected a duration that is not negative with --for")?;
+    let end = async {
+        let over = async {
+            match lasts {
+                Some(lasts) => tokio::time::sleep(lasts).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            () = over => {}
+        }
+    };
+    tokio::pin!(end);
+    loop {
+        tokio::select! {
+            () = &mut end => return Ok(ExitCode::SUCCESS),
+            Some(ended) = tasks.join_next() => ended??,
+            event = events.recv() => {
+                let Some(event) = event else { return Ok(ExitCode::SUCCESS) };
+                let text = if arguments.json { line(&event, &arguments.service) } else { words(&event, &arguments.service) };
+                let mut out = io::stdout().lock();
+                // Whoever reads has gone.
+                if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+        }
+    }
+}
+
+async fn client(arguments: &Arguments) -> anyhow::Result<Client> {
+    let options = KubeConfigOptions {
+        context: arguments.context.clone(),
+        ..KubeConfigOptions::default()
+    };
+    let config = match &arguments.kubeconfig {
+        Some(path) => {
+            let file =
+                Kubeconfig::read_from(path).with_context(|| format!("failed to read {}", path.display()))?;
+            Config::from_custom_kubeconfig(file, &options).await?
+        }
+        None if arguments.context.is_some() => Config::from_kubeconfig(&options).await?,
+        None => Config::infer()
+            .await
+            .context("there is no kubeconfig: say --kubeconfig FILE, or set KUBECONFIG")?,
+    };
+    Ok(Client::try_from(config)?)
+}
+
+fn followed(service: &Service) -> [Followed; 2] {
+    let resource = |group: &str, kind: &str, plural: &str| ApiResource {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        api_version: if group.is_empty() {
+            "v1".to_owned()
+        } else {
+            format!("{group}/v1")
+        },
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    };
+    [
+        Followed {
+            kind: "Service",
+            resource: resource("", "Service", "services"),
+            namespace: service.namespace.clone(),
+            labels: None,
+            fields: Some(format!("metadata.name={}", service.name)),
+        },
+        Followed {
+            kind: "EndpointSlice",
+            resource: resource("discovery.k8s.io", "EndpointSlice", "endpointslices"),
+            namespace: service.namespace.clone(),
+            labels: Some(format!("kubernetes.io/service-name={}", service.name)),
+            fields: None,
+        },
+    ]
+}
+
+/// For people: when, what, and a line for each change.
+fn words(seen: &Seen, service: &Service) -> String {
+    let now = Timestamp::now().strftime("%H:%M:%S%.3f");
+    let name = if seen.name.is_empty() {
+        format!("of {}", service.name)
+    } else {
+        seen.name.clone()
+    };
+    let version = match seen.resource_version.as_str() {
+        "" => String::new(),
+        version => format!(", version {version}"),
+    };
+    let mark = match seen.what {
+        What::MissedChange => " (missed by the watch)",
+        What::Expired | What::Trouble => " (!)",
+        _ => "",
+    };
+    let mut text = format!("{now} {} {name}{version}{mark}", seen.kind);
+    for change in &seen.changes {
+        text += &format!("\n             {change}");
+    }
+    text
+}
+
+/// For programs, as in the histories of cases: microseconds since the Unix epoch.
+fn line(seen: &Seen, service: &Service) -> String {
+    let object: Value = json!({
+        "time_us": now_us(),
+        "event": seen.what,
+        "kind": seen.kind,
+        "namespace": service.namespace,
+        "name": seen.name,
+        "resource_version": seen.resource_version,
+        "changes": seen.changes,
+        "object": seen.object,
+    });
+    object.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_named_with_its_namespace() {
+        let expected = Service {
+            namespace: "default".into(),
+            name: "kubernetes".into(),
+        };
+        assert_eq!(service("default/kubernetes"), Ok(expected));
+        for wrong in ["kubernetes", "/kubernetes", "default/", "a/b/c"] {
+            assert!(
+                service(wrong).unwrap_err().contains("NAMESPACE/SERVICE"),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_missed_says_so() {
+        let seen = Seen {
+            kind: "EndpointSlice",
+            what: What::MissedChange,
+            name: "t-1".into(),
+            resource_version: "7".into(),
+            changes: vec!["endpoint 10.0.0.1 is gone".into(), "endpoints is null".into()],
+            object: Value::Null,
+        };
+        let of = service("default/t").unwrap();
+        let text = words(&seen, &of);
+        let (_, rest) = text.split_once(' ').unwrap();
+        assert_eq!(
+            rest,
+            "EndpointSlice t-1, version 7 (missed by the watch)\n             endpoint 10.0.0.1 is gone\n             \
+             endpoints is null"
+        );
+        let parsed: Value = serde_json::from_str(&line(&seen, &of)).unwrap();
+        assert_eq!(
+            (&parsed["event"], &parsed["namespace"]),
+            (&json!("missed-change"), &json!("default"))
+        );
+    }
+}

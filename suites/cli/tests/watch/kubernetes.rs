@@ -1,0 +1,168 @@
+//! Kubernetes' own API server over etcd, on free ports of loopback.
+
+use std::{
+    env,
+    fs::{self, File},
+    net::TcpListener,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use lab::embedded::KUBERNETES;
+use tempfile::TempDir;
+
+/// What must be in the folder.
+const PROGRAMS: [&str; 2] = ["etcd", "kube-apiserver"];
+/// It is up in five seconds where nothing else runs.
+const LIMIT: Duration = Duration::from_secs(120);
+const LOOK: Duration = Duration::from_millis(100);
+/// A user who may do everything.
+const TOKEN: &str = "only-in-this-test";
+
+/// etcd and an API server.
+pub(crate) struct ControlPlane {
+    programs: PathBuf,
+    folder: TempDir,
+    ports: [u16; 3],
+    etcd: Child,
+    api_server: Child,
+}
+
+impl ControlPlane {
+    /// Nothing, on record, where there are no programs.
+    pub(crate) fn start_or_skip() -> Option<Self> {
+        let programs = env::var_os(KUBERNETES).map(PathBuf::from);
+        let whole = |folder: &PathBuf| PROGRAMS.iter().all(|program| folder.join(program).is_file());
+        let Some(programs) = programs.filter(whole) else {
+            let why = format!("{KUBERNETES} names no folder with {}", PROGRAMS.join(" and "));
+            testing::skip(&testing::current(), &why);
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let write = |name: &str, text: String| fs::write(folder.path().join(name), text).unwrap();
+        write("signing.pem", key.serialize_pem());
+        write("verifying.pem", key.public_key_pem());
+        write("tokens", format!("{TOKEN},admin,admin,system:masters\n"));
+        let ports = [(); 3].map(|()| {
+            TcpListener::bind("127.0.0.1:0")
+                .unwrap()
+                .local_addr()
+                .unwrap()
+                .port()
+        });
+        let etcd = start(
+            &programs,
+            &folder,
+            "etcd",
+            &[
+                format!("--data-dir={}", folder.path().join("data").display()),
+                format!("--listen-client-urls=http://127.0.0.1:{}", ports[0]),
+                format!("--advertise-client-urls=http://127.0.0.1:{}", ports[0]),
+                format!("--listen-peer-urls=http://127.0.0.1:{}", ports[1]),
+            ],
+        );
+        let api_server = api_server(&programs, &folder, ports);
+        Some(Self {
+            programs,
+            folder,
+            ports,
+            etcd,
+            api_server,
+        })
+    }
+
+    pub(crate) fn kubeconfig(&self) -> String {
+        let port = self.ports[2];
+        format!(
+            "{{apiVersion: v1, kind: Config, current-context: a, \
+             clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:{port}', insecure-skip-tls-verify: true}}}}], \
+             users: [{{name: a, user: {{token: {TOKEN}}}}}], contexts: [{{name: a, context: {{cluster: a, user: a}}}}]}}"
+        )
+    }
+
+    /// Returns when the namespace of the test is there.
+    pub(crate) async fn up(&mut self) {
+        let began = Instant::now();
+        loop {
+            let config = Kubeconfig::from_yaml(&self.kubeconfig()).unwrap();
+            let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
+                .await
+                .unwrap();
+            let namespaces: Api<Namespace> = Api::all(Client::try_from(config).unwrap());
+            if namespaces.get("default").await.is_ok() {
+                return;
+            }
+            let log = fs::read_to_string(self.folder.path().join("kube-apiserver")).unwrap_or_default();
+            let ended = self.api_server.try_wait().unwrap().is_some();
+            assert!(
+                began.elapsed() < LIMIT && !ended,
+                "not up within {LIMIT:?}: {log}"
+            );
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Kills the API server, and starts another at its port.
+    pub(crate) fn restart_api_server(&mut self) {
+        self.api_server.kill().unwrap();
+        self.api_server.wait().unwrap();
+        self.api_server = api_server(&self.programs, &self.folder, self.ports);
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        for child in [&mut self.api_server, &mut self.etcd] {
+            // Ended already, if it could not start.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn api_server(programs: &std::path::Path, folder: &TempDir, ports: [u16; 3]) -> Child {
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    start(
+        programs,
+        folder,
+        "kube-apiserver",
+        &[
+            format!("--etcd-servers=http://127.0.0.1:{}", ports[0]),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=10.0.0.250".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+            format!("--secure-port={}", ports[2]),
+            format!("--cert-dir={}", at("certificates")),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-signing-key-file={}", at("signing.pem")),
+            format!("--service-account-key-file={}", at("verifying.pem")),
+            format!("--token-auth-file={}", at("tokens")),
+            "--authorization-mode=AlwaysAllow".to_owned(),
+            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+        ],
+    )
+}
+
+fn start(programs: &std::path::Path, folder: &TempDir, program: &str, arguments: &[String]) -> Child {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.path().join(program))
+        .unwrap();
+    Command::new(programs.join(program))
+        .args(arguments)
+        .env("HOME", folder.path())
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{program}: {error}"))
+}
