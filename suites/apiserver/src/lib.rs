@@ -15,8 +15,8 @@
 //!
 //! Files: `config` (bounds), `pki` and `auth` (trust), `replica` (one API server's life), `serve` (connections),
 //! `faults/` (what goes wrong for clients), `kubelet` (what nodes are asked), `http/` (requests), `store/`
-//! (objects, history, deletion, addresses), `kinds/` (what each kind defaults and refuses), `patch/`,
-//! `protobuf/` (what Go clients send), `selector`, `table/`, `discovery`, `openapi`, `status` (how it says no).
+//! (objects, history, deletion, addresses), `kinds/` (what each kind defaults and refuses), `patch/`, `managed/` (who owns
+//! which field), `protobuf/` (what Go clients send), `selector`, `table/`, `discovery`, `openapi`, `status` (how it says no).
 
 mod auth;
 mod config;
@@ -25,6 +25,7 @@ pub mod faults;
 mod http;
 mod kinds;
 pub mod kubelet;
+mod managed;
 mod openapi;
 mod patch;
 mod pki;

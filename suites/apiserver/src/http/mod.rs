@@ -1,10 +1,11 @@
 //! Requests: who asks, for what, in which form; one function per verb.
 //!
 //! `route` reads paths, `query` parameters, `accept` the form of the answer, `body` and `respond` the two ends
-//! of the wire; `read` lists and gets, `page` cuts lists, `write` creates, updates, patches and deletes, `watch` streams; `pods/` asks the
+//! of the wire; `read` lists and gets, `page` cuts lists, `write` creates, updates, patches and deletes, `apply` applies, `watch` streams; `pods/` asks the
 //! nodes.
 
 mod accept;
+mod apply;
 mod body;
 mod page;
 mod pods;

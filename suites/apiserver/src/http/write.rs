@@ -4,7 +4,9 @@ use hyper::Response;
 use serde_json::{Value, json};
 
 use super::{
-    Api, Asked, body,
+    Api, Asked,
+    apply::{self, patch_options},
+    body,
     page::Page,
     query::FieldValidation,
     read::{listing, shown},
@@ -12,6 +14,7 @@ use super::{
 };
 use crate::{
     kinds::{Kind, Part, decode},
+    managed::{Manager, Operation},
     patch::{self, PatchType},
     status::{FieldError, Status},
     store::{DeleteOptions, Deleted, Listed, WriteOptions, expect_name},
@@ -27,7 +30,7 @@ impl Api {
         let object = asked.decode(asked.parse(sent)?, &mut warnings)?;
         let created = self
             .store
-            .create(target.kind, &target.namespace, object, asked.write_options()?)?;
+            .create(target.kind, &target.namespace, object, &asked.write_options()?)?;
         let mut response = shown(asked, 201, &created)?;
         respond::warn(&mut response, &warnings);
         Ok(response)
@@ -36,7 +39,7 @@ impl Api {
     pub(super) fn replace(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
         let mut warnings = Vec::new();
         let object = asked.decode(asked.parse(sent)?, &mut warnings)?;
-        let options = asked.write_options()?;
+        let options = &asked.write_options()?;
         let (key, facts) = (asked.target.key(), asked.target.kind.facts());
         let absent = asked.target.subresource.is_none() && self.store.get(&key).is_err();
         let fresh = object["metadata"]["resourceVersion"]
@@ -57,11 +60,18 @@ impl Api {
     }
 
     pub(super) fn patch(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
+        if asked.content_type() == apply::MEDIA_TYPE {
+            return self.apply(asked, sent);
+        }
+        if !asked.query.get("force").is_empty() {
+            let why = "may not be specified for non-apply patch";
+            return Err(patch_options(FieldError::forbidden("force", why)));
+        }
         let patch_type = PatchType::of(asked.content_type())?;
         let patch = patch::parse(patch_type, sent)?;
         let mut warnings = Vec::new();
         let kind = asked.target.kind;
-        let options = asked.write_options()?;
+        let options = &asked.write_options()?;
         let updated = self
             .store
             .update(&asked.target.key(), asked.part(), options, |current| {
@@ -83,7 +93,7 @@ impl Api {
         }
         let node = binding["target"]["name"].as_str().unwrap_or_default();
         self.store
-            .bind(&asked.target.key(), node, asked.write_options()?)?;
+            .bind(&asked.target.key(), node, &asked.write_options()?)?;
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
         });
@@ -126,7 +136,7 @@ impl Api {
 }
 
 impl Asked {
-    fn part(&self) -> Part {
+    pub(super) fn part(&self) -> Part {
         if self.target.subresource.is_some() {
             Part::Status
         } else {
@@ -134,9 +144,16 @@ impl Asked {
         }
     }
 
-    fn write_options(&self) -> Result<WriteOptions, Status> {
+    pub(super) fn write_options(&self) -> Result<WriteOptions, Status> {
+        let name = self.manager_name()?;
         Ok(WriteOptions {
             dry_run: self.query.dry_run()?,
+            manager: Some(Manager::new(
+                Operation::Update,
+                name,
+                self.target.kind,
+                self.part(),
+            )),
         })
     }
 

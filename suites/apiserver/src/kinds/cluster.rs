@@ -4,9 +4,14 @@ use serde_json::{Value, json};
 
 use crate::status::FieldError;
 
-pub(super) fn prepare_namespace(namespace: &mut Value) {
+/// The label by which selectors know a namespace.
+pub(super) fn label_namespace(namespace: &mut Value) {
     let name = namespace["metadata"]["name"].clone();
     namespace["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+}
+
+pub(super) fn prepare_namespace(namespace: &mut Value) {
+    label_namespace(namespace);
     namespace["spec"] = json!({"finalizers": ["kubernetes"]});
     namespace["status"] = json!({"phase": "Active"});
 }

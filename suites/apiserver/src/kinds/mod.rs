@@ -55,6 +55,24 @@ pub(crate) fn prepare_create(kind: Kind, object: &mut Value, config: &Config) {
     }
 }
 
+/// An object with the defaults of its kind, and nothing that this server adds of its own.
+pub(crate) fn defaulted(kind: Kind, object: &Value) -> Value {
+    let mut object = object.clone();
+    match kind {
+        Kind::Service => service::defaults(&mut object),
+        Kind::EndpointSlice => endpoint_slice::normalize(&mut object),
+        Kind::Pod => pod::defaulted(&mut object),
+        Kind::Namespace => cluster::label_namespace(&mut object),
+        Kind::Node => cluster::prepare_node(&mut object),
+        Kind::Event => cluster::prepare_event(&mut object),
+        Kind::Endpoints => endpoints::normalize(&mut object),
+        Kind::Secret => config::prepare_secret(&mut object),
+        Kind::Lease => config::prepare_lease(&mut object),
+        Kind::ConfigMap | Kind::ServiceAccount => {}
+    }
+    object
+}
+
 /// The same for an update: what the request may not touch comes from `old`.
 pub(crate) fn prepare_update(kind: Kind, new: &mut Value, old: &Value, part: Part, config: &Config) {
     if kind.facts().status {

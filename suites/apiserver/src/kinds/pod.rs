@@ -26,6 +26,22 @@ fn default(map: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
     }
 }
 
+/// The defaults of the type alone: without what admission adds.
+pub(super) fn defaulted(pod: &mut Value) {
+    let before = pod["spec"].clone();
+    defaults(pod);
+    if let Some(spec) = pod["spec"].as_object_mut() {
+        for field in ["priority", "preemptionPolicy"] {
+            if before[field].is_null() {
+                spec.remove(field);
+            }
+        }
+    }
+    if pod["status"].is_object() {
+        complete_status(&mut pod["status"]);
+    }
+}
+
 fn defaults(pod: &mut Value) {
     if !pod["spec"].is_object() {
         pod["spec"] = json!({});

@@ -101,7 +101,7 @@ fn drop_empty(map: &mut Map<String, Value>, fields: &[&str]) {
     }
 }
 
-fn defaults(service: &mut Value) {
+pub(super) fn defaults(service: &mut Value) {
     if !service["spec"].is_object() {
         service["spec"] = json!({});
     }

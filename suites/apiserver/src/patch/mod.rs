@@ -6,6 +6,8 @@ mod order;
 mod schema;
 mod strategic;
 
+pub(crate) use schema::{ListMerge, list_merge};
+
 use json_patch::PatchOperation;
 use serde_json::Value;
 
@@ -36,19 +38,14 @@ impl PatchType {
     /// The format of a media type.
     ///
     /// # Errors
-    /// 415 for any other, server-side apply among them.
+    /// 415 for any other.
     pub(crate) fn of(media_type: &str) -> Result<Self, Status> {
         const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, \
-                                application/strategic-merge-patch+json";
+                                application/strategic-merge-patch+json, application/apply-patch+yaml";
         match media_type {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
-            "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
-                let found = "server-side apply, which this server does not have; use kubectl apply without \
-                             --server-side, or a merge patch";
-                Err(Status::unsupported_media_type(found, ACCEPTED))
-            }
             other => Err(Status::unsupported_media_type(other, ACCEPTED)),
         }
     }

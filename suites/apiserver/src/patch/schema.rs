@@ -6,7 +6,7 @@ use crate::kinds::Kind;
 
 /// How a list is patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ListMerge {
+pub(crate) enum ListMerge {
     /// Elements are objects, told apart by this field.
     Key(&'static str),
     /// Elements are plain values.
@@ -48,7 +48,7 @@ const SERVICE_ACCOUNT: [(&str, &str); 2] = [("secrets", "name"), ("imagePullSecr
 const NAMESPACE: [(&str, &str); 1] = [("status.conditions", "type")];
 
 /// How the list at a path (field names joined by dots, indices left out) merges; `None` replaces it.
-pub(super) fn list_merge(kind: Kind, path: &str) -> Option<ListMerge> {
+pub(crate) fn list_merge(kind: Kind, path: &str) -> Option<ListMerge> {
     if let Some((_, merge)) = METADATA.iter().find(|(known, _)| *known == path) {
         return Some(*merge);
     }

@@ -1,6 +1,7 @@
 //! `Status`: how the API says no. One constructor per reason, worded as upstream words it; `field` has the complaints
-//! about single fields.
+//! about single fields, `apply` what server-side apply refuses.
 
+mod apply;
 mod field;
 
 use std::fmt;

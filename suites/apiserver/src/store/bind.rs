@@ -13,7 +13,7 @@ impl Store {
     /// # Errors
     /// 404 without the pod, 409 if it has a node or is being deleted, 500 without a node's name. Whether the node exists
     /// is not asked, as upstream.
-    pub(crate) fn bind(&self, key: &Key, node: &str, options: WriteOptions) -> Result<Arc<Object>, Status> {
+    pub(crate) fn bind(&self, key: &Key, node: &str, options: &WriteOptions) -> Result<Arc<Object>, Status> {
         let conflict = |why: &str| Err(Status::conflict("", "pods/binding", &key.name, why));
         if node.is_empty() {
             return Err(Status::unnamed_target());

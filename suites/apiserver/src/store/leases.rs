@@ -57,7 +57,7 @@ impl Store {
             }
             return;
         }
-        let written = self.update(&slice, Part::Main, WriteOptions::default(), |current| {
+        let written = self.update(&slice, Part::Main, &WriteOptions::default(), |current| {
             let mut new = current.clone();
             for field in ["endpoints", "ports"] {
                 new[field] = wanted[field].clone();

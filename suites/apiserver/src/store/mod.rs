@@ -26,7 +26,7 @@ use std::{
 pub(crate) use delete::{DeleteOptions, Deleted};
 pub(crate) use object::{Key, Object};
 pub(crate) use watch::{Event, EventType, Watch};
-pub(crate) use write::{WriteOptions, expect_name};
+pub(crate) use write::{WriteOptions, expect_name, now};
 
 use self::{addresses::Addresses, dependents::Dependents, history::History, leases::Leases};
 use crate::{

@@ -9,6 +9,7 @@ use super::{Key, Object, Scope, State, Store, delete, history::Change};
 use crate::{
     config::Config,
     kinds::{self, Kind, Part},
+    managed::{self, Manager},
     selector::Selector,
     status::{FieldError, Status},
 };
@@ -22,8 +23,10 @@ const SUFFIX_TRIES: usize = 8;
 const GENERATE_PREFIX: usize = 63 - SUFFIX;
 
 /// How a write is to be done.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct WriteOptions {
+    /// Who owns what is written. `None`: managed fields are as the object has them.
+    pub(crate) manager: Option<Manager>,
     /// Answer as if, store nothing.
     pub(crate) dry_run: bool,
 }
@@ -43,7 +46,7 @@ impl Store {
         kind: Kind,
         namespace: &str,
         mut object: Value,
-        options: WriteOptions,
+        options: &WriteOptions,
     ) -> Result<Arc<Object>, Status> {
         let facts = kind.facts();
         adopt_namespace(kind, namespace, &mut object)?;
@@ -78,6 +81,11 @@ impl Store {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         object["metadata"]["uid"] = uuid::Uuid::new_v4().to_string().into();
         object["metadata"]["creationTimestamp"] = now();
+        if let Some(manager) = &options.manager {
+            let mut defaulted = kinds::defaulted(kind, &object);
+            managed::created(kind, &mut defaulted, manager, &now());
+            adopt_managers(&mut object, &defaulted);
+        }
         if facts.generation {
             object["metadata"]["generation"] = 1.into();
         }
@@ -115,7 +123,7 @@ impl Store {
         &self,
         key: &Key,
         part: Part,
-        options: WriteOptions,
+        options: &WriteOptions,
         change: impl FnOnce(&Value) -> Result<Value, Status>,
     ) -> Result<Arc<Object>, Status> {
         let (kind, facts) = (key.kind, key.kind.facts());
@@ -126,6 +134,11 @@ impl Store {
         expect_name(key, &new)?;
         check_preconditions(key, &old, &new["metadata"])?;
         keep_reserved(&mut new, &old.value);
+        if let Some(manager) = &options.manager {
+            let mut defaulted = kinds::defaulted(kind, &new);
+            managed::updated(kind, &old.value, &mut defaulted, manager, &now());
+            adopt_managers(&mut new, &defaulted);
+        }
         kinds::prepare_update(kind, &mut new, &old.value, part, self.config());
         if facts.generation && kinds::next_generation(kind, &new, &old.value) {
             let generation = old.meta()["generation"].as_i64().unwrap_or(0) + 1;
@@ -298,6 +311,16 @@ fn unstored(value: Value) -> Arc<Object> {
         json,
         version: 0,
     })
+}
+
+/// Takes over who owns the fields of an object.
+fn adopt_managers(object: &mut Value, owned: &Value) {
+    let field = "managedFields";
+    match (object["metadata"].as_object_mut(), owned["metadata"].get(field)) {
+        (Some(meta), Some(list)) => drop(meta.insert(field.to_owned(), list.clone())),
+        (Some(meta), None) => drop(meta.remove(field)),
+        (None, _) => {}
+    }
 }
 
 fn adopt_namespace(kind: Kind, namespace: &str, object: &mut Value) -> Result<(), Status> {

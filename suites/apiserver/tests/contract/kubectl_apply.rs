@@ -124,22 +124,3 @@ async fn apply_refuses_fields_that_do_not_exist() {
     );
     world.end().await;
 }
-
-#[tokio::test]
-async fn server_side_apply_is_refused_with_the_way_out() {
-    let Some(world) = World::own_only(crate::world::config()).await else {
-        return;
-    };
-    let Some(kubectl) = Kubectl::new(&world) else {
-        return;
-    };
-    let manifest = service("web", &json!([{"port": 80}]));
-    let refused = kubectl
-        .with_input(&["apply", "--server-side", "-f", "-"], &manifest)
-        .await;
-    assert!(
-        !refused.success && refused.err.contains("use kubectl apply without --server-side"),
-        "{refused:?}"
-    );
-    world.end().await;
-}

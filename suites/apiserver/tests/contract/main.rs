@@ -4,6 +4,7 @@
 //! run against that cluster (a real kube-apiserver with its controller manager), where they show that both
 //! answer alike; tests of our own bounds are left out there and say so.
 
+mod applying;
 mod cluster;
 mod config;
 mod deletion;
@@ -16,6 +17,7 @@ mod limits;
 mod node;
 mod objects;
 mod owners;
+mod owning;
 mod pages;
 mod patches;
 mod pods;

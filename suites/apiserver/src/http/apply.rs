@@ -1,0 +1,124 @@
+//! PATCH with `application/apply-patch+yaml`: server-side apply.
+
+use hyper::Response;
+use serde_json::Value;
+
+use super::{Api, Asked, read::shown, respond::Body};
+use crate::{
+    kinds::{Kind, decode},
+    managed::{self, Manager, Operation},
+    status::{FieldError, Status},
+    store::{WriteOptions, expect_name, now},
+};
+
+/// The media type of configurations.
+pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
+/// Longest name of a manager, in bytes.
+const LONGEST_MANAGER: usize = 128;
+/// A client that does not say who it is.
+const UNKNOWN: &str = "unknown";
+
+impl Api {
+    pub(super) fn apply(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
+        let (target, key) = (&asked.target, asked.target.key());
+        let kind = target.kind;
+        let name = asked.query.get("fieldManager");
+        if name.is_empty() {
+            let why = "is required for apply patch";
+            return Err(patch_options(FieldError::required("fieldManager", why)));
+        }
+        let manager = Manager::new(Operation::Apply, asked.manager_name()?, kind, asked.part());
+        let mut config = configuration(kind, sent)?;
+        expect_name(&key, &config)?;
+        let options = &WriteOptions {
+            manager: None,
+            ..asked.write_options()?
+        };
+        let force = asked.query.flag("force");
+        let absent = target.subresource.is_none() && self.store.get(&key).is_err();
+        let (code, written) = if absent {
+            if let Some(uid) = config["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
+                let facts = kind.facts();
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                );
+                return Err(Status::conflict(facts.group, facts.plural, &key.name, &why));
+            }
+            // A version of what is not there says nothing.
+            if let Some(meta) = config["metadata"].as_object_mut() {
+                meta.remove("resourceVersion");
+            }
+            let object = managed::applied_new(kind, &config, &manager, &now())?;
+            (201, self.store.create(kind, &key.namespace, object, options)?)
+        } else {
+            let written = self.store.update(&key, asked.part(), options, |live| {
+                let merged = managed::applied(kind, live, &config, &manager, force, &now())?;
+                decode(kind, merged).map(|decoded| decoded.object)
+            })?;
+            (200, written)
+        };
+        shown(asked, code, &written)
+    }
+}
+
+impl Asked {
+    /// Who writes: `fieldManager`, or the first word of the User-Agent.
+    pub(super) fn manager_name(&self) -> Result<String, Status> {
+        let asked = self.query.get("fieldManager");
+        if asked.len() > LONGEST_MANAGER {
+            return Err(patch_options(FieldError::too_long(
+                "fieldManager",
+                LONGEST_MANAGER,
+            )));
+        }
+        if !asked.is_empty() {
+            return Ok(asked.to_owned());
+        }
+        let agent = self.headers.get(hyper::header::USER_AGENT);
+        let agent = agent.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let word: String = agent
+            .split('/')
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .take(LONGEST_MANAGER)
+            .collect();
+        Ok(if word.is_empty() { UNKNOWN.to_owned() } else { word })
+    }
+}
+
+/// The refusal of an option of a patch.
+pub(super) fn patch_options(error: FieldError) -> Status {
+    Status::invalid("meta.k8s.io", "PatchOptions", "", &[error])
+}
+
+/// A configuration, in YAML or in JSON, which is YAML.
+fn configuration(kind: Kind, sent: &[u8]) -> Result<Value, Status> {
+    let unreadable = |error: String| Status::bad_request(format!("error decoding YAML: {error}"));
+    let config: Value = match serde_json::from_slice(sent) {
+        Ok(config) => config,
+        Err(_) => serde_saphyr::from_slice(sent).map_err(|error| unreadable(error.to_string()))?,
+    };
+    let text = |field: &str| config[field].as_str().unwrap_or_default();
+    let facts = kind.facts();
+    if text("apiVersion") != facts.api_version() || text("kind") != facts.kind {
+        let version = text("apiVersion");
+        // Upstream shows a group in front, even if there is none.
+        let slash = if version.contains('/') { "" } else { "/" };
+        return Err(Status::bad_request(format!(
+            "invalid object type: {slash}{version}, Kind={}",
+            text("kind")
+        )));
+    }
+    if !config["metadata"]["managedFields"].is_null() {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    let decoded = decode(kind, config)?;
+    match decoded.unknown.first() {
+        Some(path) => {
+            let why = format!(".{path}: field not declared in schema");
+            Err(Status::untyped(kind, &decoded.object, &why))
+        }
+        None => Ok(decoded.object),
+    }
+}
