@@ -5,7 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Key, Object, Store, WriteOptions, write::now};
-use crate::status::Status;
+use crate::{kinds::Kind, status::Status};
+
+/// Labels of a node that its pods get.
+const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 impl Store {
     /// Assigns a pod that has no node yet, and says so in its conditions.
@@ -38,6 +41,15 @@ impl Store {
         }
         let mut new = old.value.clone();
         new["spec"]["nodeName"] = node.into();
+        // Where the node stands is known to its pods (KEP-4742).
+        let labels = state
+            .get(&Key::new(Kind::Node, "", node))
+            .map(|node| node.meta()["labels"].clone());
+        for label in TOPOLOGY {
+            if let Some(value) = labels.as_ref().ok().and_then(|labels| labels[label].as_str()) {
+                new["metadata"]["labels"][label] = value.into();
+            }
+        }
         let scheduled = json!({
             "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now(),
         });

@@ -136,7 +136,8 @@ impl State {
     ) -> Deleted {
         let finalizers = finalizers(old, propagation);
         if grace == 0 && finalizers.is_empty() {
-            return Deleted::Gone(self.remove(key, old));
+            let marked = self.mark_pod(key, old);
+            return Deleted::Gone(self.remove(key, &marked));
         }
         let mut value = old.value.clone();
         set_finalizers(&mut value, finalizers);
@@ -149,6 +150,16 @@ impl State {
             return Deleted::Pending(Arc::clone(old));
         }
         Deleted::Pending(self.commit(key.clone(), value))
+    }
+
+    /// A pod that goes at once is written once more before: every deletion of one is graceful upstream.
+    fn mark_pod(&mut self, key: &Key, old: &Arc<Object>) -> Arc<Object> {
+        if key.kind != Kind::Pod || old.meta()["deletionGracePeriodSeconds"] == 0 {
+            return Arc::clone(old);
+        }
+        let mut value = old.value.clone();
+        mark(&mut value, 0);
+        self.commit(key.clone(), value)
     }
 
     /// Takes a finalizer from an object that is being deleted; it goes with the last one.
@@ -172,11 +183,7 @@ impl State {
 
     /// Removes an object that nothing holds up.
     pub(super) fn remove(&mut self, key: &Key, object: &Arc<Object>) -> Arc<Object> {
-        let mut last = object.value.clone();
-        if key.kind == Kind::Pod {
-            mark(&mut last, 0);
-        }
-        let gone = self.commit_removal(key.clone(), last);
+        let gone = self.commit_removal(key.clone(), object.value.clone());
         if key.kind == Kind::Service {
             self.addresses.release(&gone.value);
         }

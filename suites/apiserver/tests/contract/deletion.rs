@@ -7,7 +7,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, World};
+use crate::{
+    watching::Watching,
+    world::{LIMIT, World},
+};
 
 fn pod(name: &str, node: Option<&str>) -> Value {
     let mut pod = json!({"metadata": {"name": name}, "spec": {"automountServiceAccountToken": false,
@@ -61,6 +64,40 @@ async fn a_pod_on_a_node_stays_until_its_kubelet_forces_the_end() {
         404,
         "nobody runs it, so it is gone at once"
     );
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_pod_that_goes_is_written_once_more_before() {
+    let world = World::new().await;
+    let mut watching = Watching::of(&world, "pods", "timeoutSeconds=60").await;
+    let mut next = async || {
+        let event = watching.next().await.expect("an event");
+        let meta = &event["object"]["metadata"];
+        (
+            event["type"].as_str().expect("a type").to_owned(),
+            meta["deletionGracePeriodSeconds"].as_i64(),
+            meta["generation"].as_i64(),
+        )
+    };
+    let event = |kind: &str, grace, generation| (kind.to_owned(), grace, Some(generation));
+    for (node, options) in [
+        (None, json!({})),
+        (Some("no-such-node"), json!({"gracePeriodSeconds": 0})),
+    ] {
+        world.create("pods", &pod("p", node)).await;
+        delete(&world, "pods", "p", &options).await;
+        assert_eq!(next().await, event("ADDED", None, 1));
+        assert_eq!(next().await, event("MODIFIED", Some(0), 2));
+        assert_eq!(next().await, event("DELETED", Some(0), 2));
+    }
+    world.create("pods", &pod("p", Some("no-such-node"))).await;
+    delete(&world, "pods", "p", &json!({})).await;
+    delete(&world, "pods", "p", &json!({"gracePeriodSeconds": 0})).await;
+    assert_eq!(next().await, event("ADDED", None, 1));
+    assert_eq!(next().await, event("MODIFIED", Some(20), 2));
+    assert_eq!(next().await, event("MODIFIED", Some(0), 2));
+    assert_eq!(next().await, event("DELETED", Some(0), 2));
     world.end().await;
 }
 

@@ -26,6 +26,7 @@ mod recorded;
 mod relist;
 mod replicas;
 mod restored;
+mod sequences;
 mod services;
 mod slices;
 mod survival;
