@@ -19,7 +19,7 @@ mod e_absent;
 use harness::case::Case;
 
 /// All cases, by area and then as in the catalogue.
-pub const ALL: [Case; 23] = [
+pub const ALL: [Case; 25] = [
     a_release::release_prefix_empty_list::CASE,
     a_release::release_prefix_null_slice::CASE,
     a_release::release_prefix_one_of_two::CASE,
@@ -29,6 +29,8 @@ pub const ALL: [Case; 23] = [
     a_release::release_same_name_two_namespaces::CASE,
     a_release::release_joined_key_collision::CASE,
     a_release::release_port_scoped::CASE,
+    a_release::release_all_frontends::CASE,
+    a_release::release_all_frontends_lb::CASE,
     a_release::release_established_flows::CASE,
     a_release::release_agent_restart_between::CASE,
     a_release::release_culprit_refilled::CASE,

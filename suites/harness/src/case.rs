@@ -126,6 +126,9 @@ pub fn axes_not_enabled(cluster: &Description) -> Vec<String> {
     if !cluster.capabilities.contains(&Capability::HostNetwork) {
         axes.push("vantage h: the cluster does not allow processes on its hosts".to_owned());
     }
+    if !cluster.capabilities.contains(&Capability::Outside) {
+        axes.push("vantage x: the cluster has no client outside".to_owned());
+    }
     axes
 }
 

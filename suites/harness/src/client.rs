@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use lab::cluster::{Cluster, Place};
+use lab::cluster::{Capability, Cluster, Place};
 use oracle::history::{Attempt, Plan};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use crate::{
+    context::Context,
     history::{Event, History},
     verdict::Halt,
 };
@@ -24,12 +25,51 @@ const STDERR_BYTES: u64 = 64 * 1024;
 /// A place that probes come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Name: `pod@node-1`, `host@node-1`.
+    /// Name: `pod@node-1`, `host@node-1`, `outside`.
     pub name: String,
-    /// Its node.
+    /// Its node; empty outside the cluster.
     pub node: String,
     /// Where its processes run.
     pub place: Place,
+}
+
+impl Context {
+    /// Clients in pods and on hosts of every node: vantages ps, pr and h.
+    #[must_use]
+    pub fn clients(&self) -> &[Client] {
+        &self.clients
+    }
+
+    /// Clients in pods of every node: vantages ps and pr.
+    #[must_use]
+    pub fn pod_clients(&self) -> Vec<Client> {
+        self.clients_where(|client| matches!(client.place, Place::Pod { .. }))
+    }
+
+    /// The client outside the cluster, where there is one: vantage x.
+    #[must_use]
+    pub fn outside(&self) -> Option<Client> {
+        let capabilities = &self.cluster.describe().capabilities;
+        capabilities.contains(&Capability::Outside).then(|| Client {
+            name: "outside".to_owned(),
+            node: String::new(),
+            place: Place::Outside,
+        })
+    }
+
+    /// Clients on a node.
+    #[must_use]
+    pub fn clients_on(&self, node: &str) -> Vec<Client> {
+        self.clients_where(|client| client.node == node)
+    }
+
+    fn clients_where(&self, test: impl Fn(&Client) -> bool) -> Vec<Client> {
+        self.clients
+            .iter()
+            .filter(|client| test(client))
+            .cloned()
+            .collect()
+    }
 }
 
 /// A plan that runs.

@@ -58,7 +58,7 @@ pub struct Context {
     pub(crate) options: Options,
     objects: Objects,
     manifest: Manifest,
-    clients: Vec<Client>,
+    pub(crate) clients: Vec<Client>,
     fence: Option<Fence>,
     token: String,
     namespaces: AtomicU32,
@@ -145,32 +145,6 @@ impl Context {
             .nodes
             .iter()
             .map(|node| node.name.clone())
-            .collect()
-    }
-
-    /// Clients in pods and on hosts of every node: vantages ps, pr and h.
-    #[must_use]
-    pub fn clients(&self) -> &[Client] {
-        &self.clients
-    }
-
-    /// Clients in pods of every node: vantages ps and pr.
-    #[must_use]
-    pub fn pod_clients(&self) -> Vec<Client> {
-        self.clients_where(|client| matches!(client.place, Place::Pod { .. }))
-    }
-
-    /// Clients on a node.
-    #[must_use]
-    pub fn clients_on(&self, node: &str) -> Vec<Client> {
-        self.clients_where(|client| client.node == node)
-    }
-
-    fn clients_where(&self, test: impl Fn(&Client) -> bool) -> Vec<Client> {
-        self.clients
-            .iter()
-            .filter(|client| test(client))
-            .cloned()
             .collect()
     }
 

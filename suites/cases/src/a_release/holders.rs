@@ -13,6 +13,7 @@ use std::{
 use harness::{
     background::Background,
     case::Family,
+    client::Client,
     context::Context,
     objects::{Key, annotation},
     pods::{Backend, endpoints, serve},
@@ -263,13 +264,23 @@ pub(super) async fn probed<'a>(
     hold: Hold,
 ) -> Result<Background, Halt> {
     let targets: Vec<Target> = holders.into_iter().flat_map(Holder::serves).collect();
+    probed_by(cx, cx.clients(), &targets, hold).await
+}
+
+/// As [`probed`], by these clients.
+pub(super) async fn probed_by(
+    cx: &Context,
+    clients: &[Client],
+    targets: &[Target],
+    hold: Hold,
+) -> Result<Background, Halt> {
     let probes: usize = targets.iter().map(|target| target.probes(cx.limits())).sum();
     let fastest = Duration::from_secs_f64(probes as f64 / f64::from(cx.limits().rate));
     let window = match hold {
         Hold::Probes => fastest,
         Hold::Time => cx.limits().hold.max(fastest),
     };
-    cx.background(cx.clients(), &targets, window).await
+    cx.background(clients, targets, window).await
 }
 
 /// What follows on a release at once: the fence, and the proof that it has happened.

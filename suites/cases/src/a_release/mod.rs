@@ -1,7 +1,10 @@
 //! Release isolation, one backend shared by two Services.
+mod frontends;
 mod holders;
 mod pairs;
 pub(crate) mod release_agent_restart_between;
+pub(crate) mod release_all_frontends;
+pub(crate) mod release_all_frontends_lb;
 pub(crate) mod release_culprit_refilled;
 pub(crate) mod release_established_flows;
 pub(crate) mod release_joined_key_collision;

@@ -1,0 +1,139 @@
+//! Every frontend of V: its ClusterIP, its node port on every node, and its load balancer's address, from inside and from
+//! outside.
+//!
+//! For clients on nodes and in pods a socket hook may answer, so node ports and load balancers are dialled from outside
+//! too, where packets are all that there is.
+
+use std::net::{IpAddr, SocketAddr};
+
+use harness::{
+    case::Family, client::Client, context::Context, probing::Within, target::Target, verdict::Halt,
+    waiting::eventually,
+};
+use oracle::check::Permitted;
+use serde_json::Value;
+
+use super::{
+    holders::{Hold, Holder, all_serve, probed_by, trigger, undisturbed, witnessed},
+    pairs::{Pair, pairs, victims},
+};
+
+/// Beside the ClusterIP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum External {
+    NodePort,
+    LoadBalancer,
+}
+
+/// The row: C is emptied, and every frontend of V serves {b} after the trigger.
+pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<(), Halt> {
+    let mut pairs = pairs(cx, &[((), "")]).await?;
+    let agents = cx.agents().await?;
+    all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
+    let mut outside = Vec::new();
+    for victim in victims(&pairs) {
+        outside.extend(frontends(cx, victim, external).await?);
+    }
+    let cluster_ips = victims(&pairs).into_iter().flat_map(Holder::serves);
+    let inside: Vec<Target> = cluster_ips.chain(outside.iter().cloned()).collect();
+    // Each client with what it dials: a ClusterIP is nobody's outside.
+    let mut vantages: Vec<(Vec<Client>, &[Target])> = vec![(cx.clients().to_vec(), &inside)];
+    vantages.extend(cx.outside().map(|client| (vec![client], &*outside)));
+    cx.phase("control: every frontend serves {b}");
+    for (clients, targets) in &vantages {
+        let within = Within::from_now(cx.limits().service);
+        cx.control("every frontend serves {b}", clients, targets, within)
+            .await?;
+    }
+
+    cx.phase("release: C is emptied");
+    let mut seen = Vec::new();
+    for pair in &mut pairs {
+        pair.culprit.list(cx, &[]).await?;
+        seen.push(pair.culprit.refuses());
+    }
+    witnessed(cx, "C is REFUSE", &seen).await?;
+
+    cx.phase("trigger: V is patched, and every frontend must serve {b} for T_hold");
+    let mut windows = Vec::new();
+    for (clients, targets) in &vantages {
+        windows.push(probed_by(cx, clients, targets, Hold::Time).await?);
+    }
+    trigger(cx, "1", victims(&pairs)).await?;
+    futures::future::try_join_all(windows.into_iter().map(|window| cx.hold(window))).await?;
+    undisturbed(cx, victims(&pairs), agents.as_ref()).await
+}
+
+/// What leads to a Service from outside, once it is there.
+async fn frontends(cx: &Context, holder: &Holder, external: External) -> Result<Vec<Target>, Halt> {
+    let what = format!("{} has its {external:?}", holder.service);
+    let within = Within::from_now(cx.limits().service);
+    let service = eventually(&what, within, async || {
+        let service = cx.objects().get(&holder.service).await?;
+        let is_there = match external {
+            External::NodePort => node_port(&service, "TCP").is_some(),
+            External::LoadBalancer => !balancers(&service, holder.family).is_empty(),
+        };
+        Ok(is_there.then_some(service))
+    })
+    .await?;
+    let mut targets = Vec::new();
+    for cluster_ip in holder.serves() {
+        let Permitted::Serves(identities) = &cluster_ip.permitted else {
+            continue;
+        };
+        let addresses: Vec<(String, SocketAddr)> = match external {
+            External::NodePort => {
+                let protocol = oracle::finding::transport(cluster_ip.transport);
+                let port = node_port(&service, protocol).ok_or_else(|| {
+                    Halt::Harness(format!("{} has no node port of {protocol}", holder.service))
+                })?;
+                nodes(cx, holder.family)
+                    .map(|(node, address)| (format!("np {node}"), (address, port).into()))
+                    .collect()
+            }
+            External::LoadBalancer => balancers(&service, holder.family)
+                .into_iter()
+                .map(|address| ("lb".to_owned(), (address, cluster_ip.address.port()).into()))
+                .collect(),
+        };
+        for (name, address) in addresses {
+            let name = format!("{} {name}", cluster_ip.name);
+            targets.push(Target::serves(
+                &holder.axis,
+                &name,
+                cluster_ip.transport,
+                address,
+                identities.iter().cloned(),
+            ));
+        }
+    }
+    Ok(targets)
+}
+
+/// InternalIPs of the nodes.
+fn nodes(cx: &Context, family: Family) -> impl Iterator<Item = (String, IpAddr)> {
+    let nodes = cx.cluster().describe().nodes.clone();
+    nodes.into_iter().filter_map(move |node| {
+        let mut addresses = node.addresses.into_iter();
+        let address = addresses.find(|address| address.is_ipv6() == (family == Family::IPv6))?;
+        Some((node.name, address))
+    })
+}
+
+fn node_port(service: &Value, protocol: &str) -> Option<u16> {
+    let mut ports = service["spec"]["ports"].as_array()?.iter();
+    let port = ports.find(|port| port["protocol"].as_str().unwrap_or("TCP") == protocol)?;
+    u16::try_from(port["nodePort"].as_u64()?).ok()
+}
+
+fn balancers(service: &Value, family: Family) -> Vec<IpAddr> {
+    let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
+    let addresses = ingress
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one["ip"].as_str()?.parse().ok());
+    addresses
+        .filter(|address: &IpAddr| address.is_ipv6() == (family == Family::IPv6))
+        .collect()
+}
