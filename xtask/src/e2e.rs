@@ -11,6 +11,10 @@ pub(crate) const PROGRAMS: [&str; 2] = ["plumbline", "reference-agent"];
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 nothing failed, 1 something failed, 2 could not run.")]
 pub(crate) struct Arguments {
+    /// What is under test in place of the reference agent, as `plumbline run --target` takes it: kube-proxy-nftables,
+    /// kube-proxy-iptables, or the path of a file
+    #[arg(long, value_name = "NAME|FILE")]
+    target: Option<String>,
     /// Passed on to `plumbline run`; `-- --help` shows what it takes
     #[arg(last = true, value_name = "ARGS")]
     run: Vec<String>,
@@ -21,7 +25,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let program = steps::programs()?.join("plumbline");
     let mut command = steps::as_root(&program, "making the cluster")?;
     // Reports go to `target/plumbline` below the workspace, unless `--out` says otherwise.
-    command.arg("run").args(&arguments.run).current_dir(steps::root());
+    command.arg("run").current_dir(steps::root());
+    if let Some(target) = &arguments.target {
+        command.args(["--target", target]);
+    }
+    command.args(&arguments.run);
     steps::become_("suite", &mut command)
 }
 

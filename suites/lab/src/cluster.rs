@@ -59,6 +59,22 @@ pub struct Description {
     pub nodes: Vec<Node>,
     /// What it can do.
     pub capabilities: BTreeSet<Capability>,
+    /// Optional features of the catalogue that the target claims to have.
+    pub features: BTreeSet<String>,
+    /// Claims of the catalogue that the target is known not to keep.
+    pub deviations: Vec<Deviation>,
+}
+
+/// A claim of the catalogue that a target is known not to keep.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deviation {
+    /// The claim.
+    pub claim: String,
+    /// What it does instead, in a few words.
+    pub reason: String,
+    /// Where that is known.
+    pub link: String,
 }
 
 /// Where a process runs.

@@ -13,16 +13,26 @@ pub(crate) struct Exemption {
     pub(super) reason: String,
 }
 
+impl Exemption {
+    /// Of a claim by its id, with a reason that is not empty.
+    ///
+    /// # Errors
+    /// There is no such claim.
+    pub(super) fn new(claim: &str, reason: &str) -> Result<Self, String> {
+        Ok(Self {
+            claim: claim.parse::<ClaimId>()?.0.id,
+            reason: reason.to_owned(),
+        })
+    }
+}
+
 impl FromStr for Exemption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts = text.split_once('=').map(|(claim, reason)| (claim, reason.trim()));
         match parts {
-            Some((claim, reason)) if !reason.is_empty() => Ok(Self {
-                claim: claim.parse::<ClaimId>()?.0.id,
-                reason: reason.to_owned(),
-            }),
+            Some((claim, reason)) if !reason.is_empty() => Self::new(claim, reason),
             _ => Err(format!(
                 "expected CLAIM=REASON, found {text:?}: what has no reason is a failure"
             )),

@@ -2,11 +2,13 @@
 //!
 //! - `arguments.rs`: what can be said. `cluster.rs`: the lab that is used or made.
 //! - `select.rs`: what runs, decided before the run. `exempt.rs`: what is known to deviate.
+//!   `declared.rs`: what a target says of both.
 //! - `schedule.rs`: cases side by side, disruptive ones alone. `process.rs`: one case as a process.
 //! - `progress.rs`: what a person sees meanwhile. `summary.rs`: before and after.
 //! - `owner.rs`: files belong to who called sudo.
 mod arguments;
 mod cluster;
+mod declared;
 mod exempt;
 mod owner;
 mod process;
@@ -37,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::report::{files, format, make};
 
-use self::{cluster::Target, process::Settings, progress::Progress, select::Wanted};
+use self::{cluster::Target, declared::Declared, process::Settings, progress::Progress, select::Wanted};
 
 /// Exit code after an interruption: 128 and SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -80,13 +82,14 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         () = interrupted.cancelled() => return Ok(ExitCode::from(INTERRUPTED)),
     };
     let description = cluster.lab.describe().clone();
-    // Targets declare none by themselves yet.
-    let features: BTreeSet<String> = arguments
-        .features
-        .into_iter()
-        .flatten()
-        .filter_map(|feature| feature.0)
-        .collect();
+    let declared = Declared::new(arguments.features, arguments.exempt, &description);
+    let Declared { features, exemptions } = match declared {
+        Ok(declared) => declared,
+        Err(why) => {
+            cluster.end().await?;
+            return Err(why);
+        }
+    };
     let selection = select::select(named, &description, &features);
     summary::before(
         &description,
@@ -117,7 +120,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             .map_or(1, NonZero::get),
         shuffle: arguments.shuffle,
         fail_fast: arguments.fail_fast,
-        exemptions: arguments.exempt,
+        exemptions,
         interrupted: interrupted.clone(),
     };
     let progress = Progress::new(selection.run.len());

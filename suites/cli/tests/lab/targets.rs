@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use lab::{
     cluster::{Cluster, Stop},
-    embedded::{AgentCommand, LabCluster, Lifetime},
+    embedded::{AgentCommand, LabCluster, Lifetime, Need},
 };
 
 use super::support::{TestLab, cgroup, config, eventually, name, privileged};
@@ -67,6 +67,35 @@ async fn a_target_whose_tools_are_missing_is_named_before_anything_is_made() {
         .to_string();
     assert!(
         error.contains("calls no-such-tool, which is not on the PATH"),
+        "{error}"
+    );
+    assert!(!cgroup(&config.name).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_kernel_lacks_for_a_target_is_named_with_what_was_tried() {
+    if !privileged() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = config(&name("needs"), folder.path());
+    let need = |what: &str, script: &str| Need {
+        what: what.to_owned(),
+        run: ["sh", "-c", script].map(str::to_owned).to_vec(),
+    };
+    // Tried in a namespace that has no device of this host.
+    config.agent.target.needs = vec![
+        need("to be alone", "! grep -q eth0 /proc/net/dev"),
+        need("xt_none (CONFIG_NONE)", "echo no such match >&2; exit 1"),
+        need("what is not tried", "exit 0"),
+    ];
+    let error = LabCluster::up(&config, Lifetime::WithCaller, |_| {})
+        .await
+        .expect_err("the kernel lacks something")
+        .to_string();
+    assert!(
+        error.contains("needs xt_none (CONFIG_NONE), which this host's kernel lacks")
+            && error.contains("said: no such match"),
         "{error}"
     );
     assert!(!cgroup(&config.name).exists());

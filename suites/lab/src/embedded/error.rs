@@ -75,6 +75,21 @@ pub enum LabError {
         /// The program.
         tool: String,
     },
+    /// The kernel lacks something that the target needs.
+    #[error(
+        "the target {target} needs {need}, which this host's kernel lacks: `{tried}` said: {why}. \
+         Load the module, or use a kernel with that option"
+    )]
+    MissingNeed {
+        /// The target.
+        target: String,
+        /// What it needs.
+        need: String,
+        /// The command that would have shown it.
+        tried: String,
+        /// What that said.
+        why: String,
+    },
     /// Namespaces and cgroups need root.
     #[error("the lab makes namespaces and cgroups and needs root, but runs as uid {uid}; start it with sudo")]
     NotRoot {

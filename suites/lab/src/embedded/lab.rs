@@ -29,6 +29,7 @@ use super::{
     dir::LabDir,
     error::io_error,
     kubelet::{Kubelet, Kubelets, Place, Table},
+    needs,
     netns::NetNs,
     node::{Node, Underlay},
     output::Steps,
@@ -74,6 +75,7 @@ impl Lab {
         down: mpsc::Sender<UnixStream>,
         steps: Steps,
     ) -> Result<Self, LabError> {
+        needs::check(&config.agent).await?;
         let mut tasks = JoinSet::new();
         steps.begin("underlay");
         let families = config.families;
@@ -226,6 +228,8 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         kernel,
         nodes: nodes.map(node).collect(),
         capabilities,
+        features: config.agent.target.features.clone(),
+        deviations: config.agent.target.deviations.clone(),
     }
 }
 

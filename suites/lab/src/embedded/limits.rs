@@ -35,6 +35,8 @@ pub struct Limits {
     pub agent_ready: Duration,
     /// From the start of the agents until all are ready, before `plumbline lab up` warns and goes on.
     pub agents_ready: Duration,
+    /// One command that shows whether the kernel offers what a target needs.
+    pub need: Duration,
     /// One clean-up command of an agent.
     pub agent_cleanup: Duration,
     /// From the killing of a cgroup's processes until none lives.
@@ -67,6 +69,7 @@ pub const LIMITS: Limits = Limits {
     agent_stop: Duration::from_secs(10),
     agent_ready: Duration::from_secs(1),
     agents_ready: Duration::from_secs(10),
+    need: Duration::from_secs(10),
     agent_cleanup: Duration::from_secs(20),
     cgroup_empty: Duration::from_secs(10),
     cgroup_removals: 5,

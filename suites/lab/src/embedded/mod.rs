@@ -15,7 +15,7 @@
 //!
 //! Files: for users `config`, `target`, `client`, `held`, `limits`, `error`, `evidence`; the supervisor is `supervisor` (its life),
 //! `lab` (what it holds), `control` (requests), `api/`, `agent`, `health`, `kubelet/`, `node`, `topology`; between the two `protocol`,
-//! `request`, `start`, `output`; on the host `dir`, `leftovers`, `cgroup`; kernel objects `netns`, `links`,
+//! `request`, `start`, `output`; on the host `needs` (what a target asks of its kernel), `dir`, `leftovers`, `cgroup`; kernel objects `netns`, `links`,
 //! `mounts`, `spawn`; `balancer` (routes to load balancers), `backoff`.
 
 mod agent;
@@ -37,6 +37,7 @@ mod leftovers;
 mod limits;
 mod links;
 mod mounts;
+mod needs;
 mod netns;
 mod node;
 mod output;
@@ -59,4 +60,4 @@ pub use limits::{LIMITS, Limits};
 pub use protocol::{ActiveApiFault, NodeStatus, PodView, Status};
 use start::Leash;
 pub use supervisor::supervise;
-pub use target::{KUBERNETES, Ready, Target};
+pub use target::{KUBERNETES, Need, Ready, Target};

@@ -1,6 +1,7 @@
 //! Targets: how a kind of agent is run, as a file of `suites/targets` says. Its README has the fields.
 
 use std::{
+    collections::BTreeSet,
     env,
     ffi::OsStr,
     fs,
@@ -10,6 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{LabError, sibling};
+use crate::cluster::Deviation;
 
 /// The files that are in every `plumbline`, by name.
 const BUILT_IN: [(&str, &str); 3] = [
@@ -39,6 +41,15 @@ pub struct Target {
     /// Programs that it calls, by name.
     #[serde(default)]
     pub tools: Vec<String>,
+    /// What it asks of the kernel, in the order in which it is tried.
+    #[serde(default)]
+    pub needs: Vec<Need>,
+    /// Optional features of the catalogue that it claims to have, by name.
+    #[serde(default)]
+    pub features: BTreeSet<String>,
+    /// Claims of the catalogue that it is known not to keep.
+    #[serde(default)]
+    pub deviations: Vec<Deviation>,
     /// Arguments of a run.
     pub run: Vec<String>,
     /// Arguments with which it removes what it keeps on a node.
@@ -48,6 +59,16 @@ pub struct Target {
     pub dump: Option<Vec<String>>,
     /// Where it says that it is ready.
     pub ready: Ready,
+}
+
+/// Something that the kernel must offer, and a command that succeeds in a new network namespace if it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Need {
+    /// Its name, and the option of the kernel's configuration.
+    pub what: String,
+    /// Program and arguments. Commands follow each other in one namespace.
+    pub run: Vec<String>,
 }
 
 /// On a node's loopback, by HTTP; status 200 is yes.
