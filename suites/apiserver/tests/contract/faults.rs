@@ -217,7 +217,21 @@ async fn expired_versions_are_told_410_and_lists_work() {
     let exact = format!("?resourceVersion={version}&resourceVersionMatch=Exact");
     assert_eq!(list(&faulty.met, &exact).await.0, 410);
     assert_eq!(list(&faulty.met, "").await.0, 200);
+    let next = |page: &Value| {
+        let token = page["metadata"]["continue"].as_str().expect("a token");
+        format!("?continue={token}")
+    };
+    let (_, page) = list(&faulty.met, "?limit=1").await;
+    let (code, expired) = list(&faulty.met, &next(&page)).await;
+    assert_eq!((code, &expired["reason"]), (410, &json!("Expired")));
+    let (code, rest) = list(&faulty.met, &next(&expired)).await;
+    assert_eq!(
+        (code, names(&rest)),
+        (200, vec!["kubernetes"]),
+        "what is left, in the newest state"
+    );
     drop(guard);
+    assert_eq!(list(&faulty.met, &next(&page)).await.0, 200);
     assert_eq!(list(&faulty.met, &exact).await.0, 200);
     faulty.end().await;
 }

@@ -65,11 +65,9 @@ async fn survives(fault: Fault, cut: bool, fails: bool) {
     };
     let replica = cluster.one();
     let admin = cluster.client(replica.address(), "admin").await;
-    for streaming in [false, true] {
-        let mut watching = watcher::Config::default();
-        if streaming {
-            watching = watching.streaming_lists();
-        }
+    let whole = watcher::Config::default;
+    // Lists come whole, in pages of one, and as events.
+    for watching in [whole(), whole().page_size(1), whole().streaming_lists()] {
         create(&admin, "before").await;
         let (sender, mut known) = watch::channel(Known::default());
         let client = cluster.client(replica.address(), "watcher").await;
@@ -168,6 +166,34 @@ async fn a_watcher_survives_too_many_requests() {
 #[tokio::test]
 async fn a_watcher_survives_internal_errors() {
     let refusal = Refusal::InternalError;
+    survives(
+        Fault::Refuse {
+            refusal,
+            retry_after: None,
+        },
+        true,
+        true,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_watcher_survives_an_unavailable_server() {
+    let refusal = Refusal::Unavailable;
+    survives(
+        Fault::Refuse {
+            refusal,
+            retry_after: None,
+        },
+        true,
+        true,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_watcher_survives_timeouts() {
+    let refusal = Refusal::Timeout;
     survives(
         Fault::Refuse {
             refusal,
