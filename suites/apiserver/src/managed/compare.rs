@@ -1,6 +1,6 @@
 //! Which fields an object has, and in which two of them differ.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -34,6 +34,15 @@ fn present(value: Option<&Value>) -> Option<&Value> {
     value.filter(|value| !value.is_null())
 }
 
+fn names(value: Option<&Value>) -> impl Iterator<Item = &String> {
+    let map = value.and_then(Value::as_object).into_iter().flatten();
+    map.map(|(name, _)| name)
+}
+
+fn field<'a>(value: Option<&'a Value>, name: &str) -> Option<&'a Value> {
+    value.and_then(|value| value.get(name))
+}
+
 struct Comparing {
     kind: Kind,
     found: Comparison,
@@ -54,42 +63,30 @@ impl Comparing {
         if shape == Shape::Whole || !same_type(old) || !same_type(new) {
             return self.leaf(old, new);
         }
-        let null = Value::Null;
         if shape == Shape::Fields {
             self.whole(old, new);
-            let fields = |value: Option<&Value>| {
-                value
-                    .and_then(Value::as_object)
-                    .into_iter()
-                    .flatten()
-                    .map(|(name, _)| name.clone())
-                    .collect::<BTreeSet<_>>()
-            };
-            for name in fields(old).union(&fields(new)) {
-                let inner = |value: Option<&'_ Value>| value.and_then(|value| value.get(name)).cloned();
-                let (old, new) = (inner(old), inner(new));
-                self.below(format!("f:{name}"), &join(path, name), old.as_ref(), new.as_ref());
+            let names: BTreeSet<&String> = [old, new].into_iter().flat_map(names).collect();
+            for name in names {
+                let (old, new) = (field(old, name), field(new, name));
+                self.below(format!("f:{name}"), &join(path, name), old, new);
             }
             return;
         }
         let both = (
-            elements(&shape, old.unwrap_or(&null)),
-            elements(&shape, new.unwrap_or(&null)),
+            elements(&shape, old.unwrap_or(&Value::Null)),
+            elements(&shape, new.unwrap_or(&Value::Null)),
         );
         let (Ok(before), Ok(after)) = both else {
             // Items that can't be told apart are owned together.
             return self.leaf(old, new);
         };
         self.whole(old, new);
-        let find = |all: &[(String, &Value)], wanted: &str| {
-            all.iter()
-                .find(|(element, _)| element == wanted)
-                .map(|(_, value)| (*value).clone())
-        };
-        let names: BTreeSet<&String> = before.iter().chain(&after).map(|(element, _)| element).collect();
-        for element in names {
-            let (old, new) = (find(&before, element), find(&after, element));
-            self.below(element.clone(), path, old.as_ref(), new.as_ref());
+        let (before, after): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            (before.into_iter().collect(), after.into_iter().collect());
+        let elements: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        for element in elements {
+            let (old, new) = (before.get(element).copied(), after.get(element).copied());
+            self.below(element.clone(), path, old, new);
         }
     }
 

@@ -2,6 +2,8 @@
 //! `x-kubernetes-list-map-keys` of upstream's OpenAPI). Keys of items that strategic merge patches share with it come
 //! from [`list_merge`].
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use crate::{
@@ -110,13 +112,13 @@ pub(super) fn elements<'a>(
     shape: &Shape,
     list: &'a Value,
 ) -> Result<Vec<(String, &'a Value)>, Option<String>> {
-    let mut all: Vec<(String, &Value)> = Vec::new();
+    let (mut all, mut seen) = (Vec::new(), HashSet::new());
     for value in list.as_array().into_iter().flatten() {
         let element = match shape {
             Shape::Items(keys) => item_element(keys, value).ok_or(None)?,
             _ => format!("v:{value}"),
         };
-        if all.iter().any(|(other, _)| *other == element) {
+        if !seen.insert(element.clone()) {
             return Err(Some(element));
         }
         all.push((element, value));

@@ -2,8 +2,7 @@
 //! asked of the [`Kubelet`].
 //!
 //! `log` chooses lines, `exec` speaks the channels of kubectl over a WebSocket (`socket`), `proxy` passes HTTP on.
-//! `portforward` is not here: kubectl tunnels SPDY through its WebSocket, and there is no kept library that speaks
-//! SPDY/3.1.
+//! `portforward` is not here: kubectl offers SPDY/3.1 alone, in a WebSocket or bare, and no kept library speaks it.
 
 mod exec;
 mod log;
