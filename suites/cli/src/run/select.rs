@@ -234,9 +234,7 @@ mod tests {
             &BTreeSet::new(),
         );
         let excluded: Vec<_> = selection.excluded.iter().map(|(case, _)| case.id).collect();
-        let on_nodes = cases::ALL
-            .iter()
-            .filter(|case| case.needs.rights >= Rights::Node);
+        let on_nodes = cases::ALL.iter().filter(|case| case.needs.rights >= Rights::Node);
         let on_nodes: Vec<_> = on_nodes.map(|case| case.id).collect();
         assert_eq!(excluded, on_nodes);
         assert!(excluded.contains(&"stale-sock-legacy-multi"));

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 /// Bytes of history that are kept in memory; older lines are dropped, and counted.
 pub const IN_MEMORY: usize = 64 << 20;
-/// Bytes of history that are written to the file; further lines are refused, and counted.
+/// Bytes of history that are written to the file; further lines are refused, which is said once.
 pub const IN_FILE: u64 = 512 << 20;
 
 /// A history that is being made. Writing to it appends lines.
@@ -39,8 +39,8 @@ struct ToFile {
     path: PathBuf,
     file: File,
     left: u64,
-    /// Lines that were refused.
-    refused: u64,
+    /// It was full, or could not be written.
+    is_over: bool,
 }
 
 /// Some of a history.
@@ -64,7 +64,7 @@ impl Kept {
                 path: path.to_owned(),
                 file: File::create(path)?,
                 left: IN_FILE,
-                refused: 0,
+                is_over: false,
             })
         };
         let state = State {
@@ -127,9 +127,9 @@ impl State {
         }
     }
 
-    fn push(&mut self, line: &[u8]) -> io::Result<()> {
+    fn push(&mut self, line: &[u8]) {
         if let Some(file) = &mut self.file {
-            file.write(line)?;
+            file.write(line);
         }
         self.bytes += line.len();
         self.lines.push_back(line.into());
@@ -139,25 +139,30 @@ impl State {
             self.bytes -= oldest.len();
             self.dropped += 1;
         }
-        Ok(())
     }
 }
 
 impl ToFile {
-    fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        let length = line.len() as u64;
-        if self.refused > 0 || length > self.left {
-            if self.refused == 0 {
-                eprintln!(
-                    "{} is full: expected at most {IN_FILE} bytes of history; what follows is in memory only",
-                    self.path.display()
-                );
-            }
-            self.refused += 1;
-            return Ok(());
+    /// A file that takes no more, for whatever reason, ends nothing: it is said once, and the lines are in memory.
+    fn write(&mut self, line: &[u8]) {
+        if self.is_over {
+            return;
         }
-        self.left -= length;
-        self.file.write_all(line)
+        let length = line.len() as u64;
+        let result = if length > self.left {
+            let why = format!("expected at most {IN_FILE} bytes");
+            Err(io::Error::new(io::ErrorKind::StorageFull, why))
+        } else {
+            self.file.write_all(line)
+        };
+        match result {
+            Ok(()) => self.left -= length,
+            Err(error) => {
+                let path = self.path.display();
+                eprintln!("failed to write the history to {path}: {error}; what follows is in memory only");
+                self.is_over = true;
+            }
+        }
     }
 }
 
@@ -167,7 +172,7 @@ impl Write for Kept {
         state.begun.extend_from_slice(bytes);
         while let Some(end) = state.begun.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = state.begun.drain(..=end).collect();
-            state.push(&line)?;
+            state.push(&line);
         }
         drop(state);
         self.changes.send_replace(());
@@ -209,6 +214,14 @@ mod tests {
         kept.end();
         let last = kept.part(3, 10).await;
         assert!(last.ended && last.lines.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_can_not_be_written_ends_nothing() {
+        // Every write to it fails with ENOSPC (full(4)).
+        let mut kept = Kept::new(1000, Some(Path::new("/dev/full"))).expect("opened");
+        kept.write_all(b"a\nb\n").expect("in memory");
+        assert_eq!(text(&kept.part(0, 10).await), "a\nb\n");
     }
 
     #[tokio::test]
