@@ -40,6 +40,7 @@ pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<()
     let mut vantages: Vec<(Vec<Client>, &[Target])> = vec![(cx.clients().to_vec(), &inside)];
     vantages.extend(cx.outside().map(|client| (vec![client], &*outside)));
     cx.phase("control: every frontend serves {b}");
+    cx.fence().await?;
     for (clients, targets) in &vantages {
         let within = Within::from_now(cx.limits().service);
         cx.control("every frontend serves {b}", clients, targets, within)
