@@ -1,5 +1,6 @@
 //! Bodies as Go clients build them, and broken ones.
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::json;
 
@@ -142,5 +143,55 @@ fn no_body_makes_it_panic() {
         body.truncate(random.random_range(4..=good.len()));
         // Either answer is right; only an end of the process would be wrong.
         drop(decode(&body));
+    }
+}
+
+/// Bodies as kube-apiserver 1.36 itself writes them, and the JSON that it shows for them.
+#[test]
+fn kinds_that_upstream_encoded_read_as_it_shows_them() {
+    let rows = [
+        (
+            "azhzAAoPCgJ2MRIJQ29uZmlnTWFwEmMKQwoBeBIAGgJ0MiIAKiQxNmM4ZTcxMC1mYTdlLTQyZWUtYjMzMi01OTRmOTkxNTZmZTUyBDQx\
+             Mzk4AEIICKfkidgGEAASBgoBYRIBYhIJCgVlbXB0eRIAGgcKAWMSAgD/IAAaACIA",
+            json!({"kind": "ConfigMap", "apiVersion": "v1", "immutable": false, "data": {"a": "b", "empty": ""},
+                   "binaryData": {"c": "AP8="}}),
+        ),
+        (
+            "azhzAAoMCgJ2MRIGU2VjcmV0El8KQwoBeBIAGgJ0MiIAKiRmYjM0OTA4ZS02ODM3LTQ3NjEtYjczYS0xZGNkM2FmYjI4MmIyBDQxNDA4\
+             AEIICKfkidgGEAASBwoBYRICAP8aDWV4YW1wbGUuY29tL2EoARoAIgA=",
+            json!({"kind": "Secret", "apiVersion": "v1", "immutable": true, "data": {"a": "AP8="}, "type": "example.com/a"}),
+        ),
+        (
+            "azhzAAoUCgJ2MRIOU2VydmljZUFjY291bnQSXQpDCgF4EgAaAnQyIgAqJDQxOWJkN2Y4LTMyMDUtNDA1Yi1iMGYxLWNmNzQyZDdkNTA4\
+             YjIENDE0MTgAQggIp+SJ2AYQABIPCgASABoBcyIAKgAyADoAGgMKAXAgABoAIgA=",
+            json!({"kind": "ServiceAccount", "apiVersion": "v1", "secrets": [{"name": "s"}],
+                   "imagePullSecrets": [{"name": "p"}], "automountServiceAccountToken": false}),
+        ),
+        (
+            "azhzAAoPCgJ2MRIJRW5kcG9pbnRzEo0BCkMKAXgSABoCdDIiACokOTcwYTc3MGItODI4Yi00NmZlLWE3MzAtN2FjZDkzMWY5MzQ5MgQ0\
+             MTQyOABCCAin5InYBhAAEkYKJAoIMTAuMS4xLjESEgoDUG9kEgAaAXAiACoAMgA6ABoBaCIBbhIMCggxMC4xLjEuMhoAGhAKAWEQUBoD\
+             VURQIgRodHRwGgAiAA==",
+            json!({"kind": "Endpoints", "apiVersion": "v1", "subsets": [{
+                "addresses": [{"ip": "10.1.1.1", "hostname": "h", "nodeName": "n", "targetRef": {"kind": "Pod", "name": "p"}}],
+                "notReadyAddresses": [{"ip": "10.1.1.2"}],
+                "ports": [{"name": "a", "port": 80, "protocol": "UDP", "appProtocol": "http"}]}]}),
+        ),
+        (
+            "azhzAAofChZjb29yZGluYXRpb24uazhzLmlvL3YxEgVMZWFzZRJoCkMKAXgSABoCdDIiACokYzg5OTA1ZTgtN2NiMy00NzkzLTg3YzMt\
+             YzVjNDM1OTAxOTg1MgQ0MTQzOABCCAin5InYBhAAEiEKAm1lEA8aCQiA8tbKBhDoByIMCILy1soGEIDKte4BKAMaACIA",
+            json!({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "spec": {"holderIdentity": "me",
+                   "leaseDurationSeconds": 15, "acquireTime": "2026-01-01T00:00:00.000001Z",
+                   "renewTime": "2026-01-01T00:00:02.500000Z", "leaseTransitions": 3}}),
+        ),
+    ];
+    for (body, expected) in rows {
+        let body = BASE64_STANDARD.decode(body).expect("base64");
+        let mut object = decode(&body).expect("an object");
+        let meta = object
+            .as_object_mut()
+            .and_then(|object| object.remove("metadata"))
+            .expect("metadata");
+        assert_eq!((&meta["name"], &meta["namespace"]), (&json!("x"), &json!("t2")));
+        assert_eq!(object, expected);
     }
 }
