@@ -4,7 +4,7 @@ use std::{io, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -75,6 +75,28 @@ impl Pki {
     /// # Errors
     /// If a name is neither, or the certificate can't be made.
     pub fn server_tls(&self, names: &[String]) -> Result<Arc<rustls::ServerConfig>, PkiError> {
+        let (certificate, key) = self.server(names)?;
+        let chain = vec![CertificateDer::from(certificate)];
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let mut tls =
+            rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()?
+                .with_no_client_auth()
+                .with_single_cert(chain, key)?;
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Arc::new(tls))
+    }
+
+    /// The certificate and key, PEM, of another program that serves under these names.
+    ///
+    /// # Errors
+    /// As [`Pki::server_tls`].
+    pub fn server_pem(&self, names: &[String]) -> Result<(String, String), PkiError> {
+        let (certificate, key) = self.server(names)?;
+        Ok((certificate.pem(), key.serialize_pem()))
+    }
+
+    fn server(&self, names: &[String]) -> Result<(Certificate, KeyPair), PkiError> {
         let failed = |source| PkiError::Certificate {
             what: names.join(", "),
             source,
@@ -88,15 +110,7 @@ impl Pki {
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().map_err(failed)?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
-        let chain = vec![CertificateDer::from(certificate)];
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let mut tls =
-            rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                .with_safe_default_protocol_versions()?
-                .with_no_client_auth()
-                .with_single_cert(chain, key)?;
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(tls))
+        Ok((certificate, key))
     }
 }
 

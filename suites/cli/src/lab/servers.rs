@@ -1,5 +1,8 @@
-//! `--apiservers` and `--advertise-shared`: the control plane of a new lab.
+//! `--apiservers`, `--advertise-shared` and `--control-plane`: the control plane of a new lab.
 
+use std::path::PathBuf;
+
+use anyhow::Context as _;
 use lab::embedded::{Advertise, ControlPlane};
 
 /// How many API servers, and what they say of themselves.
@@ -12,18 +15,34 @@ pub(crate) struct ControlPlaneArgs {
     /// which whoever stops takes away from all; nodes ask the load balancer
     #[arg(long)]
     advertise_shared: bool,
+    /// A folder with etcd, kube-apiserver and kube-controller-manager, which run instead of our own control plane
+    #[arg(long = "control-plane", value_name = "FOLDER")]
+    programs: Option<PathBuf>,
 }
 
 impl ControlPlaneArgs {
     /// What they say.
-    pub(crate) fn control_plane(&self) -> ControlPlane {
-        ControlPlane {
+    ///
+    /// # Errors
+    /// The folder is not there.
+    pub(crate) fn control_plane(&self) -> anyhow::Result<ControlPlane> {
+        let folder = self.programs.as_ref().map(|folder| {
+            let found = folder.canonicalize();
+            found.with_context(|| {
+                format!(
+                    "failed to find the folder {} of --control-plane",
+                    folder.display()
+                )
+            })
+        });
+        Ok(ControlPlane {
             servers: self.servers,
             advertise: if self.advertise_shared {
                 Advertise::Shared
             } else {
                 Advertise::Own
             },
-        }
+            programs: folder.transpose()?,
+        })
     }
 }

@@ -82,7 +82,7 @@ fn config(args: UpArgs) -> anyhow::Result<LabConfig> {
         name,
         nodes,
         families: families.families(),
-        control_plane: control_plane.control_plane(),
+        control_plane: control_plane.control_plane()?,
         agent: target.agent()?,
         plumbline: sibling("plumbline")?,
     })

@@ -20,7 +20,11 @@ use super::support::{LIMIT, TestLab, is_ready, node};
 const LASTS: Duration = Duration::from_secs(300);
 
 fn servers(servers: u8, advertise: Advertise) -> ControlPlane {
-    ControlPlane { servers, advertise }
+    ControlPlane {
+        servers,
+        advertise,
+        programs: None,
+    }
 }
 
 /// Waits until `default/kubernetes` shows these addresses.

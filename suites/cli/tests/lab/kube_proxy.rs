@@ -226,6 +226,7 @@ async fn kube_proxy_converges_after_every_fault_of_the_api_servers() {
         config.control_plane = ControlPlane {
             servers: 2,
             advertise: Advertise::Own,
+            programs: None,
         };
     });
     let Some(test) = up.await else {

@@ -4,6 +4,7 @@
 //! Files: `support` (a lab for a test), `traces` (what must be gone afterwards), `life`, `gone`
 //! (the host afterwards), `network`, `pods`, `places`,
 //! `agents` (a fake one), `api_servers` (and the controllers), `balancers` (load balancers), `kubectl`,
+//! `programs` (Kubernetes' own control plane),
 //! `targets` (by their files), `families` (IPv6 and dual stack), `reference` (the real agent),
 //! `kube_proxy` (the real one, with API servers that go wrong).
 
@@ -18,6 +19,7 @@ mod life;
 mod network;
 mod places;
 mod pods;
+mod programs;
 mod reference;
 mod support;
 mod targets;

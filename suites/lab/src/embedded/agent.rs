@@ -347,7 +347,7 @@ impl Keeper {
 }
 
 /// Ends a process and says how it went.
-async fn stop(child: &mut Child, how: Stop) -> String {
+pub(super) async fn stop(child: &mut Child, how: Stop) -> String {
     if let (Stop::Term, Some(pid)) = (how, child.id()) {
         // It may have ended by itself just now.
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).ok();

@@ -1,10 +1,13 @@
 //! What an embedded lab is told at its start.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
-use super::{LabError, Target, topology};
+use super::{LIMITS, LabError, Target, api::PROGRAMS, topology};
 
 /// Name of a lab that nobody gave a name.
 pub const DEFAULT_NAME: &str = "lab";
@@ -60,6 +63,8 @@ pub struct ControlPlane {
     pub servers: u8,
     /// What they write into `default/kubernetes`.
     pub advertise: Advertise,
+    /// A folder with etcd, kube-apiserver and kube-controller-manager, which run instead of our own.
+    pub programs: Option<PathBuf>,
 }
 
 /// Which address an API server advertises (`--advertise-address`).
@@ -79,6 +84,7 @@ impl Default for ControlPlane {
         Self {
             servers: 1,
             advertise: Advertise::default(),
+            programs: None,
         }
     }
 }
@@ -86,6 +92,28 @@ impl Default for ControlPlane {
 impl ControlPlane {
     /// Most API servers of one lab.
     pub const MOST_SERVERS: u8 = topology::MOST_API_SERVERS;
+
+    /// How long a lab with it may take to come up.
+    pub(super) fn up(&self) -> Duration {
+        match self.programs {
+            Some(_) => LIMITS.up_programs,
+            None => LIMITS.up,
+        }
+    }
+
+    fn check_programs(&self) -> Result<(), LabError> {
+        let Some(folder) = &self.programs else {
+            return Ok(());
+        };
+        let mut needed = PROGRAMS.iter();
+        match needed.find(|program| !folder.is_absolute() || !folder.join(program).is_file()) {
+            Some(program) => Err(LabError::ControlPlane {
+                folder: folder.clone(),
+                program,
+            }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// How the agent under test is started.
@@ -160,6 +188,7 @@ impl LabConfig {
         if servers == 0 || servers > ControlPlane::MOST_SERVERS {
             return Err(LabError::ApiServers { found: servers });
         }
+        self.control_plane.check_programs()?;
         let Some(agent) = self.agent.argv.first() else {
             return Err(LabError::NoAgent);
         };

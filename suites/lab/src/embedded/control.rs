@@ -135,10 +135,10 @@ async fn handle(request: Request, lab: &Shared) -> Result<Reply, Refusal> {
             format!("wipe the agent's state on {node}"),
         ),
         Request::ApiServers => Ok(Reply::ApiServers(lab.api.list().await)),
-        Request::JumpVersions { by } => {
-            lab.api.jump_versions(by);
-            Ok(Reply::Done)
-        }
+        Request::JumpVersions { by } => done(
+            lab.api.jump_versions(by).map_err(str::to_owned),
+            "let the resourceVersion jump".to_owned(),
+        ),
         Request::Down | Request::ApiFault { .. } => {
             Err(Refusal::failed("answer", &"it is answered elsewhere"))
         }

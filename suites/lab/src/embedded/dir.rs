@@ -89,6 +89,16 @@ impl LabDir {
         self.path.join("kubeconfig-controllers")
     }
 
+    /// What Kubernetes' own control plane keeps and reads.
+    pub(super) fn control_plane(&self) -> PathBuf {
+        self.path.join("control-plane")
+    }
+
+    /// The log of one of its programs.
+    pub(super) fn program_log(&self, name: &str) -> PathBuf {
+        self.logs().join(format!("{name}.log"))
+    }
+
     /// Logs of the supervisor, agents and pods.
     pub(super) fn logs(&self) -> PathBuf {
         self.path.join("logs")

@@ -34,6 +34,17 @@ pub enum LabError {
         /// What was given.
         found: u8,
     },
+    /// A program of Kubernetes' own control plane is missing.
+    #[error(
+        "there is no {program} in {folder}; expected the absolute path of a folder with etcd, kube-apiserver and \
+         kube-controller-manager, such as those of a Kubernetes release (dl.k8s.io) and one of etcd"
+    )]
+    ControlPlane {
+        /// The folder.
+        folder: PathBuf,
+        /// What it lacks.
+        program: &'static str,
+    },
     /// The agent's command line is empty.
     #[error("the agent's command is empty; expected a program, such as the path of reference-agent")]
     NoAgent,

@@ -88,10 +88,15 @@ impl Lab {
             .map(|number| NodeAddresses::new(number, families))
             .collect();
         steps.begin(format!("{} API servers", config.control_plane.servers));
-        let api = ApiServers::start(&config, &all, &underlay, dir, &mut tasks).await?;
+        let api = ApiServers::start(&config, &all, &underlay, tree, dir, &mut tasks).await?;
         let client = kube_client(&dir.kubeconfig()).await?;
         let controllers = kube_client(&dir.controllers_kubeconfig()).await?;
         control_the_rest(&controllers, families, &underlay, &all, &mut tasks);
+        if api.are_ours() {
+            // Kubernetes' own control plane has its own.
+            let slices = keep_slices(controllers, SliceSettings::default(), CancellationToken::new());
+            tasks.spawn(slices);
+        }
 
         steps.begin(format!("{} nodes", config.nodes));
         let nodes = all
@@ -189,11 +194,6 @@ fn control_the_rest(
 ) {
     // Nobody cancels them: they end as tasks do.
     let stop = CancellationToken::new();
-    tasks.spawn(keep_slices(
-        client.clone(),
-        SliceSettings::default(),
-        stop.clone(),
-    ));
     tasks.spawn(schedule(client.clone(), stop.clone()));
     tasks.spawn(Balancer::new(client.clone(), families.load_balancers()).run(stop.clone()));
     let (routes, wanted) = watch::channel(Routes::new());

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub struct Limits {
     /// From the supervisor's start until nodes are Ready and agents are started.
     pub up: Duration,
+    /// The same with Kubernetes' own control plane, which starts within about ten seconds on a machine that is idle.
+    pub up_programs: Duration,
     /// From `down` until nothing is left.
     pub down: Duration,
     /// One request to the supervisor and its answer.
@@ -55,6 +57,7 @@ pub struct Limits {
 /// The limits in force.
 pub const LIMITS: Limits = Limits {
     up: Duration::from_secs(30),
+    up_programs: Duration::from_secs(120),
     down: Duration::from_secs(30),
     control: Duration::from_secs(10),
     control_bytes: 4 << 20,

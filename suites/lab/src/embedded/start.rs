@@ -3,7 +3,6 @@
 use std::{
     env, io,
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use tokio::{
@@ -31,9 +30,6 @@ pub(super) struct Leash {
 /// What `plumbline` logs (tracing's filter syntax): more of a supervisor, whose log is read when something failed.
 const LOG: &str = "PLUMBLINE_LOG";
 
-/// More than the lab's own limit, which gives the better message.
-const LIMIT: Duration = LIMITS.up.saturating_add(LIMITS.down);
-
 impl Leash {
     /// Starts a supervisor and waits until its lab is up.
     pub(super) async fn start(config: &LabConfig, mut progress: impl FnMut(&str)) -> Result<Self, LabError> {
@@ -55,7 +51,9 @@ impl Leash {
         line.push(b'\n');
         stdin.write_all(&line).await.map_err(failed())?;
 
-        let deadline = Instant::now() + LIMIT;
+        // More than the lab's own limit, which gives the better message.
+        let limit = config.control_plane.up() + LIMITS.down;
+        let deadline = Instant::now() + limit;
         let mut events = BufReader::new(stdout.take(LIMITS.control_bytes)).lines();
         let gave_up = |why: String| LabError::Start {
             name: config.name.clone(),
@@ -66,7 +64,7 @@ impl Leash {
                 .await
                 .map_err(|_| LabError::Limit {
                     what: format!("the start of lab {:?}", config.name),
-                    limit: LIMIT,
+                    limit,
                     hint: tail(&LabDir::new(&config.name).supervisor_log()),
                 })?;
             let Some(line) = line.map_err(failed())? else {

@@ -125,7 +125,8 @@ impl Held {
         let (down, mut asked) = mpsc::channel(1);
         let name = config.name.clone();
         let (steps, mut told) = output::steps();
-        let starting = timeout(LIMITS.up, Lab::start(config, &self.tree, &self.dir, down, steps));
+        let limit = config.control_plane.up();
+        let starting = timeout(limit, Lab::start(config, &self.tree, &self.dir, down, steps));
         let mut starting = pin!(starting);
         let lab = loop {
             tokio::select! {
@@ -138,7 +139,7 @@ impl Held {
         };
         let mut lab = lab.map_err(|_| LabError::Limit {
             what: format!("the start of lab {name:?}"),
-            limit: LIMITS.up,
+            limit,
             hint: dir::tail(&self.dir.supervisor_log()),
         })??;
         starter.tell(&StartEvent::Up);

@@ -22,7 +22,7 @@ use crate::{
 /// Certificates and tokens of one lab.
 pub(super) struct Access {
     pki: Pki,
-    tls: Arc<rustls::ServerConfig>,
+    names: Vec<String>,
     tokens: BTreeMap<String, String>,
 }
 
@@ -47,19 +47,38 @@ impl Access {
             .collect();
         let made = failed("make certificates for");
         let pki = Pki::new().map_err(&made)?;
-        let tls = pki.server_tls(&names).map_err(&made)?;
         let users = [users::ADMIN, users::OUTSIDE, users::CONTROLLERS].map(str::to_owned);
         let tokens = users
             .into_iter()
             .chain(nodes.iter().map(|node| users::node(node)))
             .map(|user| (user, lab_apiserver::new_token()))
             .collect();
-        Ok(Self { pki, tls, tokens })
+        Ok(Self { pki, names, tokens })
     }
 
-    /// The certificate of every server.
-    pub(super) fn tls(&self) -> Arc<rustls::ServerConfig> {
-        self.tls.clone()
+    /// The certificate of every server of ours.
+    pub(super) fn tls(&self) -> Result<Arc<rustls::ServerConfig>, LabError> {
+        self.pki
+            .server_tls(&self.names)
+            .map_err(failed("make certificates for"))
+    }
+
+    /// Certificate and key of other programs.
+    pub(super) fn server_pem(&self) -> Result<(String, String), LabError> {
+        self.pki
+            .server_pem(&self.names)
+            .map_err(failed("make certificates for"))
+    }
+
+    /// The authority's certificate.
+    pub(super) fn ca_pem(&self) -> &str {
+        self.pki.ca_pem()
+    }
+
+    /// For `--token-auth-file`: token, user, id.
+    pub(super) fn token_file(&self) -> String {
+        let line = |(user, token): (&String, &String)| format!("{token},{user},{user}\n");
+        self.tokens.iter().map(line).collect()
     }
 
     /// Its users.

@@ -9,7 +9,10 @@ use std::{
 
 use lab_apiserver::faults::{FaultGuard, LONGEST, MOST_ACTIVE};
 
-use super::{ApiServers, servers::Server};
+use super::{
+    ApiServers,
+    servers::{NOT_OURS, Server},
+};
 use crate::{
     cluster::ApiFault,
     embedded::protocol::{ActiveApiFault, Missing, Refusal},
@@ -103,6 +106,9 @@ impl ApiServers {
                 clients,
                 fault,
             } => {
+                if !self.are_ours() {
+                    return Err(failed(&NOT_OURS));
+                }
                 let servers: Vec<&Server> = match server {
                     Some(number) => vec![self.server(*number)?],
                     None => self.servers.iter().collect(),

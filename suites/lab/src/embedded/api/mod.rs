@@ -10,12 +10,16 @@
 //! Agents ask the front when the servers advertise its address ([`Advertise::Shared`](super::Advertise)): then only
 //! the front knows how many there are.
 //!
+//! With [`ControlPlane::programs`](super::ControlPlane) the servers are Kubernetes' own, over etcd, and so are most
+//! controllers; nobody can make these answer wrongly, and the administrator asks a front as well.
+//!
 //! Files: `access` (who may ask, and by which file), `front` (a load balancer before them), `servers` (their life),
-//! `faults` (what is wrong with them just now).
+//! `programs` (Kubernetes' own), `faults` (what is wrong with them just now).
 
 mod access;
 mod faults;
 mod front;
+mod programs;
 mod servers;
 
-pub(super) use {access::kube_client, servers::ApiServers};
+pub(super) use {access::kube_client, programs::PROGRAMS, servers::ApiServers};

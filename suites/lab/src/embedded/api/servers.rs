@@ -1,4 +1,4 @@
-//! The API servers: replicas over one store.
+//! The API servers: replicas over our store, or Kubernetes' own over etcd.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
@@ -6,18 +6,20 @@ use std::{
 };
 
 use lab_apiserver::{Auth, Config, Faults, Replica, ReplicaConfig, Store, kubelet::Kubelet};
-use tokio::{sync::Mutex, task::JoinSet};
+use tokio::{process::Child, sync::Mutex, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    access::{Access, failed},
+    access::{Access, failed, kube_client},
     faults::Held,
     front::Front,
+    programs::{self, Programs},
 };
 use crate::{
     cluster::{ApiServer, Stop, users},
     embedded::{
-        Advertise, LabConfig, LabError,
+        Advertise, LIMITS, LabConfig, LabError,
+        cgroup::Cgroup,
         dir::LabDir,
         error::io_error,
         netns::NetNs,
@@ -26,14 +28,16 @@ use crate::{
     },
 };
 
+/// Why something can't be done to Kubernetes' own.
+pub(super) const NOT_OURS: &str =
+    "Kubernetes' own API servers can only be stopped; leave out --control-plane";
+
 /// All of them. Dropping the value kills them.
 pub(in crate::embedded) struct ApiServers {
     pub(super) servers: Vec<Server>,
-    pub(super) store: Store,
     pub(super) held: Held,
+    plane: Plane,
     advertised: Vec<SocketAddr>,
-    tls: Arc<rustls::ServerConfig>,
-    auth: Arc<Auth>,
     net: Arc<NetNs>,
     admin: SocketAddr,
 }
@@ -43,7 +47,22 @@ pub(super) struct Server {
     pub(super) number: u8,
     pub(super) faults: Faults,
     address: SocketAddr,
-    replica: Mutex<Option<Replica>>,
+    running: Mutex<Option<Running>>,
+}
+
+/// What is behind them.
+enum Plane {
+    Ours {
+        store: Store,
+        tls: Arc<rustls::ServerConfig>,
+        auth: Arc<Auth>,
+    },
+    Programs(Programs),
+}
+
+enum Running {
+    Replica(Replica),
+    Program(Child),
 }
 
 impl std::fmt::Debug for ApiServers {
@@ -58,6 +77,7 @@ impl ApiServers {
         config: &LabConfig,
         nodes: &[NodeAddresses],
         underlay: &Underlay,
+        tree: &Cgroup,
         dir: &LabDir,
         tasks: &mut JoinSet<()>,
     ) -> Result<Self, LabError> {
@@ -86,8 +106,21 @@ impl ApiServers {
 
         let names: Vec<String> = nodes.iter().map(|node| node.name()).collect();
         let access = Access::new(families, &names)?;
-        let store = Store::new(Config::new(families.services(), Vec::new(), API_SERVER_PORT))
-            .map_err(failed("configure"))?;
+        let plane = match &plane.programs {
+            None => {
+                let config = Config::new(families.services(), Vec::new(), API_SERVER_PORT);
+                Plane::Ours {
+                    store: Store::new(config).map_err(failed("configure"))?,
+                    tls: access.tls()?,
+                    auth: access.auth(),
+                }
+            }
+            Some(folder) => {
+                let cgroup = tree.child("control-plane");
+                let programs = Programs::start(folder, families, net.clone(), cgroup, dir, &access, tasks);
+                Plane::Programs(programs.await?)
+            }
+        };
         let [eyes, controllers] = [loopback()?, loopback()?];
         let (admin, behind) = (address_of(&eyes)?, address_of(&controllers)?);
         let servers: Vec<Server> = numbers
@@ -96,25 +129,23 @@ impl ApiServers {
                 number,
                 faults: Faults::new(),
                 address: *address,
-                replica: Mutex::default(),
+                running: Mutex::default(),
             })
             .collect();
         let these = Self {
             servers,
-            store,
             held: Held::default(),
+            plane,
             advertised: advertised.clone(),
-            tls: access.tls(),
-            auth: access.auth(),
             net,
             admin,
         };
         for server in &these.servers {
             these.run(server).await?;
         }
-        these.never_stops(eyes, tasks);
         let behind_front: Arc<[SocketAddr]> = addresses.into();
         let mut fronts = vec![controllers];
+        fronts.extend(these.never_stops(eyes, tasks));
         for address in &front {
             fronts.push(these.net.listen(*address)?);
         }
@@ -125,13 +156,32 @@ impl ApiServers {
 
         access.write(&dir.kubeconfig(), admin, users::ADMIN)?;
         access.write(&dir.controllers_kubeconfig(), behind, users::CONTROLLERS)?;
-        for address in front {
-            access.write(&dir.outside_kubeconfig(), address, users::OUTSIDE)?;
+        for address in &front {
+            access.write(&dir.outside_kubeconfig(), *address, users::OUTSIDE)?;
         }
         for (name, server) in names.iter().zip(advertised.iter().cycle()) {
             access.write(&dir.node_kubeconfig(name), *server, &users::node(name))?;
         }
+        if let Plane::Programs(programs) = &these.plane {
+            these.are_ready(programs, dir).await?;
+            for server in &front {
+                programs.controllers(*server, &access, tasks).await?;
+            }
+        }
         Ok(these)
+    }
+
+    /// Waits until Kubernetes' own serve the API, for which the lab's start has a limit; one that ends is an error.
+    async fn are_ready(&self, programs: &Programs, dir: &LabDir) -> Result<(), LabError> {
+        let client = kube_client(&dir.kubeconfig()).await?;
+        while !programs::is_ready(&client).await {
+            let all = self.list().await;
+            if let Some(ended) = all.iter().find(|server| !server.running) {
+                return Err(programs.ended(ended.number));
+            }
+            sleep(LIMITS.restart_first).await;
+        }
+        Ok(())
     }
 
     /// Where the administrator asks: on this host's loopback.
@@ -146,67 +196,99 @@ impl ApiServers {
             all.push(ApiServer {
                 number: server.number,
                 address: server.address,
-                running: server.replica.lock().await.is_some(),
+                running: server.running.lock().await.as_mut().is_some_and(Running::runs),
             });
         }
         all
     }
 
     /// Whom they ask about the pods of nodes.
+    ///
+    /// Kubernetes' own would dial a kubelet's server, and there is none.
     pub(in crate::embedded) fn ask_about_pods(&self, kubelet: Arc<dyn Kubelet>) {
-        self.store.set_kubelet(kubelet);
+        if let Plane::Ours { store, .. } = &self.plane {
+            store.set_kubelet(kubelet);
+        }
+    }
+
+    /// Whether they are ours, which can be made to answer wrongly.
+    pub(in crate::embedded) fn are_ours(&self) -> bool {
+        matches!(self.plane, Plane::Ours { .. })
     }
 
     /// Lets the resourceVersion jump ahead.
-    pub(in crate::embedded) fn jump_versions(&self, by: u32) {
-        self.store.jump_versions(by);
+    pub(in crate::embedded) fn jump_versions(&self, by: u32) -> Result<(), &'static str> {
+        match &self.plane {
+            Plane::Ours { store, .. } => {
+                store.jump_versions(by);
+                Ok(())
+            }
+            Plane::Programs(_) => Err(NOT_OURS),
+        }
     }
 
     /// Starts one that does not run.
     pub(super) async fn run(&self, server: &Server) -> Result<(), LabError> {
-        let mut replica = server.replica.lock().await;
-        if replica.is_some() {
+        let mut running = server.running.lock().await;
+        if running.as_mut().is_some_and(Running::runs) {
             return Ok(());
         }
         let own = usize::from(server.number - 1);
         let advertise = self.advertised.get(own).or(self.advertised.first());
-        let config = ReplicaConfig {
-            listener: self.net.listen(server.address)?,
-            tls: self.tls.clone(),
-            auth: self.auth.clone(),
-            advertise: advertise.unwrap_or(&server.address).ip(),
-            faults: server.faults.clone(),
-        };
-        *replica = Some(Replica::start(&self.store, config).map_err(failed("start"))?);
+        let advertise = advertise.unwrap_or(&server.address).ip();
+        *running = Some(match &self.plane {
+            Plane::Ours { store, tls, auth } => {
+                let config = ReplicaConfig {
+                    listener: self.net.listen(server.address)?,
+                    tls: tls.clone(),
+                    auth: auth.clone(),
+                    advertise,
+                    faults: server.faults.clone(),
+                };
+                Running::Replica(Replica::start(store, config).map_err(failed("start"))?)
+            }
+            Plane::Programs(programs) => {
+                let started = programs.api_server(server.number, server.address, advertise);
+                Running::Program(started.await?)
+            }
+        });
         Ok(())
     }
 
     /// Ends one; whether it ran.
     pub(super) async fn end(&self, server: &Server, how: Stop) -> Result<bool, LabError> {
-        let Some(replica) = server.replica.lock().await.take() else {
-            return Ok(false);
-        };
-        match how {
-            Stop::Term => replica.stop().await.map_err(failed("stop"))?,
-            Stop::Kill => replica.kill().await,
+        match (server.running.lock().await.take(), how) {
+            (None, _) => return Ok(false),
+            (Some(Running::Replica(replica)), Stop::Term) => replica.stop().await.map_err(failed("stop"))?,
+            (Some(Running::Replica(replica)), Stop::Kill) => replica.kill().await,
+            (Some(Running::Program(child)), how) => programs::end(child, how).await,
         }
         Ok(true)
     }
 
-    /// A server that advertises nothing, meets no fault and lives as long as the lab.
-    fn never_stops(&self, listener: TcpListener, tasks: &mut JoinSet<()>) {
-        let serving = lab_apiserver::serve(
-            self.store.clone(),
-            listener,
-            self.tls.clone(),
-            self.auth.clone(),
-            CancellationToken::new(),
-        );
+    /// A server that advertises nothing, meets no fault and lives as long as the lab. Kubernetes' own are asked through a
+    /// front, for which the socket is given back.
+    fn never_stops(&self, listener: TcpListener, tasks: &mut JoinSet<()>) -> Option<TcpListener> {
+        let Plane::Ours { store, tls, auth } = &self.plane else {
+            return Some(listener);
+        };
+        let shutdown = CancellationToken::new();
+        let serving = lab_apiserver::serve(store.clone(), listener, tls.clone(), auth.clone(), shutdown);
         tasks.spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "the administrator's API server ended");
             }
         });
+        None
+    }
+}
+
+impl Running {
+    fn runs(&mut self) -> bool {
+        match self {
+            Self::Replica(_) => true,
+            Self::Program(child) => matches!(child.try_wait(), Ok(None)),
+        }
     }
 }
 
