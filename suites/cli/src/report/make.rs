@@ -48,7 +48,7 @@ pub(crate) fn report(made: Made<'_>) -> Report {
     Report {
         format: FORMAT.to_owned(),
         plumbline: env!("CARGO_PKG_VERSION").to_owned(),
-        started: Timestamp::try_from(made.started).unwrap_or_default().to_string(),
+        started: time(Timestamp::try_from(made.started).ok()),
         seconds: rounded(made.took.as_secs_f64()),
         interrupted: made.interrupted,
         cluster: cluster(made.description, made.features),
@@ -112,7 +112,7 @@ fn case(report: CaseReport, exempt: Option<String>) -> Case {
         verdict: verdict(&report.verdict),
         why: report.verdict.why().to_owned(),
         exempt,
-        started: started.unwrap_or_default().to_string(),
+        started: time(started),
         seconds: rounded(report.seconds),
         replay: report.replay,
         axes: report.axes.into_iter().map(axis).collect(),
@@ -160,6 +160,14 @@ fn verdict(verdict: &verdict::Verdict) -> Verdict {
         verdict::Verdict::Skipped { .. } => Verdict::Skipped,
         verdict::Verdict::Inconclusive { .. } => Verdict::Inconclusive,
     }
+}
+
+/// To the millisecond.
+fn time(at: Option<Timestamp>) -> String {
+    let milliseconds = at.unwrap_or_default().as_millisecond();
+    Timestamp::from_millisecond(milliseconds)
+        .unwrap_or_default()
+        .to_string()
 }
 
 /// Milliseconds are enough, and read better.

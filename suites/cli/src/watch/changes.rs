@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    fn slice(endpoints: Value, ports: Value) -> Value {
+    fn slice(endpoints: &Value, ports: &Value) -> Value {
         json!({
             "kind": "EndpointSlice",
             "metadata": {"name": "t-1", "uid": "u", "resourceVersion": endpoints.to_string()},
@@ -212,12 +212,12 @@ mod tests {
     fn endpoints_come_go_and_change() {
         let ports = json!([{"name": "http", "port": 8080, "protocol": "TCP"}]);
         let two = slice(
-            json!([endpoint("10.0.0.1", true), endpoint("10.0.0.2", true)]),
-            ports.clone(),
+            &json!([endpoint("10.0.0.1", true), endpoint("10.0.0.2", true)]),
+            &ports,
         );
         let other = slice(
-            json!([endpoint("10.0.0.2", false), endpoint("10.0.0.3", true)]),
-            ports.clone(),
+            &json!([endpoint("10.0.0.2", false), endpoint("10.0.0.3", true)]),
+            &ports,
         );
         assert_eq!(
             between(&two, &other),
@@ -228,15 +228,15 @@ mod tests {
             ]
         );
         let turned = slice(
-            json!([endpoint("10.0.0.2", true), endpoint("10.0.0.1", true)]),
-            ports.clone(),
+            &json!([endpoint("10.0.0.2", true), endpoint("10.0.0.1", true)]),
+            &ports,
         );
         assert_eq!(between(&two, &turned), ["endpoints is in another order"]);
         let twins = slice(
-            json!([endpoint("10.0.0.1", true), endpoint("10.0.0.1", true)]),
-            ports.clone(),
+            &json!([endpoint("10.0.0.1", true), endpoint("10.0.0.1", true)]),
+            &ports,
         );
-        let one = slice(json!([endpoint("10.0.0.1", true)]), ports);
+        let one = slice(&json!([endpoint("10.0.0.1", true)]), &ports);
         assert_eq!(
             between(&twins, &one),
             ["endpoint 10.0.0.1 (pod-10.0.0.1) is gone"]
@@ -246,14 +246,17 @@ mod tests {
     #[test]
     fn null_is_not_empty() {
         let full = slice(
-            json!([endpoint("10.0.0.1", true)]),
-            json!([{"name": "", "port": 6443, "protocol": "TCP"}]),
+            &json!([endpoint("10.0.0.1", true)]),
+            &json!([{"name": "", "port": 6443, "protocol": "TCP"}]),
         );
         let gone = "endpoint 10.0.0.1 (pod-10.0.0.1) is gone";
-        let emptied = slice(json!([]), json!([{"name": "", "port": 6443, "protocol": "TCP"}]));
+        let emptied = slice(
+            &json!([]),
+            &json!([{"name": "", "port": 6443, "protocol": "TCP"}]),
+        );
         assert_eq!(between(&full, &emptied), [gone]);
         assert_eq!(
-            between(&full, &slice(Value::Null, Value::Null)),
+            between(&full, &slice(&Value::Null, &Value::Null)),
             [
                 gone,
                 "endpoints is null",
@@ -265,17 +268,17 @@ mod tests {
 
     #[test]
     fn ports_annotations_and_addresses_of_a_service() {
-        let service = |port: u16, note: &str, extra: Value| {
+        let service = |port: u16, note: &str, extra: &Value| {
             let mut object = json!({
                 "metadata": {"name": "t", "uid": "u", "annotations": {"note": note}, "managedFields": [note]},
                 "spec": {"type": "ClusterIP", "ports": [{"name": "http", "port": port, "protocol": "TCP", "targetPort": 8080}]},
                 "status": {"loadBalancer": {}},
             });
-            object["status"]["loadBalancer"] = extra;
+            object["status"]["loadBalancer"] = extra.clone();
             object
         };
-        let old = service(80, "a", json!({}));
-        let new = service(81, "b", json!({"ingress": [{"ip": "192.0.2.1"}]}));
+        let old = service(80, "a", &json!({}));
+        let new = service(81, "b", &json!({"ingress": [{"ip": "192.0.2.1"}]}));
         assert_eq!(
             between(&old, &new),
             [
@@ -292,14 +295,14 @@ mod tests {
 
     #[test]
     fn objects_come_and_go_and_others_take_their_names() {
-        let old = slice(json!([]), json!([]));
+        let old = slice(&json!([]), &json!([]));
         let mut new = old.clone();
         new["metadata"]["uid"] = json!("v");
         assert_eq!(between(&old, &new), ["is another object of the same name"]);
         assert_eq!(changes(Some(&old), None), ["is deleted"]);
         let port = json!([{"name": "http", "port": 8080, "protocol": "TCP"}]);
         assert_eq!(
-            changes(None, Some(&slice(json!([endpoint("10.0.0.1", false)]), port))),
+            changes(None, Some(&slice(&json!([endpoint("10.0.0.1", false)]), &port))),
             [
                 "is there",
                 "addressType is IPv4",

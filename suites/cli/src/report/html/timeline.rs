@@ -62,9 +62,10 @@ fn totals(timeline: &Timeline) -> BTreeMap<&str, u32> {
     totals
 }
 
-/// A class of the style sheet for each outcome: those who answer have one each.
+/// A class of the style sheet for each outcome: backends that answer have one each, whatever the port.
 fn classes<'a>(totals: &BTreeMap<&'a str, u32>) -> BTreeMap<&'a str, &'static str> {
-    let mut answers = ["a0", "a1", "a2", "a3", "a4", "a5"].into_iter();
+    let mut left = ["a0", "a1", "a2", "a3", "a4", "a5"].into_iter();
+    let mut backends: BTreeMap<&str, &'static str> = BTreeMap::new();
     totals
         .keys()
         .map(|outcome| {
@@ -72,7 +73,10 @@ fn classes<'a>(totals: &BTreeMap<&'a str, u32>) -> BTreeMap<&'a str, &'static st
             let class = if outcome.starts_with("answered by no probe server") {
                 "other"
             } else if outcome.starts_with("answered by ") {
-                answers.next().unwrap_or("a5")
+                let backend = outcome.split('/').next().unwrap_or(outcome);
+                backends
+                    .entry(backend)
+                    .or_insert_with(|| left.next().unwrap_or("a5"))
             } else if outcome.starts_with("nothing") {
                 "nothing"
             } else if refusals.iter().any(|errno| outcome.starts_with(errno)) {
@@ -116,7 +120,7 @@ fn ruler(timeline: &Timeline) -> Markup {
             .position(|before| at - before > CLOSE)
             .unwrap_or(ROWS - 1);
         last[row] = at;
-        places.push((number, mark, at * 100.0, row));
+        places.push((number, mark, (at * 100.0).clamp(1.0, 99.0), row));
     }
     html! {
         div class="lane" aria-hidden="true" {
@@ -142,7 +146,7 @@ fn strip(lane: &Lane, timeline: &Timeline, classes: &BTreeMap<&str, &'static str
     html! {
         div class="lane" {
             span class="small" { strong { (lane.client) } " → " (lane.target) " " (lane.transport) }
-            svg viewBox={ "0 0 " (WIDTH) " 16" } preserveAspectRatio="none" role="img" aria-label=(spoken(lane)) {
+            svg viewBox={ "0 0 " (WIDTH) " 16" } preserveAspectRatio="none" shape-rendering="crispEdges" role="img" aria-label=(spoken(lane)) {
                 @for span in &lane.spans { (bars(span, x(span.from), x(span.to), classes)) }
                 @for mark in &timeline.marks {
                     @let class = if mark.kind == MarkKind::Fault { "fault" } else { "phase" };
