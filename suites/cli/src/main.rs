@@ -9,6 +9,7 @@
 //! - `run/`: the run. `report/`: its reports. `case.rs`: one case in its own process. `list.rs`: what there is.
 //! - `count.rs`: numbers of things, for people.
 //! - `doctor/`: what rewrites connections on a node, of any implementation, and what of it is stale.
+//! - `repair/`: what killed runs have left (`cleanup`, `heal`).
 //! - `watch/`: what happens to a Service and its EndpointSlices, as it comes.
 //! - `lab/`: the embedded lab by hand. `node.rs`: helpers that faults start on nodes.
 mod case;
@@ -17,6 +18,7 @@ mod doctor;
 mod lab;
 mod list;
 mod node;
+mod repair;
 mod report;
 mod run;
 mod watch;
@@ -41,6 +43,7 @@ const COULD_NOT_RUN: u8 = 2;
   plumbline report target/plumbline/report.yaml   the last table again; --html, --junit
   plumbline watch default/kubernetes  what happens to a Service and its EndpointSlices, in any cluster
   plumbline lab up                    a cluster to look around in; `plumbline run --lab NAME` uses it
+  plumbline heal, plumbline cleanup   what a killed run has left: agents that are stopped, objects, labs
   plumbline doctor                    on a node: what rewrites connections there, and what of it is stale
 "
 )]
@@ -64,6 +67,10 @@ enum Command {
     /// The embedded lab: nodes, pods, an outside client and an API server on this host
     #[command(subcommand)]
     Lab(lab::LabArgs),
+    /// Remove what killed runs have left: labs that are dead, and their objects in those that are up
+    Cleanup(repair::Arguments),
+    /// Undo what killed runs have done to a lab: start agents that they had stopped
+    Heal(repair::Arguments),
     /// Run one case in this process (what `run` starts)
     #[command(hide = true)]
     Case(case::Arguments),
@@ -109,6 +116,8 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
             Command::Doctor(arguments) => doctor::run(arguments).await,
             Command::Watch(arguments) => watch::watch(arguments).await,
             Command::Lab(arguments) => lab::run(arguments).await,
+            Command::Cleanup(arguments) => repair::cleanup(&arguments).await,
+            Command::Heal(arguments) => repair::heal(&arguments).await,
             Command::Case(arguments) => case::case(arguments).await,
             Command::Node(command) => node::node(&command).await,
             Command::Probe(arguments) => probe::cli::run(arguments).await,

@@ -6,6 +6,7 @@
 )]
 
 mod flags;
+mod leftovers;
 mod support;
 mod targets;
 

@@ -225,6 +225,17 @@ pub async fn down(name: &str) -> Result<Downed, LabError> {
     leftovers::take_down(name).await
 }
 
+/// Removes what a dead lab left. One that has a supervisor is [`Downed::Up`], and nothing happens to it: it lives, comes
+/// up, or is dying and will have left something in a moment.
+///
+/// # Errors
+/// What could not be removed.
+pub fn remove_dead(name: &str) -> Result<Downed, LabError> {
+    root()?;
+    super::check_name(name)?;
+    leftovers::remove_dead(name)
+}
+
 /// Names of all labs that are up, or have left something.
 ///
 /// # Errors

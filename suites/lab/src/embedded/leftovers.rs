@@ -55,6 +55,16 @@ fn all(hierarchy: &Path) -> Result<Vec<String>, LabError> {
     Ok(names)
 }
 
+/// Removes what a lab left if it is dead; one that lives, or is dying, is left alone.
+pub(super) fn remove_dead(name: &str) -> Result<Downed, LabError> {
+    LabDir::remove_gone();
+    Ok(match try_remove(&cgroup::hierarchy()?, name)? {
+        Tried::Removed => Downed::Leftovers,
+        Tried::Nothing => Downed::Nothing,
+        Tried::Held => Downed::Up,
+    })
+}
+
 /// What came of a try to remove what a lab left.
 enum Tried {
     Removed,

@@ -49,7 +49,7 @@ mod supervisor;
 mod target;
 mod topology;
 
-pub use client::{LabCluster, Lifetime, down, labs};
+pub use client::{LabCluster, Lifetime, down, labs, remove_dead};
 pub use config::{
     Advertise, AgentCommand, ControlPlane, DEFAULT_NAME, IpFamilies, LabConfig, check_name, sibling,
 };

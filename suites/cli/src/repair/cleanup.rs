@@ -1,0 +1,73 @@
+//! `plumbline cleanup`.
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use harness::{execute, limits::Limits};
+use lab::{
+    cluster::Cluster as _,
+    embedded::{self, Downed, LIMITS, LabCluster},
+};
+
+use super::{Arguments, attach, runs};
+
+/// From one look at a lab that is dying to the next.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Removes dead labs, and in living ones the namespaces of runs that are dead.
+///
+/// # Errors
+/// Something can't be removed, or a lab neither answers nor lets go.
+pub(crate) async fn cleanup(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let mut removed = 0;
+    for name in arguments.names()? {
+        removed += match find(&name).await? {
+            Some(lab) => objects(&name, &lab).await?,
+            None => 0,
+        };
+    }
+    if removed == 0 {
+        println!("nothing else is left");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The lab, if it is up; what a dead one left is removed.
+async fn find(name: &str) -> anyhow::Result<Option<LabCluster>> {
+    let began = Instant::now();
+    loop {
+        match embedded::remove_dead(name)? {
+            Downed::Leftovers => {
+                println!("lab {name:?} was dead; what it left is removed");
+                return Ok(None);
+            }
+            Downed::Nothing => return Ok(None),
+            Downed::Up => {}
+        }
+        if let Some(lab) = attach(name).await {
+            return Ok(Some(lab));
+        }
+        anyhow::ensure!(
+            began.elapsed() < LIMITS.down,
+            "the lab {name:?} neither answers nor lets go within {:?}: `plumbline lab down --name {name}` ends it",
+            LIMITS.down
+        );
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Removes the namespaces of dead runs; how many runs.
+async fn objects(name: &str, lab: &LabCluster) -> anyhow::Result<usize> {
+    let client = lab.client();
+    let runs = runs(&client).await?;
+    for run in &runs.living {
+        println!("lab {name:?}: {run} is under way, and stays");
+    }
+    for run in &runs.dead {
+        execute::cleanup(&client, run, None, Limits::default().cleanup).await?;
+        println!("lab {name:?}: the namespaces of {run} are removed");
+    }
+    Ok(runs.dead.len())
+}

@@ -1,0 +1,80 @@
+//! `plumbline heal`.
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{bail, ensure};
+use lab::{
+    cluster::Cluster as _,
+    embedded::{LIMITS, LabCluster},
+};
+
+use super::{Arguments, attach, runs};
+
+/// From one look at an agent to the next.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Starts agents that are stopped. Faults of the API servers end with the process that held them; those that are still
+/// held are shown.
+///
+/// # Errors
+/// A run is under way, which stops agents for its own ends; an agent does not start.
+pub(crate) async fn heal(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let mut is_whole = true;
+    for name in arguments.names()? {
+        match attach(&name).await {
+            Some(lab) => is_whole &= heal_lab(&name, &lab).await?,
+            None if arguments.lab.is_some() => bail!("the lab {name:?} is not up: there is nothing to heal"),
+            // A dead one is for `cleanup`.
+            None => {}
+        }
+    }
+    Ok(ExitCode::from(u8::from(!is_whole)))
+}
+
+/// Whether nothing is wrong any more.
+async fn heal_lab(name: &str, lab: &LabCluster) -> anyhow::Result<bool> {
+    let living = runs(&lab.client()).await?.living;
+    if let Some(run) = living.first() {
+        bail!("{run} is under way in the lab {name:?}, and heals its own faults; end it first");
+    }
+    let status = lab.status().await?;
+    let mut started = 0;
+    for node in &status.nodes {
+        if node.agent.pid.is_none() {
+            lab.start_agent(&node.name).await?;
+            runs_again(lab, &node.name).await?;
+            println!(
+                "lab {name:?}: the agent of {} was stopped, and is started",
+                node.name
+            );
+            started += 1;
+        }
+    }
+    for active in &status.api_faults {
+        println!(
+            "lab {name:?}: {}, for {:.1} s at most; the process that holds it lives, and ends it",
+            active.fault,
+            active.left.as_secs_f64()
+        );
+    }
+    if started == 0 && status.api_faults.is_empty() {
+        println!("lab {name:?}: nothing is wrong");
+    }
+    Ok(status.api_faults.is_empty())
+}
+
+async fn runs_again(lab: &LabCluster, node: &str) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while lab.agent(node).await?.pid.is_none() {
+        ensure!(
+            began.elapsed() < LIMITS.agents_ready,
+            "the agent of {node} does not run {:?} after its start: `plumbline lab logs agent-{node}` says why",
+            LIMITS.agents_ready
+        );
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! What a run that was killed has left: objects and labs (`cleanup`), and faults (`heal`).
+//!
+//! Both do only what is still to be done, so that they may be called again and again.
+mod cleanup;
+mod heal;
+
+pub(crate) use {cleanup::cleanup, heal::heal};
+
+use std::{collections::BTreeSet, path::Path};
+
+use anyhow::Context as _;
+use harness::objects::RUN_LABEL;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use lab::embedded::{self, LabCluster};
+
+/// Which labs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The lab's name; without it, every lab of this host
+    #[arg(long, value_name = "NAME")]
+    lab: Option<String>,
+}
+
+impl Arguments {
+    fn names(&self) -> anyhow::Result<Vec<String>> {
+        match &self.lab {
+            Some(name) => Ok(vec![name.clone()]),
+            None => Ok(embedded::labs()?),
+        }
+    }
+}
+
+/// Runs that have namespaces in a lab: those whose process lives, and those of which only objects are left.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Runs {
+    living: BTreeSet<String>,
+    dead: BTreeSet<String>,
+}
+
+async fn runs(client: &Client) -> anyhow::Result<Runs> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let of_runs = ListParams::default().labels(RUN_LABEL);
+    let list = namespaces
+        .list(&of_runs)
+        .await
+        .context("failed to list namespaces of runs")?;
+    let names = list
+        .items
+        .iter()
+        .filter_map(|namespace| namespace.labels().get(RUN_LABEL).cloned());
+    let (living, dead) = names.partition(|run| lives(run));
+    Ok(Runs { living, dead })
+}
+
+/// Whether the process lives that a run is named after: `run-PID-…`, `test-PID`. Where another has got its number the
+/// run is taken for a living one, and its objects stay until that ends too.
+fn lives(run: &str) -> bool {
+    let pid = run.split('-').nth(1).filter(|pid| pid.parse::<u32>().is_ok());
+    pid.is_none_or(|pid| Path::new("/proc").join(pid).exists())
+}
+
+/// A lab that is up; `None` if it does not answer.
+async fn attach(name: &str) -> Option<LabCluster> {
+    LabCluster::attach(name).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_lives_as_long_as_the_process_that_it_is_named_after() {
+        let own = std::process::id();
+        assert!(lives(&format!("run-{own}-00ff00")) && lives(&format!("test-{own}")));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let gone = child.id();
+        child.wait().unwrap();
+        assert!(!lives(&format!("run-{gone}-00ff00")));
+        assert!(
+            lives("somebody-elses") && lives("by-hand"),
+            "what is not known is left alone"
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! What runs leave that are killed with everything of theirs, and how it is removed.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+    time::Instant,
+};
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, api::ListParams};
+use lab::{
+    cluster::{Cluster as _, Stop},
+    embedded::{LabCluster, LabConfig, Lifetime},
+};
+use nix::sys::signal::Signal;
+
+use super::{
+    LIMIT, PART, privileged,
+    support::{Run, signal},
+};
+
+fn repair(command: &str, lab: &str) -> (Option<i32>, String) {
+    let output: Output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
+        .args([command, "--lab", lab])
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+async fn namespaces_of_runs(client: &Client) -> usize {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let of_runs = ListParams::default().labels("plumbline-run");
+    namespaces.list(&of_runs).await.unwrap().items.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_run_leaves_in_a_lab_is_healed_and_removed_once() {
+    if !privileged() {
+        return;
+    }
+    let name = format!("left-{}", std::process::id());
+    let lab = LabCluster::up(&LabConfig::new(&name).unwrap(), Lifetime::WithCaller, |_| {})
+        .await
+        .unwrap();
+    let mut run = Run::in_lab("clusterip-from-pod", &name);
+    run.until(": clients and fence");
+    let deadline = Instant::now() + LIMIT;
+    while namespaces_of_runs(&lab.client()).await == 0 {
+        assert!(Instant::now() < deadline, "the case makes no namespace");
+    }
+    let (code, said) = repair("heal", &name);
+    assert!(code == Some(2) && said.contains("is under way"), "{said}");
+    let (code, said) = repair("cleanup", &name);
+    assert!(
+        code == Some(0) && said.contains("is under way, and stays"),
+        "{said}"
+    );
+
+    // Neither may notice the end of the other.
+    let case = run.case();
+    signal(run.child.id(), Signal::SIGSTOP);
+    signal(case, Signal::SIGKILL);
+    signal(run.child.id(), Signal::SIGKILL);
+    run.child.wait().unwrap();
+    // As a case that was killed in the middle of its fault.
+    lab.stop_agent("node2", Stop::Kill).await.unwrap();
+    assert!(namespaces_of_runs(&lab.client()).await > 0);
+
+    let (code, said) = repair("heal", &name);
+    assert!(
+        code == Some(0) && said.contains("the agent of node2 was stopped, and is started"),
+        "{said}"
+    );
+    assert!(lab.agent("node2").await.unwrap().pid.is_some());
+    let (code, said) = repair("cleanup", &name);
+    assert!(code == Some(0) && said.contains("are removed"), "{said}");
+    assert_eq!(namespaces_of_runs(&lab.client()).await, 0);
+
+    let (code, said) = repair("heal", &name);
+    assert!(code == Some(0) && said.contains("nothing is wrong"), "{said}");
+    let (code, said) = repair("cleanup", &name);
+    assert_eq!((code, said.as_str()), (Some(0), "nothing else is left\n"));
+    lab.down().await.unwrap();
+}
+
+#[test]
+fn a_lab_that_died_with_its_run_is_removed_once() {
+    if !privileged() {
+        return;
+    }
+    let mut run = Run::with_an_idle_agent("clusterip-from-pod");
+    run.until(PART);
+    let (case, supervisor) = (run.case(), run.supervisor());
+    signal(run.child.id(), Signal::SIGSTOP);
+    for pid in [case, supervisor, run.child.id()] {
+        signal(pid, Signal::SIGKILL);
+    }
+    run.child.wait().unwrap();
+    let name = format!("run-{}", run.child.id());
+    let folder = Path::new("/run/plumbline").join(&name);
+    let (code, said) = repair("cleanup", &name);
+    // Any lab that comes up meanwhile removes what is dead, too.
+    assert!(code == Some(0) && said.contains("nothing else is left"), "{said}");
+    assert!(!folder.exists(), "{said}");
+    assert_eq!(
+        repair("cleanup", &name),
+        (Some(0), "nothing else is left\n".to_owned())
+    );
+    let (code, said) = repair("heal", &name);
+    assert!(code == Some(2) && said.contains("is not up"), "{said}");
+}
