@@ -167,12 +167,15 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// The right backend logged it, and too late for an answer that could have come in time. (Logged in time and
-    /// not answered is another thing: then the answer was lost.)
+    /// The right backend logged it, and too late for an answer that could have come in time: when the client had given
+    /// up, or so shortly before that it was behind by nearly the whole limit. (Logged in time and not answered is another
+    /// thing: then the answer was lost.)
     pub(crate) fn was_taken_up_late(&self, attempt: &Attempt, identities: &BTreeSet<String>) -> bool {
-        self.delivered
-            .get(attempt.nonce.as_str())
-            .is_some_and(|line| identities.contains(&line.answer.identity) && line.time_us >= attempt.end_us)
+        let behind = |line: &&Served| {
+            let until = Duration::from_micros(line.time_us) + STALL;
+            identities.contains(&line.answer.identity) && until >= Duration::from_micros(attempt.end_us)
+        };
+        self.delivered.get(attempt.nonce.as_str()).is_some_and(behind)
     }
 }
 

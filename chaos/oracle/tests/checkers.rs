@@ -206,6 +206,8 @@ fn a_probe_that_a_backend_logged_is_not_none_though_the_client_heard_nothing() {
 
 #[rstest]
 #[case::in_time_so_the_answer_was_lost(2_000_000, B1, Weight::Violation)]
+#[case::just_in_time_so_the_answer_was_lost(3_499_999, B1, Weight::Violation)]
+#[case::shortly_before_the_client_gave_up(3_500_000, B1, Weight::Undecided)]
 #[case::after_the_client_gave_up(4_000_001, B1, Weight::Undecided)]
 #[case::late_and_by_the_wrong_one(4_000_001, B2, Weight::Violation)]
 fn a_timeout_is_the_backends_when_it_took_the_request_up_too_late(
