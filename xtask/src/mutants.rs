@@ -1,13 +1,14 @@
 //! `cargo xtask mutants`: the suite against agents with one known bug each.
 //!
-//! The unmutated agent is one of them: a case that fails it can kill nothing.
+//! Each mutant names the cases that must fail on it, and is killed if all of them do. The unmutated agent is tried as
+//! well: a case that fails it can kill nothing.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{BufRead as _, BufReader, Write as _},
     iter,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
     sync::{
         Mutex, PoisonError,
@@ -18,6 +19,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use comfy_table::{Table, presets::NOTHING};
 use serde_json::Value;
 
 use crate::{e2e, steps};
@@ -29,6 +31,12 @@ pub(crate) struct Arguments {
     /// Only mutants whose name contains this
     #[arg(long, default_value = "")]
     only: String,
+    /// Every case against every mutant, which takes an hour: shows which cases see which bugs
+    #[arg(long)]
+    every_case: bool,
+    /// Takes the verdicts of the unmutated agent from an earlier run's report.json instead of trying it again
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     /// How many agents are tried at once, each in a cluster of its own
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -43,30 +51,55 @@ const UNMUTATED: &str = "none";
 /// Verdict of each case, by id.
 type Verdicts = BTreeMap<String, String>;
 
+/// An agent to be tried.
+struct Agent {
+    /// `None`: the one without a bug.
+    mutant: Option<String>,
+    /// Ids of the cases that must fail on it; on the one without a bug: of those that are tried.
+    caught_by: BTreeSet<String>,
+}
+
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     e2e::build(&[&e2e::PROGRAMS[..], &["mutants"]].concat())?;
     let mut mutants = list()?;
-    mutants.retain(|name| name.contains(&arguments.only));
+    mutants.retain(|agent| agent.name().contains(&arguments.only));
     if mutants.is_empty() {
         bail!("no mutant's name contains {:?}", arguments.only);
     }
     steps::ask_for_root("making the clusters")?;
-    let agents: Vec<Option<&str>> = iter::once(None)
-        .chain(mutants.iter().map(|name| Some(name.as_str())))
-        .collect();
-    let mut results = side_by_side(&agents, arguments)?.into_iter();
-    let baseline = results.next().context("the unmutated agent was not run")?;
+    let (baseline, results) = match &arguments.baseline {
+        Some(report) => (verdicts(report)?, side_by_side(&mutants, arguments)?),
+        None => {
+            let all = mutants.iter().flat_map(|agent| agent.caught_by.clone());
+            let unmutated = Agent {
+                mutant: None,
+                caught_by: all.collect(),
+            };
+            mutants.insert(0, unmutated);
+            let mut results = side_by_side(&mutants, arguments)?;
+            mutants.remove(0);
+            (results.remove(0), results)
+        }
+    };
     if let Some((case, verdict)) = baseline.iter().find(|(_, verdict)| failing(verdict)) {
         bail!(
             "{case} ends with {verdict} on the unmutated agent, so the suite can kill nothing: mend that first"
         );
     }
     let results: Vec<_> = mutants.into_iter().zip(results).collect();
-    print!("{}", matrix(&baseline, &results));
-    let killed = results
-        .iter()
-        .filter(|(_, verdicts)| is_killed(&baseline, verdicts))
-        .count();
+    if arguments.every_case {
+        print!("{}", matrix(&baseline, &results));
+    } else {
+        print!("{}", rows(&baseline, &results));
+    }
+    let mut killed = 0;
+    for (agent, verdicts) in &results {
+        let survived = survived(&agent.caught_by, &baseline, verdicts);
+        killed += usize::from(survived.is_empty());
+        for case in survived {
+            println!("{} is not caught by {case}, which is meant to", agent.name());
+        }
+    }
     println!("{} mutants, {killed} killed", results.len());
     Ok(if killed == results.len() {
         ExitCode::SUCCESS
@@ -76,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs the suite against each agent, so many at once; the results are in the order of the agents.
-fn side_by_side(agents: &[Option<&str>], arguments: &Arguments) -> anyhow::Result<Vec<Verdicts>> {
+fn side_by_side(agents: &[Agent], arguments: &Arguments) -> anyhow::Result<Vec<Verdicts>> {
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<anyhow::Result<Verdicts>>>> =
         agents.iter().map(|_| Mutex::new(None)).collect();
@@ -87,7 +120,7 @@ fn side_by_side(agents: &[Option<&str>], arguments: &Arguments) -> anyhow::Resul
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     agents.get(at).zip(results.get(at))
                 } {
-                    let verdicts = suite(*agent, &arguments.run);
+                    let verdicts = suite(agent, arguments);
                     *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdicts);
                 }
             });
@@ -101,18 +134,23 @@ fn side_by_side(agents: &[Option<&str>], arguments: &Arguments) -> anyhow::Resul
         .collect()
 }
 
-/// A mutant is killed by a case that fails on it and passes on the unmutated agent.
-fn is_killed(baseline: &Verdicts, mutant: &Verdicts) -> bool {
-    mutant
+/// Of the cases that are meant to catch a mutant, those that don't: it must fail them, and the unmutated agent pass.
+fn survived<'a>(caught_by: &'a BTreeSet<String>, baseline: &Verdicts, mutant: &Verdicts) -> Vec<&'a str> {
+    let is = |verdicts: &Verdicts, case: &str, wanted: &str| {
+        verdicts.get(case).is_some_and(|verdict| verdict == wanted)
+    };
+    caught_by
         .iter()
-        .any(|(case, verdict)| verdict == "fail" && baseline.get(case).is_some_and(|base| base == "pass"))
+        .map(String::as_str)
+        .filter(|case| !is(mutant, case, "fail") || !is(baseline, case, "pass"))
+        .collect()
 }
 
 fn failing(verdict: &str) -> bool {
     !matches!(verdict, "pass" | "skipped" | "not-supported")
 }
 
-fn list() -> anyhow::Result<Vec<String>> {
+fn list() -> anyhow::Result<Vec<Agent>> {
     let program = steps::programs()?.join("plumbline-mutant");
     let output = Command::new(&program)
         .args(["list", "--json"])
@@ -123,18 +161,29 @@ fn list() -> anyhow::Result<Vec<String>> {
     listed
         .iter()
         .map(|one| {
-            Ok(one["name"]
-                .as_str()
-                .context("a mutant without a name")?
-                .to_owned())
+            let name = one["name"].as_str().context("a mutant without a name")?;
+            let cases = one["caught_by"].as_array();
+            let caught_by: BTreeSet<String> = cases
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect();
+            if caught_by.is_empty() {
+                bail!("the mutant {name} names no case that must fail on it");
+            }
+            Ok(Agent {
+                mutant: Some(name.to_owned()),
+                caught_by,
+            })
         })
         .collect()
 }
 
 /// Runs the suite once and shows its verdicts as they come; all that it says is in `output.log` beside the report.
 /// Its exit code says only whether it could run at all.
-fn suite(mutant: Option<&str>, rest: &[String]) -> anyhow::Result<Verdicts> {
-    let name = mutant.unwrap_or(UNMUTATED);
+fn suite(agent: &Agent, arguments: &Arguments) -> anyhow::Result<Verdicts> {
+    let name = agent.name();
     let out = format!("target/plumbline/mutants/{name}");
     let folder = steps::root().join(&out);
     fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
@@ -146,8 +195,12 @@ fn suite(mutant: Option<&str>, rest: &[String]) -> anyhow::Result<Verdicts> {
         .arg("run")
         .args(["--out", &out])
         .current_dir(steps::root())
-        .args(rest);
-    if let Some(mutant) = mutant {
+        .args(&arguments.run);
+    if !arguments.every_case {
+        let cases: Vec<&str> = agent.caught_by.iter().map(String::as_str).collect();
+        command.args(["--filter", &format!("^({})$", cases.join("|"))]);
+    }
+    if let Some(mutant) = &agent.mutant {
         command.args(["--mutant", mutant]);
     }
     let log = folder.join("output.log");
@@ -204,24 +257,39 @@ fn verdicts(report: &Path) -> anyhow::Result<Verdicts> {
         .collect()
 }
 
-/// Rows are cases, columns agents.
-fn matrix(baseline: &Verdicts, mutants: &[(String, Verdicts)]) -> String {
-    let first = baseline.keys().map(String::len).max().unwrap_or(0);
-    let mut text = format!("\n{:first$}  {:>12}", "", UNMUTATED);
-    for (name, _) in mutants {
-        text.push_str(&format!("  {name:>16}"));
+impl Agent {
+    fn name(&self) -> &str {
+        self.mutant.as_deref().unwrap_or(UNMUTATED)
     }
-    for (case, verdict) in baseline {
-        text.push_str(&format!("\n{case:first$}  {verdict:>12}"));
-        for (_, verdicts) in mutants {
-            text.push_str(&format!(
-                "  {:>16}",
-                verdicts.get(case).map_or("-", String::as_str)
-            ));
+}
+
+/// A row for each case that a mutant was tried with.
+fn rows(baseline: &Verdicts, mutants: &[(Agent, Verdicts)]) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_header(["MUTANT", "CASE", "VERDICT", "UNMUTATED"]);
+    for (agent, verdicts) in mutants {
+        for (case, verdict) in verdicts {
+            let unmutated = baseline.get(case).map_or("-", String::as_str);
+            table.add_row([agent.name(), case, verdict, unmutated]);
         }
     }
-    text.push_str("\n\n");
-    text
+    format!("\n{}\n\n", table.trim_fmt())
+}
+
+/// A row for each case that some mutant was tried with, a column for each agent.
+fn matrix(baseline: &Verdicts, mutants: &[(Agent, Verdicts)]) -> String {
+    let tried: BTreeSet<&String> = mutants.iter().flat_map(|(_, verdicts)| verdicts.keys()).collect();
+    let names = iter::once(UNMUTATED).chain(mutants.iter().map(|(agent, _)| agent.name()));
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(iter::once("").chain(names));
+    for case in tried {
+        let of = |verdicts: &Verdicts| verdicts.get(case).cloned().unwrap_or_else(|| "-".to_owned());
+        let verdicts = iter::once(baseline).chain(mutants.iter().map(|(_, verdicts)| verdicts));
+        table.add_row(iter::once(case.clone()).chain(verdicts.map(of)));
+    }
+    format!("\n{}\n\n", table.trim_fmt())
 }
 
 #[cfg(test)]
@@ -238,27 +306,43 @@ mod tests {
     #[test]
     fn only_a_case_that_passes_the_unmutated_agent_kills() {
         let baseline = verdicts(&[("a", "pass"), ("b", "skipped")]);
-        assert!(is_killed(
-            &baseline,
-            &verdicts(&[("a", "fail"), ("b", "skipped")])
-        ));
-        assert!(!is_killed(&baseline, &verdicts(&[("a", "pass"), ("b", "fail")])));
-        assert!(
-            !is_killed(&baseline, &verdicts(&[("a", "inconclusive")])),
-            "inconclusive proves nothing"
+        let caught_by = |cases: &[&str]| {
+            cases
+                .iter()
+                .map(|case| (*case).to_owned())
+                .collect::<BTreeSet<_>>()
+        };
+        let [a, b] = [caught_by(&["a"]), caught_by(&["a", "b"])];
+        assert!(survived(&a, &baseline, &verdicts(&[("a", "fail")])).is_empty());
+        let failing = verdicts(&[("a", "fail"), ("b", "fail")]);
+        assert_eq!(
+            survived(&b, &baseline, &failing),
+            ["b"],
+            "the unmutated agent does not pass it"
         );
+        assert_eq!(survived(&a, &baseline, &verdicts(&[("a", "pass")])), ["a"]);
+        let inconclusive = verdicts(&[("a", "inconclusive")]);
+        assert_eq!(survived(&a, &baseline, &inconclusive), ["a"], "it proves nothing");
     }
 
     #[test]
     fn the_matrix_shows_every_case_against_every_agent() {
+        let agent = |name: &str| Agent {
+            mutant: Some(name.to_owned()),
+            caught_by: BTreeSet::new(),
+        };
         let text = matrix(
-            &verdicts(&[("a", "pass")]),
+            &verdicts(&[("a", "pass"), ("untried", "pass")]),
             &[
-                ("m".into(), verdicts(&[("a", "fail")])),
-                ("n".into(), verdicts(&[])),
+                (agent("m"), verdicts(&[("a", "fail")])),
+                (agent("n"), verdicts(&[])),
             ],
         );
-        let row = text.lines().find(|line| line.starts_with('a')).unwrap();
+        assert!(!text.contains("untried"));
+        let row = text
+            .lines()
+            .find(|line| line.trim_start().starts_with("a "))
+            .unwrap();
         assert_eq!(
             row.split_whitespace().collect::<Vec<_>>(),
             ["a", "pass", "fail", "-"]

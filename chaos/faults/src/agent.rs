@@ -54,7 +54,7 @@ impl StoppedAgent {
             "*.*",
             "-delete",
         ];
-        on_host(&*self.cluster, &self.node, &DELETE).await
+        on_host(&*self.cluster, &self.node, &DELETE).await.map(drop)
     }
 
     /// Heals: starts it again.
@@ -65,8 +65,12 @@ impl StoppedAgent {
     }
 }
 
-/// Runs a command on a node, to its end.
-pub(crate) async fn on_host(cluster: &dyn Cluster, node: &str, command: &[&str]) -> Result<(), FaultError> {
+/// Runs a command on a node, to its end; returns what it wrote to stdout.
+pub(crate) async fn on_host(
+    cluster: &dyn Cluster,
+    node: &str,
+    command: &[&str],
+) -> Result<String, FaultError> {
     let refused = |why: String| FaultError::Refused {
         node: node.to_owned(),
         what: command.join(" "),
@@ -82,7 +86,7 @@ pub(crate) async fn on_host(cluster: &dyn Cluster, node: &str, command: &[&str])
         .map_err(|_| refused(format!("it has not ended within {COMMAND:?}")))?
         .map_err(|error| refused(error.to_string()))?;
     if output.status.success() {
-        Ok(())
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
         Err(refused(String::from_utf8_lossy(&output.stderr).into_owned()))
     }

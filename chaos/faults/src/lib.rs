@@ -8,12 +8,14 @@
 //! - `leftover.rs`: programs of an earlier load that stay attached; `holder/`: its part on the node;
 //!   `protocol.rs`: the lines between the two.
 //! - `agent.rs`: an agent that is down; `pins.rs`: pins that it does not find.
+//! - `remains.rs`: what an implementation has on a node.
 mod agent;
 mod error;
 pub mod holder;
 mod leftover;
 mod pins;
 mod protocol;
+pub mod remains;
 
 pub use self::{
     agent::StoppedAgent,
@@ -21,4 +23,5 @@ pub use self::{
     leftover::LeftoverPrograms,
     pins::HiddenPins,
     protocol::{As, At, Attached, HeldProgram, Staging},
+    remains::Remains,
 };

@@ -46,10 +46,10 @@ impl HiddenPins {
 impl Drop for HiddenPins {
     fn drop(&mut self) {
         if self.hidden {
-            heal_in_drop(
-                &format!("the pins of {} stay hidden", self.node),
-                on_host(&*self.cluster, &self.node, &["umount", BPFFS]),
-            );
+            heal_in_drop(&format!("the pins of {} stay hidden", self.node), async {
+                on_host(&*self.cluster, &self.node, &["umount", BPFFS]).await?;
+                Ok(())
+            });
         }
     }
 }

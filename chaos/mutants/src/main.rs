@@ -3,7 +3,14 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
-use mutants::{Mutant, last_slice_wins::LastSliceWins, prefix_release::PrefixRelease, stale_kept::StaleKept};
+use mutants::{
+    Mutant,
+    empty_left_out::EmptyLeftOut,
+    last_slice_wins::LastSliceWins,
+    refill_ignored::RefillIgnored,
+    stale_kept::{Overlooked, StaleKept},
+    wide_release::WideRelease,
+};
 use reference_agent::cli::{self, execute};
 use serde_json::json;
 
@@ -25,7 +32,7 @@ struct Arguments {
 enum Command {
     /// List the mutants with their bugs.
     List {
-        /// As JSON: a list of objects with `name` and `bug`
+        /// As JSON: a list of objects with `name`, `bug` and `caught_by`, the ids of the cases that must fail
         #[arg(long)]
         json: bool,
     },
@@ -42,20 +49,38 @@ fn main() -> ExitCode {
         }
         Command::Agent(command) => command,
     };
-    match mutant {
-        Some(Mutant::PrefixRelease) => {
-            execute(&command, |planner, kernel| (PrefixRelease::new(planner), kernel))
-        }
-        Some(Mutant::StaleKept) => execute(&command, |planner, kernel| (planner, StaleKept(kernel))),
-        Some(Mutant::LastSliceWins) => {
-            execute(&command, |planner, kernel| (LastSliceWins::new(planner), kernel))
-        }
-        None => Arguments::command()
+    let Some(mutant) = mutant else {
+        Arguments::command()
             .error(
                 ErrorKind::MissingRequiredArgument,
                 "which bug? Give --mutant NAME; `plumbline-mutant list` names them",
             )
-            .exit(),
+            .exit()
+    };
+    let stale = |overlooked| {
+        execute(&command, move |planner, kernel| {
+            (planner, StaleKept::new(kernel, overlooked))
+        })
+    };
+    match mutant {
+        Mutant::PrefixRelease => execute(&command, |planner, kernel| {
+            (WideRelease::by_prefix(planner), kernel)
+        }),
+        Mutant::JoinedKeyRelease => execute(&command, |planner, kernel| {
+            (WideRelease::by_joined_key(planner), kernel)
+        }),
+        Mutant::NameAloneRelease => execute(&command, |planner, kernel| {
+            (WideRelease::by_name_alone(planner), kernel)
+        }),
+        Mutant::LastSliceWins => execute(&command, |planner, kernel| (LastSliceWins::new(planner), kernel)),
+        Mutant::RefillIgnored => execute(&command, |planner, kernel| (RefillIgnored::new(planner), kernel)),
+        Mutant::EmptyLeftOut => execute(&command, |planner, kernel| (EmptyLeftOut(planner), kernel)),
+        Mutant::StaleKept => stale(Overlooked::All),
+        Mutant::StaleLegacyKept => stale(Overlooked::Legacy),
+        Mutant::StaleLinkKept => stale(Overlooked::Links),
+        Mutant::StaleBelowKept => stale(Overlooked::Below),
+        Mutant::StaleAboveKept => stale(Overlooked::Above),
+        Mutant::StaleSendmsgKept => stale(Overlooked::Sendmsg),
     }
 }
 
@@ -64,15 +89,15 @@ fn list(json: bool) {
         let name = mutant
             .to_possible_value()
             .map(|value| value.get_name().to_owned());
-        (name.unwrap_or_default(), mutant.bug())
+        (name.unwrap_or_default(), mutant.bug(), mutant.caught_by())
     };
     let mutants = Mutant::value_variants().iter().map(named);
     if json {
         let list: Vec<_> = mutants
-            .map(|(name, bug)| json!({"name": name, "bug": bug}))
+            .map(|(name, bug, caught_by)| json!({"name": name, "bug": bug, "caught_by": caught_by}))
             .collect();
         println!("{:#}", json!(list));
     } else {
-        mutants.for_each(|(name, bug)| println!("{name:16} {bug}"));
+        mutants.for_each(|(name, bug, _)| println!("{name:20} {bug}"));
     }
 }

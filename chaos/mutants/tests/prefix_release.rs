@@ -1,7 +1,7 @@
 //! The mutant of incident 1 behaves as the affected release did, row by row, and as the production agent
 //! everywhere else.
 
-use mutants::prefix_release::PrefixRelease;
+use mutants::wide_release::WideRelease;
 use reference_agent::{
     control::Planner,
     incident_one_table,
@@ -15,8 +15,8 @@ use reference_agent::{
     },
 };
 
-fn mutant() -> World<PrefixRelease> {
-    World::with(PrefixRelease::new(Planner::default()), &Contents::default())
+fn mutant() -> World<WideRelease> {
+    World::with(WideRelease::by_prefix(Planner::default()), &Contents::default())
 }
 
 fn as_in_the_affected_release(row: Row) {
@@ -131,7 +131,7 @@ fn a_restart_forgets_the_table_and_a_list_heals() {
         world.serves("TCP 10.96.0.2:80"),
         Some(addresses(&["TCP 1.1.1.3:80"]))
     );
-    let mut world = World::with(PrefixRelease::new(Planner::default()), &world.contents());
+    let mut world = World::with(WideRelease::by_prefix(Planner::default()), &world.contents());
     for event in begin() {
         world.event(event);
     }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lb_loader::{Hook, Ownership};
-use mutants::stale_kept::StaleKept;
+use mutants::stale_kept::{Overlooked, StaleKept};
 use reference_agent::{
     datapath::Datapath,
     hooks::{Hooks, SCAN},
@@ -29,7 +29,7 @@ fn a_stale_program_stays_and_readiness_says_nothing() {
     let node = Node::new();
     node.leave(HOOK, STALE, Ownership::Earlier);
     assert_eq!(
-        looked(&node, StaleKept(node.open())),
+        looked(&node, StaleKept::new(node.open(), Overlooked::All)),
         (vec![STALE, 1000], Vec::new())
     );
     let production = Node::new();
@@ -41,7 +41,7 @@ fn a_stale_program_stays_and_readiness_says_nothing() {
 fn without_a_leftover_it_is_the_production_agent() {
     let [mutated, production] = [Node::new(), Node::new()];
     for round in 1..=3 {
-        let seen = looked(&mutated, StaleKept(mutated.open()));
+        let seen = looked(&mutated, StaleKept::new(mutated.open(), Overlooked::All));
         assert_eq!(seen, looked(&production, production.open()), "start {round}");
         assert_eq!(seen, (vec![round * 1000], Vec::new()));
     }
@@ -51,7 +51,7 @@ fn without_a_leftover_it_is_the_production_agent() {
 fn what_goes_wrong_otherwise_is_a_reason() {
     let node = Node::new();
     node.refuse_attach(true);
-    let (programs, reasons) = looked(&node, StaleKept(node.open()));
+    let (programs, reasons) = looked(&node, StaleKept::new(node.open(), Overlooked::All));
     assert_eq!(programs, [0; 0]);
     assert!(reasons[0].starts_with("not attached"), "{reasons:?}");
 }

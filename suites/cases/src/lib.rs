@@ -19,7 +19,7 @@ mod e_absent;
 use harness::case::Case;
 
 /// All cases, by area and then as in the catalogue.
-pub const ALL: [Case; 25] = [
+pub const ALL: &[Case] = &[
     a_release::release_prefix_empty_list::CASE,
     a_release::release_prefix_null_slice::CASE,
     a_release::release_prefix_one_of_two::CASE,
@@ -43,6 +43,8 @@ pub const ALL: [Case; 25] = [
     c_leftovers::stale_sock_parent_cgroup::CASE,
     c_leftovers::stale_sock_exclusive_attach::CASE,
     c_leftovers::stale_sock_udp_sendmsg::CASE,
+    c_leftovers::stale_restart_loop_no_growth::CASE,
+    c_leftovers::uninstall_leaves_nothing::CASE,
     d_reach::clusterip_from_pod::CASE,
     e_absent::clusterip_no_endpoints_refused::CASE,
 ];
@@ -50,7 +52,7 @@ pub const ALL: [Case; 25] = [
 /// A case by its id.
 #[must_use]
 pub fn find(id: &str) -> Option<Case> {
-    ALL.into_iter().find(|case| case.id == id)
+    ALL.iter().copied().find(|case| case.id == id)
 }
 
 #[cfg(test)]

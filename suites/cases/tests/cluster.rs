@@ -36,13 +36,13 @@ fn main() -> ExitCode {
             }
             cases::ALL
                 .into_iter()
-                .map(|case| trial(case, None, true))
+                .map(|case| trial(*case, None, true))
                 .collect()
         }
         Some(name) => match describe(name) {
             Ok(cluster) => cases::ALL
                 .into_iter()
-                .map(|case| for_cluster(case, name, &cluster))
+                .map(|case| for_cluster(*case, name, &cluster))
                 .collect(),
             Err(error) => {
                 eprintln!("{LAB}={name}: {error}");

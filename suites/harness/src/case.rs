@@ -46,6 +46,8 @@ pub enum Tier {
     Core,
     /// Holds through restart, fault, leftover state or API loss, and recovers without a human.
     Robustness,
+    /// Nothing left behind, nothing of others touched; reads the state of nodes for its verdict.
+    Hygiene,
 }
 
 impl fmt::Display for Tier {
@@ -53,6 +55,7 @@ impl fmt::Display for Tier {
         f.write_str(match self {
             Self::Core => "core",
             Self::Robustness => "robustness",
+            Self::Hygiene => "hygiene",
         })
     }
 }

@@ -81,7 +81,7 @@ impl Claim {
     #[must_use]
     pub fn cases(&self) -> Vec<Case> {
         let decides = |case: &Case| case.claims.contains(&self.id);
-        crate::ALL.into_iter().filter(decides).collect()
+        crate::ALL.iter().copied().filter(decides).collect()
     }
 }
 

@@ -1,10 +1,11 @@
-//! Incident 1, Cilium issue 43619, as its 1.18.5 behaves.
+//! Incident 1, and others of its family: a release for one Service takes a backend from others too.
 //!
-//! That agent's table held one instance of a backend for each Service, under the Service's name, and looked
+//! [`WideRelease::by_prefix`] is Cilium issue 43619 as its 1.18.5 behaves. That agent's table held one instance of a backend for each Service, under the Service's name, and looked
 //! instances up by a prefix of bytes. So a release for `test` found the instance of `test-extended` as well. The
 //! table then was wrong, but the maps were not: they are written for a Service only when it is reconciled. Its
 //! next Service event, any annotation, took the backend away. Whatever writes the victim's slice puts the
-//! instance back.
+//! instance back. The others look instances up by keys that are the same for several Services, for which the rest is the
+//! same.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,10 +20,14 @@ use reference_agent::{
 /// Backends, each an address, a port and a protocol.
 type Instances = BTreeSet<TransportAddress>;
 
+/// Whether a release for the first takes instances of the second too.
+type Takes = fn(&ObjectName, &ObjectName) -> bool;
+
 /// The planner, and what the table has lost.
-#[derive(Debug, Default)]
-pub struct PrefixRelease {
+#[derive(Debug)]
+pub struct WideRelease {
     planner: Planner,
+    takes: Takes,
     slices: HashMap<ObjectName, Listed>,
     /// Missing in the table, by Service.
     lost: HashMap<ObjectName, Instances>,
@@ -36,12 +41,39 @@ struct Listed {
     instances: Instances,
 }
 
-impl PrefixRelease {
-    /// Around the production agent's.
-    pub fn new(planner: Planner) -> Self {
+impl WideRelease {
+    /// Around the production agent's: from every Service of a longer `namespace/name` that begins with its own.
+    pub fn by_prefix(planner: Planner) -> Self {
+        Self::new(planner, |owner, other| {
+            let (owner, other) = (owner.to_string(), other.to_string());
+            other.len() > owner.len() && other.as_bytes().starts_with(owner.as_bytes())
+        })
+    }
+
+    /// Around the production agent's: from every Service whose namespace and name, joined by `-` or by nothing, are the
+    /// same text.
+    pub fn by_joined_key(planner: Planner) -> Self {
+        Self::new(planner, |owner, other| {
+            let joined = |separator: &str| {
+                let join = |name: &ObjectName| format!("{}{separator}{}", name.namespace, name.name);
+                join(owner) == join(other)
+            };
+            joined("-") || joined("")
+        })
+    }
+
+    /// Around the production agent's: from the Services of its name in other namespaces.
+    pub fn by_name_alone(planner: Planner) -> Self {
+        Self::new(planner, |owner, other| owner.name == other.name)
+    }
+
+    fn new(planner: Planner, takes: Takes) -> Self {
         Self {
             planner,
-            ..Self::default()
+            takes,
+            slices: HashMap::new(),
+            lost: HashMap::new(),
+            shown: HashMap::new(),
         }
     }
 
@@ -76,18 +108,16 @@ impl PrefixRelease {
         }
     }
 
-    /// Releases for a Service, and with it for every Service of a longer key that begins with its own.
+    /// Releases for a Service, and with it for every other that the bug takes for it.
     fn release(&mut self, owner: &ObjectName, gone: Instances) {
-        let key = owner.to_string();
         for instance in gone {
             let holders = self
                 .slices
                 .values()
                 .filter(|listed| listed.instances.contains(&instance));
-            let victims = holders.map(|listed| &listed.owner).filter(|victim| {
-                let victim = victim.to_string();
-                victim.len() > key.len() && victim.as_bytes().starts_with(key.as_bytes())
-            });
+            let victims = holders
+                .map(|listed| &listed.owner)
+                .filter(|victim| *victim != owner && (self.takes)(owner, victim));
             for victim in victims {
                 self.lost.entry(victim.clone()).or_default().insert(instance);
             }
@@ -110,7 +140,7 @@ fn instances(slice: &Slice) -> Instances {
         .collect()
 }
 
-impl Brain for PrefixRelease {
+impl Brain for WideRelease {
     fn apply(&mut self, event: Event) -> Dirty {
         match &event {
             Event::SliceApplied(slice) => self.slice_applied(slice),

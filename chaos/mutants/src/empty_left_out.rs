@@ -1,0 +1,33 @@
+//! A Service without endpoints is not in the maps: nobody says that there is nothing.
+//!
+//! What its clients send goes wherever the node's routes lead: mostly nowhere, and they wait.
+
+use reference_agent::{
+    control::{Brain, Planner},
+    model::{Dirty, Event, Model},
+    names::ObjectId,
+    plan::ServicePlan,
+};
+
+/// A planner without ports that nobody serves.
+#[derive(Debug, Default)]
+pub struct EmptyLeftOut(pub Planner);
+
+impl Brain for EmptyLeftOut {
+    fn apply(&mut self, event: Event) -> Dirty {
+        self.0.apply(event)
+    }
+
+    fn plan_service(&self, service: ObjectId) -> ServicePlan {
+        let mut plan = self.0.plan_service(service);
+        plan.ports.retain(|_, port| !port.cluster.is_empty());
+        if plan.ports.is_empty() {
+            plan.addresses.clear();
+        }
+        plan
+    }
+
+    fn model(&self) -> &Model {
+        self.0.model()
+    }
+}

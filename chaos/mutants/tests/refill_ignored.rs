@@ -1,0 +1,35 @@
+//! The mutant keeps a Service empty that was emptied, and is the production agent otherwise.
+
+use mutants::refill_ignored::RefillIgnored;
+use reference_agent::{
+    control::Planner,
+    maps::Contents,
+    testing::{
+        World,
+        objects::{service, slice},
+    },
+};
+
+fn served(world: &World<RefillIgnored>) -> usize {
+    world.serves("TCP 10.96.0.1:80").expect("a frontend").len()
+}
+
+#[test]
+fn a_refill_is_ignored_until_the_slice_is_another_one() {
+    let mut world = World::with(RefillIgnored::new(Planner::default()), &Contents::default());
+    world.sync();
+    world.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
+    let full = || slice("t/1", "x", &["TCP 80"], &["1.1.1.1", "1.1.1.2"]);
+    world.put_slice(full());
+    assert_eq!(served(&world), 2);
+    world.put_slice(slice("t/1", "x", &["TCP 80"], &["1.1.1.2"]));
+    world.put_slice(full());
+    assert_eq!(served(&world), 2, "it was not emptied");
+    world.put_slice(slice("t/1", "x", &["TCP 80"], &[]));
+    world.put_slice(full());
+    assert_eq!(served(&world), 0);
+    world.delete_slice("t/1");
+    world.put_slice(full());
+    assert_eq!(served(&world), 2);
+    world.assert_clean();
+}

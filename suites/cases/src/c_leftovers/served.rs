@@ -1,0 +1,52 @@
+//! A Service with one backend on the node under test, for each family.
+
+use harness::{
+    context::Context,
+    pods::{endpoints, serve},
+    probing::identities,
+    target::Target,
+    verdict::Halt,
+};
+use oracle::history::Transport;
+use serde_json::json;
+
+const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::UdpConnected, Transport::Udp];
+const PORT: u16 = 80;
+const TARGET: u16 = 8080;
+
+/// The Service's cluster IPs, and what serves them.
+pub(super) struct Served {
+    pub(super) targets: Vec<Target>,
+}
+
+impl Served {
+    pub(super) async fn stage(cx: &Context, axis: &str, node: &str) -> Result<Self, Halt> {
+        let namespace = cx.namespace().await?;
+        let args = serve("b", &namespace, &[TARGET], &[TARGET]);
+        let values = json!({ "name": "b", "namespace": namespace, "node": node, "args": args });
+        let backends = cx.backends(&[values]).await?;
+        let mut targets = Vec::new();
+        for family in cx.families() {
+            let name = format!("shop-{}", family.to_string().to_lowercase());
+            let values = json!({
+                "namespace": namespace, "service": name, "family": family.to_string(),
+                "endpoints": endpoints(&backends, family)?,
+            });
+            let address = cx.apply_service("${service}", &values).await?;
+            let serves = |&transport: &Transport| {
+                let expected = identities(&backends, transport, TARGET);
+                Target::serves(axis, &name, transport, (address, PORT).into(), expected)
+            };
+            targets.extend(TRANSPORTS.iter().map(serves));
+        }
+        cx.fence().await?;
+        Ok(Self { targets })
+    }
+
+    /// The same addresses, at which nothing may be delivered.
+    pub(super) fn to_nobody(&self) -> Vec<Target> {
+        let none =
+            |target: &Target| Target::none(&target.axis, &target.name, target.transport, target.address);
+        self.targets.iter().map(none).collect()
+    }
+}

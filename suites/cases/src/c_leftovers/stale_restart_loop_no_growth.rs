@@ -1,0 +1,123 @@
+//! `stale-restart-loop-no-growth`: 10 agent restarts by SIGKILL; programs per hook, links, maps and pins equal the numbers
+//! after the first start.
+//!
+//! Services stay as they are meanwhile. What is replaced dies late: the numbers have 60 s after readiness.
+use std::time::Duration;
+
+use faults::Remains;
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    verdict::Halt,
+    waiting::eventually,
+};
+use lab::cluster::Stop;
+use oracle::finding::{Finding, Weight};
+
+use super::served::Served;
+
+pub(crate) const CASE: Case = Case {
+    id: "stale-restart-loop-no-growth",
+    area: "C leftover programs and maps",
+    claims: &["stale-restart-loop-no-growth"],
+    sentence: "ten agents that are killed leave as many programs, links, maps and pins as one",
+    tier: Tier::Hygiene,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+    },
+    disruptive: true,
+    manifest: include_str!("served.yaml"),
+    longest: Duration::from_secs(900),
+    run: |cx| Box::pin(run(cx)),
+};
+
+const RESTARTS: usize = 10;
+const AXIS: &str = "restarts";
+/// How long what was replaced may take to die.
+const LATE: Duration = Duration::from_secs(60);
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    let node = &cx.nodes()[0];
+    cx.phase("a Service is served; the agent starts for the first time");
+    let served = Served::stage(cx, AXIS, node).await?;
+    let control = Within::from_now(cx.limits().service);
+    cx.control("the Service is served", cx.clients(), &served.targets, control)
+        .await?;
+    restart(cx, node).await?;
+    let control = Within::from_now(cx.limits().heal);
+    cx.control(
+        "served after the first restart",
+        cx.clients(),
+        &served.targets,
+        control,
+    )
+    .await?;
+    let first = settled(cx, node).await?;
+    cx.record("after the first start", first.to_string());
+    if first.is_empty() {
+        return Err(Halt::NotSupported(
+            "the implementation has nothing on the node that could be counted".to_owned(),
+        ));
+    }
+
+    cx.phase(&format!("{RESTARTS} restarts by SIGKILL"));
+    for _ in 0..RESTARTS {
+        restart(cx, node).await?;
+    }
+    let within = Within::from_now(LATE);
+    let same = eventually("the numbers are those of the first start", within, || async {
+        let now = Remains::of(&**cx.cluster(), node).await.map_err(Halt::from)?;
+        Ok((now == first).then_some(()))
+    });
+    let findings = match same.await {
+        Ok(()) => Vec::new(),
+        Err(Halt::Inconclusive(_)) => {
+            let now = Remains::of(&**cx.cluster(), node).await?;
+            vec![Finding {
+                weight: Weight::Violation,
+                subject: format!("{node} after {RESTARTS} restarts"),
+                expected: first.to_string(),
+                found: now.to_string(),
+                first: Vec::new(),
+            }]
+        }
+        Err(halt) => return Err(halt),
+    };
+    cx.judged(AXIS, findings);
+    cx.judge_briefly(cx.clients(), &served.targets, Within::from_now(cx.limits().heal))
+        .await
+}
+
+async fn restart(cx: &Context, node: &str) -> Result<(), Halt> {
+    let before = cx.cluster().agent(node).await?;
+    cx.cluster().stop_agent(node, Stop::Kill).await?;
+    cx.cluster().start_agent(node).await?;
+    cx.fault(&format!("agent of {node} killed and started"));
+    let within = Within::from_now(cx.limits().heal);
+    match cx.agent_ready(node, &before, within).await? {
+        Some(_) => Ok(()),
+        None => Err(Halt::Inconclusive(format!(
+            "the agent of {node} was not ready within {:?}",
+            within.limit
+        ))),
+    }
+}
+
+/// The numbers, once two looks agree.
+async fn settled(cx: &Context, node: &str) -> Result<Remains, Halt> {
+    let mut last = Remains::of(&**cx.cluster(), node).await?;
+    for _ in 0..20 {
+        let now = Remains::of(&**cx.cluster(), node).await?;
+        if now == last {
+            return Ok(now);
+        }
+        last = now;
+    }
+    Err(Halt::Inconclusive(format!(
+        "what {node} has does not come to rest: {last} at last"
+    )))
+}

@@ -1,0 +1,91 @@
+//! `uninstall-leaves-nothing`: after the documented uninstall no program, link, map, pin or rule of the implementation is
+//! left, and a Service's VIP is translated by nobody.
+//!
+//! The backend stays alive, so that a translation that goes on shows. A lab's node has nothing before its agent is
+//! installed, which is the baseline.
+use std::time::Duration;
+
+use faults::{Remains, StoppedAgent};
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    verdict::Halt,
+    waiting::eventually,
+};
+use lab::cluster::Stop;
+use oracle::finding::{Finding, Weight};
+
+use super::served::Served;
+
+pub(crate) const CASE: Case = Case {
+    id: "uninstall-leaves-nothing",
+    area: "C leftover programs and maps",
+    claims: &["uninstall-leaves-nothing"],
+    sentence: "after its removal nothing of the implementation is left on a node, and nobody translates a Service's address",
+    tier: Tier::Hygiene,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+    },
+    disruptive: true,
+    manifest: include_str!("served.yaml"),
+    longest: Duration::from_secs(600),
+    run: |cx| Box::pin(run(cx)),
+};
+
+const AXIS: &str = "uninstall";
+/// How long what was let go of may take to die.
+const LATE: Duration = Duration::from_secs(60);
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    let node = &cx.nodes()[0];
+    let here = cx.clients_on(node);
+    cx.phase("a Service is served");
+    let served = Served::stage(cx, AXIS, node).await?;
+    let control = Within::from_now(cx.limits().service);
+    cx.control("the Service is served", cx.clients(), &served.targets, control)
+        .await?;
+    let installed = Remains::of(&**cx.cluster(), node).await?;
+    cx.record("installed", installed.to_string());
+
+    cx.phase("the agent is stopped and removed");
+    let before = cx.cluster().agent(node).await?;
+    let agent = StoppedAgent::stop(std::sync::Arc::clone(cx.cluster()), node, Stop::Term).await?;
+    cx.cluster().wipe_state(node).await?;
+    cx.fault(&format!("agent of {node} stopped, its own clean-up done"));
+    let within = Within::from_now(LATE);
+    let nothing = eventually("nothing is left", within, || async {
+        let left = Remains::of(&**cx.cluster(), node).await.map_err(Halt::from)?;
+        Ok(left.is_empty().then_some(()))
+    });
+    let findings = match nothing.await {
+        Ok(()) => Vec::new(),
+        Err(Halt::Inconclusive(_)) => {
+            let left = Remains::of(&**cx.cluster(), node).await?;
+            vec![Finding {
+                weight: Weight::Violation,
+                subject: format!("{node} after the removal"),
+                expected: "nothing".to_owned(),
+                found: left.to_string(),
+                first: Vec::new(),
+            }]
+        }
+        Err(halt) => return Err(halt),
+    };
+    cx.judged(AXIS, findings);
+
+    cx.phase("verdict: the VIP is translated by nobody, its backend lives");
+    cx.judge(&here, &served.to_nobody(), Within::from_now(cx.limits().service))
+        .await?;
+
+    cx.phase("heal");
+    agent.start().await?;
+    let started = Within::from_now(cx.limits().heal);
+    if cx.agent_ready(node, &before, started).await?.is_none() {
+        cx.record("installed again", format!("not ready within {:?}", started.limit));
+    }
+    cx.judge_briefly(cx.clients(), &served.targets, started).await
+}
