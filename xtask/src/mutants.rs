@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Every case against every mutant, which takes an hour: shows which cases see which bugs
     #[arg(long)]
     every_case: bool,
-    /// Takes the verdicts of the unmutated agent from an earlier run's report.json instead of trying it again
+    /// Takes the verdicts of the unmutated agent from an earlier run's report.yaml instead of trying it again
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// How many agents are tried at once, each in a cluster of its own

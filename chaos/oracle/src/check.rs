@@ -93,7 +93,7 @@ pub struct Times {
 
 /// A probe that ends so long after its limit was not watched: its client did not run. Timers of an idle machine are
 /// late by milliseconds.
-pub const STALL: Duration = Duration::from_millis(500);
+pub const STALL: Duration = Duration::from_millis(100);
 
 /// Histories, sorted for judging.
 #[derive(Debug)]
