@@ -57,6 +57,8 @@ pub enum Mutant {
     StaleAboveKept,
     /// [`stale_kept::Overlooked::Sendmsg`].
     StaleSendmsgKept,
+    /// `cleanup` does nothing.
+    CleanupForgets,
 }
 
 impl Mutant {
@@ -82,6 +84,7 @@ impl Mutant {
             Self::StaleBelowKept => "the same of those at cgroups below the agent's",
             Self::StaleAboveKept => "the same of those at cgroups that the agent's mount does not show",
             Self::StaleSendmsgKept => "the same of those at the sendmsg hooks",
+            Self::CleanupForgets => "its clean-up takes nothing away, and says that all went well",
         }
     }
 
@@ -106,6 +109,7 @@ impl Mutant {
             Self::StaleBelowKept => &["stale-sock-child-cgroup"],
             Self::StaleAboveKept => &["stale-sock-parent-cgroup"],
             Self::StaleSendmsgKept => &["stale-sock-udp-sendmsg"],
+            Self::CleanupForgets => &["uninstall-leaves-nothing"],
         }
     }
 }

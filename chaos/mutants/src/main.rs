@@ -81,6 +81,8 @@ fn main() -> ExitCode {
         Mutant::StaleBelowKept => stale(Overlooked::Below),
         Mutant::StaleAboveKept => stale(Overlooked::Above),
         Mutant::StaleSendmsgKept => stale(Overlooked::Sendmsg),
+        Mutant::CleanupForgets if matches!(command, cli::Command::Cleanup { .. }) => ExitCode::SUCCESS,
+        Mutant::CleanupForgets => execute(&command, |planner, kernel| (planner, kernel)),
     }
 }
 

@@ -35,13 +35,13 @@ fn main() -> ExitCode {
                 );
             }
             cases::ALL
-                .into_iter()
+                .iter()
                 .map(|case| trial(*case, None, true))
                 .collect()
         }
         Some(name) => match describe(name) {
             Ok(cluster) => cases::ALL
-                .into_iter()
+                .iter()
                 .map(|case| for_cluster(*case, name, &cluster))
                 .collect(),
             Err(error) => {

@@ -40,7 +40,7 @@ fn case_table() -> Table {
         .set_header(["CASE", "AREA", "TIER", "NEEDS", "RUNS"]);
     for case in cases::ALL {
         let runs = if case.disruptive { "alone" } else { "side by side" };
-        table.add_row([case.id, case.area, &case.tier.to_string(), &needs(&case), runs]);
+        table.add_row([case.id, case.area, &case.tier.to_string(), &needs(case), runs]);
     }
     table
 }
