@@ -34,10 +34,7 @@ fn main() -> ExitCode {
                     "the cases are ignored: name a lab that is up with {LAB}=NAME (`plumbline lab up`)"
                 );
             }
-            cases::ALL
-                .iter()
-                .map(|case| trial(*case, None, true))
-                .collect()
+            cases::ALL.iter().map(|case| trial(*case, None, true)).collect()
         }
         Some(name) => match describe(name) {
             Ok(cluster) => cases::ALL

@@ -83,7 +83,11 @@ pub(super) fn named(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Case>> {
             claim.0.id
         );
     }
-    let named: Vec<Case> = cases::ALL.iter().copied().filter(|case| wanted.is(case)).collect();
+    let named: Vec<Case> = cases::ALL
+        .iter()
+        .copied()
+        .filter(|case| wanted.is(case))
+        .collect();
     if named.is_empty() {
         let filter = wanted.filter.map_or("", Regex::as_str);
         bail!(
