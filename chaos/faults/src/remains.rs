@@ -53,6 +53,14 @@ impl Remains {
         self.0.is_empty()
     }
 
+    /// Whether there is more of some kind.
+    #[must_use]
+    pub fn exceeds(&self, other: &Self) -> bool {
+        self.0
+            .iter()
+            .any(|(kind, count)| count > other.0.get(kind).unwrap_or(&0))
+    }
+
     fn add(&mut self, kind: impl Into<String>, count: usize) {
         if count > 0 {
             *self.0.entry(kind.into()).or_default() += count;
@@ -161,4 +169,37 @@ fn rules() -> Result<usize, String> {
         .flatten()
         .filter(|object| object.get("rule").is_some())
         .count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remains(counts: &[(&str, usize)]) -> Remains {
+        let mut remains = Remains::default();
+        for (kind, count) in counts {
+            remains.add(*kind, *count);
+        }
+        remains
+    }
+
+    #[test]
+    fn more_of_one_kind_exceeds_whatever_there_is_less_of() {
+        let first = remains(&[("links", 2), ("pins", 3)]);
+        assert!(!first.exceeds(&first));
+        assert!(!remains(&[("pins", 2)]).exceeds(&first));
+        assert!(remains(&[("links", 3)]).exceeds(&first));
+        assert!(remains(&[("links", 2), ("maps", 1)]).exceeds(&first));
+        assert_eq!(remains(&[("links", 0)]).to_string(), "nothing");
+    }
+
+    #[test]
+    fn pins_are_counted_and_files_of_the_kernel_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("agent")).unwrap();
+        for name in ["agent/map", "link", "maps.debug"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(pins(folder.path()), Ok(2));
+    }
 }

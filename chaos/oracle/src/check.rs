@@ -95,6 +95,9 @@ pub struct Times {
 /// late by milliseconds.
 pub const STALL: Duration = Duration::from_millis(100);
 
+/// A backend that takes a request up so shortly before the client gives up was behind by nearly the whole limit.
+pub const BEHIND: Duration = Duration::from_millis(500);
+
 /// Histories, sorted for judging.
 #[derive(Debug)]
 pub struct Observed<'a> {
@@ -172,7 +175,7 @@ impl<'a> Observed<'a> {
     /// thing: then the answer was lost.)
     pub(crate) fn was_taken_up_late(&self, attempt: &Attempt, identities: &BTreeSet<String>) -> bool {
         let behind = |line: &&Served| {
-            let until = Duration::from_micros(line.time_us) + STALL;
+            let until = Duration::from_micros(line.time_us) + BEHIND;
             identities.contains(&line.answer.identity) && until >= Duration::from_micros(attempt.end_us)
         };
         self.delivered.get(attempt.nonce.as_str()).is_some_and(behind)
@@ -193,16 +196,20 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
+    /// Silence where nothing may be delivered: backends say whether something was, however late the client looked.
+    fn is_decided_by_logs(&self, attempt: &Attempt) -> bool {
+        let silent = matches!(attempt.outcome, Outcome::Timeout { stage } if stage != Stage::Socket);
+        silent && self.expectation.permitted == Permitted::None
+    }
+
     fn findings(&self) -> Vec<Finding> {
         let served = match &self.expectation.permitted {
             Permitted::Serves(identities) => Some(identities),
             Permitted::Refuse | Permitted::Silent | Permitted::None => None,
         };
-        let (own, judged): (Vec<&Attempt>, Vec<&Attempt>) = self
-            .seen
-            .iter()
-            .copied()
-            .partition(|attempt| self.observed.is_not_the_datapaths(attempt, served));
+        let (own, judged): (Vec<&Attempt>, Vec<&Attempt>) = self.seen.iter().copied().partition(|attempt| {
+            !self.is_decided_by_logs(attempt) && self.observed.is_not_the_datapaths(attempt, served)
+        });
         let mut findings = Vec::new();
         let outside: Vec<&Attempt> = judged
             .iter()

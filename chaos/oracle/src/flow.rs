@@ -40,10 +40,8 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
             continue;
         };
         let is_timeout = matches!(attempt.outcome, Outcome::Timeout { .. });
-        if is_timeout && observed.was_taken_up_late(attempt, &expected.identities) {
-            continue;
-        }
-        if observed.is_not_the_datapaths(attempt, None) {
+        let late = is_timeout && observed.was_taken_up_late(attempt, &expected.identities);
+        if late || observed.is_not_the_datapaths(attempt, None) {
             unwatched.push(*attempt);
             continue;
         }
@@ -91,7 +89,7 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
     } else if too_many(lost.len() + unwatched.len(), judged + unwatched.len()) {
         let how = record::line(&record::outcomes(unwatched.iter().copied()));
         let text = format!(
-            "{} exchanges that say nothing (the client stood still, or had no socket): {how}",
+            "{} exchanges that say nothing (client or backend stood still, or no socket): {how}",
             unwatched.len()
         );
         found(Weight::Undecided, text, &unwatched);

@@ -171,10 +171,20 @@ fn a_backend_that_is_behind_has_lost_nothing() {
         answer: answer(0, sequence, "b1/TCP/8080"),
     };
     let logs: Vec<Served> = (0..3).map(late).collect();
-    assert_eq!(judge(&attempts, &logs, Transport::Udp), []);
-    let weights: Vec<Weight> = judge(&attempts, &[], Transport::Udp)
-        .iter()
-        .map(|finding| finding.weight)
-        .collect();
-    assert_eq!(weights, [Weight::Violation], "one that never took them up has");
+    let weights = |logs: &[Served]| -> Vec<Weight> {
+        let findings = judge(&attempts, logs, Transport::Udp);
+        findings.iter().map(|finding| finding.weight).collect()
+    };
+    assert_eq!(
+        weights(&logs),
+        [Weight::Undecided],
+        "so many say nothing either way"
+    );
+    assert_eq!(
+        weights(&[]),
+        [Weight::Violation],
+        "one that never took them up has"
+    );
+    let few = history(Transport::Udp, &[Is::Lost; 2]);
+    assert_eq!(judge(&few, &logs, Transport::Udp), []);
 }

@@ -18,7 +18,7 @@ use crate::{
     waiting::{eventually, has_lasted},
 };
 
-/// Flows are planned for so long at most: longer than any case runs that has some.
+/// Flows are planned for so long at most, unscaled: longer than any case runs that has some.
 const LONGEST: Duration = Duration::from_secs(900);
 
 /// Flows that are under way, dealt to clients in turn. Ended by drop.
@@ -49,7 +49,9 @@ impl Context {
         let plans: Vec<_> = clients
             .iter()
             .map(|(client, flows)| {
-                let entry = |target: &Target| target.established(*flows, LONGEST, self.limits());
+                let entry = |target: &Target| {
+                    target.established(*flows, self.limits().longest(LONGEST), self.limits())
+                };
                 (client, plan(client, targets.iter().map(entry).collect()))
             })
             .collect();

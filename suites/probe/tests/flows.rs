@@ -48,7 +48,7 @@ async fn each_flow_keeps_its_socket_and_numbers_its_exchanges() {
         (Transport::Udp, udp),
         (Transport::UdpConnected, udp),
     ] {
-        let attempts = run(vec![flows(transport, loopback(port), 3, 10)]).await;
+        let attempts = run(vec![flows(transport, loopback(port), 3, 50)]).await;
         let mut by_flow: BTreeMap<u32, Vec<&Attempt>> = BTreeMap::new();
         for attempt in &attempts {
             assert!(
@@ -63,7 +63,7 @@ async fn each_flow_keeps_its_socket_and_numbers_its_exchanges() {
             let expected: Vec<u32> = (0..u32::try_from(numbers.len()).expect("few")).collect();
             assert_eq!(numbers, expected, "without gaps");
             // A busy machine may leave a time out, but not many.
-            assert!((5..=10).contains(&numbers.len()), "{numbers:?}");
+            assert!((5..=50).contains(&numbers.len()), "{numbers:?}");
             let sockets: BTreeSet<_> = exchanges.iter().map(|one| one.local).collect();
             assert_eq!(sockets.len(), 1, "one socket");
             let sources: BTreeSet<_> = exchanges
@@ -76,7 +76,8 @@ async fn each_flow_keeps_its_socket_and_numbers_its_exchanges() {
             assert_eq!(sources.len(), 1, "as the server sees it, too");
             assert!(exchanges.iter().all(|one| exchange(one).socket == 0));
             let (first, last) = (exchanges[0].start_us, exchanges[exchanges.len() - 1].start_us);
-            assert!(last - first >= 100_000, "one every 20 ms, not all at once");
+            let least = 20_000 * u64::from(numbers[numbers.len() - 1]) / 2;
+            assert!(last - first >= least, "one every 20 ms, not all at once");
         }
     }
 }
@@ -140,7 +141,7 @@ async fn an_end_between_two_exchanges_fails_the_next_at_once() {
         // Ends the connection, and everything that comes later is refused.
     });
     let mut entry = flows(Transport::Tcp, destination, 1, 3);
-    entry.interval_ms = 200;
+    entry.interval_ms = 1000;
     let attempts = run(vec![entry]).await;
     assert!(
         matches!(attempts[0].outcome, Outcome::Answered { .. }),
@@ -155,7 +156,7 @@ async fn an_end_between_two_exchanges_fails_the_next_at_once() {
     );
     assert_eq!(exchange(&attempts[1]).sequence, 1);
     assert!(
-        attempts[1].start_us - attempts[0].start_us < 200_000,
+        attempts[1].start_us - attempts[0].start_us < 1_000_000,
         "before its time"
     );
     assert_eq!(exchange(&attempts[2]).socket, 1);

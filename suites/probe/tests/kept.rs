@@ -132,7 +132,8 @@ fn an_offset_leaves_attempts_out() {
     let (_reader, stdout) = attach(&folder, &["--from", "15"]);
     let last = attempts(stdout);
     assert_eq!(last.len(), 5);
-    assert!(last[4].ends_with("-19"), "{last:?}");
+    // Two that end at the same time may do so in either order.
+    assert!(last.iter().any(|nonce| nonce.ends_with("-19")), "{last:?}");
 }
 
 #[test]

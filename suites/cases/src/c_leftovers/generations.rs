@@ -35,8 +35,8 @@ pub(super) const SENDMSG: [&str; 2] = ["sendmsg4", "sendmsg6"];
 const ALL: &[Transport] = &[Transport::Tcp, Transport::UdpConnected, Transport::Udp];
 const PORT: u16 = 80;
 const TARGET: u16 = 8080;
-/// Longer than the case may take.
-const EXPIRES: Duration = Duration::from_secs(600);
+/// The longest that a row takes, unscaled: programs are held for as long.
+const LONGEST: Duration = Duration::from_secs(900);
 
 /// What a row of the catalogue varies.
 pub(super) struct Row {
@@ -146,7 +146,8 @@ async fn leftover(
 
     cx.phase(&format!("{axis}: generation 1 is killed, its programs stay"));
     let before = cx.cluster().agent(node).await?;
-    let mut leftover = LeftoverPrograms::hold(&**cx.cluster(), node, &[hook], EXPIRES).await?;
+    let mut leftover =
+        LeftoverPrograms::hold(&**cx.cluster(), node, &[hook], cx.limits().longest(LONGEST)).await?;
     if leftover.held().is_empty() {
         return Err(Halt::NotSupported(format!(
             "no program is attached at {hook} of the agent's cgroup: there is nothing to be left over"

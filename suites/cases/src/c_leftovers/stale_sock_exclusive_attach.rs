@@ -1,5 +1,5 @@
 //! `stale-sock-exclusive-attach`: the leftover was attached with no flag, or with `BPF_F_ALLOW_OVERRIDE`. Either the VIP serves current
-//! backends within T_heal, or the agent stays unready; never ready with trap hits.
+//! backends within T_heal, or the agent stays unready; never ready with trap hits. At the agent's own cgroup; not above it.
 use std::time::Duration;
 
 use faults::{As, At, Staging};

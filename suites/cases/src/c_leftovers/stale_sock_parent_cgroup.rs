@@ -1,5 +1,6 @@
-//! `stale-sock-parent-cgroup`: the leftover sits above the agent's cgroup, where the agent's mount does not show it. It runs last and
-//! sees addresses that are rewritten already: the VIP of a Service that was deleted meanwhile shows it, and is NONE.
+//! `stale-sock-parent-cgroup`: the leftover sits above the agent's cgroup, where the agent's mount does not show it. It runs last
+//! and sees addresses that are rewritten already: the VIP of a Service that was deleted meanwhile shows it, and is NONE. A mount
+//! that shows what is above is not tried.
 use std::time::Duration;
 
 use faults::{As, At, Staging};

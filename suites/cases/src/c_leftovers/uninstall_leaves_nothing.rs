@@ -2,7 +2,7 @@
 //! left, and a Service's VIP is translated by nobody.
 //!
 //! The backend stays alive, so that a translation that goes on shows. A lab's node has nothing before its agent is
-//! installed, which is the baseline.
+//! installed, which is the baseline. Devices and routes are not looked at.
 use std::time::Duration;
 
 use faults::{Remains, StoppedAgent};
@@ -50,6 +50,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .await?;
     let installed = Remains::of(&**cx.cluster(), node).await?;
     cx.record("installed", installed.to_string());
+    if installed.is_empty() {
+        return Err(Halt::NotSupported(
+            "the implementation has nothing on the node that could be counted".to_owned(),
+        ));
+    }
 
     cx.phase("the agent is stopped and removed");
     let before = cx.cluster().agent(node).await?;

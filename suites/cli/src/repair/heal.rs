@@ -25,7 +25,15 @@ pub(crate) async fn heal(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut is_whole = true;
     for name in arguments.names()? {
         match attach(&name).await {
-            Some(lab) => is_whole &= heal_lab(&name, &lab).await?,
+            Some(lab) => match heal_lab(&name, &lab).await {
+                Ok(whole) => is_whole &= whole,
+                Err(error) if arguments.lab.is_some() => return Err(error),
+                // The others are healed all the same.
+                Err(error) => {
+                    eprintln!("lab {name:?}: {error:#}");
+                    is_whole = false;
+                }
+            },
             None if arguments.lab.is_some() => bail!("the lab {name:?} is not up: there is nothing to heal"),
             // A dead one is for `cleanup`.
             None => {}

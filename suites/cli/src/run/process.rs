@@ -225,11 +225,10 @@ mod tests {
 
     use super::{super::progress::Progress, *};
 
-    fn settings(folder: &Path, script: &str) -> Settings {
+    fn settings(folder: &Path, script: &str, process: Duration) -> Settings {
         let program = folder.join("program");
         fs::write(&program, script).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let short = Duration::from_millis(300);
         Settings {
             program,
             lab: "none".into(),
@@ -240,7 +239,7 @@ mod tests {
                 pods: Duration::ZERO,
                 cleanup: Duration::ZERO,
                 closing: Duration::ZERO,
-                process: short,
+                process,
                 ..Limits::default()
             },
             out: folder.join("out"),
@@ -253,7 +252,8 @@ mod tests {
         }
     }
 
-    async fn end_of(script: &str) -> (CaseReport, Duration) {
+    /// How a script ends as a case, which has so long.
+    async fn end_within(process: Duration, script: &str) -> (CaseReport, Duration) {
         let folder = tempfile::tempdir().unwrap();
         let case = Case {
             longest: Duration::from_millis(100),
@@ -262,14 +262,15 @@ mod tests {
         let progress = Progress::new(1);
         let line = progress.begin(&case);
         let began = Instant::now();
-        let end = run(&settings(folder.path(), script), case, &line).await;
+        let end = run(&settings(folder.path(), script, process), case, &line).await;
         assert!(!end.is_its_own, "{:?}", end.report);
         (end.report, began.elapsed())
     }
 
     #[tokio::test]
     async fn a_case_that_hangs_is_ended_at_its_limit_even_if_it_will_not_listen() {
-        let (report, took) = end_of("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n").await;
+        let script = "#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n";
+        let (report, took) = end_within(Duration::from_millis(300), script).await;
         assert_eq!(report.verdict.name(), "inconclusive");
         assert!(
             report
@@ -284,7 +285,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_case_that_dies_is_inconclusive_with_what_it_said() {
-        let (report, _) = end_of("#!/bin/sh\necho out of luck >&2\nexit 3\n").await;
+        let script = "#!/bin/sh\necho out of luck >&2\nexit 3\n";
+        let (report, _) = end_within(Duration::from_secs(30), script).await;
         let why = report.verdict.why();
         assert!(
             why.contains("exit status: 3") && why.contains("out of luck"),

@@ -183,6 +183,15 @@ async fn everything_is_told_through_cuts_lost_events_and_an_api_server_that_is_a
         .until("modified", "Service", "metadata.annotations.note is b, was a")
         .await;
 
+    // Both watches are there again.
+    objects.endpoints(&["10.1.0.9"]).await;
+    watching
+        .until("modified", "EndpointSlice", "endpoint 10.1.0.9 is there")
+        .await;
+    objects.endpoints(&[]).await;
+    watching
+        .until("modified", "EndpointSlice", "endpoint 10.1.0.9 is gone")
+        .await;
     let fault = server.faults.begin(Clients::All, Fault::DropEvents).unwrap();
     objects.endpoints(&["10.1.0.2"]).await;
     objects.endpoints(&["10.1.0.2", "10.1.0.3"]).await;
