@@ -98,12 +98,13 @@ impl Kubectl {
             .collect();
         let mut child = self.command(&all).spawn().expect("kubectl starts");
         let mut stdin = child.stdin.take().expect("a pipe");
-        stdin.write_all(input.as_bytes()).await.expect("written");
-        drop(stdin);
-        let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
-        let output = output
-            .unwrap_or_else(|_| panic!("kubectl {args:?} ends in time"))
-            .expect("its output");
+        // At once, or each could wait for the other to read.
+        let feed = async move { stdin.write_all(input.as_bytes()).await };
+        let both = async { tokio::join!(feed, child.wait_with_output()) };
+        let both = tokio::time::timeout(LIMIT, both).await;
+        let (fed, output) = both.unwrap_or_else(|_| panic!("kubectl {args:?} ends in time"));
+        fed.expect("written");
+        let output = output.expect("its output");
         Printed {
             success: output.status.success(),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -1,13 +1,13 @@
 //! `log`, `exec` and `proxy` of pods: by kubectl where it has a command for it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
-    net::TcpListener,
+    net::{TcpListener, unix::pipe},
 };
 
 use crate::{
@@ -278,10 +278,10 @@ async fn a_program_ends_with_its_client() {
     };
     // The program holds the other end of this pipe open for as long as it lives.
     let folder = tempfile::tempdir().expect("a folder");
-    let pipe = folder.path().join("pipe").display().to_string();
-    let made = tokio::process::Command::new("mkfifo").arg(&pipe).status().await;
+    let fifo = folder.path().join("pipe").display().to_string();
+    let made = tokio::process::Command::new("mkfifo").arg(&fifo).status().await;
     assert!(made.expect("mkfifo").success());
-    let program = format!("exec 3>{pipe}; echo begun >&3; exec sleep 600");
+    let program = format!("exec 3>{fifo}; echo begun >&3; exec sleep 600");
     let args = [
         "--namespace",
         &world.namespace,
@@ -293,19 +293,22 @@ async fn a_program_ends_with_its_client() {
         "-c",
         &program,
     ];
+    // It waits in no thread of its own, so that a failure ends the test.
+    let reader = pipe::OpenOptions::new().open_receiver(&fifo).expect("opened");
+    let mut reader = BufReader::new(reader);
     let mut child = kubectl.command(&args).spawn().expect("kubectl starts");
-    let reader = tokio::fs::File::open(&pipe);
-    let reader = tokio::time::timeout(LIMIT, reader)
-        .await
-        .expect("in time")
-        .expect("opened");
-    let mut lines = BufReader::new(reader).lines();
-    assert_eq!(lines.next_line().await.expect("a line").as_deref(), Some("begun"));
+    let mut line = String::new();
+    let begun = async {
+        // Until somebody has opened it, it may seem to have ended.
+        while reader.read_line(&mut line).await.expect("a line") == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, begun).await.expect("in time");
+    assert_eq!(line, "begun\n");
     child.kill().await.expect("killed");
-    let end = tokio::time::timeout(LIMIT, lines.next_line())
-        .await
-        .expect("the program ends");
-    assert_eq!(end.expect("an end"), None);
+    let end = tokio::time::timeout(LIMIT, reader.read_line(&mut line)).await;
+    assert_eq!(end.expect("the program ends").expect("an end"), 0);
     world.end().await;
 }
 

@@ -123,7 +123,9 @@ async fn with_the_local_policy_only_nodes_with_a_ready_endpoint_are_asked_and_se
     assert_eq!(answer.source.ip().to_string(), "172.30.0.10");
     // A connection that was led to the other node would be lost there.
     for _ in 0..20 {
-        let outcome = test.dial(&Place::Outside, Transport::Tcp, &given[0], 80).await;
+        let outcome = test
+            .dial_within(&Place::Outside, Transport::Tcp, &given[0], 80, LIMIT)
+            .await;
         assert!(is_from(&outcome, "b1/"), "{outcome:?}");
     }
     test.backend("b2", "node2").await;

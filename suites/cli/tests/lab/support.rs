@@ -123,8 +123,21 @@ impl TestLab {
         panic!("the pod {name} did not become what it should within {LIMIT:?}: {last:#?}")
     }
 
-    /// One attempt from a place.
+    /// One attempt from a place, that waits two seconds.
     pub(crate) async fn dial(&self, from: &Place, transport: Transport, to: &str, port: u16) -> Outcome {
+        let limit = Duration::from_secs(2);
+        self.dial_within(from, transport, to, port, limit).await
+    }
+
+    /// One attempt from a place. What is lost is lost again however long it waits: a new try goes the same way.
+    pub(crate) async fn dial_within(
+        &self,
+        from: &Place,
+        transport: Transport,
+        to: &str,
+        port: u16,
+        limit: Duration,
+    ) -> Outcome {
         let entry = PlanEntry {
             target: "t".to_owned(),
             transport,
@@ -132,7 +145,7 @@ impl TestLab {
             port,
             count: 1,
             interval_ms: 0,
-            limit_ms: 2000,
+            limit_ms: u64::try_from(limit.as_millis()).expect("a limit"),
             until: None,
             flows: None,
             source_ports: None,
