@@ -4,7 +4,9 @@
 //!  listener ─▶ serve ─▶ http (auth, paths, bodies) ─▶ Store ─▶ History ─▶ watches, lists at a version
 //!                          │                            │
 //!                          ├─ discovery, openapi        ├─ kinds: defaults, validation, lifecycle
-//!                          └─ table                     └─ patch: JSON, merge, strategic merge
+//!                          ├─ table                     ├─ patch: JSON, merge, strategic merge
+//!                          └─ kubelet: logs, exec,       └─ managed: server-side apply, who owns which field
+//!                             proxy of pods
 //! ```
 //!
 //! One [`Store`] is the cluster; any number of [`Replica`]s are its API servers, each with its own [`Faults`] or

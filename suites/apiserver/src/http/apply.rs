@@ -20,6 +20,19 @@ const UNKNOWN: &str = "unknown";
 
 impl Api {
     pub(super) fn apply(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
+        let absent = asked.target.subresource.is_none() && self.store.get(&asked.target.key()).is_err();
+        let first = self.apply_once(asked, sent, absent);
+        // Somebody else created or removed it since: once more, as what it is now.
+        match first.as_ref().map_err(Status::reason) {
+            Err("AlreadyExists") if absent => self.apply_once(asked, sent, false),
+            Err("NotFound") if !absent && asked.target.subresource.is_none() => {
+                self.apply_once(asked, sent, true)
+            }
+            _ => first,
+        }
+    }
+
+    fn apply_once(&self, asked: &Asked, sent: &[u8], absent: bool) -> Result<Response<Body>, Status> {
         let (target, key) = (&asked.target, asked.target.key());
         let kind = target.kind;
         let name = asked.query.get("fieldManager");
@@ -35,7 +48,6 @@ impl Api {
             ..asked.write_options()?
         };
         let force = asked.query.flag("force");
-        let absent = target.subresource.is_none() && self.store.get(&key).is_err();
         let (code, written) = if absent {
             if let Some(uid) = config["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
                 let facts = kind.facts();

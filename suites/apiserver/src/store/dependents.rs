@@ -20,6 +20,8 @@ use crate::kinds::Kind;
 #[derive(Debug, Default)]
 pub(super) struct Dependents {
     by_owner: HashMap<String, BTreeSet<Key>>,
+    /// Owners whose dependents are being collected just now, one inside the other.
+    collecting: Vec<Key>,
 }
 
 impl Dependents {
@@ -79,6 +81,8 @@ impl State {
             let owner = self.owner(dependent, reference);
             if let Some((key, owner)) = owner
                 && waits(&owner)
+                // Whoever is at it looks at the end whether anything is left that blocks it.
+                && !self.dependents.collecting.contains(&key)
             {
                 self.collect(&key);
             }
@@ -98,9 +102,11 @@ impl State {
             }
             self.drop_finalizer(key, ORPHAN);
         } else if waits(&owner) {
+            self.dependents.collecting.push(key.clone());
             for dependent in dependents {
                 self.collect_dependent(&dependent);
             }
+            self.dependents.collecting.pop();
             let blocked = self
                 .dependents
                 .of(&owner)
@@ -211,4 +217,56 @@ fn owner_kind(reference: &Value) -> Option<Kind> {
         let facts = kind.facts();
         reference["kind"] == facts.kind && reference["apiVersion"] == facts.api_version()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        Config, Store,
+        store::{WriteOptions, delete::DeleteOptions},
+    };
+
+    /// Far more than the stack holds if each of them took a step down.
+    const MANY: usize = 2000;
+
+    #[test]
+    fn an_owner_of_thousands_goes_after_all_of_them() {
+        let cidr = "10.96.0.0/16".parse().expect("a range");
+        let store = Store::new(Config::new(vec![cidr], Vec::new(), 6443)).expect("a store");
+        let options = WriteOptions::default();
+        let owner = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "owner"},
+            "spec": {"ports": [{"port": 80}]}});
+        let owner = store
+            .create(Kind::Service, "default", owner, &options)
+            .expect("created");
+        for number in 0..MANY {
+            let dependent = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+                "metadata": {"name": format!("d{number}"), "ownerReferences": [{"apiVersion": "v1", "kind": "Service",
+                    "name": "owner", "uid": owner.meta()["uid"], "blockOwnerDeletion": true}]},
+                "addressType": "IPv4", "endpoints": []});
+            store
+                .create(Kind::EndpointSlice, "default", dependent, &options)
+                .expect("created");
+        }
+        let before = store.version();
+        let foreground = DeleteOptions {
+            propagation_policy: Some("Foreground".to_owned()),
+            ..DeleteOptions::default()
+        };
+        let key = Key::new(Kind::Service, "default", "owner");
+        store.delete(&key, &foreground).expect("deleted");
+        let state = store.lock();
+        assert!(state.dependents.by_owner.is_empty() && state.dependents.collecting.is_empty());
+        let changes: Vec<_> = state.history.after(before).expect("known").collect();
+        let gone = |change: &&&super::super::history::Change| change.new.is_none();
+        assert_eq!(changes.iter().filter(gone).count(), MANY + 1);
+        assert_eq!(
+            changes.last().map(|change| &change.key),
+            Some(&key),
+            "it goes last"
+        );
+    }
 }

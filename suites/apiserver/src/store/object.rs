@@ -1,12 +1,14 @@
 //! One version of one object, immutable and shared.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, iter, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::Value;
 
 /// What a key of the store is: kind, namespace (empty for cluster-scoped kinds), name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// Keys of a kind are in etcd's order, by the bytes of `namespace/name`: what is in `a-b` comes before what is in `a`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) kind: crate::kinds::Kind,
     pub(crate) namespace: String,
@@ -20,6 +22,24 @@ impl Key {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         }
+    }
+
+    fn path(&self) -> impl Iterator<Item = u8> {
+        let namespace = self.namespace.bytes();
+        namespace.chain(iter::once(b'/')).chain(self.name.bytes())
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let kinds = self.kind.cmp(&other.kind);
+        kinds.then_with(|| self.path().cmp(other.path()))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

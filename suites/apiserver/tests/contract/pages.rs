@@ -155,6 +155,49 @@ async fn tokens_that_nobody_gave_out_are_refused() {
 }
 
 #[tokio::test]
+async fn lists_of_all_namespaces_are_in_the_order_of_whole_keys() {
+    let world = World::new().await;
+    let names = ["k", "k-b"].map(|name| format!("{}-{name}", world.namespace));
+    for namespace in &names {
+        let body = json!({"metadata": {"name": namespace}}).to_string();
+        let (code, answer) = world
+            .raw("POST", "/api/v1/namespaces", "application/json", &body)
+            .await;
+        assert_eq!(code, 201, "{answer}");
+        let slice =
+            json!({"metadata": {"name": "x", "labels": {"of": world.namespace}}, "addressType": "IPv4"});
+        let path = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices");
+        let (code, answer) = world
+            .raw("POST", &path, "application/json", &slice.to_string())
+            .await;
+        assert_eq!(code, 201, "{answer}");
+    }
+    let all = format!(
+        "/apis/discovery.k8s.io/v1/endpointslices?labelSelector=of%3D{}",
+        world.namespace
+    );
+    let namespaces = |list: &Value| -> Vec<String> {
+        let items = list["items"].as_array().into_iter().flatten();
+        let namespaces = items.filter_map(|item| item["metadata"]["namespace"].as_str());
+        namespaces.map(str::to_owned).collect()
+    };
+    // '-' comes before the '/' that ends the shorter name.
+    let expected = [names[1].clone(), names[0].clone()];
+    let (_, whole) = world.raw("GET", &all, "", "").await;
+    assert_eq!(namespaces(&whole), expected);
+    let (_, first) = world.raw("GET", &format!("{all}&limit=1"), "", "").await;
+    assert_eq!(namespaces(&first), expected[..1]);
+    let rest = format!("{all}&limit=1&continue={}", next(&first));
+    let (_, second) = world.raw("GET", &rest, "", "").await;
+    assert_eq!((namespaces(&second), next(&second)), (expected[1..].to_vec(), ""));
+    for namespace in &names {
+        let path = format!("/api/v1/namespaces/{namespace}");
+        assert_eq!(world.raw("DELETE", &path, "", "").await.0, 200);
+    }
+    world.end().await;
+}
+
+#[tokio::test]
 async fn kubectl_gets_all_pages_in_any_form() {
     let world = World::new().await;
     let Some(kubectl) = Kubectl::new(&world) else {

@@ -1,9 +1,15 @@
 //! `log`, `exec` and `proxy` of pods: by kubectl where it has a command for it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, api::LogParams};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -194,6 +200,29 @@ async fn kubectl_shows_the_lines_of_a_log_that_it_is_asked_for() {
     let asked = node.asked().pop().expect("it was asked");
     assert_eq!((asked.pod.node.as_str(), asked.name.as_str()), ("n", "main"));
     world.end().await;
+}
+
+#[tokio::test]
+async fn a_log_that_is_followed_ends_with_its_server_and_not_after_the_drain() {
+    let Some((world, node)) = running().await else {
+        return;
+    };
+    node.write(1, "now");
+    let log: Api<Pod> = world.api();
+    let follow = LogParams {
+        follow: true,
+        ..LogParams::default()
+    };
+    let lines = log.log_stream("p", &follow).await.expect("a log");
+    let mut lines = pin!(futures::AsyncBufReadExt::lines(lines));
+    let first = futures::StreamExt::next(&mut lines).await.expect("a line");
+    assert_eq!(first.expect("read"), "now");
+    let begin = Instant::now();
+    world.own.expect("our server").stop().await.expect("stopped");
+    // It would be cut off after two seconds, and that is an error.
+    let end = futures::StreamExt::next(&mut lines).await;
+    assert!(end.is_none(), "{end:?}");
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 }
 
 #[tokio::test]

@@ -54,12 +54,13 @@ impl Api {
             written.drain(..written.len().saturating_sub(most));
         }
         let following = log.following.filter(|_| options.follow);
-        let lines = futures::stream::iter(written).chain(futures::stream::iter(following).flatten());
-        let ended = self.ended.clone();
-        let chunks = options
-            .show(lines)
-            .take_until(async move { ended.cancelled().await });
-        let mut response = respond::stream(chunks);
+        let shutdown = self.shutdown.clone();
+        // As watches do, it ends with its replica at once; what is written already is sent whole.
+        let following = futures::stream::iter(following)
+            .flatten()
+            .take_until(async move { shutdown.cancelled().await });
+        let lines = futures::stream::iter(written).chain(following);
+        let mut response = respond::stream(options.show(lines));
         response.headers_mut().insert(CONTENT_TYPE, PLAIN_TEXT);
         Ok(response)
     }
