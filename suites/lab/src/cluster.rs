@@ -137,6 +137,9 @@ pub enum ClusterError {
         /// What was asked.
         what: &'static str,
     },
+    /// A fault had ended by itself before it was ended: what was seen under it proves nothing.
+    #[error("the fault was over before it was ended, because its time was; let it last longer")]
+    FaultLapsed,
     /// It tried, and failed.
     #[error("failed to {what}: {why}")]
     Failed {

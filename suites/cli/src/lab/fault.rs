@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use clap::Subcommand;
 use jiff::SignedDuration;
 use lab::{
-    cluster::{ApiFault, Clients, Cluster as _, Fault, LONGEST, Refusal, Stop},
+    cluster::{ApiFault, Clients, Cluster as _, ClusterError, Fault, LONGEST, Refusal, Stop},
     embedded::{DEFAULT_NAME, LabCluster},
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -136,7 +136,11 @@ pub(super) async fn run(args: FaultArgs) -> anyhow::Result<ExitCode> {
         _ = terminate.recv() => {}
         () = tokio::time::sleep(lasts) => {}
     }
-    held.end().await?;
+    match held.end().await {
+        // Its time may be over there a moment before it is here.
+        Ok(()) | Err(ClusterError::FaultLapsed) => {}
+        Err(error) => return Err(error.into()),
+    }
     println!("over");
     Ok(ExitCode::SUCCESS)
 }

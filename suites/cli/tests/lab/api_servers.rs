@@ -192,7 +192,8 @@ async fn a_fault_ends_with_whoever_holds_it_and_when_its_time_is_over() {
     let short = Duration::from_millis(50);
     let held = test.lab.api_fault(&refuse, short).await.expect("begun");
     none_is_left().await;
-    held.end().await.expect("it is over already");
+    let error = held.end().await.expect_err("it is over already");
+    assert!(error.to_string().contains("its time was"), "{error}");
 
     let long = Duration::from_secs(601);
     let error = test.lab.api_fault(&refuse, long).await.expect_err("too long");

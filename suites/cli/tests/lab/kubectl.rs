@@ -153,7 +153,7 @@ async fn kubectl_runs_programs_in_a_pods_namespaces_and_cgroup() {
         return;
     };
     test.server("b1", "node1", false).await;
-    let script = "ip -o -4 addr show eth0; cat /proc/self/cgroup; cat; echo wrong >&2; exit 7";
+    let script = "ip -o -4 addr show eth0; cat /proc/self/cgroup; echo $POD_NAME on $NODE_NAME; cat; echo wrong >&2; exit 7";
     let mut running = test
         .kubectl(&kubectl, &["exec", "-i", "b1", "--", "sh", "-c", script])
         .stdin(Stdio::piped())
@@ -171,6 +171,7 @@ async fn kubectl_runs_programs_in_a_pods_namespaces_and_cgroup() {
         "{said}"
     );
     assert!(said.contains("/node1/pods/"), "{said}");
+    assert!(said.contains("b1 on node1"), "like its container: {said}");
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("wrong"),
         "{output:?}"

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
+use ipnet::IpNet;
 use lab_controllers::Routes;
 use tokio::{sync::watch, time::sleep};
 
@@ -14,13 +15,16 @@ use super::{LabError, backoff::Backoff, node::Underlay, topology::NodeAddresses}
 pub(super) async fn follow(
     underlay: Arc<Underlay>,
     nodes: Vec<NodeAddresses>,
+    ours: Vec<IpNet>,
     mut wanted: watch::Receiver<Routes>,
 ) {
     let mut present = Routes::new();
     loop {
         let mut backoff = Backoff::writes();
         loop {
-            let newest = wanted.borrow_and_update().clone();
+            let mut newest = wanted.borrow_and_update().clone();
+            // Anybody may write a Service's status; the bridge routes no other address of the lab.
+            newest.retain(|address, _| ours.iter().any(|range| range.contains(address)));
             match change(&underlay, &nodes, &mut present, &newest).await {
                 Ok(()) => break,
                 Err(error) => {
@@ -36,6 +40,7 @@ pub(super) async fn follow(
     }
 }
 
+/// Changes what differs. A route that is refused keeps none of the others back; the first refusal is the answer.
 async fn change(
     underlay: &Underlay,
     nodes: &[NodeAddresses],
@@ -43,6 +48,7 @@ async fn change(
     wanted: &Routes,
 ) -> Result<(), LabError> {
     let all: BTreeSet<IpAddr> = present.keys().chain(wanted.keys()).copied().collect();
+    let mut first = Ok(());
     for address in all {
         let behind = wanted.get(&address);
         if behind == present.get(&address) {
@@ -54,11 +60,14 @@ async fn change(
             .flat_map(|node| node.internal())
             .filter(|gateway| gateway.is_ipv4() == address.is_ipv4())
             .collect();
-        underlay.spread(address, &gateways).await?;
+        if let Err(error) = underlay.spread(address, &gateways).await {
+            first = first.and(Err(error));
+            continue;
+        }
         match behind {
             Some(behind) => drop(present.insert(address, behind.clone())),
             None => drop(present.remove(&address)),
         }
     }
-    Ok(())
+    first
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  <cgroup2 mount>/plumbline-lab-<name>/control              the supervisor
+//!                                      /control-plane        Kubernetes' own API servers, if they are the lab's
 //!                                      /<node>/agent         the agent
 //!                                      /<node>/system        processes on the node
 //!                                      /<node>/pods/<uid>    a pod

@@ -87,18 +87,24 @@ async fn hold(
         Err(refusal) => return send(stream.get_mut(), &Reply::Refused(refusal)).await,
     };
     tracing::info!(fault = name, "a fault begins");
+    let mut over = Reply::Done;
     if send(stream.get_mut(), &Reply::Done).await.is_ok() {
         let mut line = Vec::new();
         let mut limited = (&mut stream).take(LIMITS.control_bytes);
         // However it ends: a line, the end of the connection, or of the time.
-        drop(timeout(lasts, limited.read_until(b'\n', &mut line)).await);
+        if timeout(lasts, limited.read_until(b'\n', &mut line))
+            .await
+            .is_err()
+        {
+            over = Reply::Lapsed;
+        }
     }
     let healed = lab.api.heal(begun).await;
     match &healed {
         Ok(()) => tracing::info!(fault = name, "the fault is over"),
         Err(why) => tracing::error!(fault = name, ?why, "the fault could not be ended"),
     }
-    let reply = healed.map_or_else(Reply::Refused, |()| Reply::Done);
+    let reply = healed.map_or_else(Reply::Refused, |()| over);
     // Whoever began it may be gone.
     drop(send(stream.get_mut(), &reply).await);
     Ok(())

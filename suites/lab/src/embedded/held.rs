@@ -18,7 +18,7 @@ use super::{
 use crate::cluster::ClusterError;
 
 /// What a fault may take to begin or to end: an API server that stops answers what is under way.
-const LIMIT: Duration = LIMITS.control;
+const LIMIT: Duration = LIMITS.control.saturating_add(LIMITS.agent_stop);
 
 /// A fault of the API servers that is in force.
 ///
@@ -46,10 +46,11 @@ pub(super) async fn begin(
 }
 
 impl HeldApiFault {
-    /// Ends it; it is over when this returns, as it is if it has ended by itself.
+    /// Ends it; it is over when this returns.
     ///
     /// # Errors
-    /// It could not be ended, such as an API server that does not start again.
+    /// [`ClusterError::FaultLapsed`] if its time was over before: what was seen under it proves nothing. It could not be
+    /// ended, such as an API server that does not start again.
     pub async fn end(mut self) -> Result<(), ClusterError> {
         // One whose time is over has answered already.
         drop(self.stream.write_all(b"end\n").await);
@@ -69,8 +70,14 @@ impl HeldApiFault {
             .await
             .map_err(|_| wrong(format!("no answer within {LIMIT:?}")))?
             .map_err(io_error("read an answer of the lab's supervisor"))?;
+        if line.is_empty() {
+            return Err(wrong(
+                "it ended without an answer, and the fault with it".to_owned(),
+            ));
+        }
         match serde_json::from_slice(&line) {
             Ok(Reply::Done) => Ok(()),
+            Ok(Reply::Lapsed) => Err(LabError::Refused(ClusterError::FaultLapsed)),
             Ok(Reply::Refused(refusal)) => Err(LabError::Refused(ClusterError::from(refusal))),
             Ok(other) => Err(unexpected(&self.dir, &other)),
             Err(error) => Err(wrong(error.to_string())),

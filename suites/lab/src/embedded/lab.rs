@@ -198,7 +198,8 @@ fn control_the_rest(
     tasks.spawn(Balancer::new(client.clone(), families.load_balancers()).run(stop.clone()));
     let (routes, wanted) = watch::channel(Routes::new());
     tasks.spawn(route(client.clone(), routes, stop));
-    tasks.spawn(balancer::follow(underlay.clone(), nodes.to_vec(), wanted));
+    let ours = families.load_balancers();
+    tasks.spawn(balancer::follow(underlay.clone(), nodes.to_vec(), ours, wanted));
 }
 
 fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> Description {

@@ -28,7 +28,7 @@ pub(super) enum Request {
     /// [`Reply::ApiServers`].
     ApiServers,
     /// [`Reply::Done`] when it is in force. It lasts until the connection ends, the time is over, or another line comes:
-    /// then a second [`Reply::Done`] when it is over.
+    /// then a second [`Reply::Done`] when it is over, or [`Reply::Lapsed`] if it was the time.
     ApiFault { fault: ApiFault, lasts: Duration },
     /// [`Reply::Done`] when the resourceVersion is so much higher.
     JumpVersions { by: u32 },
@@ -41,6 +41,7 @@ pub(super) enum Request {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Reply {
     Done,
+    Lapsed,
     About(Box<About>),
     Status(Status),
     Located(Located),

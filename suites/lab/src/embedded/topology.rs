@@ -1,15 +1,15 @@
 //! Addresses of a lab. Every lab has the same: each has its own namespaces, so they never meet, on no host.
 //!
 //! ```text
-//!  172.30.0.1       fd00:30::1        underlay bridge: everybody's default gateway, which forwards nothing
+//!  172.30.0.1       fd00:30::1        underlay bridge: everybody's default gateway, which routes what is for load balancers
 //!  172.30.0.2 …     fd00:30::2 …      API servers
 //!  172.30.0.9       fd00:30::9        the front of the API servers, a load balancer
 //!  172.30.0.10      fd00:30::a        outside client
 //!  172.30.0.101 …   fd00:30::65 …     nodes
 //!  10.244.N.0/24    fd00:244:N::/64   pods of node N; the first address is their gateway
 //!  10.96.0.0/16     fd00:96::/112     ClusterIPs (IPv4 as in kubeadm's examples)
-//! ```
 //!  172.30.1.0/24    fd00:31::/120     addresses of load balancers
+//! ```
 //!
 //! A lab has the left column, the right one, or both ([`IpFamilies`]); then IPv4 comes first.
 

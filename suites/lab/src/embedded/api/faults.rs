@@ -8,6 +8,7 @@ use std::{
 };
 
 use lab_apiserver::faults::{FaultGuard, LONGEST, MOST_ACTIVE};
+use tokio::time::sleep;
 
 use super::{
     ApiServers,
@@ -15,7 +16,10 @@ use super::{
 };
 use crate::{
     cluster::ApiFault,
-    embedded::protocol::{ActiveApiFault, Missing, Refusal},
+    embedded::{
+        LIMITS,
+        protocol::{ActiveApiFault, Missing, Refusal},
+    },
 };
 
 /// The faults that are held.
@@ -125,12 +129,18 @@ impl ApiServers {
         })
     }
 
-    /// Ends a fault; it is over when this returns.
+    /// Ends a fault; it is over when this returns. A server that does not start is tried for [`LIMITS`]`.control`.
     pub(in crate::embedded) async fn heal(&self, begun: Begun) -> Result<(), Refusal> {
         if let ApiFault::Down { server, .. } = &begun.fault {
             let server = self.server(*server)?;
-            let failed = |error| Refusal::failed(format!("start API server {} again", server.number), &error);
-            self.run(server).await.map_err(failed)?;
+            let begin = Instant::now();
+            while let Err(error) = self.run(server).await {
+                if begin.elapsed() >= LIMITS.control {
+                    let what = format!("start API server {} again", server.number);
+                    return Err(Refusal::failed(what, &error));
+                }
+                sleep(LIMITS.api_retry).await;
+            }
         }
         Ok(())
     }

@@ -257,7 +257,9 @@ impl ApiServers {
 
     /// Ends one; whether it ran.
     pub(super) async fn end(&self, server: &Server, how: Stop) -> Result<bool, LabError> {
-        match (server.running.lock().await.take(), how) {
+        // Not kept while it stops: who asks what runs is not to wait for that.
+        let running = server.running.lock().await.take();
+        match (running, how) {
             (None, _) => return Ok(false),
             (Some(Running::Replica(replica)), Stop::Term) => replica.stop().await.map_err(failed("stop"))?,
             (Some(Running::Replica(replica)), Stop::Kill) => replica.kill().await,

@@ -279,13 +279,8 @@ impl Worker {
 
     /// Who the pod is, for its probe's answers: what the downward API gives elsewhere.
     fn environment(&self) -> [(&'static str, String); 4] {
-        let node = &self.means.node;
-        [
-            ("POD_UID", self.pod.uid().unwrap_or_default()),
-            ("POD_NAME", self.pod.name_any()),
-            ("NODE_NAME", node.name.clone()),
-            ("NODE_ZONE", node.addresses.zone().to_owned()),
-        ]
+        let uid = self.pod.uid().unwrap_or_default();
+        environment(&self.means.node, uid, self.pod.name_any())
     }
 
     /// Shows a state until the pod is not wanted any more.
@@ -360,4 +355,13 @@ async fn forget(api: &Api<Pod>, pod: &Pod, wanted: watch::Receiver<Wanted>) {
             }
         }
     }
+}
+/// What processes of a pod find in their environment, its container and what is run in it later.
+pub(super) fn environment(node: &Node, uid: String, name: String) -> [(&'static str, String); 4] {
+    [
+        ("POD_UID", uid),
+        ("POD_NAME", name),
+        ("NODE_NAME", node.name.clone()),
+        ("NODE_ZONE", node.addresses.zone().to_owned()),
+    ]
 }

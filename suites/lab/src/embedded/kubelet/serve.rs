@@ -17,6 +17,7 @@ use tokio::net::TcpSocket;
 
 use super::{
     container::exit_code,
+    pod::environment,
     table::{Seen, Table},
     tail::Tail,
 };
@@ -80,10 +81,12 @@ impl Kubelet for Kubelets {
 
     async fn exec(&self, container: &Container, request: &ExecRequest) -> Result<Process, KubeletError> {
         let failed = |why: String| KubeletError::Exec { why };
-        let (_, _, seen) = self.pod(&container.pod)?;
+        let (node, _, seen) = self.pod(&container.pod)?;
         let place = seen.place.filter(|_| seen.running).ok_or_else(waiting)?;
         let mut command =
             spawn::program(&self.plumbline, &request.command).map_err(|error| failed(error.to_string()))?;
+        let pod = &container.pod;
+        command.envs(environment(node, pod.uid.clone(), pod.name.clone()));
         let pipe = |wanted| if wanted { Stdio::piped() } else { Stdio::null() };
         command
             .stdin(pipe(request.stdin))
