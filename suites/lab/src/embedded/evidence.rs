@@ -28,7 +28,8 @@ pub(super) async fn collect(
         why: error.to_string(),
     };
     fs::create_dir_all(folder.join("logs")).map_err(failed)?;
-    copy_logs(&lab.logs(), &folder.join("logs")).map_err(failed)?;
+    let living = living(lab).await;
+    copy_logs(&lab.logs(), &folder.join("logs"), living.as_deref()).map_err(failed)?;
 
     let objects = folder.join("objects");
     fs::create_dir_all(&objects).map_err(failed)?;
@@ -59,11 +60,27 @@ pub(super) async fn collect(
     Ok(())
 }
 
-fn copy_logs(from: &Path, to: &Path) -> io::Result<()> {
+/// The uids of all pods, if they can be had.
+async fn living(lab: &LabCluster) -> Option<Vec<String>> {
+    let api: Api<Pod> = Api::all(lab.client());
+    let pods = timeout(LIMITS.control, api.list(&ListParams::default())).await;
+    let pods = pods.ok()?.ok()?;
+    Some(pods.into_iter().filter_map(|pod| pod.metadata.uid).collect())
+}
+
+/// Pods' logs have their uids in their names. Those of pods that are gone belong to what ran in the lab before, and are
+/// left out: each case would have the logs of all cases before it.
+fn is_wanted(log: &str, living: Option<&[String]>) -> bool {
+    let is_pods = log.contains('_');
+    !is_pods || living.is_none_or(|living| living.iter().any(|uid| log.contains(uid.as_str())))
+}
+
+fn copy_logs(from: &Path, to: &Path, living: Option<&[String]>) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
+        let name = entry.file_name();
         // The links to the newest pod of a name are for people who look at a running lab.
-        if entry.file_type()?.is_file() {
+        if entry.file_type()?.is_file() && is_wanted(&name.to_string_lossy(), living) {
             fs::copy(entry.path(), to.join(entry.file_name()))?;
         }
     }
@@ -102,5 +119,20 @@ async fn dump(lab: &LabCluster, node: &str, argv: Vec<String>) -> String {
         }
         Ok(Err(error)) => format!("{argv:?}: {error}\n"),
         Err(_) => format!("{argv:?} did not end within {:?}\n", LIMITS.agent_cleanup),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_of_pods_that_are_gone_are_left_out() {
+        let living = ["1-2".to_owned()];
+        let is = |log| is_wanted(log, Some(&living));
+        assert!(is("agent-node1.log"));
+        assert!(is("ns_b1_1-2.log"));
+        assert!(!is("ns_b1_3-4.log"));
+        assert!(is_wanted("ns_b1_3-4.log", None), "nobody knows which are gone");
     }
 }
