@@ -206,6 +206,11 @@ async fn everything_is_told_through_cuts_lost_events_and_an_api_server_that_is_a
         "two writes, seen as one: {missed}"
     );
 
+    // Both watches are there again.
+    objects.endpoints(&["10.1.0.2"]).await;
+    watching
+        .until("modified", "EndpointSlice", "endpoint 10.1.0.3 is gone")
+        .await;
     replica.stop().await.unwrap();
     watching.until("trouble", "Service", "can't be asked").await;
     let replica = server.start();
