@@ -61,7 +61,7 @@ pub mod capacity {
     pub const SLOTS: u32 = 262_144;
     /// Distinct backends; [`BackendId`](super::BackendId)s are below this.
     pub const BACKENDS: u32 = 65_536;
-    /// Ranges of client addresses.
+    /// Ranges of client addresses, those of the cluster's included.
     pub const SOURCES: u32 = 65_536;
     /// Service ports whose last good backends the agent's own sockets go on using.
     pub const KEPT: u32 = 64;

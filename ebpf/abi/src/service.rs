@@ -152,26 +152,32 @@ pub struct Backend {
 
 /// Flags of a [`Backend`].
 pub mod backend_flags {
-    /// On this node: packets from outside keep their source address, because the answer passes here anyway.
+    /// On this node: packets from outside keep their source address, because the answer passes here anyway; but those of
+    /// the cluster's clients ([`SourceKey::CLUSTER`](crate::SourceKey::CLUSTER)).
     pub const LOCAL: u8 = 1;
     /// All of them.
     pub const ALL: u8 = LOCAL;
 }
 
-/// Key of SOURCES, a longest-prefix-match trie (`BPF_MAP_TYPE_LPM_TRIE`): a range of clients of a service port. The
-/// value is 1.
+/// Key of SOURCES, a longest-prefix-match trie (`BPF_MAP_TYPE_LPM_TRIE`): a range of clients, of a service port or
+/// ([`SourceKey::CLUSTER`]) of the cluster. The value is 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(C)]
 pub struct SourceKey {
     /// Bits of what follows that are compared: 32 for the service, 96 more for an IPv4 range, and the range's own.
     pub prefix_length: u32,
-    /// [`Frontend::external`], or [`Frontend::internal`] where that is 0; most significant byte first.
+    /// [`Frontend::external`], or [`Frontend::internal`] where that is 0; or [`SourceKey::CLUSTER`]. Most significant
+    /// byte first.
     pub service: [u8; 4],
     /// The range's address.
     pub address: Address,
 }
 
 impl SourceKey {
+    /// In the place of a service port's number, which it never is: who is of the cluster, which is all Nodes and their
+    /// pods. Their sockets may be connected to a backend itself, past the packet programs of the backend's node.
+    pub const CLUSTER: ServiceId = 0;
+
     /// A range; `length` in bits of the address as it is written (0 to 32, or 0 to 128).
     pub const fn range(service: ServiceId, address: Address, length: u8) -> Self {
         let mapped = if address.is_v4() { 96 } else { 0 };

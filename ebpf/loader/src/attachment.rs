@@ -9,7 +9,7 @@ use crate::{
     HeldProgram, Hook, LoaderError,
     cgroup::Cgroup,
     sys::{
-        cgroup as bpf,
+        self, cgroup as bpf,
         link::{self, Link, Target},
     },
 };
@@ -75,6 +75,11 @@ pub fn attach_legacy(
 pub fn attach_link(cgroup: &Path, hook: Hook, program: &HeldProgram) -> Result<OwnedFd, LoaderError> {
     bpf::link_create(Cgroup::open(cgroup)?.as_fd(), program.as_fd(), hook.attach_type())
         .map_err(LoaderError::kernel(attach_to(cgroup, hook, program)))
+}
+
+/// Pins a link, so that it stays when nobody holds it. The path is on a bpffs, and nothing is there.
+pub fn pin_link(link: &OwnedFd, path: &Path) -> Result<(), LoaderError> {
+    sys::pin(link.as_fd(), path).map_err(LoaderError::path("pin", path))
 }
 
 fn attach_to(cgroup: &Path, hook: Hook, program: &HeldProgram) -> String {

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `datapath` | [`Datapath`]: open, attach, scan |
 //! | `map` | [`Maps`] and their tables; the pinned set, adopted or replaced |
+//! | `connections` | those that run through programs whose set of maps is pinned nowhere any more |
 //! | `attachment` | what is attached to a cgroup and whose it is |
 //! | `cleanup` | [`cleanup()`]: takes everything of this node away |
 //! | `inventory` | [`inventory()`]: everything that is attached anywhere, of any owner; [`evict`] |
@@ -28,6 +29,7 @@
 //! | `object` | the embedded object: programs loaded against a set of maps |
 //! | `options` | [`Options`]: what whoever runs the datapath decides |
 //! | `node` | what follows from the options and the machine: CONFIG, the size of FLOWS |
+//! | `features` | [`features()`]: what this kernel offers, tried out |
 //! | `ipv6only` | where the kernel keeps IPV6_V6ONLY, for the programs |
 //! | `environment` | file systems, privileges, the lock |
 //! | `mounts` | what is mounted |
@@ -44,11 +46,13 @@
 mod attachment;
 mod cgroup;
 mod cleanup;
+mod connections;
 mod datapath;
 mod detached;
 mod device;
 mod environment;
 mod error;
+mod features;
 mod hook;
 mod inventory;
 mod ipv6only;
@@ -68,17 +72,22 @@ mod udp;
 mod verify;
 
 #[cfg(feature = "testing")]
-pub use self::testing::{CraftedKind, CraftedMap, load_crafted, load_passing_xdp};
+pub use self::testing::{
+    CraftedHook, CraftedKind, CraftedMap, Geometry, instruction, load_crafted, load_misleading, load_passing,
+};
 pub use self::{
-    attachment::{Attachment, Ownership, attach_legacy, attach_link, detach_legacy, programs_attached},
+    attachment::{
+        Attachment, Ownership, attach_legacy, attach_link, detach_legacy, pin_link, programs_attached,
+    },
     cleanup::{Cleanup, GONE_LIMIT, cleanup},
     datapath::{Attached, Datapath, Replaced},
     detached::{Detached, Input, Run},
     device::{
         AttachedDevice, Device, DeviceAttachment, DeviceId, DeviceKind, DeviceManner, DeviceMode, Direction,
-        attach_filter, attach_tcx, attach_xdp,
+        attach_filter, attach_tcx, attach_tcx_link, attach_xdp,
     },
     error::{Filesystem, LoaderError, MapError, Operation},
+    features::{Feature, features},
     hook::{DeviceHook, Hook},
     inventory::{
         Blind, CgroupState, Evicted, Found, Holder, Inventory, Layer, LooseProgram, Manner, MapDescription,

@@ -25,7 +25,7 @@ pub(crate) static OBJECT: &[u8] = include_bytes_aligned!("../../prebuilt/plumbli
 #[derive(Debug)]
 pub(crate) struct Programs {
     object: Ebpf,
-    /// In the order of [`Hook::ALL`].
+    /// In the order of [`Hook::ALL`]; none of them, if none are wanted.
     pub(crate) sockets: Vec<HeldProgram>,
     devices: BTreeMap<DeviceHook, HeldProgram>,
 }
@@ -70,23 +70,24 @@ impl Programs {
     }
 }
 
-/// Loads the socket programs. Maps that are pinned in the folder are used, the others are made and pinned there; FLOWS with
+/// Loads the socket programs, if they are wanted. Maps that are pinned in the folder are used, the others are made and pinned there; FLOWS with
 /// this many entries. `made` is called when they are there, and before any program is.
 ///
 /// The caller has checked the layout of those that are there, and checks that of those that are made.
 pub(crate) fn load(
     folder: &Path,
     flows: u32,
+    sockets: bool,
     made: impl FnOnce() -> Result<(), LoaderError>,
 ) -> Result<Programs, LoaderError> {
     let object = open(Some(folder), flows)?;
     made()?;
-    programs(object)
+    programs(object, sockets)
 }
 
 /// Loads all programs against maps of their own.
 pub(crate) fn load_detached(flows: u32) -> Result<Programs, LoaderError> {
-    let mut programs = programs(open(None, flows)?)?;
+    let mut programs = programs(open(None, flows)?, true)?;
     for hook in DeviceHook::ALL {
         programs.load_device(hook)?;
     }
@@ -168,9 +169,10 @@ pub(crate) fn open(folder: Option<&Path>, flows: u32) -> Result<Ebpf, LoaderErro
     Ok(loader.load(OBJECT)?)
 }
 
-fn programs(mut object: Ebpf) -> Result<Programs, LoaderError> {
+fn programs(mut object: Ebpf, sockets: bool) -> Result<Programs, LoaderError> {
     let sockets = Hook::ALL
         .into_iter()
+        .filter(|_| sockets)
         .map(|hook| program(&mut object, hook.name()))
         .collect::<Result<_, _>>()?;
     Ok(Programs {

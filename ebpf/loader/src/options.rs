@@ -24,6 +24,9 @@ pub struct Options {
     pub flows: Option<u32>,
     /// How packet programs are attached to network devices.
     pub devices: DeviceMode,
+    /// Whether the cgroup gets socket programs. Without them its sockets are served by the packet programs, as those of
+    /// pods with a kernel of their own are; those of an earlier load are detached.
+    pub sockets: bool,
 }
 
 impl Options {
@@ -35,6 +38,7 @@ impl Options {
             node: NodeOptions::default(),
             flows: None,
             devices: DeviceMode::default(),
+            sockets: true,
         }
     }
 }

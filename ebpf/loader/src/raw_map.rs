@@ -1,8 +1,9 @@
 //! Anybody's map, by id, in bytes: for looking at, never for writing.
 
 use std::{
-    io,
-    os::fd::{AsFd as _, OwnedFd},
+    fs, io,
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+    path::Path,
     ptr,
 };
 
@@ -44,20 +45,33 @@ impl RawMap {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
             fd => fd.map_err(failed())?,
         };
-        let description = describe_map(id, fd.as_fd()).map_err(failed())?;
-        let size = usize::try_from(description.value_size).unwrap_or(usize::MAX);
-        let value = if is_per_processor(description.map_type) {
-            let processors =
-                aya::util::nr_cpus().map_err(|(path, source)| LoaderError::path("read", path)(source))?;
-            size.next_multiple_of(8) * processors
-        } else {
-            size
-        };
-        Ok(Some(Self {
+        Self::new(id, fd).map(Some)
+    }
+
+    /// Opens what is pinned at a path; `None`: it is no map.
+    ///
+    /// # Errors
+    /// Nothing is pinned there, or it can't be opened.
+    pub fn pinned(path: &Path) -> Result<Option<Self>, LoaderError> {
+        let failed = || LoaderError::path("open what is pinned at", path);
+        // Links are not opened for reading alone.
+        let fd = sys::open_pinned(path, 0).map_err(failed())?;
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).map_err(failed())?;
+        let id = info
+            .lines()
+            .find_map(|line| line.strip_prefix("map_id:")?.trim().parse().ok());
+        id.map(|id| Self::new(id, fd)).transpose()
+    }
+
+    fn new(id: u32, fd: OwnedFd) -> Result<Self, LoaderError> {
+        let failed = LoaderError::kernel(format!("look at map {id}"));
+        let description = describe_map(id, fd.as_fd()).map_err(failed)?;
+        let value = bytes_of_value(&description)?;
+        Ok(Self {
             fd,
             description,
             value,
-        }))
+        })
     }
 
     /// What the kernel tells of it; without pins and holders.
@@ -113,6 +127,17 @@ impl RawMap {
     fn failed(&self) -> impl FnOnce(io::Error) -> LoaderError + use<> {
         LoaderError::kernel(format!("read map {}", self.description.id))
     }
+}
+
+/// Bytes that the kernel reads and writes for one value of a map.
+pub(crate) fn bytes_of_value(map: &MapDescription) -> Result<usize, LoaderError> {
+    let size = usize::try_from(map.value_size).unwrap_or(usize::MAX);
+    if !is_per_processor(map.map_type) {
+        return Ok(size);
+    }
+    let processors =
+        aya::util::nr_cpus().map_err(|(path, source)| LoaderError::path("read", path)(source))?;
+    Ok(size.next_multiple_of(8) * processors)
 }
 
 /// Whether a map of this type has a value for each processor.

@@ -1,27 +1,44 @@
-//! Maps and programs of somebody else's, made by hand: for tests of what must tell them apart. Behind the feature
-//! `testing`, and in no program that ships.
+//! Maps and programs of somebody else's, made by hand: for tests of what must tell them apart, and for the faults of the
+//! suite. Behind the feature `testing`; the agent makes none.
+
+mod misleading;
 
 use std::{
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
     path::Path,
 };
 
+pub use self::misleading::load_misleading;
 use crate::{
-    HeldProgram, LoaderError, MapDescription,
+    HeldProgram, Hook, LoaderError, MapDescription,
     inventory::describe_map,
+    raw_map::bytes_of_value,
     sys::{
         self, crafted,
-        map::{HASH, LPM_TRIE, Layout, NO_PREALLOC},
+        map::{ARRAY, HASH, LPM_TRIE, Layout, NO_PREALLOC},
     },
 };
 
 /// Types of maps that can be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CraftedKind {
+    /// `BPF_MAP_TYPE_ARRAY`.
+    Array,
     /// `BPF_MAP_TYPE_HASH`.
     Hash,
     /// `BPF_MAP_TYPE_LPM_TRIE`.
     Trie,
+}
+
+/// By how much a map differs from the one that it is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Geometry {
+    /// So many more bytes of key.
+    pub key: u32,
+    /// So many more bytes of value.
+    pub value: u32,
+    /// So many more entries.
+    pub entries: u32,
 }
 
 /// A map of any name and form; gone when nothing holds it any more.
@@ -29,6 +46,8 @@ pub enum CraftedKind {
 pub struct CraftedMap {
     fd: OwnedFd,
     description: MapDescription,
+    /// Bytes that the kernel reads of one value.
+    value: usize,
 }
 
 impl CraftedMap {
@@ -43,6 +62,7 @@ impl CraftedMap {
         max_entries: u32,
     ) -> Result<Self, LoaderError> {
         let (map_type, flags) = match kind {
+            CraftedKind::Array => (ARRAY, 0),
             CraftedKind::Hash => (HASH, 0),
             CraftedKind::Trie => (LPM_TRIE, NO_PREALLOC),
         };
@@ -53,11 +73,47 @@ impl CraftedMap {
             max_entries,
             flags,
         };
+        Self::make(name, layout)
+    }
+
+    /// Makes one that has the name, the type and the flags of another, and the same sizes, or larger ones. It is empty.
+    ///
+    /// # Errors
+    /// There is no such map; some types of maps are not made with larger keys or values.
+    pub fn like(id: u32, larger: Geometry) -> Result<Self, LoaderError> {
+        let failed = || LoaderError::kernel(format!("look at map {id}"));
+        let found = sys::map::open(id, sys::READ_ONLY).map_err(failed())?;
+        let found = sys::map::describe(found.as_fd()).map_err(failed())?;
+        let layout = Layout {
+            key_size: found.layout.key_size + larger.key,
+            value_size: found.layout.value_size + larger.value,
+            max_entries: found.layout.max_entries + larger.entries,
+            ..found.layout
+        };
+        Self::make(&found.name, layout)
+    }
+
+    fn make(name: &str, layout: Layout) -> Result<Self, LoaderError> {
         let failed = || LoaderError::kernel(format!("make a map {name}"));
         let fd = crafted::create_map(name, layout).map_err(failed())?;
         let id = sys::map::describe(fd.as_fd()).map_err(failed())?.id;
         let description = describe_map(id, fd.as_fd()).map_err(failed())?;
-        Ok(Self { fd, description })
+        let value = bytes_of_value(&description)?;
+        Ok(Self {
+            fd,
+            description,
+            value,
+        })
+    }
+
+    /// What the kernel tells of it.
+    pub const fn description(&self) -> &MapDescription {
+        &self.description
+    }
+
+    /// How many bytes [`put`](Self::put) takes as a value.
+    pub const fn bytes_of_value(&self) -> usize {
+        self.value
     }
 
     /// Its id.
@@ -65,7 +121,7 @@ impl CraftedMap {
         self.description.id
     }
 
-    /// Puts an entry.
+    /// Puts an entry; the value as [`RawMap::get`](crate::RawMap::get) returns it.
     ///
     /// # Errors
     /// What the kernel said.
@@ -73,13 +129,12 @@ impl CraftedMap {
     /// # Panics
     /// Key or value have another size than the map's.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), LoaderError> {
-        let is = |bytes: &[u8], size: u32| usize::try_from(size) == Ok(bytes.len());
         assert!(
-            is(key, self.description.key_size) && is(value, self.description.value_size),
+            usize::try_from(self.description.key_size) == Ok(key.len()) && value.len() == self.value,
             "{} takes keys of {} bytes and values of {}",
             self.description.name,
             self.description.key_size,
-            self.description.value_size
+            self.value
         );
         // SAFETY: the sizes were compared with the map's.
         unsafe { sys::map::update(self.fd.as_fd(), key.as_ptr(), value.as_ptr()) }
@@ -107,15 +162,71 @@ fn load_map(map: BorrowedFd<'_>, register: u8) -> [u64; 2] {
     [0x18 | u64::from(register) << 8 | 1 << 12 | descriptor << 32, 0]
 }
 
-/// Loads a program for XDP that lets every packet pass, and uses these maps, so that it is of whoever they are of.
+/// Where a program made by hand can be attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CraftedHook {
+    /// A hook of cgroups.
+    Socket(Hook),
+    /// A network device, by TCX or as a filter.
+    Device,
+    /// XDP of a network device.
+    Xdp,
+}
+
+impl From<Hook> for CraftedHook {
+    fn from(hook: Hook) -> Self {
+        Self::Socket(hook)
+    }
+}
+
+impl CraftedHook {
+    /// `enum bpf_prog_type` of `linux/bpf.h`, and the attach type that it is loaded for.
+    const fn types(self) -> (u32, u32) {
+        const SCHED_CLS: u32 = 3;
+        const XDP: u32 = 6;
+        const CGROUP_SOCK: u32 = 9;
+        const CGROUP_SOCK_ADDR: u32 = 18;
+        match self {
+            Self::Socket(hook @ (Hook::PostBind4 | Hook::PostBind6 | Hook::SockRelease)) => {
+                (CGROUP_SOCK, hook.attach_type())
+            }
+            Self::Socket(hook) => (CGROUP_SOCK_ADDR, hook.attach_type()),
+            Self::Device => (SCHED_CLS, 0),
+            Self::Xdp => (XDP, 0),
+        }
+    }
+
+    /// What a program returns that lets everything pass, to those after it too: 1, `TC_ACT_UNSPEC`, `XDP_PASS`.
+    const fn pass(self) -> i32 {
+        match self {
+            Self::Socket(_) => 1,
+            Self::Device => -1,
+            Self::Xdp => 2,
+        }
+    }
+}
+
+/// An instruction as the kernel has it: code, the two registers, offset, immediate.
+pub const fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
+    code as u64
+        | (to as u64) << 8
+        | (from as u64) << 12
+        | (offset.cast_unsigned() as u64) << 16
+        | (immediate.cast_unsigned() as u64) << 32
+}
+
+/// Loads a program that lets everything pass, and uses these maps, by their ids: it is of whoever they are of. It adds 1 to
+/// the first value of `counter`, an array whose values have 8 bytes, each time it runs.
 ///
 /// # Errors
 /// What the kernel said.
-pub fn load_passing_xdp(name: &str, maps: &[u32]) -> Result<HeldProgram, LoaderError> {
-    /// `BPF_PROG_TYPE_XDP`, which has no attach type.
-    const XDP: u32 = 6;
-    /// `XDP_PASS`.
-    const PASS: u64 = 2;
+pub fn load_passing(
+    name: &str,
+    hook: impl Into<CraftedHook>,
+    maps: &[u32],
+    counter: Option<&CraftedMap>,
+) -> Result<HeldProgram, LoaderError> {
+    let hook = hook.into();
     let mut held = Vec::new();
     let mut instructions = Vec::new();
     for map in maps {
@@ -123,22 +234,37 @@ pub fn load_passing_xdp(name: &str, maps: &[u32]) -> Result<HeldProgram, LoaderE
         instructions.extend(load_map(fd.as_fd(), 1));
         held.push(fd);
     }
-    // r0 = PASS; exit
-    instructions.extend([0xb7 | PASS << 32, 0x95]);
-    let program = crafted::load(name, XDP, 0, &instructions)
-        .map_err(LoaderError::kernel(format!("load a program {name}")))?;
-    HeldProgram::new(program)
+    if let Some(counter) = counter {
+        instructions.extend(counter.load_into(1));
+        instructions.extend(COUNT);
+    }
+    // r0 = …; exit
+    instructions.extend([instruction(0xb7, 0, 0, 0, hook.pass()), 0x95]);
+    load_crafted(name, hook, &instructions)
 }
 
-/// Loads a program for a hook of cgroups, from instructions as the kernel has them: `code | registers << 8 |
-/// offset << 16 | immediate << 32`.
+/// Adds 1, atomically, to the first value of the array in r1.
+const COUNT: [u64; 7] = [
+    instruction(0x62, 10, 0, -4, 0), // *(u32 *)(r10 - 4) = 0
+    instruction(0xbf, 2, 10, 0, 0),  // r2 = r10
+    instruction(0x07, 2, 0, 0, -4),  // r2 -= 4
+    instruction(0x85, 0, 0, 0, 1),   // r0 = bpf_map_lookup_elem(r1, r2)
+    instruction(0x15, 0, 0, 2, 0),   // if r0 == 0, after all of this
+    instruction(0xb7, 1, 0, 0, 1),   // r1 = 1
+    instruction(0xdb, 0, 1, 0, 0),   // lock *(u64 *)r0 += r1
+];
+
+/// Loads a program from instructions as the kernel has them.
 ///
 /// # Errors
 /// What the kernel said, above all that the verifier does not like it.
-pub fn load_crafted(name: &str, hook: crate::Hook, instructions: &[u64]) -> Result<HeldProgram, LoaderError> {
-    /// `BPF_PROG_TYPE_CGROUP_SOCK_ADDR`.
-    const SOCK_ADDR: u32 = 18;
-    let program = crafted::load(name, SOCK_ADDR, hook.attach_type(), instructions)
+pub fn load_crafted(
+    name: &str,
+    hook: impl Into<CraftedHook>,
+    instructions: &[u64],
+) -> Result<HeldProgram, LoaderError> {
+    let (program_type, attach_type) = hook.into().types();
+    let program = crafted::load(name, program_type, attach_type, instructions)
         .map_err(LoaderError::kernel(format!("load a program {name}")))?;
     HeldProgram::new(program)
 }

@@ -19,6 +19,8 @@ pub(crate) enum Place {
     Kept,
     /// At another port, perhaps of another address.
     Allocated,
+    /// At a port of the node's own address, as long as one is free; otherwise where it is.
+    Preferred,
 }
 
 /// Ports that are tried, at most: beyond that, a range is as good as full.

@@ -88,15 +88,23 @@ fn backend<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<(), Outcome>
     work.to.destination = backend.address;
     work.to.destination_port = backend.port;
     work.place = Place::Kept;
-    if is_masqueraded(hook, node, work, backend.flags) {
-        let own = node.own_address(work.headers.v4);
-        if own == Address::UNSPECIFIED_V4 || own == Address::UNSPECIFIED_V6 {
-            return Err(Outcome::DroppedRoute);
-        }
+    let place = if is_masqueraded(hook, node, work, backend.flags) {
+        Place::Allocated
+    } else if may_be_there_already(hook, node, work, frontend.flags) {
+        Place::Preferred
+    } else {
+        return Ok(());
+    };
+    let own = node.own_address(work.headers.v4);
+    if own != Address::UNSPECIFIED_V4 && own != Address::UNSPECIFIED_V6 {
         work.to.source = own;
-        work.place = Place::Allocated;
+        work.place = place;
+        Ok(())
+    } else if matches!(place, Place::Preferred) {
+        Ok(())
+    } else {
+        Err(Outcome::DroppedRoute)
     }
-    Ok(())
 }
 
 /// No frontend has this port; `flags`: of the address.
@@ -163,6 +171,17 @@ fn is_masqueraded<N: Node>(hook: Hook, node: N, work: &Work, backend: u8) -> boo
         || matches!(hook, Hook::NodeEgress) && !route::is_node(node, client)
 }
 
+/// Whether the backend may have a connection with the client's own address and port that was never seen here: a socket
+/// of the cluster is connected to the backend itself, whichever frontend it asked for. Not where the client's address is
+/// to be kept (policy `Local`), nor where the backend is at the node's own address, which takes nothing from that.
+#[inline(always)]
+fn may_be_there_already<N: Node>(hook: Hook, node: N, work: &Work, frontend: u32) -> bool {
+    matches!(hook.scope(), Scope::External)
+        && frontend & frontend_flags::SILENT == 0
+        && !route::is_own(node, work.to.destination)
+        && node.admits(&SourceKey::client(SourceKey::CLUSTER, work.headers.tuple.source))
+}
+
 /// Writes both entries.
 #[inline(always)]
 fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outcome> {
@@ -181,9 +200,15 @@ fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outco
         route::decide(hook, node, work, 0, work.to.destination)?;
         work.place = allocate::keep(node, work, now)?;
     }
-    if matches!(work.place, Place::Allocated) {
+    if !matches!(work.place, Place::Kept) {
         route::decide(hook, node, work, flow_flags::SNAT, work.to.destination)?;
-        allocate::port(node, work, now)?;
+        match allocate::port(node, work, now) {
+            // Better an address that may be there already than none.
+            Err(Outcome::DroppedPortsExhausted) if matches!(work.place, Place::Preferred) => {
+                keep_after_all(hook, node, work, now)?;
+            }
+            stored => stored?,
+        }
     }
     // The other entry, now: the client's.
     work.key = work.to.inverse();
@@ -206,6 +231,18 @@ fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outco
             node.remove(&work.key);
             Err(Outcome::DroppedFlowsFull)
         }
+    }
+}
+
+/// No port is free for a client that may as well keep its own.
+#[inline(always)]
+fn keep_after_all<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<(), Outcome> {
+    work.to.source = work.headers.tuple.source;
+    work.to.source_port = work.headers.tuple.source_port;
+    route::decide(hook, node, work, 0, work.to.destination)?;
+    match allocate::keep(node, work, now)? {
+        Place::Kept => Ok(()),
+        Place::Allocated | Place::Preferred => Err(Outcome::DroppedPortsExhausted),
     }
 }
 

@@ -5,7 +5,7 @@ pub(in crate::net) mod node;
 use lb_abi::{
     Address, Backend, Config, Flow, Frontend, FrontendKey, Port, Service, SlotKey, TCP, Tuple, seen,
 };
-use lb_abi::{address_flags, flow_flags};
+use lb_abi::{address_flags, backend_flags, flow_flags, frontend_flags};
 
 use self::node::{Bytes, Fake};
 use super::*;
@@ -192,6 +192,72 @@ fn ports_of_sockets_are_left_to_them() {
     fake.socket = Some(Port::new(40_000));
     arrives(&fake, &segment((CLIENT, 5000), (VIP, 80), SYN), &mut work);
     assert_eq!(work.to.source_port.get(), 40_001);
+}
+
+/// The pod is this node's, and the client one of the cluster's.
+fn of_cluster() -> Fake {
+    let mut fake = remote();
+    fake.of_cluster = Some(CLIENT);
+    fake.maps
+        .backends
+        .entry(5)
+        .and_modify(|pod| pod.flags = backend_flags::LOCAL);
+    fake
+}
+
+#[test]
+fn a_client_of_the_cluster_comes_from_the_node_to_a_pod_and_nobody_else_does() {
+    let (fake, mut work) = (of_cluster(), Work::NEW);
+    let opened = |work: &mut Work, client| {
+        let packet = segment((client, 5000), (VIP, 80), SYN);
+        assert_eq!(arrives(&fake, &packet, work), Outcome::Opened);
+        (work.to.source, work.way)
+    };
+    assert_eq!(opened(&mut work, CLIENT), (NODE, Way::Routed));
+    let stranger = Address::v4([198, 51, 100, 8]);
+    assert_eq!(opened(&mut work, stranger), (stranger, Way::On));
+}
+
+#[test]
+fn a_client_of_the_cluster_keeps_its_address_where_the_policy_or_the_backend_asks_for_that() {
+    for (silent, at_node) in [(true, false), (false, true)] {
+        let (mut fake, mut work) = (of_cluster(), Work::NEW);
+        if silent {
+            let frontends = fake.maps.frontends.values_mut();
+            frontends.for_each(|frontend| frontend.flags = frontend_flags::SILENT);
+        }
+        if at_node {
+            let backends = fake.maps.backends.values_mut();
+            backends.for_each(|backend| backend.address = NODE);
+        }
+        let packet = segment((CLIENT, 5000), (VIP, 80), SYN);
+        assert_eq!(arrives(&fake, &packet, &mut work), Outcome::Opened);
+        assert_eq!(work.to.source, CLIENT, "silent {silent}, at node {at_node}");
+        assert_eq!(work.to.source_port, Port::new(5000));
+    }
+}
+
+#[test]
+fn a_client_of_the_cluster_keeps_its_address_where_no_port_or_no_address_of_the_node_is_there() {
+    let (fake, mut work) = (of_cluster(), Work::NEW);
+    let sources: Vec<_> = [5000, 5001, 5002]
+        .into_iter()
+        .map(|port| {
+            let packet = segment((CLIENT, port), (VIP, 80), SYN);
+            assert_eq!(arrives(&fake, &packet, &mut work), Outcome::Opened);
+            (work.to.source, work.way)
+        })
+        .collect();
+    assert_eq!(sources[..2], [(NODE, Way::Routed); 2]);
+    assert_eq!(sources[2], (CLIENT, Way::On));
+    let flags = fake.entry(&work.to.inverse()).map(|flow| flow.flags);
+    assert_eq!(flags, Some(flow_flags::REPLY), "no SNAT");
+
+    let mut nameless = of_cluster();
+    nameless.config.node_v4 = Address::UNSPECIFIED_V4;
+    let packet = segment((CLIENT, 5000), (VIP, 80), SYN);
+    assert_eq!(arrives(&nameless, &packet, &mut work), Outcome::Opened);
+    assert_eq!((work.to.source, work.way), (CLIENT, Way::On));
 }
 
 #[test]

@@ -18,12 +18,12 @@ use crate::{
     LoaderError, Manner, MapError, MapName, Maps, Options, Place,
     attachment::{attachments, is_at},
     cgroup::Cgroup,
-    environment, evict,
+    connections, environment, evict,
     inventory::{self, cgroups::Hierarchy, programs::Owner},
     leftovers,
     map::{
-        Barrier, carry,
-        pins::{self, Pins},
+        Barrier, carry, fit,
+        pins::{Next, Pins},
     },
     node,
     object::{self, Programs},
@@ -67,6 +67,7 @@ pub struct Datapath {
     cgroup: Cgroup,
     maps: Maps,
     adopted: bool,
+    first: bool,
     replaced: Option<Replaced>,
     barrier: Barrier,
     programs: Programs,
@@ -89,7 +90,8 @@ impl Datapath {
     /// capacity within its bounds, so that [`Options::flows`] decides for new sets only. CONFIG is written as the
     /// options say, in either case; but addresses of the node that they do not give stay as adopted maps have them, as
     /// the attached programs send packets from these. Otherwise a new set is made beside the old one, which the attached
-    /// programs keep using until [`attach`](Self::attach).
+    /// programs keep using until [`attach`](Self::attach); it takes their connections over, by FLOWS itself, from the pinned
+    /// set or, where that has none that fits, from the programs at this node's devices.
     ///
     /// # Errors
     /// [`LoaderError::Privileges`], [`LoaderError::WrongFilesystem`] and [`LoaderError::Busy`] before anything is
@@ -104,13 +106,20 @@ impl Datapath {
         pins.create()?;
         pins.recover()?;
         pins.sweep_devices()?;
-        let unusable = pins::inspect(&pins.maps()).err();
-        let mut replaced = None;
+        let unusable = fit::inspect(&pins.maps()).err();
+        let (mut replaced, mut first) = (None, false);
         let (folder, programs) = match &unusable {
-            None => (pins.maps(), object::load(&pins.maps(), flows, || Ok(()))?),
+            None => (
+                pins.maps(),
+                object::load(&pins.maps(), flows, options.sockets, || Ok(()))?,
+            ),
             Some(why) => {
                 tracing::info!(folder = %pins.maps().display(), %why, "the pinned maps are not adopted");
-                let (next, lost) = pins.begin_next()?;
+                let Next {
+                    folder: next,
+                    lost,
+                    from_programs,
+                } = pins.begin_next(connections::in_use)?;
                 if !lost.is_empty() {
                     tracing::warn!(
                         ?lost,
@@ -124,16 +133,17 @@ impl Datapath {
                 });
                 // Who looks at a program before META says whose it is takes it for somebody else's, for as long as it
                 // is loaded.
-                let programs = object::load(&next, flows, || {
+                let programs = object::load(&next, flows, options.sockets, || {
                     pins.finish_next()?;
-                    pins::inspect(&next).map_err(|why| LoaderError::Incomplete {
+                    fit::inspect(&next).map_err(|why| LoaderError::Incomplete {
                         what: format!("fitting maps: {why}"),
                     })
                 })?;
                 // With nothing to replace, nothing has to wait for the programs.
-                if pins.maps().exists() {
+                if from_programs || pins.maps().exists() {
                     (next, programs)
                 } else {
+                    first = true;
                     pins.commit_next()?;
                     (pins.maps(), programs)
                 }
@@ -150,6 +160,7 @@ impl Datapath {
         Ok(Self {
             maps,
             adopted: unusable.is_none(),
+            first,
             replaced,
             barrier: Barrier::new()?,
             programs,
@@ -169,6 +180,11 @@ impl Datapath {
         self.adopted
     }
 
+    /// Whether the maps are new and take the place of none: no load of this agent was here that has left connections.
+    pub const fn first(&self) -> bool {
+        self.first
+    }
+
     /// Of maps that were found and not adopted: why, and what of them is lost.
     pub const fn replaced(&self) -> Option<&Replaced> {
         self.replaced.as_ref()
@@ -179,7 +195,7 @@ impl Datapath {
         &self.maps
     }
 
-    /// The socket programs that were loaded, attached or not.
+    /// The socket programs that were loaded, attached or not: all, or none if [`Options::sockets`] says so.
     pub fn programs(&self) -> impl Iterator<Item = (Hook, &HeldProgram)> {
         Hook::ALL.into_iter().zip(&self.programs.sockets)
     }
@@ -200,10 +216,12 @@ impl Datapath {
         self.barrier.wait()
     }
 
-    /// Attaches the programs to the cgroup, or switches the links of an earlier start to them without a gap; then
+    /// Attaches the programs to the cgroup, or switches the links of an earlier start to them without a gap; or, if there
+    /// are none, lets go of those links. Then
     /// drops the maps of another layout, if there were any, having given connections and clients with affinity the ids
     /// that their services and backends have now. So it comes after the maps are filled and the network devices
-    /// attached, or flows over UDP choose their backends again. Idempotent; after an error, once more does what is left.
+    /// attached, or flows over UDP choose their backends again; of a [`first`](Self::first) set there are none yet, and sockets
+    /// come first: a flow that a client's packets open before would meet what the same port connects to next. Idempotent; after an error, once more does what is left.
     ///
     /// # Errors
     /// [`LoaderError::Occupied`] if a program that is not ours was attached in a way that forbids others.
@@ -222,6 +240,11 @@ impl Datapath {
             });
         }
         self.links = links;
+        if self.programs.sockets.is_empty() {
+            for hook in Hook::ALL {
+                self.pins.unpin(&self.pins.link(hook))?;
+            }
+        }
         if self.pins.maps_next().exists() {
             let affinity = carry::copy_affinity(&self.pins.maps(), &self.maps)?;
             let flows = carry::renumber_flows(&self.maps)?;

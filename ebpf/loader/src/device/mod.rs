@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `attach` | puts a program at a device: by a link of TCX, or as a filter of clsact |
 //! | `scan` | what is attached to the devices of a network namespace and whose it is; ends it |
-//! | `unowned` | attachments that nobody holds |
+//! | `unowned` | attachments that nobody pins |
 //!
 //! A device is of the network namespace of the thread that calls, and is named by its index: names are given anew.
 
@@ -14,7 +14,7 @@ mod unowned;
 
 use std::fmt;
 
-pub use self::unowned::{attach_filter, attach_tcx, attach_xdp};
+pub use self::unowned::{attach_filter, attach_tcx, attach_tcx_link, attach_xdp};
 use crate::{
     DeviceHook, LoaderError, Ownership,
     sys::{

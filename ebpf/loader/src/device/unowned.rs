@@ -1,7 +1,8 @@
-//! Attachments that nobody holds: they stay until they are removed or the device is, whatever process ends. What
-//! earlier and other implementations leave, and what tests and fault injection make.
+//! Attachments that nobody pins: without a link they stay until they are removed or the device is, whatever process ends;
+//! by a link, for as long as somebody holds it. What earlier and other implementations leave, and what tests and fault
+//! injection make.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use super::{DeviceId, Direction, find, netlink};
 use crate::{
@@ -50,6 +51,22 @@ pub fn attach_tcx<'a>(
         "attach program {} to {direction} of {device}",
         program.id()
     )))
+}
+
+/// Attaches a program of anybody's by a link of TCX that nobody pins, after those that are there: it stays for as long as
+/// somebody holds the descriptor, or another one of the link, and until the link is detached.
+pub fn attach_tcx_link<'a>(
+    device: impl Into<DeviceId<'a>>,
+    direction: Direction,
+    program: &HeldProgram,
+) -> Result<OwnedFd, LoaderError> {
+    let device = find(&mut netlink()?, device.into())?;
+    tcx::create(device.index, program.as_fd(), direction.attach_type(), false).map_err(LoaderError::kernel(
+        format!(
+            "attach program {} to {direction} of {device} by a link",
+            program.id()
+        ),
+    ))
 }
 
 /// Attaches a program of anybody's to XDP without a link, where none is in this mode.

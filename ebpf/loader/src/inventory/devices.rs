@@ -27,7 +27,7 @@ pub(super) const NETKIT_PRIMARY: u32 = 54;
 pub(super) const NETKIT_PEER: u32 = 55;
 
 /// All of them, by device, then in the order in which packets come by. Links of XDP are left as [`Manner::XdpNetlink`].
-pub(super) fn attachments(netlink: &mut Netlink) -> Result<Vec<Raw>, LoaderError> {
+pub(crate) fn attachments(netlink: &mut Netlink) -> Result<Vec<Raw>, LoaderError> {
     let devices = filter::devices(netlink).map_err(LoaderError::kernel("list network devices"))?;
     let mut found = Vec::new();
     for device in devices {

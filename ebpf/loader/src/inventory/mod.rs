@@ -25,7 +25,7 @@
 
 pub(crate) mod attached;
 pub(crate) mod cgroups;
-mod devices;
+pub(crate) mod devices;
 mod evict;
 pub(crate) mod holders;
 mod look;

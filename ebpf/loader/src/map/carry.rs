@@ -13,7 +13,7 @@ use lb_abi::{
     flow_flags,
 };
 
-use super::{MapName, Maps, View, pins};
+use super::{MapName, Maps, View, fit};
 use crate::{LoaderError, MapError, sys::READ_ONLY};
 
 /// Gives every flow the ids that its service port and backend have in these maps; 0, which is nobody's, where there is
@@ -152,10 +152,10 @@ impl Old {
     /// `None`: one of them is not there, or is laid out in another way.
     fn open(folder: &Path) -> Result<Option<Self>, LoaderError> {
         let names = [MapName::Frontends, MapName::Backends, MapName::Affinity];
-        if !pins::is_current(folder) || names.iter().any(|name| !pins::fits(folder, *name)) {
+        if !fit::is_current(folder) || names.iter().any(|name| !fit::fits(folder, *name)) {
             return Ok(None);
         }
-        let open = |name| pins::open(folder, name, READ_ONLY);
+        let open = |name| fit::open(folder, name, READ_ONLY);
         Ok(Some(Self {
             frontends: View::new(MapName::Frontends, open(MapName::Frontends)?),
             backends: View::new(MapName::Backends, open(MapName::Backends)?),

@@ -11,12 +11,14 @@
 //! | `counters` | the per-CPU counters, summed |
 //! | `barrier` | waits for running programs |
 //! | `carry` | what a new set takes over from another, whose ids are others |
+//! | `fit` | whether pinned maps are of this version |
 //! | `pins` | where a set of maps is pinned; which set is adopted, and how one takes another's place |
 
 mod barrier;
 pub(crate) mod carry;
 mod config;
 mod counters;
+pub(crate) mod fit;
 mod memory;
 mod name;
 pub(crate) mod pins;
@@ -82,7 +84,7 @@ pub struct Maps {
 impl Maps {
     /// Of a set that is pinned in a folder and known to be complete.
     pub(crate) fn open(folder: &Path) -> Result<Self, LoaderError> {
-        Self::new(|name| pins::open(folder, name, 0))
+        Self::new(|name| fit::open(folder, name, 0))
     }
 
     /// Of descriptors, each of a map that has the layout of its name.
@@ -168,13 +170,13 @@ impl PinnedMaps {
 pub fn read_pinned(bpffs: &Path) -> Result<PinnedMaps, LoaderError> {
     let pins = Pins::new(bpffs);
     let folder = pins.maps();
-    pins::inspect(&folder).map_err(|why| LoaderError::NotPinned {
+    fit::inspect(&folder).map_err(|why| LoaderError::NotPinned {
         path: folder.clone(),
         why: why.to_string(),
     })?;
-    let open = |name| pins::open(&folder, name, sys::READ_ONLY);
+    let open = |name| fit::open(&folder, name, sys::READ_ONLY);
     // Linux shares a mapping only with a descriptor that may write; the mapping itself is for reading.
-    let to_map = |name| pins::open(&folder, name, 0);
+    let to_map = |name| fit::open(&folder, name, 0);
     let traffic = |name| TrafficView::new(name, &to_map(name)?);
     Ok(PinnedMaps {
         frontends: View::new(MapName::Frontends, open(MapName::Frontends)?),

@@ -23,19 +23,19 @@
 //! Names on a bpffs hold no dot: the kernel reserves it.
 
 use std::{
-    fmt, fs, io,
+    fs, io,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
-use lb_abi::{ABI_VERSION, MAGIC, Meta};
+use lb_abi::Meta;
 
+use super::fit::{fits, inspect, is_current, open};
 use crate::{
-    Direction, Hook, LoaderError, MapName, View,
+    Direction, Hook, LoaderError, MapName,
     sys::{
         self,
         link::{self, Target},
-        map::Layout,
     },
 };
 
@@ -44,13 +44,25 @@ use crate::{
 ///
 /// REVERSE and SOCKETS: sockets keep showing their frontends; otherwise those from before show their backends.
 /// FRAGMENTS: datagrams of which a part has passed. FLOWS: connections go on; [`carry`](super::carry) gives them their
-/// new ids, and copies AFFINITY.
+/// new ids, and copies AFFINITY. Where pins lead to no such FLOWS, programs that run do
+/// ([`connections`](crate::connections)); their sockets find their frontends anew, or show their backends.
 const CARRIED: [MapName; 4] = [
     MapName::Reverse,
     MapName::Sockets,
     MapName::Fragments,
     MapName::Flows,
 ];
+
+/// A set in the making.
+#[derive(Debug)]
+pub(crate) struct Next {
+    /// Where it is pinned.
+    pub(crate) folder: PathBuf,
+    /// Of [`CARRIED`], those that are there and are not taken over.
+    pub(crate) lost: Vec<MapName>,
+    /// Whether FLOWS is that of programs whose set is pinned nowhere.
+    pub(crate) from_programs: bool,
+}
 
 /// The folder of this version's pins.
 const OURS: &str = "v1";
@@ -59,107 +71,6 @@ const OURS: &str = "v1";
 #[derive(Clone, Debug)]
 pub(crate) struct Pins {
     root: PathBuf,
-}
-
-/// Why a set of maps can't be used.
-#[derive(Debug)]
-pub(crate) enum Mismatch {
-    Absent,
-    Missing(MapName),
-    Layout {
-        map: MapName,
-        expected: Layout,
-        found: Layout,
-    },
-    Meta(Meta),
-    Unreadable {
-        map: MapName,
-        source: io::Error,
-    },
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Absent => f.write_str("there is no such folder"),
-            Self::Missing(map) => write!(f, "{map} is missing"),
-            Self::Layout { map, expected, found } => {
-                write!(
-                    f,
-                    "{map} has another layout: expected {expected:?}, found {found:?}"
-                )
-            }
-            Self::Meta(Meta { magic, abi, .. }) => {
-                write!(
-                    f,
-                    "META says ABI version {abi} ({magic:02x?}), expected {ABI_VERSION} ({MAGIC:02x?})"
-                )
-            }
-            Self::Unreadable { map, source } => write!(f, "{map} can't be read: {source}"),
-        }
-    }
-}
-
-/// Opens one pinned map.
-pub(crate) fn open(folder: &Path, name: MapName, flags: u32) -> Result<OwnedFd, LoaderError> {
-    let path = folder.join(name.name());
-    sys::open_pinned(&path, flags).map_err(LoaderError::path("open the pinned map", path))
-}
-
-/// Whether a folder holds a whole set of this version's maps. aya, which opens them by name, looks at nothing but
-/// the name.
-pub(crate) fn inspect(folder: &Path) -> Result<(), Mismatch> {
-    if !folder.exists() {
-        return Err(Mismatch::Absent);
-    }
-    for map in MapName::PINNED {
-        open_checked(folder, map)?;
-    }
-    meta(folder).and_then(|meta| {
-        if meta == Meta::CURRENT {
-            Ok(())
-        } else {
-            Err(Mismatch::Meta(meta))
-        }
-    })
-}
-
-/// A pinned map, if its layout is right.
-fn open_checked(folder: &Path, map: MapName) -> Result<OwnedFd, Mismatch> {
-    let unreadable = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => Mismatch::Missing(map),
-        _ => Mismatch::Unreadable { map, source },
-    };
-    let fd = sys::open_pinned(&folder.join(map.name()), sys::READ_ONLY).map_err(unreadable)?;
-    let found = sys::map::describe(fd.as_fd()).map_err(unreadable)?.layout;
-    if map.fits(found) {
-        Ok(fd)
-    } else {
-        let expected = map.layout();
-        Err(Mismatch::Layout { map, expected, found })
-    }
-}
-
-/// Whether a folder holds maps of this ABI version.
-pub(crate) fn is_current(folder: &Path) -> bool {
-    meta(folder).is_ok_and(|meta| meta == Meta::CURRENT)
-}
-
-/// Whether a map is pinned in a folder, and laid out as it should be.
-pub(crate) fn fits(folder: &Path, map: MapName) -> bool {
-    open_checked(folder, map).is_ok()
-}
-
-fn meta(folder: &Path) -> Result<Meta, Mismatch> {
-    let view = View::<u32, Meta>::new(MapName::Meta, open_checked(folder, MapName::Meta)?);
-    let absent = || io::Error::from(io::ErrorKind::NotFound);
-    view.get(&0)
-        .map_err(|error| error.source)
-        .and_then(|meta| meta.ok_or_else(absent))
-        .map_err(|source| Mismatch::Unreadable {
-            map: MapName::Meta,
-            source,
-        })
 }
 
 impl Pins {
@@ -216,22 +127,39 @@ impl Pins {
     }
 
     /// Starts a set in `maps-next`. Of a set of this ABI version that is there, those of [`CARRIED`] are taken over
-    /// whose layout is right; returns which of those that are there are not.
-    pub(crate) fn begin_next(&self) -> Result<(PathBuf, Vec<MapName>), LoaderError> {
-        let next = self.maps_next();
-        fs::create_dir(&next).map_err(LoaderError::path("create", &next))?;
-        let mut lost = Vec::new();
+    /// whose layout is right; in place of a FLOWS that is not, that of the programs `in_use`, if there are any.
+    pub(crate) fn begin_next(
+        &self,
+        in_use: impl FnOnce() -> Result<Option<OwnedFd>, LoaderError>,
+    ) -> Result<Next, LoaderError> {
+        let folder = self.maps_next();
+        fs::create_dir(&folder).map_err(LoaderError::path("create", &folder))?;
         let current = is_current(&self.maps());
+        let mut lost = Vec::new();
+        let taken = |name: MapName, map: OwnedFd| {
+            let path = folder.join(name.name());
+            sys::pin(map.as_fd(), &path).map_err(LoaderError::path("pin", path))
+        };
         for name in CARRIED {
             if current && fits(&self.maps(), name) {
-                let map = open(&self.maps(), name, 0)?;
-                let path = next.join(name.name());
-                sys::pin(map.as_fd(), &path).map_err(LoaderError::path("pin", path))?;
+                taken(name, open(&self.maps(), name, 0)?)?;
             } else if self.maps().join(name.name()).exists() {
                 lost.push(name);
             }
         }
-        Ok((next, lost))
+        let mut from_programs = false;
+        if !folder.join(MapName::Flows.name()).exists()
+            && let Some(flows) = in_use()?
+        {
+            taken(MapName::Flows, flows)?;
+            lost.retain(|name| *name != MapName::Flows);
+            from_programs = true;
+        }
+        Ok(Next {
+            folder,
+            lost,
+            from_programs,
+        })
     }
 
     /// Removes what other versions of this agent have pinned in folders of their own, which ends what they attach by

@@ -22,7 +22,7 @@ use std::{
     ffi::CString,
     io,
     os::{
-        fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
     path::Path,
@@ -187,7 +187,19 @@ fn by_id(command: i32, id: u32, flags: u32) -> io::Result<OwnedFd> {
 pub(crate) fn namespace_cookie() -> io::Result<u64> {
     /// Of `asm-generic/socket.h`; libc does not have it for every target.
     const SO_NETNS_COOKIE: libc::c_int = 71;
-    let socket = std::os::unix::net::UnixDatagram::unbound()?;
+    cookie(
+        std::os::unix::net::UnixDatagram::unbound()?.as_fd(),
+        SO_NETNS_COOKIE,
+    )
+}
+
+/// `SO_COOKIE`: the socket's own number, on this machine.
+pub(crate) fn socket_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    cookie(socket, libc::SO_COOKIE)
+}
+
+/// An option of a socket that is a number of 64 bits.
+fn cookie(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<u64> {
     let mut cookie = 0_u64;
     let mut length = libc::socklen_t::try_from(size_of_val(&cookie)).map_err(io::Error::other)?;
     // SAFETY: a descriptor, and room for `length` bytes.
@@ -195,7 +207,7 @@ pub(crate) fn namespace_cookie() -> io::Result<u64> {
         libc::getsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            SO_NETNS_COOKIE,
+            option,
             (&raw mut cookie).cast(),
             &raw mut length,
         )

@@ -243,30 +243,69 @@ struct Instruction {
     immediate: i32,
 }
 
+impl Instruction {
+    const MOVE: u8 = 0xb7;
+    const CALL: u8 = 0x85;
+    const EXIT: Self = Self::new(0x95, 0, 0);
+
+    const fn new(code: u8, registers: u8, immediate: i32) -> Self {
+        Self {
+            code,
+            registers,
+            offset: 0,
+            immediate,
+        }
+    }
+}
+
 /// Whether the kernel offers `bpf_set_retval` to programs at `connect`, found out by loading one.
 ///
 /// The helper is of 5.18, but was given to these hooks only later, and distributions carry it back; no version
 /// number tells.
 pub(crate) fn set_retval_is_offered(attach_type: u32) -> io::Result<bool> {
-    const R0: u8 = 0;
     const R1: u8 = 1;
-    const MOVE: u8 = 0xb7;
-    const CALL: u8 = 0x85;
-    const EXIT: u8 = 0x95;
-    let instruction = |code, registers, immediate| Instruction {
-        code,
-        registers,
-        offset: 0,
-        immediate,
-    };
     let program = [
-        instruction(MOVE, R1, -libc::ECONNREFUSED),
-        instruction(CALL, 0, SET_RETVAL),
-        instruction(MOVE, R0, 0),
-        instruction(EXIT, 0, 0),
+        Instruction::new(Instruction::MOVE, R1, -libc::ECONNREFUSED),
+        Instruction::new(Instruction::CALL, 0, SET_RETVAL),
+        Instruction::new(Instruction::MOVE, 0, 0),
+        Instruction::EXIT,
     ];
+    match load(Kind::SocketAddress, attach_type, &program) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the kernel offers a helper with arguments to programs of a kind: one that calls it with none is refused for
+/// these (EACCES), or for the helper.
+pub(crate) fn helper_is_offered(kind: Kind, attach_type: u32, helper: i32) -> io::Result<bool> {
+    let program = [Instruction::new(Instruction::CALL, 0, helper), Instruction::EXIT];
+    match load(kind, attach_type, &program) {
+        Ok(_) => Ok(true),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EACCES) => Ok(true),
+            Some(libc::EINVAL) => Ok(false),
+            _ => Err(error),
+        },
+    }
+}
+
+/// A program that lets everything through as it is.
+pub(crate) fn passing(kind: Kind, attach_type: u32) -> io::Result<OwnedFd> {
+    /// `TC_ACT_UNSPEC`, also `TCX_NEXT`.
+    const UNSPEC: i32 = -1;
+    /// What hooks of sockets take for yes.
+    const YES: i32 = 1;
+    let verdict = if kind == Kind::Packet { UNSPEC } else { YES };
+    let program = [Instruction::new(Instruction::MOVE, 0, verdict), Instruction::EXIT];
+    load(kind, attach_type, &program)
+}
+
+/// Loads a program that needs nothing else.
+fn load(kind: Kind, attach_type: u32, program: &[Instruction]) -> io::Result<OwnedFd> {
     let mut attributes = Load {
-        program_type: Kind::SocketAddress.number(),
+        program_type: kind.number(),
         instruction_count: u32::try_from(program.len()).map_err(io::Error::other)?,
         instructions: address(program.as_ptr()),
         license: address(LICENSE.as_ptr()),
@@ -274,9 +313,5 @@ pub(crate) fn set_retval_is_offered(attach_type: u32) -> io::Result<bool> {
         ..Load::NONE
     };
     // SAFETY: instructions and license outlive the call; there is no log; returns a new descriptor.
-    match unsafe { bpf_fd(LOAD, &mut attributes) } {
-        Ok(_) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
-        Err(error) => Err(error),
-    }
+    unsafe { bpf_fd(LOAD, &mut attributes) }
 }

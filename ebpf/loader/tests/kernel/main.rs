@@ -8,6 +8,7 @@
 //! | `sockets` | what sockets see: translated, refused, left alone, reversed |
 //! | `generations` | a service is switched between backends under load, without a hole |
 //! | `restart` | adoption of maps and links, maps of other layouts |
+//! | `switched_off` | without socket programs those of an earlier start go |
 //! | `versions` | sets of maps of older and newer versions give way |
 //! | `crash` | what a killed process leaves is put in order |
 //! | `ownership` | what is found attached, what is evicted, what stays |
@@ -36,5 +37,6 @@ mod restart;
 mod sockets;
 mod strict;
 mod support;
+mod switched_off;
 mod udp;
 mod versions;

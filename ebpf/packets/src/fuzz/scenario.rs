@@ -37,7 +37,10 @@ pub(super) struct Scenario {
 /// Maps.
 pub(super) fn scenario() -> impl Strategy<Value = Scenario> {
     let protocol = prop_oneof![4 => Just(0_usize), 4 => Just(1), 2 => Just(2)];
-    let sources = vec((1..=SERVICES, 0..pool::CLIENTS, 0..6_usize), 0..3);
+    let sources = vec(
+        (SourceKey::CLUSTER..=SERVICES, 0..pool::CLIENTS, 0..6_usize),
+        0..3,
+    );
     let kept = vec((0..pool::CLIENTS, 1..=SERVICES, 1..=BACKENDS, age()), 0..4);
     let pieces = vec((0..4_usize, any::<bool>(), 0..2_u32, age()), 0..4);
     (

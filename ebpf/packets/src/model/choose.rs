@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use lb_abi::{
     Address, Affinity, AffinityKey, Backend, BackendId, Counter, Frontend, FrontendKey, Service, ServiceId,
-    SlotKey, Tuple, address_flags, flow_flags, frontend_flags,
+    SlotKey, SourceKey, Tuple, address_flags, flow_flags, frontend_flags,
 };
 
 use super::{
@@ -81,6 +81,15 @@ impl Run<'_> {
             0 => frontend.internal,
             external => external,
         };
+        self.is_in(service, source)
+    }
+
+    /// Whether an address is a node's or a pod's.
+    pub(super) fn is_of_cluster(&self, source: Address) -> bool {
+        self.is_in(SourceKey::CLUSTER, source)
+    }
+
+    fn is_in(&self, service: ServiceId, source: Address) -> bool {
         self.state.sources.iter().any(|range| {
             let bits = range.prefix_length.saturating_sub(32);
             range.prefix_length >= 32
@@ -164,8 +173,14 @@ impl Run<'_> {
     }
 
     /// A port from which the tuple can be sent on, `to` being complete but for it: the one that was taken, if it is
-    /// free. `None`: all that were tried are in use.
-    pub(super) fn allocate(&self, tuple: &Tuple, to: &Tuple, own_address: bool) -> Option<u16> {
+    /// free. `None`: all that were tried are in use. `dispensable`: then the source stays as it is.
+    pub(super) fn allocate(
+        &self,
+        tuple: &Tuple,
+        to: &Tuple,
+        own_address: bool,
+        dispensable: bool,
+    ) -> Option<u16> {
         let config = &self.state.config;
         let range = config.snat_first..=config.snat_last;
         let with = |port: u16| Tuple {
@@ -177,12 +192,11 @@ impl Run<'_> {
             !taken && self.free(&with(port).inverse())
         };
         let free: BTreeSet<u16> = range.clone().filter(|port| free(*port)).collect();
-        let observed = self
-            .observed
-            .flows
-            .get(tuple)
-            .map(|flow| flow.to.source_port.get());
-        if self.observed.counter == Counter::DroppedPortsExhausted && self.may_exhaust(&free) {
+        let stored = self.observed.flows.get(tuple);
+        let stayed = dispensable && stored.is_some_and(|flow| flow.flags & flow_flags::SNAT == 0);
+        let observed = stored.map(|flow| flow.to.source_port.get());
+        let none = stayed || self.observed.counter == Counter::DroppedPortsExhausted;
+        if none && self.may_exhaust(&free) {
             return None;
         }
         match observed {

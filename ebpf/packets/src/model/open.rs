@@ -71,32 +71,41 @@ impl Run<'_> {
             _ => false,
         };
         snat |= backend.address == tuple.source;
+        // A connection of the same client and port to the same backend may be there that this node knows nothing of.
+        let tries = !snat
+            && self.input.hook == Device::NodeIngress
+            && frontend.flags & frontend_flags::SILENT == 0
+            && !self.own(backend.address)
+            && self.is_of_cluster(tuple.source);
         let mut to = Tuple {
             destination: backend.address,
             destination_port: backend.port,
             ..tuple
         };
-        if snat {
-            let Some(node) = self.node(packet.frame.v4) else {
-                return self.drop(Counter::DroppedRoute);
-            };
+        let kept = to;
+        let node = self.node(packet.frame.v4);
+        if snat && node.is_none() {
+            return self.drop(Counter::DroppedRoute);
+        }
+        let tries = tries && node.is_some();
+        if let Some(node) = node.filter(|_| snat || tries) {
             to.source = node;
         }
         let another = |holder: Option<Tuple>| holder.is_some_and(|holder| holder != tuple);
-        let allocated = snat || another(self.holder(&to.inverse()));
-        let way = Way {
+        let mut way = Way {
             reply: false,
-            snat: allocated,
+            snat: snat || tries || another(self.holder(&to.inverse())),
         };
         if self.expires(&packet.frame, way, to.destination) {
             return self.answer(&packet.frame, Answer::TimeExceeded, Counter::AnsweredTimeExceeded);
         }
-        if allocated {
+        if way.snat {
             let own_address = self.own(to.source);
-            let Some(port) = self.allocate(&tuple, &to, own_address) else {
-                return self.drop(Counter::DroppedPortsExhausted);
-            };
-            to.source_port = lb_abi::Port::new(port);
+            match self.allocate(&tuple, &to, own_address, tries) {
+                Some(port) => to.source_port = lb_abi::Port::new(port),
+                None if tries && !another(self.holder(&kept.inverse())) => (to, way.snat) = (kept, false),
+                None => return self.drop(Counter::DroppedPortsExhausted),
+            }
         }
         let flow = Flow {
             to,
@@ -104,7 +113,7 @@ impl Run<'_> {
             last_seen: self.input.now,
             service: id,
             backend: backend_id,
-            flags: if allocated { flow_flags::SNAT } else { 0 },
+            flags: if way.snat { flow_flags::SNAT } else { 0 },
             pad: 0,
             claim: 0,
         };

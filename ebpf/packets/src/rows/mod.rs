@@ -15,6 +15,7 @@
 //! | `replying` | reverse NAT |
 //! | `hairpin` | clients that are their own backend; the node's own backends |
 //! | `masquerading` | SNAT in both directions |
+//! | `cluster` | clients of the cluster, who may be connected to the backend itself, too |
 //! | `allocating` | ports for SNAT: reuse, exhaustion, collisions |
 //! | `around` | connections to a backend's own address, which look like a flow's |
 //! | `policy` | traffic policies, source ranges |
@@ -39,6 +40,7 @@ mod allocating;
 mod around;
 mod checksums;
 mod choosing;
+mod cluster;
 mod fragments;
 mod hairpin;
 mod martians;
@@ -114,6 +116,7 @@ fn both(at: &Addresses) -> Vec<Row> {
         replying::rows(at),
         hairpin::rows(at),
         masquerading::rows(at),
+        cluster::rows(at),
         allocating::rows(at),
         around::rows(at),
         policy::rows(at),

@@ -67,6 +67,8 @@ pub(in crate::net) struct Fake {
     pub(in crate::net) config: Config,
     /// The port of a local socket.
     pub(in crate::net) socket: Option<Port>,
+    /// A client of the cluster.
+    pub(in crate::net) of_cluster: Option<Address>,
     flows: RefCell<BTreeMap<Tuple, Flow>>,
     fragments: RefCell<BTreeMap<FragmentKey, Ports>>,
 }
@@ -77,6 +79,7 @@ impl Default for Fake {
             maps: Model::default(),
             config: Config::NONE,
             socket: None,
+            of_cluster: None,
             flows: RefCell::default(),
             fragments: RefCell::default(),
         }
@@ -168,8 +171,8 @@ impl<'a> Node for &'a Fake {
     fn keep_ports(self, key: &FragmentKey, ports: &Ports) {
         self.fragments.borrow_mut().insert(*key, *ports);
     }
-    fn admits(self, _client: &SourceKey) -> bool {
-        true
+    fn admits(self, client: &SourceKey) -> bool {
+        client.service != SourceKey::CLUSTER.to_be_bytes() || self.of_cluster == Some(client.address)
     }
     fn own_address(self, v4: bool) -> Address {
         if v4 {

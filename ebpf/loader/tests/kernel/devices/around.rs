@@ -24,7 +24,7 @@ const TRIES: usize = 5;
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// From an address and port that an earlier connection may have had, of which the end is still remembered.
-fn again(from: SocketAddr, protocol: u8, to: SocketAddr) -> io::Result<Client> {
+pub(super) fn again(from: SocketAddr, protocol: u8, to: SocketAddr) -> io::Result<Client> {
     let (kind, number) = if protocol == TCP {
         (Type::STREAM, Protocol::TCP)
     } else {

@@ -8,6 +8,7 @@
 //! | `leftovers` | what earlier loads have left at devices, here and in other namespaces, and how it ends |
 //! | `packets` | packets from a client outside to pods here and elsewhere, and back |
 //! | `replace` | connections go on when a new set of maps takes another's place |
+//! | `twice` | a client of the cluster that reaches one backend twice from one port, by its socket and by a node port |
 //! | `network` | namespaces and devices for all of these |
 
 mod around;
@@ -17,9 +18,13 @@ mod network;
 mod ownership;
 mod packets;
 mod replace;
+mod twice;
 
-use lb_loader::{Datapath, DeviceAttachment, DeviceMode, Ownership};
+use std::net::IpAddr;
 
+use lb_loader::{Datapath, DeviceAttachment, DeviceMode, NodeOptions, Options, Ownership};
+
+use self::network::FAMILIES;
 use crate::support::Node;
 
 /// Why a test of links can't be run on older kernels.
@@ -29,9 +34,27 @@ const NO_TCX: &str = "this kernel has no TCX (Linux 6.6), so that there is only 
 /// nobody else's.
 const MODES: [DeviceMode; 2] = [DeviceMode::First, DeviceMode::Filter { priority: 77 }];
 
+/// With the node's addresses.
+fn options(node: &Node, mode: DeviceMode) -> Options {
+    let [IpAddr::V4(v4), IpAddr::V6(v6)] = FAMILIES.map(|family| family.node) else {
+        panic!("one family each")
+    };
+    Options {
+        node: NodeOptions {
+            v4: Some(v4),
+            v6: Some(v6),
+            // Clients open thousands of UDP flows to one backend, each of which keeps its port for two minutes.
+            snat_ports: Some(10_000..=65_535),
+            ..NodeOptions::default()
+        },
+        devices: mode,
+        ..node.options.clone()
+    }
+}
+
 /// Opens and attaches to the cgroup, with a way to attach to devices.
 fn start(node: &Node, mode: DeviceMode) -> Datapath {
-    let options = lb_loader::Options {
+    let options = Options {
         devices: mode,
         ..node.options.clone()
     };

@@ -15,11 +15,12 @@ use lb_abi::{
     Address, Backend, BackendId, Counter, Frontend, FrontendKey, Port, Service, ServiceId, SlotKey, TCP, UDP,
     address_flags, backend_flags,
 };
-use lb_loader::{Datapath, DeviceKind, DeviceMode, NodeOptions, Options};
+use lb_loader::{Datapath, DeviceKind, DeviceMode};
 
 use super::{
     MODES,
     network::{FAMILIES, FAR, Family, Namespace, Network, POD, UPLINK},
+    options,
 };
 use crate::support::{Node, isolated};
 
@@ -30,21 +31,7 @@ const VIP_PORT: u16 = 80;
 
 /// Opens; nothing is attached.
 pub(super) fn open(node: &Node, mode: DeviceMode) -> Datapath {
-    let [IpAddr::V4(v4), IpAddr::V6(v6)] = FAMILIES.map(|family| family.node) else {
-        panic!("one family each")
-    };
-    let options = Options {
-        node: NodeOptions {
-            v4: Some(v4),
-            v6: Some(v6),
-            // Clients open thousands of UDP flows to one backend, each of which keeps its port for two minutes.
-            snat_ports: Some(10_000..=65_535),
-            ..NodeOptions::default()
-        },
-        devices: mode,
-        ..node.options.clone()
-    };
-    Datapath::open(&options).expect("the datapath opens")
+    Datapath::open(&options(node, mode)).expect("the datapath opens")
 }
 
 /// Attaches to all devices.
