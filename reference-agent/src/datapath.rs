@@ -39,6 +39,9 @@ pub trait Datapath: Send {
     /// Whether the maps are those of an earlier start, with their contents.
     fn adopted(&self) -> bool;
 
+    /// Whether the maps are new and take the place of none: there is no connection of an earlier start.
+    fn first(&self) -> bool;
+
     /// What the programs have counted since the maps were made; `None`: there are none that count.
     ///
     /// # Errors
@@ -47,13 +50,14 @@ pub trait Datapath: Send {
         Ok(None)
     }
 
-    /// Attaches the programs to the node's cgroup. Idempotent: what is attached stays.
+    /// Attaches the programs to the node's cgroup, or ends the attachments of an earlier start if there shall be none.
+    /// Idempotent: what is attached stays.
     ///
     /// # Errors
     /// What the kernel said.
     fn attach(&mut self) -> Result<(), LoaderError>;
 
-    /// Hooks of the cgroup at which none of the programs is attached.
+    /// Hooks of the cgroup at which none of the programs is attached that should be.
     ///
     /// # Errors
     /// What the kernel said.
@@ -117,6 +121,7 @@ pub trait Datapath: Send {
 pub struct KernelDatapath {
     shared: Shared,
     adopted: bool,
+    first: bool,
 }
 
 impl KernelDatapath {
@@ -126,10 +131,11 @@ impl KernelDatapath {
     /// As [`lb_loader::Datapath::open`].
     pub fn open(options: &Options) -> Result<Self, LoaderError> {
         let datapath = lb_loader::Datapath::open(options)?;
-        let adopted = datapath.adopted();
+        let (adopted, first) = (datapath.adopted(), datapath.first());
         Ok(Self {
             shared: Shared::new(datapath),
             adopted,
+            first,
         })
     }
 }
@@ -150,6 +156,10 @@ impl Datapath for KernelDatapath {
         self.adopted
     }
 
+    fn first(&self) -> bool {
+        self.first
+    }
+
     fn counts(&self) -> Result<Option<Counts>, MapError> {
         Ok(Some(self.shared.lock().maps().counters()?))
     }
@@ -168,13 +178,15 @@ impl Datapath for KernelDatapath {
     }
 
     fn unattached(&self) -> Result<Vec<Hook>, LoaderError> {
-        let attachments = self.shared.lock().scan()?;
+        let datapath = self.shared.lock();
+        let attachments = datapath.scan()?;
         let ours = |hook: &Hook| {
             attachments
                 .iter()
                 .any(|found| found.hook == *hook && found.ownership == Ownership::Current)
         };
-        Ok(Hook::ALL.into_iter().filter(|hook| !ours(hook)).collect())
+        let wanted = datapath.programs().map(|(hook, _)| hook);
+        Ok(wanted.filter(|hook| !ours(hook)).collect())
     }
 
     fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError> {

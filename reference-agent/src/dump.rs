@@ -14,17 +14,28 @@ use crate::{
     maps::Contents,
     plan::{self, Plan, Selection, Serving},
     resolve,
-    transport::{Backend, TransportAddress},
+    transport::{Backend, Range, TransportAddress},
 };
 
+/// The headlines, in order.
+pub const SECTIONS: [&str; 6] = [
+    "frontends",
+    "addresses",
+    "cluster",
+    "kept",
+    "established",
+    "defects",
+];
+
 /// The canonical text of map contents: one line for each frontend, then one for each address; then, if there are any,
-/// for what the agent's own sockets keep, for what established flows keep, and for each defect. Which backends are
+/// for each range of the cluster's clients, for what the agent's own sockets keep, for what established flows keep, and for each defect. Which backends are
 /// local is not shown: nodes differ.
 pub fn dump(contents: &Contents) -> String {
     let (frontends, defects) = resolve::resolve(contents);
     let addresses = contents.addresses.iter();
     let addresses = addresses.map(|&(address, flags)| (address.into(), flags));
     let mut text = both(&frontends, &addresses.collect());
+    cluster(&mut text, &resolve::clients(contents));
     let kept = resolve::kept(contents);
     let kept = kept
         .iter()
@@ -44,6 +55,7 @@ pub fn dump(contents: &Contents) -> String {
 pub fn planned(plan: &Plan) -> String {
     let frontends = plan::resolve(plan);
     let mut text = both(&frontends, &plan::addresses(plan));
+    cluster(&mut text, &plan::clients(plan));
     let slots = frontends
         .values()
         .flat_map(|serving| serving.internal.iter().chain(&serving.external));
@@ -73,6 +85,11 @@ fn both(frontends: &BTreeMap<TransportAddress, Serving>, addresses: &BTreeMap<Ip
         .map(|(address, flags)| format!("{address} -> {}", others(*flags)));
     section(&mut text, "addresses", addresses);
     text
+}
+
+/// Whose sockets may be connected to backends themselves.
+fn cluster(text: &mut String, clients: &BTreeSet<Range>) {
+    optional(text, "cluster", clients.iter().map(ToString::to_string));
 }
 
 /// A section that is there if it has lines.

@@ -3,8 +3,11 @@
 //! At start, and again every [`SCAN`]: programs that are not attached where they belong are attached, what earlier loads
 //! of this agent have left anywhere is evicted. Both are found by id in what the kernel says, never in what the agent
 //! remembers: pins may be gone, links may be held by others, names may be anybody's. Programs of others stay, and are
-//! named in the log. Network devices come before the cgroup, so that no answer to a connection of an earlier start goes
-//! out untranslated; those that come later are attached at once.
+//! named in the log. Devices that come later are attached at once.
+//!
+//! Network devices come before the cgroup, so that no answer to a connection of an earlier start goes out untranslated. On a
+//! first start there is none, and the cgroup comes first: what a client's packets opened in between would be a flow of its
+//! port, and the next socket there, which is led to the backend itself, would get its first answer in the Service's name.
 //!
 //! | file | what |
 //! |---|---|
@@ -42,7 +45,8 @@ pub struct Hooks<D> {
     seen: Seen,
     /// Why ours are not at the cgroup, as the last look found.
     unattached: Vec<String>,
-    /// Attaching failed, or was cut short after the programs were there: the set of maps may not have taken its place.
+    /// Attaching was not tried yet, failed, or was cut short after the programs were there: the set of maps may not have
+    /// taken its place.
     unfinished: bool,
 }
 
@@ -69,7 +73,7 @@ impl<D: Datapath> Hooks<D> {
             next: now,
             seen: Seen::Nothing,
             unattached: Vec::new(),
-            unfinished: false,
+            unfinished: true,
         }
     }
 
@@ -100,8 +104,13 @@ impl<D: Datapath> Hooks<D> {
         }
         self.next = now + SCAN;
         let mut bad = Vec::new();
-        self.devices.look(&mut self.datapath);
-        self.attach(&mut bad);
+        if self.datapath.first() {
+            self.attach(&mut bad);
+            self.devices.look(&mut self.datapath);
+        } else {
+            self.devices.look(&mut self.datapath);
+            self.attach(&mut bad);
+        }
         self.unattached.clone_from(&bad);
         // Without our own programs an old one is better than none.
         if bad.is_empty() {

@@ -18,5 +18,5 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let Arguments { command } = cli::parse();
-    cli::execute(&command, |planner, datapath| (planner, datapath))
+    cli::execute(&command, |seams| seams)
 }

@@ -207,6 +207,15 @@ impl Range {
         address.map(|address| Self { address, length })
     }
 
+    /// One address.
+    pub const fn of(address: IpAddr) -> Self {
+        let length = match address {
+            IpAddr::V4(_) => 32,
+            IpAddr::V6(_) => 128,
+        };
+        Self { address, length }
+    }
+
     /// Its first address: the others differ in bits behind [`length`](Self::length).
     pub const fn address(self) -> IpAddr {
         self.address
@@ -249,6 +258,10 @@ mod tests {
         assert_eq!(shown("2001:db8::1", 0).as_deref(), Some("::/0"));
         assert_eq!(shown("2001:db8::1", 129), None);
         assert_eq!(range("192.0.2.1", 24), range("192.0.2.2", 24));
+        for (text, length) in [("192.0.2.1", 32), ("2001:db8::1", 128)] {
+            let address = text.parse().expect("an address");
+            assert_eq!(Some(Range::of(address)), range(text, length));
+        }
     }
 
     fn address() -> TransportAddress {

@@ -183,7 +183,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         let (brain, model) = (self.control.brain(), self.control.brain().model());
         let Some(id) = model.id(service) else { return };
         if model.service(id).is_some_and(|service| servers.may_be(service)) {
-            servers.learn_from(service, &brain.plan_service(id));
+            servers.learn_from(service, &brain.plan_of_way(id));
         }
     }
 

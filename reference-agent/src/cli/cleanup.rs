@@ -1,5 +1,7 @@
 //! Takes the datapath away.
 
+use std::path::Path;
+
 use clap::Args;
 
 use super::{Bpffs, Cgroup};
@@ -11,6 +13,14 @@ pub struct Cleanup {
     cgroup: Cgroup,
     #[command(flatten)]
     bpffs: Bpffs,
+}
+
+impl Cleanup {
+    /// The bpffs below whose folder `plumbline` the pins are.
+    #[must_use]
+    pub fn bpffs(&self) -> &Path {
+        &self.bpffs.bpffs
+    }
 }
 
 pub(super) fn cleanup(

@@ -25,7 +25,8 @@ pub use self::{
     config::{Parsed, arguments, parse},
     dump::Dump,
     plan::Plan,
-    run::Run,
+    run::{Run, Seams},
+    source::Source,
 };
 use crate::{
     control::{Brain, Planner},
@@ -97,9 +98,12 @@ struct ConfigFile {
     config: Option<PathBuf>,
 }
 
-/// Does what the command line says. `compose` gives the agent its parts: the production agent takes the planner and
-/// the kernel's datapath as they are, a mutant decorates one of them.
-pub fn execute<B, D>(command: &Command, compose: impl FnOnce(Planner, KernelDatapath) -> (B, D)) -> ExitCode
+/// Does what the command line says. `compose` gives the agent its parts: the production agent takes them as they are, a
+/// mutant decorates one of them.
+pub fn execute<B, D>(
+    command: &Command,
+    compose: impl FnOnce(Seams<Planner, KernelDatapath>) -> Seams<B, D>,
+) -> ExitCode
 where
     B: Brain + 'static,
     D: Datapath + 'static,

@@ -151,11 +151,10 @@ fn differences(maps: &str, planned: &str) -> String {
 
 /// Each line with its section.
 fn lines(dump: &str) -> BTreeSet<(&str, &str)> {
-    const SECTIONS: [&str; 5] = ["frontends", "addresses", "kept", "established", "defects"];
     let mut section = "";
     let mut lines = BTreeSet::new();
     for line in dump.lines() {
-        if SECTIONS.contains(&line) {
+        if dump::SECTIONS.contains(&line) {
             section = line;
         } else if section != "kept" {
             lines.insert((section, line));

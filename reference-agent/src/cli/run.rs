@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +49,14 @@ pub struct Run {
     cgroup: Cgroup,
     #[command(flatten)]
     bpffs: Bpffs,
+    /// Whether processes of this node reach Services by programs at their sockets
+    ///
+    /// off: what they send is translated packet by packet, as that of clients outside is, and programs that an earlier
+    /// start has attached to the cgroup are detached. Node ports don't answer at loopback then and can be bound by others,
+    /// the agent does not probe itself, and its own connections to the API server see Services as everybody's do: the
+    /// addresses at which API servers were last are dialled beside them.
+    #[arg(long, value_enum, value_name = "ON|OFF", default_value_t = SocketLb::On)]
+    socket_lb: SocketLb,
     #[command(flatten, next_help_heading = "What the agent says")]
     log: LogFlags,
     /// Where /healthz, /readyz, /metrics, /findings, /dump and /plan are served
@@ -59,10 +67,27 @@ pub struct Run {
     audit_interval: u32,
 }
 
+/// The parts of the agent around which `chaos/mutants` puts its bugs.
+pub struct Seams<B, D> {
+    /// Makes plans of events.
+    pub brain: B,
+    /// Maps and programs.
+    pub datapath: D,
+    /// Where objects come from.
+    pub source: Source,
+}
+
+/// Whether socket programs are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SocketLb {
+    On,
+    Off,
+}
+
 #[tokio::main]
 pub(super) async fn run<B, D>(
     run: &Run,
-    compose: impl FnOnce(Planner, KernelDatapath) -> (B, D),
+    compose: impl FnOnce(Seams<Planner, KernelDatapath>) -> Seams<B, D>,
 ) -> anyhow::Result<()>
 where
     B: Brain + 'static,
@@ -79,6 +104,7 @@ where
     let shutdown = CancellationToken::new();
     end_on_signal(shutdown.clone()).context("failed to wait for signals")?;
     let mut options = lb_loader::Options::new(&run.bpffs.bpffs, &run.cgroup.cgroup);
+    options.sockets = run.socket_lb == SocketLb::On;
     let (notices, noticed) = mpsc::channel(events::QUEUE);
     let reports = Reports::new(matches!(source, Source::Api { .. }).then_some(notices));
     let mut workers = Vec::new();
@@ -98,13 +124,21 @@ where
     let listener = agent::listen(run.listen).await?;
     let datapath = KernelDatapath::open(&options)?;
     tracing::info!(adopted = datapath.adopted(), "the datapath is open");
-    let (brain, datapath) = compose(planner, datapath);
+    let Seams {
+        brain,
+        datapath,
+        source,
+    } = compose(Seams {
+        brain: planner,
+        datapath,
+        source,
+    });
     let mut feeds = source.feeds(&reports);
-    let prober = run
-        .probe
-        .prober(&run.cgroup.cgroup, &reports.board)
-        .await
-        .context("failed to listen for the agent's own probe")?;
+    let prober = match run.socket_lb {
+        SocketLb::On => run.probe.prober(&run.cgroup.cgroup, &reports.board).await,
+        SocketLb::Off => Ok(None),
+    };
+    let prober = prober.context("failed to listen for the agent's own probe")?;
     let probe = prober.as_ref().map(Prober::plan).transpose()?;
     workers.extend(prober.map(|prober| prober.run(reports.clone()).boxed()));
     feeds.extend(api_servers.clone().map(ApiServers::feed));

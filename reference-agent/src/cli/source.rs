@@ -34,12 +34,12 @@ pub(super) struct SourceFlags {
 }
 
 /// A source that can be used.
-pub(super) enum Source {
+pub enum Source {
     /// API servers.
     Api {
         /// How to reach them.
         servers: ApiServers,
-        /// By it.
+        /// By it objects are watched.
         client: Client,
     },
     /// The files of a folder.

@@ -56,6 +56,10 @@ pub trait Brain: Send {
     fn apply(&mut self, event: Event) -> Dirty;
     /// The plan of one Service.
     fn plan_service(&self, service: ObjectId) -> ServicePlan;
+    /// The plan of a Service that may lead to API servers, for whoever remembers where they are.
+    fn plan_of_way(&self, service: ObjectId) -> ServicePlan {
+        self.plan_service(service)
+    }
     /// What the API says.
     fn model(&self) -> &Model;
 }
@@ -268,12 +272,13 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
         let Some(service) = service else {
             return format!("entries to be removed are still there after {attempts} attempts: {error}");
         };
-        let name = self
-            .brain
-            .model()
-            .name(*service)
-            .map_or_else(|| "(deleted)".to_owned(), ToString::to_string);
+        let name = self.brain.model().name(*service);
+        let whose = match name {
+            Some(name) => format!("service {name}"),
+            None if *service == ObjectId::NODE => "the node itself".to_owned(),
+            None => "service (deleted)".to_owned(),
+        };
         let port = port.map_or_else(String::new, |port| format!(" port {port}"));
-        format!("service {name}{port} is not written after {attempts} attempts: {error}")
+        format!("{whose}{port} is not written after {attempts} attempts: {error}")
     }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     Decoded, Defect, ZONE, node_name,
-    parts::{expected, ip, items},
+    parts::{expected, ip, items, range},
 };
 use crate::model::Node;
 
@@ -35,11 +35,19 @@ pub fn node(object: &Value) -> Result<Decoded<Node>, Defect> {
             (None, _) => {}
         }
     }
+    let mut pods = Vec::new();
+    for (field, value) in items("spec.podCIDRs", &object["spec"]["podCIDRs"], &mut defects) {
+        match range(value) {
+            Some(range) => pods.push(range),
+            None => defects.push(expected(&field, "a range such as 10.244.1.0/24", value)),
+        }
+    }
     Ok(Decoded {
         object: Node {
             name,
             zone,
             addresses,
+            pods,
         },
         defects,
     })

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Defect;
 use crate::{
     findings::Reason,
-    transport::{Family, Protocol, is_usable},
+    transport::{Family, Protocol, Range, is_usable},
 };
 
 /// A number, a protocol and a name; `None`: it can't be used.
@@ -94,6 +94,16 @@ pub(super) fn address(
 /// An address, whatever it is.
 pub(super) fn ip(value: &Value) -> Option<IpAddr> {
     value.as_str()?.parse().ok()
+}
+
+/// A range of addresses: as the API takes it, blanks around it included.
+pub(super) fn range(value: &Value) -> Option<Range> {
+    let (address, length) = value.as_str()?.trim().split_once('/')?;
+    let address = ip(&address.into())?;
+    let mapped = matches!(address, IpAddr::V6(v6) if is_mapped(v6));
+    let plain = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+    let length = length.parse().ok().filter(|_| plain && !mapped)?;
+    Range::new(address, length)
 }
 
 /// Whether an address is an IPv4 address written as an IPv6 one: in the maps it would be another.

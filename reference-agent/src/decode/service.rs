@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use super::{
     Decoded, Defect, SERVICE_PROXY_NAME, name,
-    parts::{address, choice, expected, ip, is_mapped, items, optional_number, port},
+    parts::{address, choice, expected, items, optional_number, port, range},
 };
 use crate::{
     findings::Reason,
     model::{Policy, Service, ServicePort, SourceRanges},
-    transport::{Family, Range},
+    transport::Family,
 };
 
 /// `timeoutSeconds` of the session affinity `ClientIP` where nothing is said (`DefaultClientIPServiceAffinitySeconds`).
@@ -249,14 +249,4 @@ fn source_ranges(list: &Value, defects: &mut Vec<Defect>) -> Option<SourceRanges
         }
     }
     (read.unreadable || !read.ranges.is_empty()).then_some(read)
-}
-
-/// As the API takes it, blanks around it included.
-fn range(value: &Value) -> Option<Range> {
-    let (address, length) = value.as_str()?.trim().split_once('/')?;
-    let address = ip(&address.into())?;
-    let mapped = matches!(address, IpAddr::V6(v6) if is_mapped(v6));
-    let plain = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
-    let length = length.parse().ok().filter(|_| plain && !mapped)?;
-    Range::new(address, length)
 }

@@ -16,6 +16,7 @@ use lb_abi::{
 };
 
 use super::memory::Entries;
+use crate::resolve;
 
 /// What programs can have read since the last barrier, and what was done against the law.
 #[derive(Debug, Default)]
@@ -263,7 +264,7 @@ impl Order {
     }
 
     pub(super) fn put_source(&mut self, key: SourceKey) {
-        self.check(key.service != [0; 4], || format!("{key:?} put without a service"));
+        self.check(resolve::range(key).is_some(), || format!("{key:?} is no range"));
     }
 
     pub(super) fn put_kept(&mut self, entries: &Entries, id: ServiceId, value: Service) {

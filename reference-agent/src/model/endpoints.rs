@@ -26,6 +26,11 @@ impl Endpoints {
         &self.refused
     }
 
+    /// Services that have an endpoint at an address.
+    pub(super) fn at(&self, address: IpAddr) -> impl Iterator<Item = ObjectId> {
+        self.holders.of(address)
+    }
+
     /// A slice of a Service has other addresses than before. What both begin and end with is passed over: of most
     /// updates little is left.
     pub(super) fn replace(&mut self, service: ObjectId, before: &[IpAddr], after: &[IpAddr]) {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use super::objects::Service;
-use crate::transport::{Family, TransportAddress};
+use crate::transport::{Family, Protocol, TransportAddress};
 
 /// Frontends that one Service can have. More could be written for few Services only, and a Service of the largest
 /// size that the API takes (1.5 MB) could ask for a thousand million: each of its addresses with each of its ports.
@@ -22,6 +22,8 @@ pub enum Exposure {
     LoadBalancer,
     /// An external IP.
     ExternalIp,
+    /// A health check node port, at an address of a load balancer.
+    HealthCheck,
     /// The agent's own probe.
     Probe,
 }
@@ -33,6 +35,7 @@ impl fmt::Display for Exposure {
             Self::NodePort => "spec.ports[].nodePort",
             Self::LoadBalancer => "status.loadBalancer.ingress",
             Self::ExternalIp => "spec.externalIPs",
+            Self::HealthCheck => "spec.healthCheckNodePort",
             Self::Probe => "the agent's own probe",
         })
     }
@@ -86,6 +89,27 @@ pub fn frontends(service: &Service) -> (Vec<Frontend>, usize) {
     }
     let left_out = wanted - all.len();
     (all, left_out)
+}
+
+/// Where load balancers may ask for a Service's health by their own addresses, as those do that leave the destination of
+/// packets as it is. None if it has a port of that number.
+pub fn health_checks(service: &Service) -> impl Iterator<Item = TransportAddress> {
+    let taken = |number| {
+        let mut ports = service.ports.iter();
+        ports.any(|port| port.port == number && port.protocol == Protocol::Tcp)
+    };
+    let port = service.health_check_port.filter(|&number| !taken(number));
+    let addresses: BTreeSet<_> = service.load_balancer_ips.iter().copied().collect();
+    port.into_iter().flat_map(move |port| {
+        addresses
+            .clone()
+            .into_iter()
+            .map(move |address| TransportAddress {
+                protocol: Protocol::Tcp,
+                address,
+                port,
+            })
+    })
 }
 
 /// The addresses of a Service, each with the first reason that there is for it.

@@ -7,7 +7,7 @@ use super::{
     holders::Holders,
     objects::{Host, Node},
 };
-use crate::{hash::HashMap, names::ObjectId};
+use crate::{hash::HashMap, names::ObjectId, transport::Range};
 
 /// What is known of machines, and which Services have load balancers.
 #[derive(Debug, Default)]
@@ -31,6 +31,11 @@ impl Machines {
         self.nodes.get(name)
     }
 
+    /// The addresses of clients of all Nodes.
+    pub(super) fn clients(&self) -> impl Iterator<Item = Range> {
+        self.nodes.values().flat_map(Node::clients)
+    }
+
     /// This machine.
     pub(super) fn host(&self) -> Option<&Host> {
         self.host.as_ref()
@@ -50,8 +55,12 @@ impl Machines {
     }
 
     /// A Node is like this, or is not there. Whoever has a load balancer at an address that was a machine's and is no
-    /// more, or the other way round, is marked.
+    /// more, or the other way round, is marked; and the node itself, if the Node's clients have other addresses.
     pub(super) fn put_node(&mut self, name: &str, node: Option<Node>, dirty: &mut Dirty) {
+        let clients = |node: Option<&Node>| node.into_iter().flat_map(Node::clients).collect::<BTreeSet<_>>();
+        if clients(self.nodes.get(name)) != clients(node.as_ref()) {
+            dirty.insert(ObjectId::NODE);
+        }
         let after = node.as_ref().map_or_else(Vec::new, |node| node.addresses.clone());
         let before = match node {
             Some(node) => self.nodes.insert(name.to_owned(), node),

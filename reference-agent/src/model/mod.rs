@@ -18,9 +18,11 @@
 //! - Objects are told apart by their (namespace, name), compared whole; EndpointSlices belong to the Service of their
 //!   namespace that their label `kubernetes.io/service-name` names, whether or not it exists.
 //! - An event about a Service or a slice marks the Services it belongs to, also if nothing that matters has
-//!   changed: reconciliation is level triggered. So does one about this machine with the node itself.
+//!   changed: reconciliation is level triggered. So does one about this machine with the node itself, and one about a
+//!   Node whose addresses, or whose pods', are others than before.
 //! - Every other Service whose plan an event changes is marked: for a frontend that it gains or loses, or that
 //!   changes hands between others; for an address of its load balancer that becomes a machine's, or is none any more;
+//!   for other addresses of this machine, where it answers health checks of load balancers;
 //!   for an endpoint that becomes a cluster IP, or is none any more; for a frontend that becomes the agent's way to an
 //!   API server, or is none any more. Nothing else is marked. One thing the model does
 //!   not know: which Node is this one, whose zone hints are about; [`plan::apply`](crate::plan::apply) does.
@@ -48,11 +50,11 @@ use self::{
 use crate::{
     hash::HashMap,
     names::{Interner, ObjectId, ObjectName},
-    transport::TransportAddress,
+    transport::{Range, TransportAddress},
 };
 
 pub use self::{
-    frontends::{Exposure, FRONTENDS, Frontend, frontends},
+    frontends::{Exposure, FRONTENDS, Frontend, frontends, health_checks},
     objects::{Endpoint, Host, Node, Policy, Probe, Service, ServicePort, Slice, SlicePort, SourceRanges},
 };
 
@@ -108,6 +110,8 @@ pub struct Model {
     claims: Claims,
     endpoints: Endpoints,
     machines: Machines,
+    /// Services that are asked for their health at addresses of load balancers: this machine answers.
+    health_checked: BTreeSet<ObjectId>,
     /// Where the agent reaches its API servers.
     api_servers: BTreeSet<(IpAddr, u16)>,
     pool: Pool,
@@ -154,6 +158,7 @@ impl Model {
             && self.claims.is_empty()
             && self.endpoints.is_empty()
             && self.machines.is_empty()
+            && self.health_checked.is_empty()
     }
 
     /// All Services, by number, in no order.
@@ -194,6 +199,11 @@ impl Model {
     /// A Node.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.machines.node(name)
+    }
+
+    /// The addresses of the cluster's clients: all Nodes' and their pods', as far as Nodes say; in no order.
+    pub fn clients(&self) -> impl Iterator<Item = Range> {
+        self.machines.clients()
     }
 
     /// Whether an address is a Node's, or this machine's.
@@ -253,6 +263,11 @@ impl Model {
         let [old, new] = [before, after].map(|one| one.map_or(&[][..], |one| &one.load_balancer_ips));
         if old != new {
             self.machines.load_balancers(id, old, new);
+        }
+        if after.is_some_and(|service| health_checks(service).next().is_some()) {
+            self.health_checked.insert(id);
+        } else {
+            self.health_checked.remove(&id);
         }
     }
 
@@ -315,7 +330,17 @@ impl Model {
         dirty.insert(ObjectId::NODE);
         let ways = self.node_port_ways();
         let new: Vec<_> = host.probe.iter().map(probe_claim).collect();
+        let moved = self
+            .host()
+            .is_none_or(|before| before.addresses != host.addresses);
+        dirty.extend(self.health_checked.iter().filter(|_| moved));
+        let after = host.addresses.clone();
         let before = self.machines.put_host(host, dirty);
+        // Backends at them are this node's, and were not, or the other way round.
+        let none = BTreeSet::new();
+        let old = before.as_ref().map_or(&none, |host| &host.addresses);
+        let changed = old.symmetric_difference(&after);
+        dirty.extend(changed.flat_map(|address| self.endpoints.at(*address)));
         let old = before.iter().filter_map(|host| host.probe.as_ref());
         let old: Vec<_> = old.map(probe_claim).collect();
         self.reclaim(&old, &new, dirty);
@@ -334,7 +359,17 @@ fn claims(id: ObjectId, service: &Service) -> Vec<(TransportAddress, Claim)> {
         };
         (frontend.address, claim)
     };
-    let mut claims: Vec<_> = frontends(service).0.into_iter().map(claim).collect();
+    let checks = health_checks(service).map(|address| Frontend {
+        address,
+        exposure: Exposure::HealthCheck,
+        port: 0,
+    });
+    let mut claims: Vec<_> = frontends(service)
+        .0
+        .into_iter()
+        .chain(checks)
+        .map(claim)
+        .collect();
     claims.sort_unstable();
     claims
 }

@@ -166,6 +166,19 @@ pub struct Node {
     pub zone: Option<String>,
     /// The IP addresses of `status.addresses`.
     pub addresses: Vec<IpAddr>,
+    /// Where its pods' addresses are from (`spec.podCIDRs`); none where something else than Nodes says so.
+    pub pods: Vec<Range>,
+}
+
+impl Node {
+    /// The addresses of clients that it has: its own and its pods'. IPv4 addresses that are written as IPv6 ones are
+    /// left out: in the maps they would be others.
+    pub fn clients(&self) -> impl Iterator<Item = Range> {
+        let own = self.addresses.iter();
+        let own = own.filter(|address| !matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()));
+        own.map(|&address| Range::of(address))
+            .chain(self.pods.iter().copied())
+    }
 }
 
 /// What this machine is, which no API says.

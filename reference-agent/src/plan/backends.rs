@@ -81,6 +81,9 @@ const READY: u8 = 1;
 const TERMINATING: u8 = 1 << 1;
 /// On this node.
 const HERE: u8 = 1 << 2;
+/// At an address of this machine, which takes nothing from its own addresses: no node need be named for it, and
+/// `default/kubernetes` names none.
+const OWN: u8 = 1 << 7;
 /// Hints for nodes, and for this one.
 const FOR_NODES: u8 = 1 << 3;
 const FOR_THIS_NODE: u8 = 1 << 4;
@@ -120,7 +123,7 @@ impl Entry {
                 address,
                 port: self.port,
             },
-            local: self.has(HERE),
+            local: self.has(HERE | OWN),
         }
     }
 }
@@ -152,10 +155,13 @@ fn collect(
                     refused.insert(endpoint.address);
                     continue;
                 }
+                let own = model
+                    .host()
+                    .is_some_and(|host| host.addresses.contains(&endpoint.address));
                 entries.push(Entry {
                     address,
                     port: target.port,
-                    flags: flags(endpoint, node, zone),
+                    flags: flags(endpoint, node, zone) | if own { OWN } else { 0 },
                 });
             }
         }

@@ -30,7 +30,7 @@ use crate::{
 
 pub use self::{
     backends::BACKENDS,
-    serving::{Serving, addresses, resolve},
+    serving::{Serving, addresses, clients, resolve},
 };
 
 /// For whom plans are made: the part of the input that events don't say.
@@ -177,6 +177,8 @@ pub struct ServicePlan {
     /// The addresses of its frontends, node ports excepted, with what ADDRESSES should say of each; 0: nothing but
     /// its frontends is the agent's there. Several Services may share one, which then has the flags of all.
     pub addresses: BTreeMap<IpAddr, u32>,
+    /// The addresses of the cluster's clients; of the node itself alone.
+    pub clients: BTreeSet<Range>,
     /// Its health check node port.
     pub health_check: Option<HealthCheck>,
     /// What of the Service can't be had, sorted.

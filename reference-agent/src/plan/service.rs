@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{
     findings::{Findings, Reason},
-    model::{Exposure, FRONTENDS, Frontend, Model, Policy, Probe, Service, frontends},
+    model::{Exposure, FRONTENDS, Frontend, Model, Policy, Probe, Service, frontends, health_checks},
     names::ObjectId,
-    transport::{Backend, Family, Range},
+    transport::{Backend, Family, Range, TransportAddress},
 };
 
 /// Addresses that a finding names.
@@ -61,6 +61,22 @@ pub(super) fn service(
             *plan.addresses.entry(address.address).or_default() |= flags;
         }
     }
+    // A machine that has the address answers there itself, for itself.
+    for address in health_checks(service).filter(|asked| !model.is_machine(asked.address)) {
+        let frontend = Frontend {
+            address,
+            exposure: Exposure::HealthCheck,
+            port: 0,
+        };
+        if let Some(other) = model.owner(&address).filter(|owner| *owner != id) {
+            taken(&mut findings, model, frontend, other);
+        } else if let Some(backend) = this_machine(model, address) {
+            answer_here(&mut plan, perspective, address, backend, false);
+            if let Some(flags) = address_flags(model, frontend) {
+                *plan.addresses.entry(address.address).or_default() |= flags;
+            }
+        }
+    }
     if left_out > 0 {
         let message = format!(
             "spec: expected at most {FRONTENDS} frontends (addresses times ports), found {left_out} more; left out"
@@ -84,9 +100,12 @@ pub(super) fn service(
     plan
 }
 
-/// What this machine is, and the agent's own probe.
+/// What this machine is, the agent's own probe, and who is of the cluster.
 pub(super) fn node(model: &Model, perspective: &Perspective) -> ServicePlan {
-    let mut plan = ServicePlan::default();
+    let mut plan = ServicePlan {
+        clients: model.clients().collect(),
+        ..ServicePlan::default()
+    };
     let Some(host) = model.host() else {
         return plan;
     };
@@ -109,33 +128,53 @@ pub(super) fn node(model: &Model, perspective: &Perspective) -> ServicePlan {
         plan.findings = findings.finish();
         return plan;
     }
-    let backends = BTreeSet::from([Backend {
-        address: backend,
-        local: true,
-    }]);
-    let both = FrontendPlan {
-        internal: Set::Cluster,
-        external: Set::Cluster,
-        silent: false,
-        ranged: false,
-        own: true,
-    };
+    answer_here(&mut plan, perspective, frontend, backend, true);
+    plan.addresses.entry(frontend.address).or_default();
+    plan
+}
+
+/// Where this machine itself answers what comes to a port of somebody else's address.
+fn this_machine(model: &Model, asked: TransportAddress) -> Option<TransportAddress> {
+    let family = Family::of(asked.address);
+    let mut addresses = model.host()?.addresses.iter();
+    let address = *addresses.find(|&&address| Family::of(address) == family)?;
+    Some(TransportAddress { address, ..asked })
+}
+
+/// A frontend that leads to this machine, for everybody. `own`: as [`FrontendPlan::own`].
+fn answer_here(
+    plan: &mut ServicePlan,
+    perspective: &Perspective,
+    frontend: TransportAddress,
+    backend: TransportAddress,
+    own: bool,
+) {
     let key = PortId {
         port: frontend.port,
         protocol: frontend.protocol,
         family: Family::of(frontend.address),
     };
-    let port = PortPlan {
-        cluster: backends.clone(),
-        local: backends.clone(),
-        serving: backends,
-        frontends: [(frontend, both)].into(),
-        selection: perspective.selection,
-        ..PortPlan::default()
+    let both = FrontendPlan {
+        internal: Set::Cluster,
+        external: Set::Cluster,
+        silent: false,
+        ranged: false,
+        own,
     };
-    plan.ports.insert(key, port);
-    plan.addresses.entry(frontend.address).or_default();
-    plan
+    let port = plan.ports.entry(key).or_insert_with(|| {
+        let backends = BTreeSet::from([Backend {
+            address: backend,
+            local: true,
+        }]);
+        PortPlan {
+            cluster: backends.clone(),
+            local: backends.clone(),
+            serving: backends,
+            selection: perspective.selection,
+            ..PortPlan::default()
+        }
+    });
+    port.frontends.insert(frontend, both);
 }
 
 /// A service port without frontends yet.
@@ -195,8 +234,10 @@ fn address_flags(model: &Model, frontend: Frontend) -> Option<u32> {
         Exposure::NodePort => None,
         Exposure::ClusterIp => Some(VIP),
         // Somebody's machine may have it, as with load balancers that hand out addresses of nodes.
-        Exposure::LoadBalancer if !model.is_machine(frontend.address.address) => Some(VIP),
-        Exposure::LoadBalancer | Exposure::ExternalIp | Exposure::Probe => Some(0),
+        Exposure::LoadBalancer | Exposure::HealthCheck if !model.is_machine(frontend.address.address) => {
+            Some(VIP)
+        }
+        Exposure::LoadBalancer | Exposure::HealthCheck | Exposure::ExternalIp | Exposure::Probe => Some(0),
     }
 }
 

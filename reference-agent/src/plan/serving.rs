@@ -43,6 +43,12 @@ pub fn addresses(plan: &Plan) -> BTreeMap<IpAddr, u32> {
     union
 }
 
+/// The ranges that SOURCES should hold of the cluster's clients.
+pub fn clients(plan: &Plan) -> BTreeSet<Range> {
+    let ranges = plan.values().flat_map(|service| &service.clients);
+    ranges.copied().collect()
+}
+
 fn frontends(port: &PortPlan) -> impl Iterator<Item = (TransportAddress, Serving)> {
     port.frontends.iter().map(|(&address, frontend)| {
         let serving = Serving {

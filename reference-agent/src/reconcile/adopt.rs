@@ -6,7 +6,7 @@ use std::{
     ops::RangeInclusive,
 };
 
-use lb_abi::{BackendId, Service, ServiceId, SlotKey};
+use lb_abi::{BackendId, Service, ServiceId, SlotKey, SourceKey};
 
 use super::{
     record::{Kept, Record, entries, members, services_of},
@@ -66,7 +66,8 @@ fn numbers(contents: &Contents) -> BTreeSet<ServiceId> {
     let sources = contents
         .sources
         .iter()
-        .map(|(key, _)| ServiceId::from_be_bytes(key.service));
+        .map(|(key, _)| ServiceId::from_be_bytes(key.service))
+        .filter(|&id| id != SourceKey::CLUSTER);
     let values = contents.services.iter().chain(&contents.kept).map(|(id, _)| *id);
     slots.chain(frontends).chain(sources).chain(values).collect()
 }
@@ -204,10 +205,12 @@ fn generation(
 
 fn adopt_sources(written: &mut Written, contents: &Contents) {
     for &(key, value) in &contents.sources {
-        let record = resolve::range(key).and_then(|(id, _)| written.records.get_mut(&id));
-        match record.filter(|_| value == SOURCE) {
-            Some(record) => _ = record.sources.insert(key),
-            None => _ = written.leaving_sources.insert(key),
-        }
+        let id = resolve::range(key).map(|(id, _)| id).filter(|_| value == SOURCE);
+        let of = match id {
+            Some(SourceKey::CLUSTER) => Some(&mut written.clients),
+            Some(id) => written.records.get_mut(&id).map(|record| &mut record.sources),
+            None => None,
+        };
+        of.unwrap_or(&mut written.leaving_sources).insert(key);
     }
 }

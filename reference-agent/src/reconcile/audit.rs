@@ -80,7 +80,7 @@ impl<M: LbMaps> Reconciler<M> {
             Map::Slots => written.slots,
             Map::Services => count(|record| usize::from(record.in_map)),
             Map::Kept => count(|record| usize::from(record.is_in_kept())),
-            Map::Sources => count(|record| record.sources.len()),
+            Map::Sources => count(|record| record.sources.len()) + written.clients.len(),
             Map::Addresses => written.addresses.there().len(),
             Map::Frontends => written.frontends.len(),
         })
@@ -164,6 +164,7 @@ impl<M: LbMaps> Reconciler<M> {
         let written = &self.written;
         let sources = written.records.values().flat_map(|record| &record.sources);
         let expected = sources
+            .chain(&written.clients)
             .filter(|key| !written.leaving_sources.contains(key))
             .map(|&key| (key, SOURCE));
         let difference = compare(found.sources, expected, |key| {
@@ -249,7 +250,8 @@ impl<M: LbMaps> Reconciler<M> {
         for (key, _) in &foreign.sources {
             let id = ServiceId::from_be_bytes(key.service);
             let record = self.written.records.get(&id);
-            if !record.is_some_and(|record| record.sources.contains(key)) {
+            let ours = record.is_some_and(|record| record.sources.contains(key));
+            if !ours && !self.written.clients.contains(key) {
                 self.maps.delete_source(*key)?;
             }
         }

@@ -174,6 +174,7 @@ impl<M: LbMaps> Reconciler<M> {
                     if let Some(record) = self.written.records.get_mut(&id) {
                         record.sources.remove(&key);
                     }
+                    self.written.clients.remove(&key);
                 }
                 Err(error) => errors.push(error),
             }

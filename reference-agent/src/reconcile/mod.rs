@@ -7,6 +7,7 @@
 //!                              stage.rs    a set: backends, slots of a new generation, the switch
 //!                              kept.rs     what the agent's own sockets keep
 //!                              serve.rs    to whom established flows keep, and who has departed
+//!                            clients.rs  who is of the cluster
 //!                            postpone.rs who has to wait for another round
 //!                            collect.rs  frontends and addresses that nobody wants, barrier, old slots, numbers
 //! audit.rs                   maps against bookkeeping
@@ -30,6 +31,7 @@ mod adopt;
 mod ahead;
 mod audit;
 mod backends;
+mod clients;
 mod collect;
 mod kept;
 mod postpone;
@@ -224,6 +226,7 @@ impl<M: LbMaps> Reconciler<M> {
         for (owner, (service, plan)) in chunk.iter().enumerate() {
             let before = self.writes;
             self.update_addresses(plan, &mut failures[owner]);
+            self.update_clients(*service, plan, &mut failures[owner]);
             let mut frontends = false;
             for (&port, wanted) in &plan.ports {
                 let at = PortRef {

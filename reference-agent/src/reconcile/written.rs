@@ -49,7 +49,9 @@ pub(super) struct Written {
     pub(super) slots: usize,
     /// Entries of SLOTS that are no longer, or not yet, or never were current.
     pub(super) leaving_slots: BTreeMap<SlotKey, BackendId>,
-    /// Entries of SOURCES that no frontend asks for any more.
+    /// Entries of SOURCES that say who is of the cluster.
+    pub(super) clients: BTreeSet<SourceKey>,
+    /// Entries of SOURCES that no frontend asks for any more, or of who is not of the cluster any more.
     pub(super) leaving_sources: BTreeSet<SourceKey>,
     /// Numbers that a frontend has left since their service ports were written: their ranges and members may be asked
     /// for by none. A port is written before another one takes its frontend, and long before if that fails at first.
@@ -105,6 +107,7 @@ impl Written {
             misplaced: BTreeSet::new(),
             slots: 0,
             leaving_slots: BTreeMap::new(),
+            clients: BTreeSet::new(),
             leaving_sources: BTreeSet::new(),
             unasked: BTreeSet::new(),
             retired: BTreeSet::new(),

@@ -91,14 +91,24 @@ pub fn established(contents: &Contents) -> BTreeSet<TransportAddress> {
         .collect()
 }
 
-/// The service port and the range of clients of a key of SOURCES; `None` for one that no agent of this version writes.
+/// The ranges of the cluster's clients.
+pub fn clients(contents: &Contents) -> BTreeSet<Range> {
+    let ranges = contents.sources.iter().filter_map(|(key, _)| range(*key));
+    ranges
+        .filter(|(id, _)| *id == SourceKey::CLUSTER)
+        .map(|(_, range)| range)
+        .collect()
+}
+
+/// The service port, or [`SourceKey::CLUSTER`], and the range of clients of a key of SOURCES; `None` for one that no agent
+/// of this version writes.
 pub(crate) fn range(key: SourceKey) -> Option<(ServiceId, Range)> {
     let id = ServiceId::from_be_bytes(key.service);
     let address = IpAddr::from(key.address);
     let before = if key.address.is_v4() { 32 + 96 } else { 32 };
     let length = key.prefix_length.checked_sub(before)?.try_into().ok()?;
     let range = Range::new(address, length)?;
-    (id != 0 && SourceKey::range(id, range.address().into(), length) == key).then_some((id, range))
+    (SourceKey::range(id, range.address().into(), length) == key).then_some((id, range))
 }
 
 /// The maps, to be looked up.
@@ -263,7 +273,7 @@ impl Index {
         for &(key, value) in &contents.sources {
             match range(key).filter(|_| value == SOURCE) {
                 None => _ = defects.insert(Defect::StrangeSource(key, value)),
-                Some((id, _)) if asked_for.contains(&id) => {}
+                Some((id, _)) if id == SourceKey::CLUSTER || asked_for.contains(&id) => {}
                 Some((id, range)) => _ = defects.insert(Defect::OrphanSource(id, range)),
             }
         }

@@ -45,6 +45,8 @@ pub(super) struct State {
     devices: BTreeMap<u32, (u32, DeviceKind)>,
     refused_devices: BTreeSet<u32>,
     gone_devices: BTreeSet<u32>,
+    /// What was attached, in this order: `cgroup`, or a device's index.
+    order: Vec<String>,
 }
 
 impl Node {
@@ -148,14 +150,15 @@ impl Node {
         self.lock().devices.remove(&device);
     }
 
+    /// To what programs were attached since this was asked last, in this order: `cgroup`, or a device's index.
+    pub fn order(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().order)
+    }
+
     /// Devices with programs, and of which kind they are.
     pub fn devices(&self) -> BTreeMap<u32, DeviceKind> {
-        let state = self.lock();
-        state
-            .devices
-            .iter()
-            .map(|(device, (_, kind))| (*device, *kind))
-            .collect()
+        let kind = |(device, (_, kind)): (&u32, &(u32, DeviceKind))| (*device, *kind);
+        self.lock().devices.iter().map(kind).collect()
     }
 
     /// What packets to remote backends are sent from.
@@ -226,6 +229,12 @@ impl Datapath for NodeDatapath {
         self.adopted
     }
 
+    fn first(&self) -> bool {
+        // Programs whose pins are lost have connections too.
+        let left = self.leftovers().unwrap_or_default();
+        !self.adopted && left.attachments.is_empty()
+    }
+
     fn attach(&mut self) -> Result<(), LoaderError> {
         let mut state = self.node.lock();
         if state.refuse_attach {
@@ -252,6 +261,7 @@ impl Datapath for NodeDatapath {
             return Err(refused("take over from the set of maps that is replaced"));
         }
         state.attached_whole += 1;
+        state.order.push("cgroup".to_owned());
         Ok(())
     }
 
@@ -283,6 +293,7 @@ impl Datapath for NodeDatapath {
             return Err(refused("attach node_egress"));
         }
         state.devices.insert(device, (self.load, kind));
+        state.order.push(device.to_string());
         Ok(())
     }
 
@@ -344,7 +355,7 @@ impl Datapath for NodeDatapath {
 }
 
 /// As the kernel describes an attachment to the cgroup of a [`Node`].
-fn as_found(attachment: &Attachment) -> Found {
+pub fn as_found(attachment: &Attachment) -> Found {
     let Attachment {
         hook,
         program_id,

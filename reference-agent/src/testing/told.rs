@@ -154,6 +154,11 @@ impl Fresh {
             plan::addresses(&self.plan),
             "addresses in the maps on the left, of the plan on the right"
         );
+        assert_eq!(
+            resolve::clients(&contents),
+            plan::clients(&self.plan),
+            "clients of the cluster in the maps on the left, of the plan on the right"
+        );
         let backends = contents.backends.iter();
         let backends: BTreeSet<_> = backends
             .filter_map(|(_, value)| Backend::from_value(*value))

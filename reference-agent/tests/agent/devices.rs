@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lb_loader::{DeviceKind, Hook};
+use lb_loader::{DeviceKind, Hook, Ownership};
 use reference_agent::{
     hooks::{Hooks, SCAN},
     host::View,
@@ -45,6 +45,24 @@ fn nothing_is_attached_to_devices_before_the_maps_serve() {
     assert_eq!(node.devices(), kinds([UPLINK]));
     assert_eq!(node.addresses().0, Some([192, 0, 2, 1].into()));
     assert_eq!(hooks.reasons(), [""; 0]);
+}
+
+#[test]
+fn sockets_come_first_where_there_are_no_connections_yet_and_last_where_there_are() {
+    let order = |node: &Node| {
+        let now = Instant::now();
+        let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
+        hooks.host(host(&[UPLINK, POD]));
+        hooks.look(true, now);
+        assert_eq!(hooks.reasons(), [""; 0]);
+        node.order()
+    };
+    let node = Node::new();
+    assert_eq!(order(&node), ["cgroup", "2", "7"], "a first start");
+    assert_eq!(order(&node), ["2", "7", "cgroup"], "maps are adopted");
+    let node = Node::new();
+    node.leave(Hook::ALL[0], 7, Ownership::Earlier);
+    assert_eq!(order(&node), ["2", "7", "cgroup"], "a load whose pins are lost");
 }
 
 #[test]

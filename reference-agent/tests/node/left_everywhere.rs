@@ -14,8 +14,8 @@ use std::{
 };
 
 use lb_loader::{
-    Direction, HeldProgram, Hook, Inventory, Layer, Manner, Place as At, Scope, XdpMode, attach_filter,
-    attach_legacy, attach_link, attach_tcx, attach_xdp, inventory, load_crafted, load_passing_xdp,
+    CraftedHook, Direction, HeldProgram, Hook, Inventory, Layer, Manner, Place as At, Scope, XdpMode,
+    attach_filter, attach_legacy, attach_link, attach_tcx, attach_xdp, inventory, load_crafted, load_passing,
     programs_attached,
 };
 use nix::sys::signal::Signal;
@@ -148,10 +148,10 @@ fn leave(place: &Place, node: &Path) -> Left {
     enter(&place.cgroup.join("clients"));
     fs::remove_dir(&removed).expect("removed");
     attach_filter(UPLINK, Direction::Ingress, 3, &packet).expect("attached as a filter");
-    let xdp = load_passing_xdp("earlier", packet.map_ids()).expect("loaded");
+    let xdp = load_passing("earlier", CraftedHook::Xdp, packet.map_ids(), None).expect("loaded");
     attach_xdp(UPLINK, XdpMode::Generic, &xdp).expect("attached to the device");
     attach_xdp(device(0), XdpMode::Native, &xdp).expect("attached in its driver");
-    let foreign_xdp = load_passing_xdp("theirs", &[]).expect("loaded");
+    let foreign_xdp = load_passing("theirs", CraftedHook::Xdp, &[], None).expect("loaded");
     attach_xdp(device(1), XdpMode::Generic, &foreign_xdp).expect("attached");
     // r0 = 1; exit: it lets everything pass.
     let foreign = load_crafted("connect4", Hook::Connect4, &[0xb7 | 1 << 32, 0x95]).expect("loaded");

@@ -12,6 +12,8 @@ use nix::sched::{CloneFlags, unshare};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::runtime;
 
+use crate::place::usable;
+
 /// What a namespace is told before there are devices in it.
 const SETTINGS: [(&str, &str); 7] = [
     ("ipv4/ip_forward", "1"),
@@ -19,7 +21,7 @@ const SETTINGS: [(&str, &str); 7] = [
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv6/conf/default/disable_ipv6", "0"),
     ("ipv6/conf/all/forwarding", "1"),
-    // Addresses are usable at once.
+    // Nobody else is asked whether an address is free.
     ("ipv6/conf/default/accept_dad", "0"),
     ("ipv6/conf/default/accept_ra", "0"),
 ];
@@ -253,8 +255,8 @@ async fn route(handle: &Handle, to: Option<(IpAddr, u8)>, via: Via) {
     }
 }
 
-/// Loopback and settings of the calling thread's namespace.
-fn settle() {
+/// Loopback and settings of the calling thread's namespace. Idempotent.
+pub(crate) fn settle() {
     for (setting, value) in SETTINGS {
         fs::write(format!("/proc/sys/net/{setting}"), value).expect("a setting of the namespace");
     }
@@ -278,7 +280,9 @@ async fn up(handle: &Handle, device: &str) {
     handle.link().set(up).execute().await.expect("the device up");
 }
 
+/// Sockets may have the address when this returns.
 async fn add_address(handle: &Handle, device: &str, (address, length): (IpAddr, u8)) {
     let add = handle.address().add(index(device), address, length);
     add.execute().await.expect("an address");
+    usable(&[address]);
 }

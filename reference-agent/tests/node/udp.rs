@@ -4,6 +4,11 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, UdpSocket},
     process::{Child, Command},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
@@ -11,7 +16,7 @@ use serde_json::json;
 
 use crate::{
     agent::{Api, Node, Serving},
-    network::{FAMILIES, Family, Namespace, Network, pod},
+    network::{FAMILIES, Family, Namespace, Network, pod, settle},
     objects::{Everything, NODE_PORTS, PORTS, cluster_ips, create_node},
     place::place,
     sockets::{LIMIT, UDP, serve},
@@ -19,6 +24,10 @@ use crate::{
 
 /// The whole test, on a busy machine.
 const TEST_LIMIT: Duration = Duration::from_secs(180);
+/// From which a client dials again and again.
+const PORT: u16 = 40_000;
+/// How long it waits while nobody serves it.
+const SHORT: Duration = Duration::from_millis(2);
 /// Sockets of each kind: that none of them has one of two backends happens in 2⁻¹⁹ of all runs.
 const SOCKETS: usize = 20;
 
@@ -83,8 +92,10 @@ const STAYING: bool = false;
 
 impl World {
     fn new() -> Self {
-        let network = Network::new();
+        // The uplink comes last, so that packets of pods are served while its programs are being loaded.
+        settle();
         let pods = [Pod::new(0), Pod::new(1)];
+        let network = Network::new();
         for family in FAMILIES {
             pods[0].namespace.run(move || serve(family.pods[0]));
             network.outside.run(move || serve(family.remote));
@@ -148,6 +159,57 @@ fn has_both(clients: &[Client], family: &Family) {
             clients.iter().any(|client| client.server == server),
             "nobody has {server}"
         );
+    }
+}
+
+/// Dials from one port again and again until it is told to stop; what is not served before the first answer is nobody's
+/// fault. How often it was served.
+fn dials(from: SocketAddr, to: SocketAddr, stop: &AtomicBool) -> Result<u32, String> {
+    let dial = |limit| {
+        let socket = UdpSocket::bind(from)?;
+        socket.set_read_timeout(Some(limit))?;
+        socket.connect(to)?;
+        asked(&socket)
+    };
+    let mut served = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let limit = if served == 0 { SHORT } else { LIMIT };
+        match dial(limit) {
+            Ok(_) => served += 1,
+            Err(_) if served == 0 => {}
+            Err(error) => return Err(format!("served {served} times from {from}, and then: {error}")),
+        }
+    }
+    Ok(served)
+}
+
+#[test]
+fn who_dials_from_one_port_all_through_the_first_start_loses_no_answer() {
+    let Some(place) = place(TEST_LIMIT) else { return };
+    let world = World::new();
+    let node = Node::new(&place, true);
+    let stop = Arc::new(AtomicBool::new(false));
+    let dialling: [_; 2] = std::array::from_fn(|index| {
+        let family = FAMILIES[index];
+        let (from, to) = (SocketAddr::new(family.pods[1], PORT), at(2, index));
+        let stop = Arc::clone(&stop);
+        world.pods[1]
+            .namespace
+            .run(move || thread::spawn(move || dials(from, to, &stop)))
+    });
+    let agent = node.start(&world.api.kubeconfig(world.address), &[]);
+    agent.ready();
+    // What is answered now was asked after all of it.
+    for (index, family) in FAMILIES.into_iter().enumerate() {
+        let client = world.pods[1]
+            .namespace
+            .run(move || Client::new(family.pods[1], at(2, index)));
+        assert_eq!(client.server, family.pods[0]);
+    }
+    stop.store(true, Ordering::Relaxed);
+    for dialled in dialling {
+        let served = dialled.join().expect("it does not panic");
+        assert!(served.as_ref().is_ok_and(|times| *times > 0), "{served:?}");
     }
 }
 

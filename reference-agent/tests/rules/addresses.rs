@@ -20,6 +20,7 @@ fn machine(name: &str, addresses: &str) -> Event {
         name: name.to_owned(),
         zone: None,
         addresses: ips(addresses),
+        pods: Vec::new(),
     })
 }
 
@@ -70,12 +71,12 @@ fn a_load_balancers_address_is_a_machines_while_any_node_or_this_host_has_it() {
         assert_eq!(marked(&model, &dirty), expected_marks);
         assert_eq!(flags(&model, "192.0.2.1"), Some(expected));
     };
-    step(machine("a", "10.0.0.1"), &[], VIP);
-    step(machine("a", "10.0.0.1 192.0.2.1"), &["t/x"], 0);
-    step(machine("b", "192.0.2.1"), &[], 0);
-    step(machine("a", "10.0.0.1"), &[], 0);
+    step(machine("a", "10.0.0.1"), &["node"], VIP);
+    step(machine("a", "10.0.0.1 192.0.2.1"), &["node", "t/x"], 0);
+    step(machine("b", "192.0.2.1"), &["node"], 0);
+    step(machine("a", "10.0.0.1"), &["node"], 0);
     step(host("192.0.2.1", None), &["node"], NODE);
-    step(Event::NodeDeleted("b".to_owned()), &[], NODE);
+    step(Event::NodeDeleted("b".to_owned()), &["node"], NODE);
     step(host("10.0.0.1", None), &["node", "t/x"], VIP);
 }
 

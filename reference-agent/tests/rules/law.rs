@@ -12,7 +12,7 @@ use reference_agent::{
     transport::Range,
 };
 
-use super::support::{here, ips, with_endpoints};
+use super::support::{here, ips, ranges, with_endpoints};
 
 // Few names and addresses, so that they meet: names that begin with one another, also across the border between
 // namespace and name; cluster IPs that are endpoints', external IPs and load balancers' that are other Services' or
@@ -75,6 +75,13 @@ const MACHINES: [&str; 5] = [
     "10.0.0.2 192.0.2.1",
     "10.0.0.1 10.0.0.1",
     "192.0.2.2 fd00:2::1",
+];
+/// Networks of pods: one is two Nodes', by mistake.
+const PODS: [&str; 4] = [
+    "",
+    "10.244.1.0/24",
+    "10.244.2.0/24 fd00:244:2::/64",
+    "10.244.1.0/24 10.0.0.1/32",
 ];
 /// A cluster IP, a load balancer, a machine's or none's with a node port, loopback.
 const API_SERVERS: [&str; 5] = [
@@ -161,10 +168,12 @@ fn any_slice() -> impl Strategy<Value = Slice> {
 }
 
 fn any_node() -> impl Strategy<Value = Node> {
-    (any::<Index>(), any::<Index>(), any::<Index>()).prop_map(|(which, zone, addresses)| Node {
+    let parts = (any::<Index>(), any::<Index>(), any::<Index>(), any::<Index>());
+    parts.prop_map(|(which, zone, addresses, pods)| Node {
         name: pick(which, &NODES).to_owned(),
         zone: pick(zone, &ZONES).map(ToOwned::to_owned),
         addresses: ips(pick(addresses, &MACHINES)),
+        pods: ranges(pick(pods, &PODS)),
     })
 }
 

@@ -2,9 +2,11 @@
 
 mod addresses;
 mod backends;
+mod clients;
 mod decoding;
 mod findings;
 mod frontends;
+mod health;
 mod law;
 mod planning;
 mod services;

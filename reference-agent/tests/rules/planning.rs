@@ -9,7 +9,7 @@ use lb_abi::{address_flags, frontend_flags};
 
 use reference_agent::{
     maglev,
-    model::{Event, Model, Service, Slice},
+    model::{Event, Host, Model, Service, Slice},
     plan::{self, Perspective, PortPlan, Selection, Set},
     testing::{
         Served,
@@ -250,6 +250,27 @@ fn a_backend_is_local_where_an_endpoint_names_this_node() {
         seen_from("", &model)[&frontend],
         ["TCP 1.1.1.1:80", "TCP 1.1.1.2:80", "TCP 1.1.1.3:80"]
     );
+}
+
+#[test]
+fn a_backend_at_an_address_of_this_host_is_local_whatever_node_it_names() {
+    let services = [service("t/x", "10.96.0.1", &["TCP 80"])];
+    let slices = [slice("t/1", "x", &["TCP 80"], &["1.1.1.1", "1.1.1.2@there"])];
+    let mut model = model(&services, &slices);
+    let marked = model.id(&services[0].name).expect("is there");
+    let frontend = address("TCP 10.96.0.1:80");
+    for (own, seen) in [
+        ("1.1.1.1", ["TCP 1.1.1.1:80@", "TCP 1.1.1.2:80"]),
+        ("1.1.1.2", ["TCP 1.1.1.1:80", "TCP 1.1.1.2:80@"]),
+        ("1.1.1.3", ["TCP 1.1.1.1:80", "TCP 1.1.1.2:80"]),
+    ] {
+        let host = Host {
+            addresses: [own.parse().expect("an address")].into(),
+            ..Host::default()
+        };
+        assert!(model.apply(Event::Host(host)).contains(&marked), "{own}");
+        assert_eq!(seen_from("here", &model)[&frontend], seen, "{own}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use reference_agent::{
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::support::{endpoint, ips, reasons, told};
+use super::support::{endpoint, ips, ranges, reasons, told};
 
 /// A slice `t/x-1` of `x` with one endpoint, 1.1.1.1, and these fields of it.
 fn with_endpoint(fields: &Value) -> Decoded<Slice> {
@@ -107,9 +107,10 @@ fn of_two_slice_ports_with_one_name_and_protocol_the_first_counts_and_ports_with
 }
 
 #[test]
-fn a_node_has_a_zone_and_the_addresses_that_are_some() {
+fn a_node_has_a_zone_and_the_addresses_and_networks_that_are_some() {
     let object = json!({
         "metadata": {"name": "node1", "labels": {"topology.kubernetes.io/zone": "a"}},
+        "spec": {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24", "fd00:244::/129", "fd00:244:1::/64"]},
         "status": {"addresses": [
             {"type": "InternalIP", "address": "10.0.0.1"},
             {"type": "Hostname", "address": "node1"},
@@ -123,11 +124,15 @@ fn a_node_has_a_zone_and_the_addresses_that_are_some() {
         name: "node1".to_owned(),
         zone: Some("a".to_owned()),
         addresses: ips("10.0.0.1 192.0.2.1 fd00::1"),
+        pods: ranges("10.244.1.0/24 fd00:244:1::/64"),
     };
     assert_eq!(decoded.object, expected);
     assert_eq!(
         reasons(&decoded),
-        [(Reason::Malformed, "status.addresses[2].address")]
+        [
+            (Reason::Malformed, "status.addresses[2].address"),
+            (Reason::Malformed, "spec.podCIDRs[1]"),
+        ]
     );
 }
 

@@ -9,7 +9,7 @@ use reference_agent::{
     names::NameSet,
     plan::{self, Perspective, ServicePlan},
     testing::objects::{name, service, slice},
-    transport::{Backend, TransportAddress},
+    transport::{Backend, Range, TransportAddress},
 };
 
 /// This node's name.
@@ -27,6 +27,16 @@ pub(crate) fn here() -> Perspective {
 pub(crate) fn ips(texts: &str) -> Vec<IpAddr> {
     let texts = texts.split_whitespace();
     texts.map(|text| text.parse().expect("an address")).collect()
+}
+
+/// Ranges of addresses, separated by blanks.
+pub(crate) fn ranges(texts: &str) -> Vec<Range> {
+    let range = |text: &str| {
+        let (address, length) = text.split_once('/')?;
+        Range::new(address.parse().ok()?, length.parse().ok()?)
+    };
+    let texts = texts.split_whitespace();
+    texts.map(|text| range(text).expect("a range")).collect()
 }
 
 /// `t/x` at 10.96.0.1, TCP 80, changed.

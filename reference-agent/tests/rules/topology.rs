@@ -12,7 +12,7 @@ fn zone(name: &str, zone: Option<&str>) -> Event {
     Event::NodeApplied(Node {
         name: name.to_owned(),
         zone: zone.map(ToOwned::to_owned),
-        addresses: Vec::new(),
+        ..Node::default()
     })
 }
 

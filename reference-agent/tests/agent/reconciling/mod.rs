@@ -2,6 +2,7 @@
 //! no established flow could have told that something was written.
 
 mod auditing;
+mod clients;
 mod keeping;
 mod ranges;
 mod serving;
@@ -9,7 +10,7 @@ mod sets;
 
 use reference_agent::{
     control::{Brain as _, Planner},
-    dump::dump,
+    dump::{SECTIONS, dump},
     maps::Contents,
     model::{Event, Policy, Service, Slice, SourceRanges},
     plan::Perspective,
@@ -84,11 +85,10 @@ fn endpoints(endpoints: &[&str]) -> Slice {
 
 /// The lines of the dump below one of its headlines.
 fn section(world: &World<Planner>, name: &str) -> Vec<String> {
-    const HEADLINES: [&str; 5] = ["frontends", "addresses", "kept", "established", "defects"];
     let text = dump(&world.contents());
     let lines = text.lines().skip_while(|line| *line != name).skip(1);
     lines
-        .take_while(|line| !HEADLINES.contains(line))
+        .take_while(|line| !SECTIONS.contains(line))
         .map(str::to_owned)
         .collect()
 }

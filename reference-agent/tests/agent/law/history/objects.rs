@@ -83,6 +83,8 @@ pub(crate) const ENDPOINTS: [&str; 8] = [
 pub(crate) const NODES: [&str; 3] = ["here", "here-2", "there"];
 pub(crate) const ZONES: [&str; 2] = ["a", "b"];
 const NODE_ADDRESSES: [&str; 3] = ["10.1.0.7", "198.51.100.2", "2001:db8::1"];
+/// Networks of pods; one of them is a Node's address, too.
+const PODS: [&str; 3] = ["10.244.1.0/24", "fd00:244:1::/64", "10.1.0.7/32"];
 /// This machine's; one of them a load balancer's, one a cluster IP.
 const HOST: [&str; 4] = ["10.1.0.7", "198.51.100.1", "10.96.0.3", "fd00:1::1"];
 /// Where the agent reaches API servers; at last a node port of this machine, or of another Node.
@@ -143,6 +145,8 @@ pub(crate) struct NodeShape {
     pub(crate) name: usize,
     pub(crate) zone: Option<usize>,
     pub(crate) addresses: u8,
+    /// Bits of [`PODS`].
+    pub(crate) pods: u8,
 }
 
 fn chosen<'a>(of: &'a [&'a str], bits: u8) -> impl Iterator<Item = &'a str> {
@@ -234,6 +238,7 @@ impl NodeShape {
             name: NODES[self.name].to_owned(),
             zone: self.zone.map(|zone| ZONES[zone].to_owned()),
             addresses: ips(&NODE_ADDRESSES, self.addresses).collect(),
+            pods: chosen(&PODS, self.pods).filter_map(range).collect(),
         }
     }
 }

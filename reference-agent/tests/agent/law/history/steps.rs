@@ -118,10 +118,12 @@ fn slice() -> impl Strategy<Value = SliceShape> {
 
 fn node() -> impl Strategy<Value = NodeShape> {
     let zone = prop::option::of(0..objects::ZONES.len());
-    (0..objects::NODES.len(), zone, any::<u8>()).prop_map(|(name, zone, addresses)| NodeShape {
+    let parts = (0..objects::NODES.len(), zone, any::<u8>(), any::<u8>());
+    parts.prop_map(|(name, zone, addresses, pods)| NodeShape {
         name,
         zone,
         addresses,
+        pods,
     })
 }
 
