@@ -46,4 +46,4 @@ pub use pki::{Pki, PkiError, kubeconfig, write_kubeconfig};
 pub use replica::{Replica, ReplicaConfig};
 pub use serve::{ServeError, serve};
 pub use status::Status;
-pub use store::Store;
+pub use store::{RestingReconciler, Store};

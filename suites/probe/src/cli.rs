@@ -3,6 +3,7 @@
 use std::{
     io::{self, BufRead, Read},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -10,10 +11,16 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use nix::sys::prctl::set_pdeathsig;
+use nix::{
+    sched::{CloneFlags, unshare},
+    sys::{
+        prctl::set_pdeathsig,
+        resource::{Resource, getrlimit, setrlimit},
+    },
+};
 use oracle::history::PodIdentity;
 use tokio::{
-    io::AsyncWriteExt as _,
+    io::{AsyncWriteExt as _, BufReader},
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
@@ -36,6 +43,12 @@ pub enum ProbeArgs {
     /// Ends when the plan is done; SIGTERM or SIGINT ends it early, with what is written by then.
     #[command(after_long_help = PLANS)]
     Client(ClientArgs),
+    /// Keep sockets, and read from stdin what is to be done with them: a round (one JSON line) is one exchange on each, and
+    /// every one is written to stdout as a JSON line before the next round begins.
+    ///
+    /// Ends with stdin, or with SIGTERM or SIGINT; the sockets end with it.
+    #[command(after_long_help = ROUNDS)]
+    Sockets(SocketsArgs),
     /// Write the attempts of a client that was started with --control SOCKET to stdout, until its plan has ended.
     ///
     /// Whoever attaches may end at any time: the client goes on, and the next one reads from where it likes.
@@ -68,6 +81,23 @@ own address, a nonce, and its result: answered (who answered, which addresses it
 the peer as the socket sees it), failed (in which call, and the error by name), timeout
 (waiting in which call), or garbled (what was said instead)."#;
 
+const ROUNDS: &str = r#"A round leads the sockets to one destination, the next one to another:
+
+  {"target": "web", "transport": "UDP", "address": "10.96.0.10", "port": 80,
+   "sockets": 100, "limit_ms": 3000}
+
+  transport  UDP: sendto and recvfrom; UDP-CONNECTED: connect (again, if it is), send, recv.
+             Sockets of each, and of each address family, are kept by themselves
+  sockets    on so many of them, the oldest; those that are missing are opened
+  anew       true: these are closed first, and others are opened at their ports
+  limit_ms   of one exchange
+
+An exchange is written like an attempt of `probe client`; its flow is the number of the
+socket."#;
+
+/// As [`ClientArgs::private_cgroups`] is written.
+const PRIVATE_CGROUPS: &str = "--private-cgroups";
+
 /// Arguments of `probe client`.
 #[derive(Debug, Args)]
 pub struct ClientArgs {
@@ -78,6 +108,20 @@ pub struct ClientArgs {
     /// Write the attempts to this file, too; it is made anew, and full at 512 MiB. In memory are the newest 64 MiB.
     #[arg(long, value_name = "FILE", requires = "control")]
     history: Option<PathBuf>,
+    /// Run in a cgroup namespace of its own, as most containers do: it sees its own cgroup as the root.
+    #[arg(long)]
+    private_cgroups: bool,
+    /// End when stdin ends, too: whoever started it and holds it open is gone.
+    #[arg(long, conflicts_with = "control")]
+    while_stdin: bool,
+}
+
+/// Arguments of `probe sockets`.
+#[derive(Debug, Args)]
+pub struct SocketsArgs {
+    /// The client's name in its attempts.
+    #[arg(long, value_name = "NAME")]
+    client: String,
 }
 
 /// Arguments of `probe attach`.
@@ -174,6 +218,7 @@ pub async fn run(args: ProbeArgs) -> anyhow::Result<ExitCode> {
     match args {
         ProbeArgs::Serve(args) => serve(*args).await?,
         ProbeArgs::Client(args) => client(args).await?,
+        ProbeArgs::Sockets(args) => sockets(args).await?,
         ProbeArgs::Attach(args) => attach(args).await?,
     }
     Ok(ExitCode::SUCCESS)
@@ -218,7 +263,24 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     Ok(server.run().await?)
 }
 
+/// Makes a cgroup namespace, and becomes this program in it: threads that are there already would stay outside.
+fn become_private() -> anyhow::Error {
+    if let Err(errno) = unshare(CloneFlags::CLONE_NEWCGROUP) {
+        return anyhow::Error::new(errno).context("failed to make a cgroup namespace");
+    }
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_else(|| "probe".into());
+    let error = std::process::Command::new("/proc/self/exe")
+        .arg0(name)
+        .args(arguments.filter(|argument| argument != PRIVATE_CGROUPS))
+        .exec();
+    anyhow::Error::new(error).context("failed to start in a cgroup namespace")
+}
+
 async fn client(args: ClientArgs) -> anyhow::Result<()> {
+    if args.private_cgroups {
+        return Err(become_private());
+    }
     let mut line = String::new();
     io::stdin()
         .lock()
@@ -228,6 +290,9 @@ async fn client(args: ClientArgs) -> anyhow::Result<()> {
     let plan = client::parse(&line)?;
     let stop = CancellationToken::new();
     cancel_on_signals(&stop)?;
+    if args.while_stdin {
+        cancel_with_stdin(stop.clone());
+    }
     let Some(socket) = args.control else {
         return Ok(client::run(plan, io::stdout(), stop).await?);
     };
@@ -235,6 +300,17 @@ async fn client(args: ClientArgs) -> anyhow::Result<()> {
     set_pdeathsig(None).context("failed to outlive whoever started this")?;
     let _ignored = signal(SignalKind::hangup()).context("failed to register for SIGHUP")?;
     Ok(client::run_kept(plan, &socket, args.history.as_deref(), stop).await?)
+}
+
+async fn sockets(args: SocketsArgs) -> anyhow::Result<()> {
+    // As many as it may have: what is too many then shows in attempts.
+    let (_, most) =
+        getrlimit(Resource::RLIMIT_NOFILE).context("failed to ask for the limit of open files")?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("failed to raise the limit of open files")?;
+    let stop = CancellationToken::new();
+    cancel_on_signals(&stop)?;
+    let input = BufReader::new(tokio::io::stdin());
+    Ok(client::sockets::keep(&args.client, input, io::stdout(), stop).await?)
 }
 
 async fn attach(args: AttachArgs) -> anyhow::Result<()> {
@@ -261,6 +337,21 @@ async fn attach(args: AttachArgs) -> anyhow::Result<()> {
         .flush()
         .await
         .context("failed to write to stdout")
+}
+
+/// What a client may take to end after its stdin has: whoever reads what it writes may be gone, too.
+const ENDS: Duration = Duration::from_secs(5);
+
+/// The end of stdin ends it, and the process if that does not.
+fn cancel_with_stdin(stop: CancellationToken) {
+    // A thread of its own: the runtime would wait for its end before it lets the process go.
+    std::thread::spawn(move || {
+        // An error is an end, too.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        stop.cancel();
+        std::thread::sleep(ENDS);
+        std::process::exit(1);
+    });
 }
 
 /// SIGTERM and SIGINT end it: a process that is the first of a pod is not ended by them unless it asks.

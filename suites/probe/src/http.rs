@@ -27,8 +27,13 @@ pub(crate) fn begins(line: &[u8]) -> bool {
 
 /// The request for a nonce, to a host.
 pub(crate) fn request(nonce: &str, keep: bool, host: std::net::SocketAddr) -> Vec<u8> {
+    get(&format!("/?nonce={nonce}"), keep, host)
+}
+
+/// The request for a path, to a host.
+pub(crate) fn get(path: &str, keep: bool, host: std::net::SocketAddr) -> Vec<u8> {
     let connection = if keep { "keep-alive" } else { "close" };
-    format!("GET /?nonce={nonce} HTTP/1.1\r\nHost: {host}\r\nConnection: {connection}\r\n\r\n").into_bytes()
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: {connection}\r\n\r\n").into_bytes()
 }
 
 /// Reads the head of a request, or nothing if it is none.
@@ -68,13 +73,22 @@ pub(crate) fn response(status: &str, keep: bool, body: &[u8]) -> Vec<u8> {
 /// Takes a whole response out of what has been read and returns its body; all of it if it is none that this client
 /// understands (only 200 with a length is). Nothing while it is not whole.
 pub(crate) fn take_body(read: &mut Vec<u8>) -> Option<Vec<u8>> {
+    take(read, "HTTP/1.1 200")
+}
+
+/// As [`take_body`], with any status: an API server that wants to know who asks refuses with a body, too.
+pub(crate) fn take_any_body(read: &mut Vec<u8>) -> Option<Vec<u8>> {
+    take(read, "HTTP/1.1 ")
+}
+
+fn take(read: &mut Vec<u8>, status: &str) -> Option<Vec<u8>> {
     let end = read.windows(END.len()).position(|window| window == END);
     let Some(end) = end.map(|at| at + END.len()) else {
         return (read.len() > MAX_HEAD).then(|| std::mem::take(read));
     };
     let length = std::str::from_utf8(&read[..end]).ok().and_then(|head| {
         let mut lines = head.split("\r\n");
-        lines.next()?.strip_prefix("HTTP/1.1 200")?;
+        lines.next()?.strip_prefix(status)?;
         lines
             .find_map(|line| header(line, "content-length"))?
             .parse::<usize>()
@@ -148,6 +162,13 @@ mod tests {
             assert_eq!(take_body(&mut read).as_deref(), Some(&b"{\"a\":1}\n"[..]));
         }
         assert_eq!(take_body(&mut read), None);
+    }
+
+    #[test]
+    fn a_refusal_has_a_body_too() {
+        let refused = response("401 Unauthorized", true, b"{}");
+        assert_eq!(take_body(&mut refused.clone()).as_deref(), Some(&refused[..]));
+        assert_eq!(take_any_body(&mut refused.clone()).as_deref(), Some(&b"{}"[..]));
     }
 
     #[test]

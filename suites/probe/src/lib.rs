@@ -10,7 +10,7 @@
 //! line *before* it answers: whoever has the answer finds the line.
 //!
 //! Files: `wire` and `http` (what goes over a connection), `stream` (sockets of TCP and SCTP), `clock` (times of one
-//! process agree), `client/` (pacing, one attempt, established flows, output; a history that is kept and those who ask for
+//! process agree), `client/` (pacing, one attempt, established flows, kept sockets, TLS, output; a history that is kept and those who ask for
 //! it), `serve/` (sockets, modes, log), `cli` (command line, shared with `plumbline probe`).
 mod clock;
 mod http;

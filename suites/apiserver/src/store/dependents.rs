@@ -1,7 +1,8 @@
 //! Who goes with its owner: the garbage collector's work (`pkg/controller/garbagecollector`), done at once.
 //!
 //! An owner that is deleted with `orphan` or `foregroundDeletion` among its finalizers stays until its dependents have
-//! lost it, or until those that block it are gone; without, its dependents go after it.
+//! lost it, or until those that block it are gone; without, its dependents go after it. So does what is written for
+//! owners that are gone already.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -73,6 +74,17 @@ impl State {
             self.collect_dependent(&dependent);
         }
         self.unblock_owners(key, &gone.value);
+    }
+
+    /// An object was written: what names only owners that are not there goes at once, and what somebody else owns too loses
+    /// the references to them.
+    pub(super) fn miss_owners(&mut self, key: &Key) {
+        let Some(object) = self.objects.get(key).map(Arc::clone) else {
+            return;
+        };
+        if references(&object.value).any(|reference| self.lacks(key, reference)) {
+            self.collect_dependent(key);
+        }
     }
 
     /// An object has gone, or has changed its owners: those that it had may be free to go.
@@ -189,13 +201,18 @@ impl State {
         self.commit(key.clone(), value);
     }
 
-    /// Whether an owner is there and stays; one of a kind that this server doesn't have does.
+    /// Whether an owner is there and stays; one that nobody can look up does.
     fn stays(&self, dependent: &Key, reference: &Value) -> bool {
-        if owner_kind(reference).is_none() {
+        if !can_be_found(dependent, reference) {
             return true;
         }
         self.owner(dependent, reference)
             .is_some_and(|(_, owner)| !waits(&owner))
+    }
+
+    /// Whether an owner is not there, or another object has its name.
+    fn lacks(&self, dependent: &Key, reference: &Value) -> bool {
+        can_be_found(dependent, reference) && self.owner(dependent, reference).is_none()
     }
 
     /// The owner that a reference names, if it is there.
@@ -210,6 +227,12 @@ impl State {
         let owner = self.objects.get(&key)?;
         (owner.meta()["uid"] == reference["uid"]).then(|| (key, Arc::clone(owner)))
     }
+}
+
+/// Not of a kind that this server doesn't have; and not in a namespace for a dependent that is in none, which upstream
+/// leaves alone (`OwnerRefInvalidNamespace`).
+fn can_be_found(dependent: &Key, reference: &Value) -> bool {
+    owner_kind(reference).is_some_and(|kind| dependent.kind.facts().namespaced || !kind.facts().namespaced)
 }
 
 fn owner_kind(reference: &Value) -> Option<Kind> {

@@ -2,8 +2,11 @@
 //!
 //! Source: `pkg/controlplane/reconcilers/lease.go`. A lease is kept per advertised *address*: replicas that share
 //! one share the lease, and one that stops takes it away from all until the next of them renews it.
+//!
+//! It can rest ([`Store::rest_reconciler`]), as with `--endpoint-reconciler-type=none`: then whoever writes the slice is
+//! alone with it.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, sync::MutexGuard};
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -15,6 +18,8 @@ use crate::kinds::{Decoded, Kind, Part, decode};
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     ends: BTreeMap<IpAddr, Instant>,
+    /// Guards that want nothing written.
+    resting: usize,
 }
 
 impl Leases {
@@ -25,7 +30,26 @@ impl Leases {
     }
 }
 
+/// As long as it lives, no replica writes `default/kubernetes`; leases go on. Its drop writes what is true then, whatever
+/// others have made of it meanwhile.
+#[must_use = "the reconciler goes on when this is dropped"]
+pub struct RestingReconciler(Store);
+
+impl Drop for RestingReconciler {
+    fn drop(&mut self) {
+        self.0.lock().leases.resting -= 1;
+        self.0.reconcile_kubernetes();
+    }
+}
+
 impl Store {
+    /// Lets no replica write `default/kubernetes` until the guard is dropped. No round is under way when this returns.
+    pub fn rest_reconciler(&self) -> RestingReconciler {
+        let _round = self.round();
+        self.lock().leases.resting += 1;
+        RestingReconciler(self.clone())
+    }
+
     /// Renews a replica's lease and writes what is true into `default/kubernetes`.
     pub(crate) fn renew_lease(&self, address: IpAddr) {
         let end = Instant::now() + self.config().lease;
@@ -39,7 +63,19 @@ impl Store {
         self.reconcile_kubernetes();
     }
 
+    /// Held as long as a round lasts, and as rests begin. It comes before the lock of the state, never after it.
+    fn round(&self) -> MutexGuard<'_, ()> {
+        self.shared
+            .reconciling
+            .lock()
+            .expect("no holder of this lock panics")
+    }
+
     fn reconcile_kubernetes(&self) {
+        let _round = self.round();
+        if self.lock().leases.resting > 0 {
+            return;
+        }
         let config = self.config();
         let service = Key::new(Kind::Service, "default", "kubernetes");
         if self.get(&service).is_err() {
@@ -72,5 +108,55 @@ impl Store {
         if let Err(error) = written {
             tracing::warn!(%error, "failed to write the slice default/kubernetes");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::Ipv4Addr,
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+    };
+
+    use super::*;
+    use crate::config::Config;
+
+    const RESTS: usize = 200;
+    /// How often is looked in each rest whether a round has written.
+    const LOOKS: usize = 50;
+
+    #[test]
+    fn no_round_that_is_under_way_writes_when_a_rest_has_begun() {
+        let range = "10.96.0.0/16".parse().expect("a range");
+        let store = Store::new(Config::new(vec![range], Vec::new(), 6443)).expect("a store");
+        let (stays, comes) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        store.renew_lease(stays.into());
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // Each round has something to write.
+                while !over.load(Ordering::Relaxed) {
+                    store.renew_lease(comes.into());
+                    store.end_lease(comes.into());
+                }
+            });
+            let mut written = 0;
+            for _ in 0..RESTS {
+                let rest = store.rest_reconciler();
+                let version = store.version();
+                for _ in 0..LOOKS {
+                    thread::yield_now();
+                    written += usize::from(store.version() != version);
+                }
+                drop(rest);
+            }
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(written, 0, "nothing is written in any rest");
+        });
+        store.end_lease(comes.into());
+        let slice = Key::new(Kind::EndpointSlice, "default", "kubernetes");
+        let slice = store.get(&slice).expect("the slice");
+        assert_eq!(slice.value["endpoints"].as_array().map(Vec::len), Some(1));
     }
 }

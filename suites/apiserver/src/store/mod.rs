@@ -24,6 +24,7 @@ use std::{
 };
 
 pub(crate) use delete::{DeleteOptions, Deleted};
+pub use leases::RestingReconciler;
 pub(crate) use object::{Key, Object};
 pub(crate) use watch::{Event, EventType, Watch};
 pub(crate) use write::{WriteOptions, expect_name, now};
@@ -47,6 +48,8 @@ pub struct Store {
 struct Shared {
     config: Config,
     state: Mutex<State>,
+    /// Held by a round of the reconciler, which takes the state's lock several times.
+    reconciling: Mutex<()>,
     /// The newest version; watches wait on it.
     head: tokio::sync::watch::Sender<u64>,
     /// What runs the pods.
@@ -113,6 +116,7 @@ impl Store {
             shared: Arc::new(Shared {
                 config,
                 state: Mutex::new(state),
+                reconciling: Mutex::new(()),
                 head,
                 kubelet: Mutex::new(None),
             }),

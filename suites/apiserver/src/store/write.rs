@@ -109,7 +109,8 @@ impl Store {
             state.release(kind, &object);
             return refused.map(|()| unstored(object));
         }
-        let created = state.commit(key, object);
+        let created = state.commit(key.clone(), object);
+        state.miss_owners(&key);
         if kind == Kind::Event {
             state.bound_events(self.config().event_objects);
         }
@@ -173,6 +174,7 @@ impl Store {
         state.finish_if_released(key, &updated);
         if old.meta().get("ownerReferences") != updated.meta().get("ownerReferences") {
             state.unblock_owners(key, &old.value);
+            state.miss_owners(key);
         }
         self.publish(&state);
         Ok(updated)

@@ -3,7 +3,9 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use kube::Client;
-use lab_apiserver::{Auth, Config, Faults, Pki, Replica, ReplicaConfig, Store, kubeconfig};
+use lab_apiserver::{
+    Auth, Config, Faults, Pki, Replica, ReplicaConfig, RestingReconciler, Store, kubeconfig,
+};
 use serde_json::{Value, json};
 
 use crate::world::{REAL, client};
@@ -56,6 +58,11 @@ impl Cluster {
             faults: self.faults.clone(),
         };
         Replica::start(&self.store, config).expect("a replica")
+    }
+
+    /// Keeps all replicas from writing `default/kubernetes`.
+    pub(crate) fn rest_reconciler(&self) -> RestingReconciler {
+        self.store.rest_reconciler()
     }
 
     /// One replica on a free port.

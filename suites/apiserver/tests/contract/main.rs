@@ -2,17 +2,20 @@
 //!
 //! By default against this crate's server, one per test. With `PLUMBLINE_APISERVER_KUBECONFIG` the same tests
 //! run against that cluster (a real kube-apiserver with its controller manager), where they show that both
-//! answer alike; tests of our own bounds are left out there and say so.
+//! answer alike; tests of our own bounds are left out there and say so. `kubernetes` starts such a cluster for them: of the
+//! programs in the folder that `PLUMBLINE_KUBE_API` names, and of images where Docker is.
 
 mod applying;
 mod cluster;
 mod config;
 mod deletion;
+mod exec;
 mod faults;
 mod kubectl;
 mod kubectl_apply;
 mod kubectl_get;
 mod kubectl_write;
+mod kubernetes;
 mod limits;
 mod node;
 mod objects;

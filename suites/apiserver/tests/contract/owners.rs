@@ -77,6 +77,53 @@ async fn orphans_stay_and_forget_their_owner() {
 }
 
 #[tokio::test]
+async fn what_names_only_owners_that_are_gone_goes() {
+    let world = World::new().await;
+    let owner = world.create("services", &service()).await;
+    let mut gone = owner.clone();
+    gone["metadata"]["uid"] = "11111111-2222-3333-4444-555555555555".into();
+    let mut absent = gone.clone();
+    absent["metadata"]["name"] = "absent".into();
+    // Of this one, nobody can know whether it is there.
+    let mut foreign = owned("foreign", &[&gone]);
+    foreign["metadata"]["ownerReferences"][0]["apiVersion"] = "plumbline.example/v1".into();
+    world.create("endpointslices", &foreign).await;
+    let one = |name: &str| format!("timeoutSeconds=60&fieldSelector=metadata.name%3D{name}");
+    for (name, missing) in [("of-another-uid", &gone), ("of-another-name", &absent)] {
+        let mut watching = Watching::of(&world, "endpointslices", &one(name)).await;
+        world.create("endpointslices", &owned(name, &[missing])).await;
+        for event in ["ADDED", "DELETED"] {
+            assert_eq!(watching.brief().await, (event.to_owned(), name.to_owned()));
+        }
+    }
+    let mut watching = Watching::of(&world, "endpointslices", &one("shared")).await;
+    world
+        .create("endpointslices", &owned("shared", &[&absent, &owner]))
+        .await;
+    assert_eq!(watching.brief().await.0, "ADDED");
+    let event = watching.next().await.expect("an event");
+    let left = &event["object"]["metadata"]["ownerReferences"];
+    assert_eq!(
+        (&event["type"], left),
+        (&json!("MODIFIED"), &json!([reference(&owner)]))
+    );
+    // An owner that is gone may be named later as well.
+    let mut watching = Watching::of(&world, "endpointslices", &one("later")).await;
+    world.create("endpointslices", &owned("later", &[])).await;
+    let patch = json!({"metadata": {"ownerReferences": [reference(&absent)]}});
+    let (code, patched) = world
+        .patch("endpointslices", "later", "merge-patch", &patch)
+        .await;
+    assert_eq!(code, 200, "{patched}");
+    for event in ["ADDED", "MODIFIED", "DELETED"] {
+        assert_eq!(watching.brief().await.0, event);
+    }
+    let path = format!("{}/foreign", world.path("endpointslices"));
+    assert_eq!(world.raw("GET", &path, "", "").await.0, 200);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_binding_gives_a_pod_its_node_once() {
     let world = World::new().await;
     // A scheduler of nobody's, so that no real one is faster.

@@ -1,9 +1,14 @@
 //! Lists in pieces.
 
+use std::time::{Duration, Instant};
+
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-use crate::{kubectl::Kubectl, world::World};
+use crate::{
+    kubectl::Kubectl,
+    world::{LIMIT, World},
+};
 
 async fn slices(world: &World, names: &[&str]) {
     for name in names {
@@ -115,10 +120,16 @@ async fn a_token_that_is_too_old_comes_back_as_one_for_the_newest_state() {
             own.store.compact();
             next(&first).to_owned()
         }
-        // A real server forgets its first versions before anybody asks.
+        // A real server forgets its first versions sooner or later, as it was told to.
         None => token(1, "/a\0"),
     };
-    let (code, status) = list(&world, &format!("limit=1&continue={old}")).await;
+    let query = format!("limit=1&continue={old}");
+    let deadline = Instant::now() + LIMIT;
+    let (mut code, mut status) = list(&world, &query).await;
+    while world.own.is_none() && code == 200 && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        (code, status) = list(&world, &query).await;
+    }
     assert_eq!((code, &status["reason"]), (410, &json!("Expired")), "{status}");
     let (code, rest) = list(&world, &format!("continue={}", next(&status))).await;
     assert_eq!((code, names(&rest)), (200, vec!["aa", "b", "c"]));
@@ -189,7 +200,9 @@ async fn lists_of_all_namespaces_are_in_the_order_of_whole_keys() {
     assert_eq!(namespaces(&first), expected[..1]);
     let rest = format!("{all}&limit=1&continue={}", next(&first));
     let (_, second) = world.raw("GET", &rest, "", "").await;
-    assert_eq!((namespaces(&second), next(&second)), (expected[1..].to_vec(), ""));
+    assert_eq!(namespaces(&second), expected[1..]);
+    // What other tests have in a real server's namespaces that come later is not of this label, and yet to be looked at.
+    assert!(world.own.is_none() || next(&second).is_empty());
     for namespace in &names {
         let path = format!("/api/v1/namespaces/{namespace}");
         assert_eq!(world.raw("DELETE", &path, "", "").await.0, 200);

@@ -1,4 +1,4 @@
-//! `log`, `exec` and `proxy` of pods: by kubectl where it has a command for it.
+//! `log` and `proxy` of pods: by kubectl where it has a command for it.
 
 use std::{
     pin::pin,
@@ -13,7 +13,7 @@ use kube::{Api, api::LogParams};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
-    net::{TcpListener, unix::pipe},
+    net::TcpListener,
 };
 
 use crate::{
@@ -37,7 +37,7 @@ fn pod(containers: &[&str], node: Option<&str>) -> Value {
 }
 
 /// A server with a node that runs the pod `p`.
-async fn running() -> Option<(World, Node)> {
+pub(crate) async fn running() -> Option<(World, Node)> {
     let world = World::own_only(config()).await?;
     let node = Node::default();
     world
@@ -251,93 +251,6 @@ async fn kubectl_follows_a_log_until_its_container_ends() {
     assert_eq!(next().await, None);
     let status = tokio::time::timeout(LIMIT, child.wait()).await.expect("in time");
     assert!(status.expect("a status").success());
-    world.end().await;
-}
-
-#[tokio::test]
-async fn kubectl_runs_programs_in_a_container() {
-    let Some((world, node)) = running().await else {
-        return;
-    };
-    let Some(kubectl) = Kubectl::new(&world) else {
-        return;
-    };
-    let both = kubectl
-        .run(&["exec", "p", "--", "sh", "-c", "echo out; echo err >&2"])
-        .await;
-    assert_eq!(
-        (both.success, both.out.as_str(), both.err.as_str()),
-        (true, "out\n", "err\n")
-    );
-    let failed = kubectl
-        .run(&["exec", "p", "-c", "main", "--", "sh", "-c", "exit 7"])
-        .await;
-    assert!(
-        !failed.success && failed.err.contains("exit code 7"),
-        "{failed:?}"
-    );
-    let absent = kubectl.run(&["exec", "p", "--", "/no/such/program"]).await;
-    assert!(absent.err.contains("No such file or directory"), "{absent:?}");
-    // More than any pipe or message holds, both ways at once.
-    let long = "0123456789abcdef\n".repeat(64 << 10);
-    let echoed = kubectl
-        .with_input(&["exec", "-i", "p", "--", "cat"], &long)
-        .await
-        .ok();
-    assert!(
-        echoed == long,
-        "{} bytes came back of {}",
-        echoed.len(),
-        long.len()
-    );
-    let terminal = kubectl.run(&["exec", "-t", "p", "--", "true"]).await;
-    // Without a terminal of its own, kubectl does not ask for one.
-    assert!(terminal.success, "{terminal:?}");
-    assert_eq!(node.asked().len(), 5);
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_program_ends_with_its_client() {
-    let Some((world, _node)) = running().await else {
-        return;
-    };
-    let Some(kubectl) = Kubectl::new(&world) else {
-        return;
-    };
-    // The program holds the other end of this pipe open for as long as it lives.
-    let folder = tempfile::tempdir().expect("a folder");
-    let fifo = folder.path().join("pipe").display().to_string();
-    let made = tokio::process::Command::new("mkfifo").arg(&fifo).status().await;
-    assert!(made.expect("mkfifo").success());
-    let program = format!("exec 3>{fifo}; echo begun >&3; exec sleep 600");
-    let args = [
-        "--namespace",
-        &world.namespace,
-        "exec",
-        "-i",
-        "p",
-        "--",
-        "sh",
-        "-c",
-        &program,
-    ];
-    // It waits in no thread of its own, so that a failure ends the test.
-    let reader = pipe::OpenOptions::new().open_receiver(&fifo).expect("opened");
-    let mut reader = BufReader::new(reader);
-    let mut child = kubectl.command(&args).spawn().expect("kubectl starts");
-    let mut line = String::new();
-    let begun = async {
-        // Until somebody has opened it, it may seem to have ended.
-        while reader.read_line(&mut line).await.expect("a line") == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(LIMIT, begun).await.expect("in time");
-    assert_eq!(line, "begun\n");
-    child.kill().await.expect("killed");
-    let end = tokio::time::timeout(LIMIT, reader.read_line(&mut line)).await;
-    assert_eq!(end.expect("the program ends").expect("an end"), 0);
     world.end().await;
 }
 

@@ -131,6 +131,40 @@ async fn the_kubernetes_service_and_slice_come_back_when_somebody_deletes_them()
 }
 
 #[tokio::test]
+async fn a_reconciler_that_rests_leaves_what_others_write_and_mends_it_afterwards() {
+    let Some(cluster) = Cluster::new(config()) else {
+        return;
+    };
+    let replica = cluster.one();
+    let client = cluster.client(replica.address(), "admin").await;
+    let path = format!("{SLICES}/kubernetes");
+    let read = async || {
+        ask(&client, "GET", &path, &Value::Null)
+            .await
+            .expect("an answer")
+            .2
+    };
+    let before = read().await;
+    let (outer, inner) = (cluster.rest_reconciler(), cluster.rest_reconciler());
+    let mut emptied = before.clone();
+    for field in ["endpoints", "ports"] {
+        emptied[field] = Value::Null;
+    }
+    let (code, _, emptied) = ask(&client, "PUT", &path, &emptied).await.expect("an answer");
+    assert_eq!(code, 200);
+    drop(inner);
+    // As many rounds as would have mended it.
+    tokio::time::sleep(config().reconcile_interval * 3).await;
+    assert_eq!(read().await, emptied, "nobody has written it");
+    drop(outer);
+    let after = read().await;
+    for field in ["endpoints", "ports"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    replica.stop().await.expect("an orderly end");
+}
+
+#[tokio::test]
 async fn a_killed_replica_breaks_its_watches_and_one_at_its_address_goes_on_where_they_were() {
     let Some(cluster) = Cluster::new(config()) else {
         return;

@@ -13,6 +13,8 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 
+use super::topology;
+
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Endpoints that share their ports and so may share a slice.
@@ -126,8 +128,12 @@ fn endpoint(service: &Service, pod: &Pod, address: String, node: Option<&Node>) 
     }
 }
 
-/// Where an endpoint should be consumed, by `trafficDistribution`; only ready ones say so.
+/// Where an endpoint should be consumed, by `trafficDistribution`; only ready ones say so. The older annotation comes
+/// before it, and its hints later.
 fn hints(service: &Service, ready: bool, zone: Option<&str>, node: Option<&str>) -> Option<EndpointHints> {
+    if topology::is_auto(service) {
+        return None;
+    }
     let spec = service.spec.as_ref()?;
     let same_node = match spec.traffic_distribution.as_deref()? {
         "PreferClose" | "PreferSameZone" => false,

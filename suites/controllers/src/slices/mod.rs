@@ -1,11 +1,13 @@
 //! The EndpointSlice controller: the slices of every service with a selector.
 //!
-//! `endpoints` says which endpoints there are, `pack` how they go into slices, `trigger` when that changed; all are pure.
-//! This file watches and writes. Left out: hints by CPU (`service.kubernetes.io/topology-mode`), and Endpoints objects.
+//! `endpoints` says which endpoints there are, `pack` how they go into slices, `topology` which zones they are for by what
+//! `zones` have of the CPU, `trigger` when that changed; all are pure. This file watches and writes. Left out: Endpoints objects.
 
 mod endpoints;
 mod pack;
+mod topology;
 mod trigger;
+mod zones;
 
 use std::collections::BTreeSet;
 
@@ -130,8 +132,15 @@ impl Controller {
                 }
             }
             Change::Node(Ok(event)) => {
-                // Heartbeats change nothing here; a node that comes, goes or moves changes every service.
-                let place = |node: &Node| (node.name_any(), node.labels().get(endpoints::ZONE).cloned());
+                // Heartbeats change nothing here; a node that comes, goes, moves or grows changes every service.
+                let place = |node: &Node| {
+                    let capacity = zones::capacity(node).map(|(_, cpu)| cpu);
+                    (
+                        node.name_any(),
+                        node.labels().get(endpoints::ZONE).cloned(),
+                        capacity,
+                    )
+                };
                 let touched: Vec<_> = self.nodes.take(event).iter().map(place).collect();
                 if !matches!(touched.as_slice(), [] | [_, _] if touched.windows(2).all(|pair| pair[0] == pair[1]))
                 {
@@ -194,6 +203,7 @@ impl Controller {
         let (known, foreign): (Vec<EndpointSlice>, Vec<EndpointSlice>) = mine
             .cloned()
             .partition(|slice| families.contains(&slice.address_type));
+        let shares = topology::is_auto(&service).then(|| zones::shares(self.nodes.all()));
         for family in families {
             let existing: Vec<_> = known
                 .iter()
@@ -207,7 +217,10 @@ impl Controller {
                 slice.metadata.labels != wanted.labels
                     || slice.metadata.owner_references != wanted.owner_references
             };
-            let writes = pack::pack(&existing, groups, self.most, stale);
+            let writes = match &shares {
+                None => pack::pack(&existing, groups, self.most, stale),
+                Some(shares) => by_topology(&existing, groups, self.most, stale, shares.as_ref()),
+            };
             self.write(&service, &family, writes, trigger).await?;
         }
         self.delete(foreign).await
@@ -267,6 +280,33 @@ impl Controller {
     fn api(&self, namespace: &str) -> Api<EndpointSlice> {
         Api::namespaced(self.client.clone(), namespace)
     }
+}
+
+/// What is written where hints depend on what is.
+fn by_topology(
+    existing: &[EndpointSlice],
+    groups: Vec<Group>,
+    most: usize,
+    stale: impl Fn(&EndpointSlice) -> bool,
+    shares: Option<&zones::Shares>,
+) -> Writes {
+    let without = |slice: &EndpointSlice| {
+        let mut slice = slice.clone();
+        for endpoint in slice.endpoints.iter_mut().flatten() {
+            endpoint.hints = None;
+        }
+        slice
+    };
+    let compared: Vec<EndpointSlice> = existing.iter().map(without).collect();
+    let mut writes = pack::pack(&compared, groups, most, stale);
+    let updated = writes.update.iter().map(|(slice, _)| slice);
+    let touched: BTreeSet<String> = updated.chain(&writes.delete).map(ResourceExt::name_any).collect();
+    let untouched = existing
+        .iter()
+        .filter(|slice| !touched.contains(&slice.name_any()));
+    let untouched = untouched.cloned().collect();
+    topology::hint(&mut writes, untouched, shares);
+    writes
 }
 
 fn is_ours(slice: &EndpointSlice) -> bool {

@@ -7,4 +7,5 @@ mod balancer;
 mod scheduler;
 mod slices;
 mod survival;
+mod topology;
 mod world;

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
 
 use nix::errno::Errno;
-use oracle::history::{Answer, Attempt, Outcome, PlanEntry, Stage, Transport};
+use oracle::history::{Answer, Attempt, Exchange, Outcome, PlanEntry, Stage, Transport};
 
 use super::socket::Socket;
 use crate::{clock, wire};
@@ -33,16 +33,48 @@ impl From<io::Error> for Trouble {
 /// An answer, and who gave it as the socket sees it.
 pub(super) type Reply = (Answer, SocketAddr);
 
+/// What is known of an attempt before it is made.
+pub(super) struct About<'a> {
+    pub(super) client: &'a str,
+    pub(super) target: &'a str,
+    pub(super) transport: Transport,
+    pub(super) destination: SocketAddr,
+    pub(super) limit: Duration,
+    pub(super) nonce: String,
+    pub(super) exchange: Option<Exchange>,
+}
+
 /// Makes one attempt: the one of this number in its entry.
 pub(super) async fn make(client: &str, entry: &PlanEntry, number: u32, nonce: String) -> Attempt {
-    let destination = SocketAddr::new(entry.address, entry.port);
+    let about = About {
+        client,
+        target: &entry.target,
+        transport: entry.transport,
+        destination: SocketAddr::new(entry.address, entry.port),
+        limit: Duration::from_millis(entry.limit_ms),
+        nonce: nonce.clone(),
+        exchange: None,
+    };
+    let destination = about.destination;
+    let source = entry.source_port(number);
+    watched(about, async |trace| {
+        let socket = Socket::open(entry.transport, destination, source, trace).await?;
+        exchange(&socket, &nonce, trace).await
+    })
+    .await
+}
+
+/// What comes of an attempt, within its limit.
+pub(super) async fn watched(
+    about: About<'_>,
+    attempt: impl AsyncFnOnce(&mut Trace) -> Result<Reply, Trouble>,
+) -> Attempt {
     let mut trace = Trace {
         stage: Stage::Socket,
         local: None,
     };
     let start_us = clock::now_us();
-    let dial = dial(entry, destination, number, &nonce, &mut trace);
-    let result = tokio::time::timeout(Duration::from_millis(entry.limit_ms), dial).await;
+    let result = tokio::time::timeout(about.limit, attempt(&mut trace)).await;
     let end_us = clock::now_us();
     let outcome = match result {
         Ok(Ok((answer, peer))) => Outcome::Answered { answer, peer },
@@ -56,28 +88,19 @@ pub(super) async fn make(client: &str, entry: &PlanEntry, number: u32, nonce: St
     Attempt {
         start_us,
         end_us,
-        client: client.to_owned(),
-        target: entry.target.clone(),
-        transport: entry.transport,
-        destination,
+        client: about.client.to_owned(),
+        target: about.target.to_owned(),
+        transport: about.transport,
+        destination: about.destination,
         local: trace.local,
-        nonce,
-        exchange: None,
+        nonce: about.nonce,
+        exchange: about.exchange,
         outcome,
     }
 }
 
-/// One request and its answer on a fresh socket.
-async fn dial(
-    entry: &PlanEntry,
-    destination: SocketAddr,
-    number: u32,
-    nonce: &str,
-    trace: &mut Trace,
-) -> Result<Reply, Trouble> {
-    let source = entry.source_port(number);
-    let socket = Socket::open(entry.transport, destination, source, trace).await?;
-
+/// One request and its answer, on a socket that nobody else waits at.
+pub(super) async fn exchange(socket: &Socket, nonce: &str, trace: &mut Trace) -> Result<Reply, Trouble> {
     trace.stage = Stage::Send;
     let mut unsent = VecDeque::from([socket.request(nonce, false)]);
     while !unsent.is_empty() {
@@ -98,9 +121,9 @@ async fn dial(
         if answer.nonce == nonce {
             return Ok((answer, peer));
         }
-        // A datagram for another nonce is a late reply to whoever had this port before; a line is somebody else's answer on
-        // our connection.
-        if !matches!(entry.transport, Transport::Udp | Transport::UdpConnected) {
+        // A datagram for another nonce is a late reply to an earlier request, or to whoever had this port before; a line is
+        // somebody else's answer on our connection.
+        if !socket.is_udp() {
             return Err(Trouble::Garbled(wire::said(&message)));
         }
     }

@@ -7,6 +7,8 @@ mod kept;
 mod output;
 mod pace;
 mod socket;
+pub mod sockets;
+mod tls;
 
 use std::{
     fs,
@@ -42,6 +44,14 @@ pub enum ClientError {
     Plan {
         /// What is wrong with it.
         why: String,
+    },
+    /// Not a round.
+    #[error("failed to read a round: {why}; expected one JSON line such as {example}")]
+    Round {
+        /// What is wrong with it.
+        why: String,
+        /// One that is right.
+        example: &'static str,
     },
     /// The history can't be kept.
     #[error("failed to make {}: {error}; expected a path in a folder that is there, for a socket that no other client has", path.display())]

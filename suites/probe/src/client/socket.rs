@@ -12,7 +12,7 @@ use std::{
 use oracle::history::{Stage, Transport};
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::attempt::Trace;
+use super::{attempt::Trace, tls::Tls};
 use crate::{http, stream, wire};
 
 /// What is read at once, in bytes.
@@ -24,6 +24,8 @@ pub(super) enum Socket {
     Stream(TcpStream),
     /// A connection, and HTTP on it.
     Http(TcpStream, SocketAddr),
+    /// A connection, TLS on it, and HTTP on that.
+    Tls(Box<Tls>),
     /// `connect` once, then `send` and `recv`.
     Connected(UdpSocket),
     /// `sendto` and `recvfrom`.
@@ -46,6 +48,12 @@ impl Socket {
                 let stream = connect(stream::Protocol::Tcp, from, destination, trace).await?;
                 Self::Http(stream, destination)
             }
+            Transport::Tls => {
+                let stream = connect(stream::Protocol::Tcp, from, destination, trace).await?;
+                trace.local = Some(stream.local_addr()?);
+                trace.stage = Stage::Tls;
+                Self::Tls(Box::new(Tls::shake_hands(stream, destination).await?))
+            }
             Transport::UdpConnected => {
                 let socket = UdpSocket::bind(from).await?;
                 trace.stage = Stage::Connect;
@@ -54,17 +62,47 @@ impl Socket {
             }
             Transport::Udp => Self::Unconnected(UdpSocket::bind(from).await?, destination),
         };
-        trace.local = Some(match &socket {
-            Self::Stream(stream) | Self::Http(stream, _) => stream.local_addr()?,
-            Self::Connected(socket) | Self::Unconnected(socket, _) => socket.local_addr()?,
-        });
+        trace.local = Some(socket.local_addr()?);
         Ok(socket)
+    }
+
+    /// Leads a socket of UDP to another destination: one that is connected is connected anew, as it is.
+    ///
+    /// # Errors
+    /// Of `connect`; of what is no socket of UDP, that it has one destination.
+    pub(super) async fn lead_to(&mut self, destination: SocketAddr, trace: &mut Trace) -> io::Result<()> {
+        match self {
+            Self::Connected(socket) => {
+                trace.stage = Stage::Connect;
+                socket.connect(destination).await?;
+            }
+            Self::Unconnected(_, to) => *to = destination,
+            Self::Stream(_) | Self::Http(..) | Self::Tls(_) => {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+        }
+        trace.local = Some(self.local_addr()?);
+        Ok(())
+    }
+
+    /// Whether a message is a datagram.
+    pub(super) fn is_udp(&self) -> bool {
+        matches!(self, Self::Connected(_) | Self::Unconnected(..))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Stream(stream) | Self::Http(stream, _) => stream.local_addr(),
+            Self::Tls(tls) => tls.local_addr(),
+            Self::Connected(socket) | Self::Unconnected(socket, _) => socket.local_addr(),
+        }
     }
 
     /// The request for a nonce, as this socket carries it.
     pub(super) fn request(&self, nonce: &str, keep: bool) -> Vec<u8> {
         match self {
             Self::Http(_, host) => http::request(nonce, keep, *host),
+            Self::Tls(tls) => tls.request(nonce, keep),
             Self::Stream(_) | Self::Connected(_) | Self::Unconnected(..) => wire::request(nonce, keep),
         }
     }
@@ -82,6 +120,7 @@ impl Socket {
                     done => break done?,
                 }
             },
+            Self::Tls(tls) => tls.send(first).await?,
             Self::Connected(socket) => socket.send(first).await?,
             Self::Unconnected(socket, destination) => socket.send_to(first, destination).await?,
         };
@@ -99,6 +138,7 @@ impl Socket {
         match self {
             Self::Stream(stream) => receive(stream, begun, take_line).await,
             Self::Http(stream, _) => receive(stream, begun, http::take_body).await,
+            Self::Tls(tls) => tls.receive(begun).await,
             Self::Connected(socket) => {
                 let length = socket.recv(&mut buffer).await?;
                 Ok((buffer[..length].to_vec(), socket.peer_addr()?))

@@ -9,7 +9,10 @@ use futures::{
 };
 use hyper::{Request, Response, body::Incoming, upgrade::OnUpgrade};
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::interval,
+};
 use tokio_tungstenite::tungstenite::{
     Error, Message, Utf8Bytes,
     protocol::{CloseFrame, frame::coding::CloseCode},
@@ -29,6 +32,9 @@ use crate::{
 const LONGEST_SESSION: Duration = Duration::from_secs(4 * 3600);
 /// Output that is sent in one message.
 const PIECE: usize = 32 << 10;
+/// Between two pings. A client that is gone is noticed by the second at the latest, even while the program takes nothing of
+/// what it sent, so that nothing more is read of the connection.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 /// The client has so long to answer the end of the session with its own.
 const GOODBYE: Duration = Duration::from_secs(5);
 
@@ -162,18 +168,25 @@ fn ending(code: Result<i32, KubeletError>, container: &Container) -> Value {
 
 type Reader = Option<Box<dyn AsyncRead + Send + Unpin>>;
 
-/// Sends what the program writes until it has ended and all is sent; its exit code.
+/// Sends what the program writes until it has ended and all is sent; its exit code. An error: the client is gone.
 async fn output(
     sink: &mut (impl Sink<Message, Error = Error> + Unpin),
     mut stdout: Reader,
     mut stderr: Reader,
-    ended: impl Future<Output = Result<i32, KubeletError>>,
+    mut ended: impl Future<Output = Result<i32, KubeletError>> + Unpin,
 ) -> Result<Result<i32, KubeletError>, Error> {
     let (mut one, mut two) = (BytesMut::new(), BytesMut::new());
-    while stdout.is_some() || stderr.is_some() {
+    let mut heartbeat = interval(HEARTBEAT);
+    loop {
+        let written_all = stdout.is_none() && stderr.is_none();
         let (channel, piece) = tokio::select! {
             piece = piece(&mut stdout, &mut one) => (STDOUT, piece),
             piece = piece(&mut stderr, &mut two) => (STDERR, piece),
+            code = &mut ended, if written_all => return Ok(code),
+            _ = heartbeat.tick() => {
+                sink.send(Message::Ping(Bytes::new())).await?;
+                continue;
+            }
         };
         match piece {
             Some(piece) => sink.send(message(channel, &piece)).await?,
@@ -181,7 +194,6 @@ async fn output(
             None => stderr = None,
         }
     }
-    Ok(ended.await)
 }
 
 /// The next output; `None` at its end. A stream that is not there never has any.

@@ -1,0 +1,228 @@
+//! Sockets that are kept from one round of exchanges to the next, whatever becomes of everything else meanwhile.
+//!
+//! ```text
+//! Round (stdin) ─▶ on each of so many sockets: sendto, or connect and send ─▶ answer ─▶ Attempt (stdout)
+//! ```
+//!
+//! Each round writes one attempt for each of its sockets, and the next one begins when it has: who has read as many lines
+//! knows that it is over.
+
+use std::{collections::BTreeMap, io::Write, net::SocketAddr, time::Duration};
+
+use futures::{StreamExt as _, stream};
+use oracle::history::{Attempt, Exchange, Round, Transport};
+use tokio::{
+    io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _},
+    sync::mpsc,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ClientError,
+    attempt::{About, exchange, watched},
+    output::Output,
+    socket::Socket,
+};
+
+/// Sockets of one transport and address family.
+pub const MAX_SOCKETS: u32 = 16_384;
+/// Longest round, in bytes, with its newline.
+pub const MAX_ROUND: u64 = 4096;
+
+const EXAMPLE: &str =
+    r#"{"target":"vip","transport":"UDP","address":"10.96.0.10","port":80,"sockets":100,"limit_ms":1000}"#;
+
+/// One of the sockets.
+struct Slot {
+    /// None before its first use, and after one that failed before it was open.
+    socket: Option<Socket>,
+    /// Where it was bound last, and where the next one in its place is; 0: the kernel chooses.
+    port: u16,
+    /// Number of the next exchange.
+    next: Exchange,
+}
+
+/// Makes the rounds that are read from `input`, one JSON line each, until it ends or `stop` is cancelled. Each attempt is
+/// written to `output`, and flushed, as it ends.
+///
+/// # Errors
+/// [`ClientError::Round`]: a line is none; [`ClientError::Output`]: nobody reads any more.
+pub async fn keep(
+    client: &str,
+    mut input: impl AsyncBufRead + Unpin,
+    output: impl Write + Send + 'static,
+    stop: CancellationToken,
+) -> Result<(), ClientError> {
+    let (sender, output) = Output::start(output, stop.clone());
+    let rounds = async {
+        let prefix = format!("{:016x}", rand::random::<u64>());
+        let mut kept: BTreeMap<(Transport, bool), Vec<Slot>> = BTreeMap::new();
+        let mut number = 0u64;
+        while let Some(round) = next(&mut input).await? {
+            let slots = kept
+                .entry((round.transport, round.address.is_ipv6()))
+                .or_default();
+            make(client, &format!("{prefix}-{number}"), &round, slots, &sender).await;
+            number += 1;
+        }
+        Ok(())
+    };
+    let result = stop.run_until_cancelled(rounds).await.unwrap_or(Ok(()));
+    drop(sender);
+    output.end().await.map_err(ClientError::Output)?;
+    result
+}
+
+/// The next line; none at the end.
+async fn next(input: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<Round>, ClientError> {
+    let mut line = String::new();
+    let read = input.take(MAX_ROUND).read_line(&mut line).await;
+    let wrong = |why: String| ClientError::Round {
+        why,
+        example: EXAMPLE,
+    };
+    if read.map_err(|error| wrong(error.to_string()))? == 0 {
+        return Ok(None);
+    }
+    parse(&line).map(Some).map_err(wrong)
+}
+
+fn parse(line: &str) -> Result<Round, String> {
+    let round: Round = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    if !matches!(round.transport, Transport::Udp | Transport::UdpConnected) {
+        return Err(format!(
+            "its transport is {:?}; expected UDP or UDP-CONNECTED: no other socket leads to one after the other",
+            round.transport
+        ));
+    }
+    if round.sockets == 0 || round.sockets > MAX_SOCKETS {
+        return Err(format!(
+            "it has {} sockets; expected 1 to {MAX_SOCKETS}",
+            round.sockets
+        ));
+    }
+    if round.limit_ms == 0 {
+        return Err("its limit_ms is 0; expected at least 1".to_owned());
+    }
+    Ok(round)
+}
+
+async fn make(
+    client: &str,
+    prefix: &str,
+    round: &Round,
+    slots: &mut Vec<Slot>,
+    sender: &mpsc::Sender<Attempt>,
+) {
+    for flow in u32::try_from(slots.len()).unwrap_or(u32::MAX)..round.sockets {
+        slots.push(Slot::new(flow));
+    }
+    let used = slots.iter_mut().take(round.sockets as usize);
+    let mut used: Vec<&mut Slot> = used.collect();
+    if round.anew {
+        // All of them before the first is opened: what was theirs is free.
+        used.iter_mut().for_each(|slot| slot.close());
+    }
+    let exchanges = used
+        .into_iter()
+        .map(|slot| slot.exchange(client, format!("{prefix}-{}", slot.next.flow), round));
+    let mut ended = stream::iter(exchanges).buffer_unordered(Round::AT_ONCE as usize);
+    while let Some(attempt) = ended.next().await {
+        // The writer is gone only after it has cancelled `stop`.
+        drop(sender.send(attempt).await);
+    }
+}
+
+impl Slot {
+    fn new(flow: u32) -> Self {
+        Self {
+            socket: None,
+            port: 0,
+            next: Exchange {
+                flow,
+                socket: 0,
+                sequence: 0,
+            },
+        }
+    }
+
+    fn close(&mut self) {
+        if self.socket.take().is_some() {
+            self.next.socket += 1;
+        }
+    }
+
+    async fn exchange(&mut self, client: &str, nonce: String, round: &Round) -> Attempt {
+        let destination = SocketAddr::new(round.address, round.port);
+        let about = About {
+            client,
+            target: &round.target,
+            transport: round.transport,
+            destination,
+            limit: Duration::from_millis(round.limit_ms),
+            nonce: nonce.clone(),
+            exchange: Some(self.next),
+        };
+        self.next.sequence += 1;
+        let Self { socket, port, .. } = self;
+        watched(about, async |trace| {
+            let open = match socket {
+                Some(open) => {
+                    open.lead_to(destination, trace).await?;
+                    open
+                }
+                None => {
+                    let opened = Socket::open(round.transport, destination, *port, trace).await?;
+                    socket.insert(opened)
+                }
+            };
+            *port = trace.local.map_or(0, |local| local.port());
+            exchange(open, &nonce, trace).await
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_a_round_and_so_is_what_is_written_of_it() {
+        let round = parse(EXAMPLE).unwrap();
+        assert!(!round.anew);
+        for anew in [false, true] {
+            let round = Round {
+                anew,
+                ..round.clone()
+            };
+            let line = serde_json::to_string(&round).unwrap();
+            assert_eq!(line.contains("anew"), anew, "{line}");
+            assert_eq!(parse(&line).unwrap(), round);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (from, to, named) in [
+            ("\"UDP\"", "\"TCP\"", "its transport is Tcp"),
+            ("100,", "0,", "0 sockets"),
+            ("100,", "16385,", "16385 sockets"),
+            ("1000}", "0}", "limit_ms is 0"),
+            ("\"port\"", "\"ports\"", "unknown field"),
+        ] {
+            let error = parse(&EXAMPLE.replace(from, to)).unwrap_err();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_none_is_told_with_what_was_expected() {
+        let error = keep("c1", &b"{}\n"[..], std::io::sink(), CancellationToken::new()).await;
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("missing field") && error.contains(EXAMPLE),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! Sockets that are kept: one of them leads to one destination after the other, and stays the same.
+
+mod common;
+
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+
+use common::{Sink, entry, one, server};
+use oracle::history::{Attempt, Exchange, Outcome, Round, Stage, Transport};
+use probe::{client::sockets::keep, serve::Mode};
+use tokio_util::sync::CancellationToken;
+
+const BOTH: [Transport; 2] = [Transport::Udp, Transport::UdpConnected];
+
+fn round(transport: Transport, destination: SocketAddr, sockets: u32) -> Round {
+    Round {
+        target: destination.to_string(),
+        transport,
+        address: destination.ip(),
+        port: destination.port(),
+        sockets,
+        anew: false,
+        limit_ms: 10_000,
+    }
+}
+
+/// What rounds show, each in the order of its sockets.
+async fn keep_for(rounds: &[Round]) -> Vec<Vec<Attempt>> {
+    let mut lines = Vec::new();
+    for round in rounds {
+        lines.extend(serde_json::to_vec(round).expect("a line"));
+        lines.push(b'\n');
+    }
+    let sink = Sink::default();
+    keep("c1", &*lines, sink.clone(), CancellationToken::new())
+        .await
+        .expect("the client ends well");
+    let mut all: Vec<Attempt> = sink.lines();
+    let mut by_round = Vec::new();
+    for round in rounds {
+        let mut attempts: Vec<Attempt> = all.drain(..round.sockets as usize).collect();
+        attempts.sort_by_key(|one| exchange(one).flow);
+        by_round.push(attempts);
+    }
+    assert_eq!(all, [], "one line for each socket of each round");
+    by_round
+}
+
+fn exchange(attempt: &Attempt) -> Exchange {
+    attempt.exchange.expect("an exchange")
+}
+
+/// Who answered, and the peer as the socket sees it.
+fn answered(attempts: &[Attempt]) -> BTreeSet<(String, SocketAddr)> {
+    let of = |attempt: &Attempt| match &attempt.outcome {
+        Outcome::Answered { answer, peer } if answer.nonce == attempt.nonce => {
+            (answer.identity.clone(), *peer)
+        }
+        _ => panic!("{attempt:?}"),
+    };
+    attempts.iter().map(of).collect()
+}
+
+fn ports(attempts: &[Attempt]) -> Vec<u16> {
+    let port = |attempt: &Attempt| attempt.local.expect("a socket").port();
+    attempts.iter().map(port).collect()
+}
+
+async fn two_servers() -> [SocketAddr; 2] {
+    let (_, first) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
+    let (_, second) = server(Mode::Prompt, "b2", "127.0.0.1", &Sink::default()).await;
+    [first, second].map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+#[tokio::test]
+async fn each_socket_is_led_to_one_destination_after_the_other() {
+    let [first, second] = two_servers().await;
+    for transport in BOTH {
+        let alone = one(entry(transport, first)).await;
+        assert_eq!(alone.exchange, None, "a fresh socket is none of them");
+        let seen = keep_for(&[
+            round(transport, first, 3),
+            round(transport, second, 3),
+            round(transport, first, 3),
+        ])
+        .await;
+        for (at, (name, address)) in [("b1", first), ("b2", second), ("b1", first)].iter().enumerate() {
+            let by = (format!("{name}/UDP/{}", address.port()), *address);
+            assert_eq!(answered(&seen[at]), BTreeSet::from([by]), "{transport:?}");
+            assert_eq!(ports(&seen[at]), ports(&seen[0]), "the same sockets");
+            for (flow, attempt) in (0..).zip(&seen[at]) {
+                let sequence = u32::try_from(at).expect("few");
+                let expected = Exchange {
+                    flow,
+                    socket: 0,
+                    sequence,
+                };
+                assert_eq!(exchange(attempt), expected);
+                assert_eq!(attempt.target, address.to_string());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_round_takes_the_oldest_and_opens_what_is_missing() {
+    let [first, second] = two_servers().await;
+    let transport = Transport::Udp;
+    let seen = keep_for(&[
+        round(transport, first, 2),
+        round(transport, first, 4),
+        round(transport, second, 1),
+    ])
+    .await;
+    assert_eq!(ports(&seen[1])[..2], ports(&seen[0]));
+    assert_eq!(ports(&seen[2]), ports(&seen[0])[..1]);
+    assert_eq!(ports(&seen[1]).iter().collect::<BTreeSet<_>>().len(), 4);
+}
+
+#[tokio::test]
+async fn others_are_opened_at_the_ports_of_those_that_are_closed() {
+    let [first, second] = two_servers().await;
+    for transport in BOTH {
+        let anew = Round {
+            anew: true,
+            ..round(transport, second, 20)
+        };
+        let seen = keep_for(&[
+            round(transport, first, 20),
+            anew.clone(),
+            round(transport, first, 20),
+        ])
+        .await;
+        assert_eq!(ports(&seen[1]), ports(&seen[0]));
+        assert_eq!(ports(&seen[2]), ports(&seen[0]));
+        assert!(seen[1].iter().all(|one| exchange(one).socket == 1));
+        assert!(seen[2].iter().all(|one| exchange(one).socket == 1));
+        assert_eq!(answered(&seen[1]).len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn sockets_of_each_transport_are_kept_by_themselves() {
+    let [first, _] = two_servers().await;
+    let seen = keep_for(&BOTH.map(|transport| round(transport, first, 2))).await;
+    assert!(seen.iter().flatten().all(|one| exchange(one).sequence == 0));
+    let ports: BTreeSet<u16> = seen.iter().flat_map(|attempts| ports(attempts)).collect();
+    assert_eq!(ports.len(), 4);
+}
+
+#[tokio::test]
+async fn a_late_reply_is_not_taken_for_that_of_the_next_exchange() {
+    let slow = Mode::Slow(Duration::from_millis(300));
+    let (_, late) = server(slow, "late", "127.0.0.1", &Sink::default()).await;
+    let slower = Mode::Slow(Duration::from_millis(900));
+    let (_, later) = server(slower, "later", "127.0.0.1", &Sink::default()).await;
+    let [late, later] = [late, later].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    let seen = keep_for(&[
+        Round {
+            limit_ms: 50,
+            ..round(Transport::Udp, late, 2)
+        },
+        round(Transport::Udp, later, 2),
+    ])
+    .await;
+    let stage = Stage::Receive;
+    assert!(
+        seen[0]
+            .iter()
+            .all(|one| one.outcome == Outcome::Timeout { stage })
+    );
+    let by = (format!("later/UDP/{}", later.port()), later);
+    assert_eq!(answered(&seen[1]), BTreeSet::from([by]));
+    assert_eq!(ports(&seen[1]), ports(&seen[0]));
+}
