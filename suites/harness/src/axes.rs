@@ -11,7 +11,10 @@ use crate::{context::Context, report::AxisReport, verdict::Verdict};
 
 /// All axes of a case; each is one from the first time it is named.
 #[derive(Debug, Default)]
-pub(crate) struct Axes(Mutex<BTreeMap<String, Axis>>);
+pub(crate) struct Axes {
+    axes: Mutex<BTreeMap<String, Axis>>,
+    not_enabled: Mutex<Vec<String>>,
+}
 
 #[derive(Debug, Default)]
 struct Axis {
@@ -22,7 +25,7 @@ struct Axis {
 
 impl Axes {
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Axis>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.axes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_open(&self, axis: &str) -> bool {
@@ -49,6 +52,34 @@ impl Axes {
             });
         }
         axis.findings.extend(findings);
+    }
+
+    /// How an axis stands: a pass if something of it was judged and nothing found so far.
+    pub(crate) fn so_far(&self, axis: &str) -> Verdict {
+        let all = self.all();
+        match all.get(axis) {
+            Some(Axis {
+                verdict: Some(verdict),
+                ..
+            }) => verdict.clone(),
+            Some(Axis { judged: true, .. }) => Verdict::Pass,
+            _ => Verdict::Inconclusive {
+                why: format!("nothing of {axis} was judged"),
+            },
+        }
+    }
+
+    fn leave_out(&self, axis: String) {
+        let mut left_out = self.not_enabled.lock().unwrap_or_else(PoisonError::into_inner);
+        if !left_out.contains(&axis) {
+            left_out.push(axis);
+        }
+    }
+
+    /// Axes that the case itself has left out, each once, in the order in which it did.
+    pub(crate) fn not_enabled(&self) -> Vec<String> {
+        let left_out = self.not_enabled.lock();
+        left_out.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The axes as they stand. Those without a verdict pass if the case came to its end (`ended` is none) and
@@ -80,6 +111,11 @@ impl Context {
     /// An axis could not be decided.
     pub fn inconclusive(&self, axis: &str, why: String, findings: Vec<Finding>) {
         self.axes.inconclusive(axis, why, findings);
+    }
+
+    /// An axis of the row that does not run here, and why: it is reported once, and no part of the verdict.
+    pub fn not_enabled(&self, axis: &str, why: &str) {
+        self.axes.leave_out(format!("{axis}: {why}"));
     }
 
     /// Something of an axis has been judged, and this was found; nothing found is inside the permitted set.
@@ -115,6 +151,15 @@ mod tests {
         assert_eq!(verdict(&axes, None), "pass");
         let hung = Verdict::Inconclusive { why: "hung".into() };
         assert_eq!(verdict(&axes, Some(&hung)), "inconclusive: hung");
+    }
+
+    #[test]
+    fn an_axis_that_is_left_out_again_is_named_once() {
+        let axes = Axes::default();
+        for axis in ["b: why", "a: why", "b: why"] {
+            axes.leave_out(axis.to_owned());
+        }
+        assert_eq!(axes.not_enabled(), ["b: why", "a: why"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use oracle::history::Attempt;
 use crate::{
     client::{Client, Run},
     context::Context,
+    history::now_us,
     target::{Target, plan},
     verdict::Halt,
 };
@@ -27,6 +28,18 @@ pub struct Background {
     targets: Vec<Target>,
     runs: Vec<Run>,
     window: Duration,
+    /// Attempts that began earlier, in microseconds since the Unix epoch, are not judged.
+    from_us: u64,
+}
+
+impl Background {
+    /// Attempts that have begun until now are not judged: only what is dialled from now on, by the same processes.
+    pub fn counting_from_now(self) -> Self {
+        Self {
+            from_us: now_us(),
+            ..self
+        }
+    }
 }
 
 impl Context {
@@ -57,6 +70,7 @@ impl Context {
             targets,
             runs,
             window,
+            from_us: 0,
         })
     }
 
@@ -71,6 +85,7 @@ impl Context {
             targets,
             runs,
             window,
+            from_us,
         } = background;
         if targets.is_empty() {
             // Every axis has its verdict.
@@ -78,10 +93,13 @@ impl Context {
         }
         let began = Instant::now();
         // Bounded by what was planned; what is missing then shows as too few probes.
-        while began.elapsed() < window || (!self.is_enough(&runs, &targets) && began.elapsed() < window * 3) {
+        while began.elapsed() < window
+            || (!self.is_enough(&runs, &targets, from_us) && began.elapsed() < window * 3)
+        {
             tokio::time::sleep(LOOK).await;
         }
-        let attempts = try_join_all(runs.into_iter().map(Run::stop)).await?.concat();
+        let mut attempts = try_join_all(runs.into_iter().map(Run::stop)).await?.concat();
+        attempts.retain(|attempt| attempt.start_us >= from_us);
         let limits = self.limits().clone();
         let targets = self.open_targets(&targets);
         self.judge_attempts(&clients, &targets, attempts, |target| target.probes(&limits))
@@ -95,10 +113,10 @@ impl Context {
             .concat())
     }
 
-    fn is_enough(&self, runs: &[Run], targets: &[Target]) -> bool {
+    fn is_enough(&self, runs: &[Run], targets: &[Target], from_us: u64) -> bool {
         let has_enough = |attempts: &[Attempt]| {
             let mut counts: HashMap<_, usize> = HashMap::new();
-            for attempt in attempts {
+            for attempt in attempts.iter().filter(|attempt| attempt.start_us >= from_us) {
                 *counts
                     .entry((attempt.target.as_str(), attempt.transport))
                     .or_default() += 1;

@@ -61,7 +61,7 @@ impl fmt::Display for Tier {
 }
 
 /// What a case needs of a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Needs {
     /// Nodes.
     pub nodes: usize,
@@ -69,6 +69,8 @@ pub struct Needs {
     pub families: Families,
     /// Rights.
     pub rights: Rights,
+    /// What else it must be able to do.
+    pub also: &'static [Capability],
 }
 
 /// Which address families a case needs.
@@ -83,7 +85,9 @@ pub enum Families {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rights {
-    /// Write EndpointSlices and other objects.
+    /// Write pods, Services and EndpointSlices in one namespace.
+    Namespaced,
+    /// Make namespaces.
     Api,
     /// Be privileged on nodes, stop the agent.
     Node,
@@ -135,6 +139,22 @@ pub fn axes_not_enabled(cluster: &Description) -> Vec<String> {
     axes
 }
 
+/// A capability as something that a case needs.
+fn in_words(capability: Capability) -> &'static str {
+    match capability {
+        Capability::Ipv4 => "IPv4",
+        Capability::Ipv6 => "IPv6",
+        Capability::ApiWrite => "the right to write EndpointSlices",
+        Capability::Node => "rights on nodes",
+        Capability::Outside => "a client outside",
+        Capability::HostNetwork => "processes on its hosts",
+        Capability::ApiFaults => "API servers that can be stopped",
+        Capability::Unreconciled => "API servers that can be kept from writing default/kubernetes",
+        Capability::SharedAddress => "several API servers that advertise one address or can be made to",
+        Capability::Baseline => "nodes of which is known what they had before the implementation",
+    }
+}
+
 impl Case {
     /// Decides before the run whether the case can: `None`, or the verdict without it.
     #[must_use]
@@ -161,10 +181,19 @@ impl Case {
         }
         let has = |capability| cluster.capabilities.contains(&capability);
         if !has(Capability::ApiWrite) {
-            return lacks("the right to write EndpointSlices");
+            return lacks(in_words(Capability::ApiWrite));
+        }
+        if let Some(only) = &cluster.confined
+            && self.needs.rights > Rights::Namespaced
+        {
+            let why = format!("needs namespaces of its own, and may use none but {only}");
+            return Some(Verdict::Skipped { why });
         }
         if self.needs.rights >= Rights::Node && !has(Capability::Node) {
-            return lacks("rights on nodes");
+            return lacks(in_words(Capability::Node));
+        }
+        if let Some(capability) = self.needs.also.iter().find(|capability| !has(**capability)) {
+            return lacks(in_words(*capability));
         }
         None
     }

@@ -9,7 +9,7 @@ use lab::cluster::{Capability, Cluster, Place};
 use oracle::history::{Attempt, Plan};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
-    process::Child,
+    process::{Child, ChildStdin},
     task::JoinHandle,
 };
 
@@ -22,6 +22,9 @@ use crate::{
 /// How much of a client's stderr is kept for its error.
 const STDERR_BYTES: u64 = 64 * 1024;
 
+/// How long a client may take to end after its stdin has, before it is killed.
+const ENDS: Duration = Duration::from_secs(10);
+
 /// A place that probes come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
@@ -31,6 +34,8 @@ pub struct Client {
     pub node: String,
     /// Where its processes run.
     pub place: Place,
+    /// Whether each of its processes has a cgroup namespace of its own.
+    pub private_cgroups: bool,
 }
 
 impl Context {
@@ -54,6 +59,7 @@ impl Context {
             name: "outside".to_owned(),
             node: String::new(),
             place: Place::Outside,
+            private_cgroups: false,
         })
     }
 
@@ -76,6 +82,8 @@ impl Context {
 pub(crate) struct Run {
     client: String,
     child: Child,
+    /// Open as long as it is to run: it ends with its stdin, wherever it is.
+    stdin: ChildStdin,
     attempts: Arc<Mutex<Vec<Attempt>>>,
     reader: JoinHandle<Result<(), String>>,
     stderr: JoinHandle<String>,
@@ -89,9 +97,10 @@ impl Run {
         plan: &Plan,
         history: Arc<History>,
     ) -> Result<Self, Halt> {
-        let mut child = cluster
-            .exec(&client.place, &["probe".to_owned(), "client".to_owned()])
-            .await?;
+        let private = client.private_cgroups.then_some("--private-cgroups");
+        let argv = ["probe", "client", "--while-stdin"].into_iter().chain(private);
+        let argv: Vec<String> = argv.map(str::to_owned).collect();
+        let mut child = cluster.exec(&client.place, &argv).await?;
         let broken = |what: &str| Halt::Harness(format!("the probe client {} {what}", client.name));
         let (Some(mut stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -104,7 +113,6 @@ impl Run {
             .write_all(text.as_bytes())
             .await
             .map_err(|error| broken(&format!("did not take its plan: {error}")))?;
-        drop(stdin);
         let attempts = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&attempts);
         let reader = tokio::spawn(async move {
@@ -126,6 +134,7 @@ impl Run {
         Ok(Self {
             client: client.name.clone(),
             child,
+            stdin,
             attempts,
             reader,
             stderr,
@@ -168,10 +177,12 @@ impl Run {
                 stderr.trim()
             )));
         }
-        self.child
-            .kill()
-            .await
-            .map_err(|error| Halt::Harness(format!("the probe client {}: {error}", self.client)))?;
+        // By its stdin, so that what it has written arrives whole from wherever it runs.
+        drop(self.stdin);
+        if tokio::time::timeout(ENDS, self.child.wait()).await.is_err() {
+            let killed = self.child.kill().await;
+            killed.map_err(|error| Halt::Harness(format!("the probe client {}: {error}", self.client)))?;
+        }
         Self::collect(&self.client, self.reader, &self.attempts).await
     }
 

@@ -26,6 +26,7 @@ use crate::{
     manifest::Manifest,
     objects::{CASE_LABEL, Key, Kind, Objects, RUN_LABEL},
     pods::{Backend, pod},
+    recovery::Recoveries,
     repeated::AnsweredFlows,
     verdict::Halt,
     watch::Watch,
@@ -64,6 +65,7 @@ pub struct Context {
     namespaces: AtomicU32,
     pub(crate) axes: Axes,
     pub(crate) answered_flows: AnsweredFlows,
+    pub(crate) recoveries: Recoveries,
     random: Mutex<StdRng>,
     pods: Mutex<Vec<Backend>>,
     recorded: Mutex<BTreeMap<String, String>>,
@@ -78,13 +80,21 @@ impl Context {
         options: Options,
         history: Arc<History>,
     ) -> Result<Self, Halt> {
-        let watch =
-            Arc::new(Watch::start(&cluster.client(), Arc::clone(&history), options.limits.own_watch).await?);
+        let confined = cluster.describe().confined.as_deref();
+        let watch = Watch::start(
+            &cluster.client(),
+            confined,
+            Arc::clone(&history),
+            options.limits.own_watch,
+        )
+        .await?;
         let objects = Objects::new(
             cluster.client(),
             Arc::clone(&history),
-            watch,
+            Arc::new(watch),
             options.limits.clone(),
+            cluster.describe().image.clone(),
+            labels(&case, &options),
         );
         let mut cx = Self {
             manifest: Manifest::parse(case.manifest)?,
@@ -100,13 +110,14 @@ impl Context {
             namespaces: AtomicU32::new(0),
             axes: Axes::default(),
             answered_flows: AnsweredFlows::default(),
+            recoveries: Recoveries::default(),
             pods: Mutex::default(),
             recorded: Mutex::default(),
             delays: Mutex::default(),
         };
         cx.phase("clients and fence");
         let fence = format!("fence-{}", cx.token);
-        cx.make_namespace(&fence).await?;
+        let fence = cx.make_namespace(&fence).await?;
         // The clients live beside the fence: the namespaces of the case hold the objects under test only.
         cx.clients = cx.make_clients(&fence).await?;
         cx.fence = Some(Fence::start(&cx, &fence).await?);
@@ -155,30 +166,30 @@ impl Context {
     }
 
     /// A fresh namespace. Names of one case have one length: none is a prefix of another.
+    ///
+    /// Where the suite may use one namespace only it is that, and not fresh: names of a case that makes do with
+    /// [`Rights::Namespaced`](crate::case::Rights::Namespaced) differ within the whole case.
     pub async fn namespace(&self) -> Result<String, Halt> {
         let number = self.namespaces.fetch_add(1, Ordering::Relaxed);
-        let name = format!("p{}-{number:03}", self.token);
-        self.make_namespace(&name).await?;
-        Ok(name)
+        self.make_namespace(&format!("p{}-{number:03}", self.token)).await
     }
 
     /// A fresh namespace whose name ends so, for cases that are about names; the case chooses endings that no other of
     /// its namespaces has. Returns its name.
     pub async fn namespace_ending(&self, ending: &str) -> Result<String, Halt> {
-        let name = format!("p{}-{ending}", self.token);
-        self.make_namespace(&name).await?;
-        Ok(name)
+        self.make_namespace(&format!("p{}-{ending}", self.token)).await
     }
 
-    async fn make_namespace(&self, name: &str) -> Result<(), Halt> {
+    /// Its name; that of the only one, where the suite may use no other.
+    async fn make_namespace(&self, name: &str) -> Result<String, Halt> {
+        let confined = self.cluster.describe().confined.clone();
+        let name = confined.as_deref().unwrap_or(name);
         self.objects.watch().follow_namespace(name);
-        let labels = json!({ RUN_LABEL: self.options.run, CASE_LABEL: self.case.id });
-        self.objects
-            .create(&json!({
-                "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": labels },
-            }))
-            .await?;
-        Ok(())
+        if confined.is_none() {
+            let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+            self.objects.create(&object).await?;
+        }
+        Ok(name.to_owned())
     }
 
     async fn make_clients(&self, namespace: &str) -> Result<Vec<Client>, Halt> {
@@ -202,12 +213,14 @@ impl Context {
                 name: format!("pod@{}", pod.node),
                 node: pod.node.clone(),
                 place: Place::Pod { namespace, name },
+                private_cgroups: false,
             });
             if has_hosts {
                 clients.push(Client {
                     name: format!("host@{}", pod.node),
                     node: pod.node,
                     place: host,
+                    private_cgroups: false,
                 });
             }
         }
@@ -249,6 +262,12 @@ impl Context {
         self.apply(name, values)
             .await?
             .ok_or_else(|| Halt::Harness(format!("the manifest has no Service named {name}")))
+    }
+
+    /// Labels of what the case makes in a namespace that is not its own: by them it is removed, whatever becomes of the case.
+    #[must_use]
+    pub fn labels(&self) -> Value {
+        labels(&self.case, &self.options)
     }
 
     /// Puts things in an order that the seed decides.
@@ -365,4 +384,8 @@ impl Context {
             ))
         })
     }
+}
+
+fn labels(case: &Case, options: &Options) -> Value {
+    json!({ RUN_LABEL: options.run, CASE_LABEL: case.id })
 }

@@ -6,23 +6,22 @@ use std::{
     panic::AssertUnwindSafe,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use futures::FutureExt as _;
-use kube::{
-    Api, Client,
-    api::{DeleteParams, DynamicObject, ListParams},
-};
+use kube::api::ListParams;
 use lab::cluster::{Cluster, ClusterError};
 use serde_json::Value;
 
 use crate::{
     case::{Case, axes_not_enabled},
+    cleanup::Made,
     context::{Context, Options},
     history::{History, now_us},
-    objects::{CASE_LABEL, Key, Kind, RUN_LABEL, api},
-    report::{CaseReport, overall},
+    objects::{Kind, all},
+    readiness::Readiness,
+    report::{AxisReport, CaseReport, overall},
     verdict::{Halt, Verdict},
 };
 
@@ -50,14 +49,16 @@ pub async fn execute(
         axes: Vec::new(),
         axes_not_enabled: axes_not_enabled(cluster.describe()),
         recorded: Default::default(),
+        recoveries: Vec::new(),
         warnings: Vec::new(),
         evidence: Some(options.folder.clone()),
     };
-    let mut cx = None;
+    let (mut cx, mut readiness) = (None, None);
     let body = async {
         let history = open(&options.folder)?;
         let started = Context::start(case, Arc::clone(&cluster), options.clone(), history).await?;
         let cx = &*cx.insert(started);
+        readiness = Readiness::start(cx, &case).await?;
         (case.run)(cx).await?;
         cx.phase("final reads");
         cx.agents().await?;
@@ -80,9 +81,16 @@ pub async fn execute(
     };
     if let Some(cx) = &cx {
         report.axes = cx.axes.reports(ended.as_ref());
+        report.axes_not_enabled.extend(cx.axes.not_enabled());
         report.recorded = cx.all_recorded();
+        report.recoveries = cx.recoveries.all();
     }
     report.verdict = verdict(&report, ended);
+    let closes = Instant::now();
+    if let Some(watch) = readiness {
+        let limit = options.limits.closing / WATCH_ENDS;
+        also(&mut report, watch.end(&options.limits, limit).await);
+    }
     // A run that was interrupted may take its cluster with it.
     if !was_interrupted && let Err(why) = cluster.intact().await {
         without_cluster(&mut report, &why);
@@ -93,18 +101,18 @@ pub async fn execute(
             report.warnings.extend(evidence(cx).await);
         }
         if !options.keep {
-            let cleaned = cleanup(
-                &cluster.client(),
-                &options.run,
-                Some(case.id),
-                options.limits.cleanup,
-            )
-            .await;
+            let made = Made {
+                run: &options.run,
+                case: Some(case.id),
+                confined: cluster.describe().confined.as_deref(),
+            };
+            let cleaned = made.cleanup(&cluster.client(), options.limits.cleanup).await;
             report.warnings.extend(cleaned.err().map(|halt| halt.to_string()));
         }
     };
     let limit = options.limits.closing;
-    if tokio::time::timeout(limit, closing).await.is_err() {
+    let left = limit.saturating_sub(closes.elapsed());
+    if tokio::time::timeout(left, closing).await.is_err() {
         report
             .warnings
             .push(format!("evidence and clean-up took longer than {limit:?}"));
@@ -118,35 +126,12 @@ pub async fn execute(
     report
 }
 
+/// The clients of the readiness watch end within this part of [`Limits::closing`](crate::limits::Limits::closing); what they
+/// leave of it is for evidence and clean-up.
+const WATCH_ENDS: u32 = 4;
+
 /// Name of a case's report in its folder.
 pub const REPORT: &str = "case.json";
-
-/// Removes the namespaces of a run (or of one of its cases) and what is in them, and waits until they are gone.
-pub async fn cleanup(client: &Client, run: &str, case: Option<&str>, limit: Duration) -> Result<(), Halt> {
-    let mut selector = format!("{RUN_LABEL}={run}");
-    if let Some(case) = case {
-        selector += &format!(",{CASE_LABEL}={case}");
-    }
-    let namespaces: Api<DynamicObject> = api(client, &Key::new(Kind::Namespace, "", ""));
-    let mine = ListParams::default().labels(&selector);
-    let refused = |error| crate::objects::refused("clean up", error);
-    for namespace in namespaces.list(&mine).await.map_err(refused)? {
-        let name = namespace.metadata.name.unwrap_or_default();
-        match namespaces.delete(&name, &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            done => drop(done.map_err(refused)?),
-        }
-    }
-    let gone = async {
-        while !namespaces.list(&mine).await.map_err(refused)?.items.is_empty() {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        Ok(())
-    };
-    tokio::time::timeout(limit, gone)
-        .await
-        .map_err(|_| Halt::Inconclusive(format!("namespaces {selector} are not gone within {limit:?}")))?
-}
 
 fn open(folder: &Path) -> Result<Arc<History>, Halt> {
     let broken = |error| Halt::Harness(format!("failed to write to {}: {error}", folder.display()));
@@ -154,6 +139,22 @@ fn open(folder: &Path) -> Result<Arc<History>, Halt> {
     Ok(Arc::new(
         History::create(&folder.join("history.jsonl")).map_err(broken)?,
     ))
+}
+
+/// What was watched all along: a failure is one of the case, and nothing of it makes up for what the case has not shown.
+/// A case that passes has to have been watched.
+fn also(report: &mut CaseReport, axes: Vec<AxisReport>) {
+    let is_failed = |axis: &&AxisReport| matches!(axis.verdict, Verdict::Fail { .. });
+    let why = |axis: &AxisReport| format!("{}: {}", axis.name, axis.verdict.why());
+    let failed = axes.iter().find(is_failed);
+    let undecided = axes.iter().find(|axis| axis.verdict != Verdict::Pass);
+    match (&report.verdict, failed, undecided) {
+        (Verdict::Fail { .. }, ..) => {}
+        (_, Some(axis), _) => report.verdict = Verdict::Fail { why: why(axis) },
+        (Verdict::Pass, None, Some(axis)) => report.verdict = inconclusive(why(axis)),
+        _ => {}
+    }
+    report.axes.extend(axes);
 }
 
 /// An axis that failed fails the case, however it ended: its control had passed and its fault was witnessed.
@@ -236,7 +237,8 @@ async fn evidence(cx: &Context) -> Vec<String> {
 }
 
 async fn objects(cx: &Context, kind: Kind, file: PathBuf) -> Result<(), String> {
-    let all = api(&cx.cluster.client(), &Key::new(kind, "", ""));
+    let confined = cx.cluster.describe().confined.as_deref();
+    let all = all(&cx.cluster.client(), kind, confined);
     let list = all
         .list(&ListParams::default())
         .await
@@ -261,7 +263,6 @@ fn write_report(folder: &Path, report: &CaseReport) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::AxisReport;
 
     fn report(axes: Vec<Verdict>) -> CaseReport {
         let axes = axes
@@ -285,6 +286,7 @@ mod tests {
             axes,
             axes_not_enabled: Vec::new(),
             recorded: Default::default(),
+            recoveries: Vec::new(),
             warnings: Vec::new(),
             evidence: None,
         }
@@ -297,6 +299,33 @@ mod tests {
         assert_eq!(verdict(&failed, cut.clone()).name(), "fail");
         assert_eq!(verdict(&report(vec![Verdict::Pass]), cut.clone()).why(), "hung");
         assert_eq!(verdict(&report(Vec::new()), cut).why(), "hung");
+    }
+
+    #[test]
+    fn what_was_watched_fails_a_case_and_passes_none() {
+        let watched = |verdict| report(vec![verdict]).axes;
+        let mut nothing = report(Vec::new());
+        nothing.verdict = verdict(&nothing, None);
+        also(&mut nothing, watched(Verdict::Pass));
+        assert_eq!(nothing.verdict.name(), "inconclusive");
+        also(&mut nothing, watched(Verdict::Fail { why: "w".into() }));
+        assert_eq!(nothing.verdict.name(), "fail");
+        assert_eq!(nothing.axes.len(), 2);
+    }
+
+    #[test]
+    fn a_case_whose_watch_was_lost_does_not_pass() {
+        let lost = || report(vec![inconclusive("w".into())]).axes;
+        for (verdict, expected) in [
+            (Verdict::Pass, "inconclusive"),
+            (Verdict::Fail { why: "f".into() }, "fail"),
+            (Verdict::NotSupported { why: "n".into() }, "not-supported"),
+        ] {
+            let mut case = report(Vec::new());
+            case.verdict = verdict;
+            also(&mut case, lost());
+            assert_eq!(case.verdict.name(), expected);
+        }
     }
 
     #[test]

@@ -27,13 +27,16 @@ use crate::{
     history::Event,
     objects::Key,
     pods::{Backend, pod},
+    readiness::Control,
     target::plan,
     verdict::Halt,
 };
 
 const NAME: &str = "signal";
+/// Of the Service that nobody changes.
+const CONTROL: &str = "lasting";
 /// Ports on which the fence's backend listens: the slice switches between them.
-const TARGETS: [u16; 2] = [7001, 7002];
+pub(crate) const TARGETS: [u16; 2] = [7001, 7002];
 /// The Service's port is this plus the number of the fence.
 const FIRST_PORT: u16 = 20_000;
 /// From one look to the next, and how long each may take: before the change nobody may answer there.
@@ -44,9 +47,9 @@ const LANES: usize = 4;
 
 /// The Service and slice of the fence.
 pub(crate) struct Fence {
-    namespace: String,
+    pub(crate) namespace: String,
     address: IpAddr,
-    backend: Backend,
+    pub(crate) backend: Backend,
     number: Mutex<u16>,
 }
 
@@ -77,12 +80,54 @@ impl Fence {
             .and_then(|text| text.parse().ok());
         let address =
             address.ok_or_else(|| Halt::Harness("the fence's Service has no cluster IP".to_owned()))?;
-        cx.objects().create(&slice(namespace, &backend, family)?).await?;
+        cx.objects()
+            .create(&slice(NAME, namespace, &backend, family)?)
+            .await?;
         Ok(Self {
             namespace: namespace.to_owned(),
             address,
             backend,
             number: Mutex::new(0),
+        })
+    }
+}
+
+impl Fence {
+    /// Creates a Service beside it that nobody changes, for the watch of [`crate::readiness`].
+    pub(crate) async fn control(&self, cx: &Context) -> Result<Control, Halt> {
+        let family = *cx
+            .families()
+            .first()
+            .ok_or_else(|| Halt::Harness("no family".to_owned()))?;
+        let written = cx
+            .objects()
+            .create(&json!({
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": { "name": CONTROL, "namespace": self.namespace },
+                "spec": { "type": "NodePort", "ipFamilies": [family.to_string()], "ports": service_ports(0) },
+            }))
+            .await?;
+        cx.objects()
+            .create(&slice(CONTROL, &self.namespace, &self.backend, family)?)
+            .await?;
+        let spec = &written.object["spec"];
+        let address = spec["clusterIP"].as_str().and_then(|text| text.parse().ok());
+        let port = spec["ports"][0]["nodePort"].as_u64();
+        let (Some(address), Some(port)) = (address, port.and_then(|port| u16::try_from(port).ok())) else {
+            return Err(Halt::Harness(
+                "the control Service has no cluster IP or no node port".to_owned(),
+            ));
+        };
+        let nodes = cx.cluster().describe().nodes.iter();
+        let node_ports = nodes.filter_map(|node| {
+            let of_family = |address: &&IpAddr| address.is_ipv6() == (family == Family::IPv6);
+            let address = node.addresses.iter().find(of_family)?;
+            Some((node.name.clone(), SocketAddr::new(*address, port)))
+        });
+        Ok(Control {
+            cluster_ip: SocketAddr::new(address, FIRST_PORT),
+            node_ports: node_ports.collect(),
+            identity: self.backend.identity(Transport::Tcp, target(0)),
         })
     }
 }
@@ -179,18 +224,29 @@ fn slice_ports(number: u16) -> Value {
     json!([{ "name": NAME, "protocol": "TCP", "port": target(number) }])
 }
 
-fn slice(namespace: &str, backend: &Backend, family: Family) -> Result<Value, Halt> {
+fn slice(name: &str, namespace: &str, backend: &Backend, family: Family) -> Result<Value, Halt> {
+    slice_of(name, namespace, backend, family, &slice_ports(0))
+}
+
+/// A slice of the Service of its name, with one backend.
+pub(crate) fn slice_of(
+    name: &str,
+    namespace: &str,
+    backend: &Backend,
+    family: Family,
+    ports: &Value,
+) -> Result<Value, Halt> {
     Ok(json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": {
-            "name": NAME, "namespace": namespace,
+            "name": name, "namespace": namespace,
             "labels": {
-                "kubernetes.io/service-name": NAME,
+                "kubernetes.io/service-name": name,
                 "endpointslice.kubernetes.io/managed-by": crate::objects::MANAGER,
             },
         },
         "addressType": family.to_string(),
         "endpoints": [backend.endpoint(family, true)?],
-        "ports": slice_ports(0),
+        "ports": ports,
     }))
 }

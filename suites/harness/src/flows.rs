@@ -1,11 +1,14 @@
 //! Established flows: sockets that talk through a case from before its fault to its end.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use futures::future::try_join_all;
 use oracle::{
     check::Observed,
-    flow::{self, wandering},
+    flow::{self, FlowKey, wandering},
     history::{Attempt, Outcome},
 };
 
@@ -21,9 +24,12 @@ use crate::{
 /// Flows are planned for so long at most, unscaled: longer than any case runs that has some.
 const LONGEST: Duration = Duration::from_secs(900);
 
-/// Flows that are under way, dealt to clients in turn. Ended by drop.
+/// Flows that are under way. Ended by drop.
 #[must_use = "flows that nobody ends decide nothing"]
-pub struct Flows {
+pub struct Flows(Vec<Opened>);
+
+/// Flows that were opened together, dealt to clients in turn.
+struct Opened {
     /// Each with its number of flows to each target.
     clients: Vec<(Client, u32)>,
     targets: Vec<Target>,
@@ -58,16 +64,16 @@ impl Context {
         let starts = plans
             .iter()
             .map(|(client, plan)| Run::start(&*self.cluster, client, plan, self.history.clone()));
-        let flows = Flows {
+        let opened = Opened {
             runs: try_join_all(starts).await?,
             clients,
             targets,
         };
         eventually("control failed (every flow is answered)", within, async || {
-            Ok(flows.are_answered().then_some(()))
+            Ok(opened.are_answered().then_some(()))
         })
         .await?;
-        Ok(flows)
+        Ok(Flows(vec![opened]))
     }
 
     /// Lets the flows go on for a window from now, ends them, and judges: none has ended, none has changed its backend,
@@ -76,21 +82,55 @@ impl Context {
     /// # Errors
     /// If a client ends before, which would be a hole in the window.
     pub async fn hold_flows(&self, flows: Flows, window: Duration) -> Result<Vec<Attempt>, Halt> {
+        self.hold_flows_of(flows, window, |_| true).await
+    }
+
+    /// As [`Context::hold_flows`], of those that were first answered by an identity that `stays`: the others may end. The axis
+    /// of a target that has no such flow is inconclusive.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn hold_flows_of(
+        &self,
+        flows: Flows,
+        window: Duration,
+        stays: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Attempt>, Halt> {
         has_lasted(Instant::now(), window).await;
-        let Flows {
-            clients,
-            targets,
-            runs,
-        } = flows;
-        let attempts = try_join_all(runs.into_iter().map(Run::stop)).await?.concat();
+        let mut opened = flows.0;
+        let runs = opened.iter_mut().flat_map(|one| one.runs.drain(..));
+        let attempts = try_join_all(runs.map(Run::stop)).await?.concat();
+        let leaving = flow::answered_first_by(&attempts, |identity| !stays(identity));
+        let attempts: Vec<Attempt> = attempts
+            .into_iter()
+            .filter(|attempt| flow::key(attempt).is_none_or(|key| !leaving.contains(&key)))
+            .collect();
+        let targets: Vec<Target> = opened.iter().flat_map(|one| one.targets.clone()).collect();
         let logs = self.logs_if_needed(&targets, &attempts).await?;
         let observed = Observed::new(&attempts, &logs, self.limits().times());
-        for target in self.open_targets(&targets) {
-            let expected = |(client, flows): &(Client, u32)| target.flows(client, *flows, self.limits());
-            let findings = clients
-                .iter()
-                .flat_map(|one| flow::flows(&observed, &expected(one)));
+        let mut undecided = Vec::new();
+        let each = opened.iter().flat_map(|Opened { clients, targets, .. }| {
+            let open = self.open_targets(targets).into_iter();
+            open.map(move |target| (clients, target))
+        });
+        for (clients, target) in each {
+            let staying = staying(clients, &target, &leaving);
+            if staying.is_empty() {
+                undecided.push(target);
+                continue;
+            }
+            let findings = staying.iter().flat_map(|(client, flows)| {
+                flow::flows(&observed, &target.flows(client, *flows, self.limits()))
+            });
             self.judged(&target.axis, findings.collect());
+        }
+        // After what was found of other targets, which may be of the same axis.
+        for target in undecided {
+            let why = format!(
+                "no flow to {} was answered by a backend that stays",
+                target.label()
+            );
+            self.inconclusive(&target.axis, why, Vec::new());
         }
         self.record(
             "unconnected sockets that met more than one backend",
@@ -101,6 +141,34 @@ impl Context {
 }
 
 impl Flows {
+    /// No flows: for those that are opened one after the other.
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// These and others, to be held together.
+    pub fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+
+    /// Whether every target has a flow that was first answered by an identity that `stays`, as far as is known.
+    #[must_use]
+    pub fn stay(&self, stays: impl Fn(&str) -> bool) -> bool {
+        self.0.iter().all(|opened| opened.stay(&stays))
+    }
+}
+
+impl Opened {
+    fn stay(&self, stays: impl Fn(&str) -> bool) -> bool {
+        let leaving = |run: &Run| {
+            run.with_attempts(|attempts| flow::answered_first_by(attempts, |identity| !stays(identity)))
+        };
+        let leaving: BTreeSet<FlowKey> = self.runs.iter().flat_map(leaving).collect();
+        let mut targets = self.targets.iter();
+        targets.all(|target| !staying(&self.clients, target, &leaving).is_empty())
+    }
+
     fn are_answered(&self) -> bool {
         self.clients.iter().zip(&self.runs).all(|((_, flows), run)| {
             let answered = |attempts: &[Attempt], target: &Target| {
@@ -120,6 +188,17 @@ impl Flows {
     }
 }
 
+/// How many flows to a target each client has without those that are leaving; clients that have none are left out.
+fn staying(clients: &[(Client, u32)], target: &Target, leaving: &BTreeSet<FlowKey>) -> Vec<(Client, u32)> {
+    let of_client = |(client, flows): &(Client, u32)| {
+        let stream = target.stream(client);
+        let left = leaving.iter().filter(|key| key.is_of(&stream)).count();
+        let flows = flows.saturating_sub(u32::try_from(left).unwrap_or(u32::MAX));
+        (flows > 0).then(|| (client.clone(), flows))
+    };
+    clients.iter().filter_map(of_client).collect()
+}
+
 /// How many flows each client has; those that have none are left out.
 fn deal(clients: &[Client], each: u32) -> Vec<(Client, u32)> {
     let count = u32::try_from(clients.len()).unwrap_or(u32::MAX).max(1);
@@ -133,18 +212,54 @@ fn deal(clients: &[Client], each: u32) -> Vec<(Client, u32)> {
 #[cfg(test)]
 mod tests {
     use lab::cluster::Place;
+    use oracle::history::{Exchange, Stage, Transport};
 
     use super::*;
 
     #[test]
+    fn a_client_whose_flows_to_a_target_all_leave_has_none_that_stay() {
+        let target = Target::serves("a", "t", Transport::Tcp, "10.0.0.1:80".parse().unwrap(), []);
+        let left = |client: &str, flow| {
+            let attempt = Attempt {
+                start_us: 0,
+                end_us: 1,
+                client: client.to_owned(),
+                target: target.label(),
+                transport: target.transport,
+                destination: target.address,
+                local: None,
+                nonce: String::new(),
+                exchange: Some(Exchange {
+                    flow,
+                    socket: 0,
+                    sequence: 0,
+                }),
+                outcome: Outcome::Timeout {
+                    stage: Stage::Connect,
+                },
+            };
+            flow::key(&attempt).unwrap()
+        };
+        let clients: Vec<(Client, u32)> = clients(["a", "b"]).map(|client| (client, 2)).to_vec();
+        let leaving = BTreeSet::from([left("a", 0), left("a", 1), left("b", 1)]);
+        let left = staying(&clients, &target, &leaving);
+        assert_eq!(left, [(clients[1].0.clone(), 1)]);
+        let other = Target::serves("a", "other", Transport::Tcp, target.address, []);
+        assert_eq!(staying(&clients, &other, &leaving), clients);
+    }
+
+    fn clients<const N: usize>(names: [&str; N]) -> [Client; N] {
+        names.map(|name| Client {
+            name: name.to_owned(),
+            node: name.to_owned(),
+            place: Place::Outside,
+            private_cgroups: false,
+        })
+    }
+
+    #[test]
     fn flows_are_dealt_in_turn() {
-        let clients: Vec<Client> = ["a", "b", "c", "d"]
-            .map(|name| Client {
-                name: name.to_owned(),
-                node: name.to_owned(),
-                place: Place::Outside,
-            })
-            .to_vec();
+        let clients = clients(["a", "b", "c", "d"]);
         let numbers = |each| -> Vec<u32> { deal(&clients, each).iter().map(|(_, flows)| *flows).collect() };
         assert_eq!(numbers(10), [3, 3, 2, 2]);
         assert_eq!(numbers(2), [1, 1]);

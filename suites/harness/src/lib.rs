@@ -12,16 +12,22 @@
 //!
 //! - `limits.rs`: every limit, documented; no case has one of its own.
 //! - `case.rs`: a case as data, and what a cluster must have for it. `verdict.rs`, `report.rs`: what comes out.
-//! - `context.rs`, `execute.rs`: the session of one case, from its namespaces to their removal. `axes.rs`: the
-//!   verdicts of its axes.
-//! - `objects.rs`, `manifest.rs`, `pods.rs`, `watch.rs`: objects, and the suite's own watch of them.
-//! - `client.rs`, `target.rs`, `probing.rs`, `background.rs`: probes. `flows.rs`: established flows.
+//! - `context.rs`, `execute.rs`: the session of one case, from its namespaces to their removal (`cleanup.rs`).
+//!   `axes.rs`: the verdicts of its axes.
+//! - `objects.rs`, `manifest.rs`, `pods.rs`, `watch.rs`: objects, and the suite's own watch of them. `sending.rs`:
+//!   requests that may be sent again.
+//! - `client.rs`, `target.rs`, `probing.rs`, `background.rs`: probes. `flows.rs`: established flows. `sockets.rs`: sockets that
+//!   are kept, and led to one destination after the other.
 //!   `repeated.rs`: datagrams that go on with a flow of before.
 //! - `fence.rs`: the proof that a write has been handled. `history.rs`: the record of it all.
-//! - `waiting.rs`: bounded waits for conditions.
+//! - `readiness.rs`: ready means served, watched through every run about outages, leftovers and restarts.
+//! - `recovery/`: what a recovery needed, for a row that is judged over many cases.
+//! - `waiting.rs`: bounded waits for conditions. `api_faults.rs`: what is wrong with the API servers meanwhile.
+pub mod api_faults;
 pub mod axes;
 pub mod background;
 pub mod case;
+pub mod cleanup;
 pub mod client;
 pub mod context;
 pub mod execute;
@@ -33,8 +39,12 @@ pub mod manifest;
 pub mod objects;
 pub mod pods;
 pub mod probing;
+mod readiness;
+pub mod recovery;
 mod repeated;
 pub mod report;
+mod sending;
+pub mod sockets;
 pub mod target;
 pub mod verdict;
 pub mod waiting;

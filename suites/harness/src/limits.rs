@@ -22,6 +22,8 @@ pub struct Limits {
     pub heal: Duration,
     /// How long a negative must hold (T_hold). Never scaled: a longer hold is another claim.
     pub hold: Duration,
+    /// An agent that says that it is ready has so long until a control Service must be served.
+    pub ready: Duration,
     /// One probe; silence is nothing within it.
     pub probe: Duration,
     /// A refusal comes within it.
@@ -106,6 +108,7 @@ impl Default for Limits {
             service: Duration::from_secs(30),
             heal: Duration::from_secs(90),
             hold: Duration::from_secs(30),
+            ready: Duration::from_secs(60),
             probe: Duration::from_secs(3),
             refuse: Duration::from_secs(1),
             probes: 200,
@@ -159,6 +162,7 @@ impl Limits {
             service: base.service.mul_f64(scale),
             heal: base.heal.mul_f64(scale),
             hold: base.hold,
+            ready: base.ready.mul_f64(scale),
             probe: base.probe.mul_f64(scale),
             refuse: base.refuse.mul_f64(scale),
             probes: base.probes,
@@ -192,6 +196,7 @@ impl Limits {
             ("T_svc_seconds", self.service.as_secs_f64()),
             ("T_heal_seconds", self.heal.as_secs_f64()),
             ("T_hold_seconds", self.hold.as_secs_f64()),
+            ("ready_seconds", self.ready.as_secs_f64()),
             ("probe_seconds", self.probe.as_secs_f64()),
             ("refuse_seconds", self.refuse.as_secs_f64()),
             ("probes", self.probes as f64),
@@ -235,13 +240,14 @@ impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "T_ep {:?}, T_svc {:?}, T_heal {:?}, T_hold {:?}, probe {:?}, REFUSE {:?}, N {} and ≥ {}·k, \
+            "T_ep {:?}, T_svc {:?}, T_heal {:?}, T_hold {:?}, ready {:?}, probe {:?}, REFUSE {:?}, N {} and ≥ {}·k, \
              {} probes/s per client, flows {:?} and < 1 of {} lost, own watch {:?}, pods {:?}, clean-up {:?}, closing {:?}, process {:?}, \
              agent lasts {:?}, scale {}, profile {}",
             self.endpoints,
             self.service,
             self.heal,
             self.hold,
+            self.ready,
             self.probe,
             self.refuse,
             self.probes,

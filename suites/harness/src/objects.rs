@@ -1,6 +1,10 @@
 //! Objects of the API, raw: what is read back is what the API keeps, nothing dropped or re-defaulted.
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::{
     core::v1::{Namespace, Pod, Service},
@@ -10,22 +14,56 @@ use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
+use lab::cluster::PROBE;
+pub use lab::cluster::RUN_LABEL;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
     history::{Event, History, now_us},
     limits::Limits,
+    sending::answered,
     verdict::Halt,
     watch::Watch,
 };
 
+/// A pod's containers that are the probe's, with this image of it; other objects as they are.
+fn with_image(object: &Value, image: &str) -> Value {
+    let mut object = object.clone();
+    let containers = object
+        .pointer_mut("/spec/containers")
+        .and_then(Value::as_array_mut);
+    for container in containers.into_iter().flatten() {
+        if container["image"] == PROBE {
+            container["image"] = image.into();
+        }
+    }
+    object
+}
+
+/// An object with these labels besides its own.
+fn with_labels(mut object: Value, labels: &Value) -> Value {
+    for (name, value) in labels.as_object().into_iter().flatten() {
+        object["metadata"]["labels"][name] = value.clone();
+    }
+    object
+}
+
 /// Who the suite is, in `managed-by` labels and as field manager.
 pub const MANAGER: &str = "plumbline";
-/// Label of every namespace of the suite: the run that made it.
-pub const RUN_LABEL: &str = "plumbline-run";
-/// Label of every namespace of the suite: the case that made it.
+/// Label of what a case has made, beside that of its run.
 pub const CASE_LABEL: &str = "plumbline-case";
+
+/// How long a fresh namespace may be without its ServiceAccount, which a controller makes: pods are refused until then.
+const ACCOUNT: Duration = Duration::from_secs(30);
+/// From one try to the next.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Whether a pod was refused because its namespace has no ServiceAccount yet (the admission plugin ServiceAccount).
+fn has_no_account(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status)
+        if status.code == 403 && status.message.contains("error looking up service account"))
+}
 
 /// Kinds that the suite writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -126,15 +164,27 @@ pub struct Objects {
     history: Arc<History>,
     watch: Arc<Watch>,
     limits: Limits,
+    image: String,
+    labels: Value,
 }
 
 impl Objects {
-    pub(crate) fn new(client: Client, history: Arc<History>, watch: Arc<Watch>, limits: Limits) -> Self {
+    /// `image` is the cluster's of the probe; `labels` are put on all that is created.
+    pub(crate) fn new(
+        client: Client,
+        history: Arc<History>,
+        watch: Arc<Watch>,
+        limits: Limits,
+        image: String,
+        labels: Value,
+    ) -> Self {
         Self {
             client,
             history,
             watch,
             limits,
+            image,
+            labels,
         }
     }
 
@@ -144,35 +194,60 @@ impl Objects {
         &self.watch
     }
 
-    /// Creates an object of a manifest.
+    /// Creates an object of a manifest, with the labels of the run and its case; a pod, with the cluster's image of the probe.
     pub async fn create(&self, object: &Value) -> Result<Written, Halt> {
         let kind = Kind::of(object)?;
+        let object = &with_labels(with_image(object, &self.image), &self.labels);
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let key = Key::new(kind, text("namespace"), text("name"));
         let typed: DynamicObject = serde_json::from_value(object.clone())
             .map_err(|error| Halt::Harness(format!("{key} in the manifest is no object: {error}")))?;
-        let sent_us = now_us();
+        let mut sent_us = now_us();
         let params = PostParams {
             field_manager: Some(MANAGER.to_owned()),
             ..PostParams::default()
         };
-        let done = self.api(&key).create(&params, &typed).await;
+        let began = Instant::now();
+        let mut done = self.api(&key).create(&params, &typed).await;
+        while began.elapsed() < ACCOUNT && done.as_ref().is_err_and(has_no_account) {
+            tokio::time::sleep(LOOK).await;
+            sent_us = now_us();
+            done = self.api(&key).create(&params, &typed).await;
+        }
         self.acknowledged("create", key, sent_us, object.clone(), done)
             .await
     }
 
-    /// Changes an object by a merge patch (RFC 7386).
+    /// Changes an object by a merge patch (RFC 7386), which is the same if it comes twice; so it may name no
+    /// resourceVersion, which the first would have changed.
     pub async fn patch(&self, key: &Key, patch: Value) -> Result<Written, Halt> {
+        if !patch["metadata"]["resourceVersion"].is_null() {
+            return Err(Halt::Harness(format!(
+                "a patch of {key} names a resourceVersion, and could not be sent again"
+            )));
+        }
         let sent_us = now_us();
         let params = PatchParams {
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        let done = self
-            .api(key)
-            .patch(&key.name, &params, &Patch::Merge(&patch))
-            .await;
+        let (api, changes) = (self.api(key), Patch::Merge(&patch));
+        let done = answered(|| api.patch(&key.name, &params, &changes)).await;
         self.acknowledged("patch", key.clone(), sent_us, patch, done)
+            .await
+    }
+
+    /// Changes the status of an object by a merge patch of it.
+    pub async fn patch_status(&self, key: &Key, status: Value) -> Result<Written, Halt> {
+        let sent_us = now_us();
+        let params = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = json!({ "status": status });
+        let (api, changes) = (self.api(key), Patch::Merge(&patch));
+        let done = answered(|| api.patch_status(&key.name, &params, &changes)).await;
+        self.acknowledged("patch status", key.clone(), sent_us, patch, done)
             .await
     }
 
@@ -223,9 +298,8 @@ impl Objects {
 
     /// Reads an object.
     pub async fn get(&self, key: &Key) -> Result<Value, Halt> {
-        let object = self
-            .api(key)
-            .get(&key.name)
+        let api = self.api(key);
+        let object = answered(|| api.get(&key.name))
             .await
             .map_err(|error| refused(&format!("get {key}"), error))?;
         serde_json::to_value(object).map_err(|error| Halt::Harness(format!("{key}: {error}")))
@@ -234,8 +308,8 @@ impl Objects {
     /// All objects of a kind in a namespace.
     pub async fn list(&self, kind: Kind, namespace: &str) -> Result<Vec<Value>, Halt> {
         let api = self.api(&Key::new(kind, namespace, ""));
-        let list = api
-            .list(&ListParams::default())
+        let all = ListParams::default();
+        let list = answered(|| api.list(&all))
             .await
             .map_err(|error| refused(&format!("list {kind:?} in {namespace}"), error))?;
         Ok(list
@@ -281,6 +355,14 @@ impl Objects {
             at,
             object,
         })
+    }
+}
+
+/// All objects of a kind, in one namespace or in all.
+pub(crate) fn all(client: &Client, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
+    match namespace {
+        Some(namespace) => api(client, &Key::new(kind, namespace, "")),
+        None => Api::all_with(client.clone(), &kind.resource()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use futures::future::try_join_all;
 use kube::{api::DynamicObject, runtime::wait::await_condition};
+use lab::cluster::PROBE;
 use oracle::history::Transport;
 use serde_json::{Value, json};
 
@@ -38,7 +39,7 @@ impl Backend {
     #[must_use]
     pub fn identity(&self, transport: Transport, port: u16) -> String {
         let transport = match transport {
-            Transport::Tcp | Transport::Http => "TCP",
+            Transport::Tcp | Transport::Http | Transport::Tls => "TCP",
             Transport::Sctp => "SCTP",
             Transport::Udp | Transport::UdpConnected => "UDP",
         };
@@ -78,8 +79,8 @@ pub fn serve(name: &str, namespace: &str, tcp: &[u16], udp: &[u16]) -> Value {
     json!(args)
 }
 
-/// A pod of the suite that is no part of a manifest.
-pub(crate) fn pod(namespace: &str, name: &str, node: &str, tcp: &[u16]) -> Value {
+/// A pod of the suite that is no part of a manifest; it serves TCP and UDP at each of its ports.
+pub(crate) fn pod(namespace: &str, name: &str, node: &str, ports: &[u16]) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -87,7 +88,7 @@ pub(crate) fn pod(namespace: &str, name: &str, node: &str, tcp: &[u16]) -> Value
         "spec": {
             "nodeName": node,
             "terminationGracePeriodSeconds": 0,
-            "containers": [{ "name": "probe", "image": "probe", "args": serve(name, namespace, tcp, &[]) }],
+            "containers": [{ "name": "probe", "image": PROBE, "args": serve(name, namespace, ports, ports) }],
         },
     })
 }

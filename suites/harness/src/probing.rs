@@ -280,6 +280,12 @@ impl Context {
         }
     }
 
+    /// The fewest probes that show the targets' sets, from one client; judged by nobody.
+    pub async fn probe_briefly(&self, client: &Client, targets: &[Target]) -> Result<Vec<Attempt>, Halt> {
+        self.run(client, round(targets, Target::fewest, self.limits()))
+            .await
+    }
+
     /// N probes to all targets from all clients.
     async fn probe(&self, clients: &[Client], targets: &[Target]) -> Result<Vec<Attempt>, Halt> {
         let limits = self.limits();

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use oracle::finding::Finding;
 use serde::{Deserialize, Serialize};
 
-use crate::verdict::Verdict;
+use crate::{recovery::Needed, verdict::Verdict};
 
 /// One axis of a case: a variant, a family, a vantage group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +47,8 @@ pub struct CaseReport {
     pub axes_not_enabled: Vec<String>,
     /// What implementations may choose, delays, errnos: never judged.
     pub recorded: BTreeMap<String, String>,
+    /// What its recoveries needed: no part of its verdict, but of that of a row that is judged over many cases.
+    pub recoveries: Vec<Needed>,
     /// Trouble that is not part of the verdict, such as a clean-up that took too long.
     pub warnings: Vec<String>,
     /// Where the evidence lies.

@@ -47,12 +47,48 @@ impl Target {
         }
     }
 
+    /// Must be served by one of these identities, whichever.
+    pub fn serves_one_of(
+        axis: &str,
+        name: &str,
+        transport: Transport,
+        address: SocketAddr,
+        identities: impl IntoIterator<Item = String>,
+    ) -> Self {
+        Self {
+            permitted: Permitted::ServesOneOf(identities.into_iter().collect()),
+            ..Self::refuses(axis, name, transport, address)
+        }
+    }
+
+    /// May be refused, or served by one of these identities.
+    pub fn serves_or_refuses(
+        axis: &str,
+        name: &str,
+        transport: Transport,
+        address: SocketAddr,
+        identities: impl IntoIterator<Item = String>,
+    ) -> Self {
+        Self {
+            permitted: Permitted::ServesOrRefuses(identities.into_iter().collect()),
+            ..Self::refuses(axis, name, transport, address)
+        }
+    }
+
+    /// Must answer TLS with a certificate that is valid for this name.
+    pub fn certified(axis: &str, name: &str, address: SocketAddr, valid_for: &str) -> Self {
+        Self {
+            permitted: Permitted::Certified(valid_for.to_owned()),
+            ..Self::refuses(axis, name, Transport::Tls, address)
+        }
+    }
+
     /// Must be refused. UDP has no handshake that could be refused, so an unconnected datagram may also be silent,
     /// as long as it is delivered nowhere.
     #[must_use]
     pub fn refuses(axis: &str, name: &str, transport: Transport, address: SocketAddr) -> Self {
         let permitted = match transport {
-            Transport::Tcp | Transport::Sctp | Transport::Http => Permitted::Refuse,
+            Transport::Tcp | Transport::Sctp | Transport::Http | Transport::Tls => Permitted::Refuse,
             Transport::Udp | Transport::UdpConnected => Permitted::None,
         };
         Self {
@@ -108,7 +144,7 @@ impl Target {
     fn backends(&self) -> usize {
         match &self.permitted {
             Permitted::Serves(identities) => identities.len(),
-            Permitted::Refuse | Permitted::Silent | Permitted::None => 1,
+            _ => 1,
         }
     }
 
@@ -147,7 +183,7 @@ impl Target {
     pub(crate) fn flows(&self, client: &Client, flows: u32, limits: &Limits) -> Flows {
         let identities = match &self.permitted {
             Permitted::Serves(identities) => identities.clone(),
-            Permitted::Refuse | Permitted::Silent | Permitted::None => BTreeSet::new(),
+            _ => BTreeSet::new(),
         };
         Flows {
             stream: self.stream(client),

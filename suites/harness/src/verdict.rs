@@ -110,6 +110,10 @@ impl Halt {
         match self {
             Self::NotSupported(why) => Verdict::NotSupported { why: why.clone() },
             Self::Inconclusive(why) => Verdict::Inconclusive { why: why.clone() },
+            // It ended while the case still looked: nothing broke, and nothing is proven.
+            Self::Cluster(lapsed @ ClusterError::FaultLapsed) => Verdict::Inconclusive {
+                why: lapsed.to_string(),
+            },
             other => Verdict::Inconclusive {
                 why: format!("harness error: {other}"),
             },

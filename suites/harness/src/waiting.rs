@@ -11,6 +11,10 @@ use crate::{context::Context, probing::Within, verdict::Halt};
 
 /// From one look at a condition to the next.
 const LOOK: Duration = Duration::from_millis(50);
+/// From the beginning of one round of probes to that of the next, of those that wait for a change.
+const ROUND: Duration = Duration::from_millis(200);
+/// The same, of those that see whether it holds.
+const HOLDING: Duration = Duration::from_secs(2);
 
 /// Looks at a condition until it holds, and returns what it found.
 ///
@@ -31,6 +35,43 @@ where
             )));
         }
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Looks that follow each other at an even pace, for a limited time. One is taken in any case.
+#[derive(Debug)]
+pub struct Looks {
+    until: Instant,
+    every: Duration,
+    begun: Instant,
+}
+
+impl Looks {
+    /// Rounds of probes that wait for a change.
+    #[must_use]
+    pub fn within(within: Within) -> Self {
+        Self::new(within.since + within.limit, ROUND)
+    }
+
+    /// Rounds of probes that see whether something holds for so long.
+    #[must_use]
+    pub fn throughout(hold: Duration) -> Self {
+        Self::new(Instant::now() + hold, HOLDING)
+    }
+
+    fn new(until: Instant, every: Duration) -> Self {
+        let begun = Instant::now();
+        Self { until, every, begun }
+    }
+
+    /// Whether there is time for another one, which begins when this returns.
+    pub async fn again(&mut self) -> bool {
+        if Instant::now() >= self.until {
+            return false;
+        }
+        has_lasted(self.begun, self.every).await;
+        self.begun = Instant::now();
+        true
     }
 }
 
@@ -127,6 +168,19 @@ mod tests {
             (halt.to_string(), looks),
             ("the sun rises: not within 0ns".to_owned(), 1)
         );
+    }
+
+    #[tokio::test]
+    async fn looks_are_apart_and_end_with_their_time() {
+        let begun = Instant::now();
+        let mut looks = Looks::within(Within::from_now(Duration::from_millis(300)));
+        let mut taken = 1;
+        while looks.again().await {
+            taken += 1;
+        }
+        assert!((2..=3).contains(&taken), "{taken}");
+        assert!(begun.elapsed() >= ROUND * (taken - 1));
+        assert!(!Looks::throughout(Duration::ZERO).again().await);
     }
 
     #[tokio::test]

@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::{
     history::{Event, History},
-    objects::{Key, Kind},
+    objects::{Key, Kind, all},
     verdict::Halt,
 };
 
@@ -62,7 +62,14 @@ const KINDS: [Kind; 2] = [Kind::Service, Kind::EndpointSlice];
 
 impl Watch {
     /// Starts it, and returns when both kinds have been listed.
-    pub async fn start(client: &Client, history: Arc<History>, limit: Duration) -> Result<Self, Halt> {
+    ///
+    /// Of one namespace, if the suite may use no other.
+    pub async fn start(
+        client: &Client,
+        confined: Option<&str>,
+        history: Arc<History>,
+        limit: Duration,
+    ) -> Result<Self, Halt> {
         let seen = Arc::new(Seen {
             state: Mutex::default(),
             changes: watch::Sender::new(0),
@@ -70,7 +77,8 @@ impl Watch {
         });
         let mut tasks = JoinSet::new();
         for kind in KINDS {
-            tasks.spawn(follow(client.clone(), kind, Arc::clone(&seen)));
+            let api = all(client, kind, confined);
+            tasks.spawn(follow(api, kind, Arc::clone(&seen)));
         }
         let watch = Self { seen, _tasks: tasks };
         watch
@@ -203,8 +211,7 @@ impl Seen {
     }
 }
 
-async fn follow(client: Client, kind: Kind, seen: Arc<Seen>) {
-    let api: Api<DynamicObject> = Api::all_with(client, &kind.resource());
+async fn follow(api: Api<DynamicObject>, kind: Kind, seen: Arc<Seen>) {
     let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
     let mut listed = BTreeSet::new();
     while let Some(event) = events.next().await {

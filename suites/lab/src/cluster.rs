@@ -8,14 +8,19 @@
 
 mod api;
 
-use std::{collections::BTreeSet, net::IpAddr, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    path::Path,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::process::Child;
 
 pub use crate::embedded::HeldApiFault;
-pub use api::{ApiFault, ApiServer, Clients, Fault, LONGEST, Refusal, users};
+pub use api::{ApiFault, ApiServer, ApiWay, Clients, Fault, LONGEST, Refusal, Ways, api_server_name, users};
 
 /// What a provider can do beyond the Kubernetes API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -33,8 +38,14 @@ pub enum Capability {
     Outside,
     /// Pods with the host's network, or processes on the host.
     HostNetwork,
-    /// API servers can be stopped, and made to answer wrongly.
+    /// API servers can be stopped.
     ApiFaults,
+    /// They can be kept from writing `default/kubernetes`, and made to answer wrongly.
+    Unreconciled,
+    /// There are several, and they advertise one address or can be made to.
+    SharedAddress,
+    /// What nodes had before their agents were installed is known.
+    Baseline,
 }
 
 /// A node as cases see it.
@@ -63,6 +74,27 @@ pub struct Description {
     pub features: BTreeSet<String>,
     /// Claims of the catalogue that the target is known not to keep.
     pub deviations: Vec<Deviation>,
+    /// Ways to the API that the target documents.
+    pub ways: Ways,
+    /// Other configurations that the target has.
+    #[serde(default)]
+    pub variants: BTreeSet<Variant>,
+    /// The image of clients and backends: what is written into pods where a manifest says [`PROBE`].
+    #[serde(default = "probe")]
+    pub image: String,
+    /// The only namespace that the suite may use, if it may make none: cases run one after another in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confined: Option<String>,
+}
+
+/// Label of every namespace of the suite, and of what it makes in others: the run that made it.
+pub const RUN_LABEL: &str = "plumbline-run";
+
+/// The image of the probe in manifests, and in the embedded lab.
+pub const PROBE: &str = "probe";
+
+fn probe() -> String {
+    PROBE.to_owned()
 }
 
 /// A claim of the catalogue that a target is known not to keep.
@@ -76,6 +108,10 @@ pub struct Deviation {
     /// Where that is known.
     pub link: String,
 }
+
+/// The variable that names a folder for processes in [`Place::Host`]: it goes with the node. Where it is not set, the node's
+/// own `/run` does.
+pub const NODE_FOLDER: &str = "PLUMBLINE_NODE_FOLDER";
 
 /// Where a process runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -107,6 +143,14 @@ pub enum Stop {
     Kill,
 }
 
+/// Another configuration of a target, as its file names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// It translates nothing at sockets; packets are translated instead.
+    SocketLbOff,
+}
+
 /// The agent on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentState {
@@ -118,6 +162,11 @@ pub struct AgentState {
     pub ready: Option<bool>,
     /// Exit status of the last run that ended, in words.
     pub last_exit: Option<String>,
+    /// How it is told to reach the API, where a case has said so.
+    pub way: Option<ApiWay>,
+    /// In which configuration it was started last, if it was in another than its target's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<Variant>,
 }
 
 /// Why a cluster could not do what was asked.
@@ -177,12 +226,23 @@ pub trait Cluster: Send + Sync {
     /// Ends the agent of a node and keeps it ended.
     async fn stop_agent(&self, node: &str, how: Stop) -> Result<(), ClusterError>;
 
-    /// Starts it again.
+    /// Starts it again, as its target runs it; one that runs in another configuration is ended first.
     async fn start_agent(&self, node: &str) -> Result<(), ClusterError>;
+
+    /// How the agent of a node is told to reach the API from its next start on; `None`: as at first. Whoever answers must
+    /// have the certificate of the cluster's API servers, at whatever address. The agent must be stopped.
+    async fn lead_agent(&self, node: &str, way: Option<&ApiWay>) -> Result<(), ClusterError>;
+
+    /// As [`start_agent`](Self::start_agent), in another configuration, which lasts until the next start by somebody. Its
+    /// target must have it ([`Description::variants`]).
+    async fn start_agent_as(&self, node: &str, variant: Variant) -> Result<(), ClusterError>;
 
     /// Removes what the target keeps on a node between runs (its pins and state directories), by the target's
     /// own documented way. The agent must be stopped.
     async fn wipe_state(&self, node: &str) -> Result<(), ClusterError>;
+
+    /// What a node had before its agent was installed, as `plumbline node remains` counts it.
+    async fn baseline(&self, node: &str) -> Result<BTreeMap<String, usize>, ClusterError>;
 
     /// The API servers, by number. What a case does to them meets everybody but the administrator.
     async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError>;

@@ -2,9 +2,14 @@
 //!
 //! ```text
 //!  case ─▶ Cluster ─┬─ embedded: namespaces on this host, our API server and kubelet
-//!                   └─ (more providers: real Kubernetes)
+//!                   └─ kubernetes: any cluster, by a kubeconfig ◀─ kind: one of containers, made for the run
 //! ```
 //!
-//! Files: `cluster` (what a case sees), `embedded/` (the default provider; its own page draws it).
+//! Files: `cluster` (what a case sees), `embedded/` (the default provider), `kubernetes/` (clusters that are there), `kind/`
+//! (clusters that are made of containers); their own pages draw them; `target/` (what is under test: the files of
+//! `suites/targets`).
 pub mod cluster;
 pub mod embedded;
+pub mod kind;
+pub mod kubernetes;
+pub mod target;

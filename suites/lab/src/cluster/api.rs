@@ -18,6 +18,30 @@ pub struct ApiServer {
     pub running: bool,
 }
 
+/// How an agent is told to reach the API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiWay {
+    /// What its configuration names as the server.
+    pub server: SocketAddr,
+    /// Further addresses that it may try, in the way that its target documents ([`Ways::further`]).
+    pub further: Vec<SocketAddr>,
+}
+
+/// Ways to the API that a target documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ways {
+    /// An address of a Service that it serves itself.
+    pub service: bool,
+    /// Further addresses beside the configured one.
+    pub further: bool,
+}
+
+/// The name that only the certificate of the API server of this number is valid for.
+#[must_use]
+pub fn api_server_name(number: u8) -> String {
+    format!("apiserver-{number}")
+}
+
 /// Something that is wrong with API servers for a while.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -39,6 +63,12 @@ pub enum ApiFault {
         /// What goes wrong.
         fault: Fault,
     },
+    /// All advertise the address of a load balancer in front of them, so that `default/kubernetes` has one endpoint, which
+    /// whoever stops takes away from all. They are started again with it, and at the end with their own.
+    SharedAddress,
+    /// None of them writes `default/kubernetes` (`--endpoint-reconciler-type=none`), so that a case is alone with it. The
+    /// end of the fault writes what is true, whatever the case has left there.
+    Unreconciled,
 }
 
 /// Names of the users of a cluster, for [`Clients::User`].
@@ -61,6 +91,8 @@ pub mod users {
 impl fmt::Display for ApiFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::SharedAddress => formatter.write_str("all API servers advertise one address"),
+            Self::Unreconciled => formatter.write_str("no API server reconciles default/kubernetes"),
             Self::Down { server, how } => {
                 let how = match how {
                     Stop::Term => "stopped",

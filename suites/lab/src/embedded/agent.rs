@@ -3,17 +3,12 @@
 use std::{
     fs::OpenOptions,
     io::Write,
-    os::unix::process::ExitStatusExt,
     path::PathBuf,
-    process::{Command, ExitStatus, Stdio},
+    process::{Command, Stdio},
     sync::Arc,
     time::Instant,
 };
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use tokio::{
     process::Child,
     sync::{mpsc, oneshot, watch},
@@ -23,14 +18,16 @@ use tokio::{
 use super::{
     AgentCommand, LIMITS, LabError,
     backoff::Backoff,
+    ending::{describe, stop},
     error::io_error,
     health,
     mounts::{BPFFS, CGROUPS},
     node::Node,
+    program::Values,
     spawn,
-    target::Values,
+    way::Way,
 };
-use crate::cluster::{AgentState, Stop};
+use crate::cluster::{AgentState, ApiWay, Stop, Variant};
 
 /// Orders that wait; each is answered before the next is taken.
 const ORDERS: usize = 16;
@@ -41,6 +38,7 @@ pub(super) struct Agent {
     node: Arc<Node>,
     command: AgentCommand,
     files: Files,
+    way: Way,
     orders: mpsc::Sender<Order>,
     seen: watch::Receiver<Seen>,
 }
@@ -50,6 +48,8 @@ pub(super) struct Agent {
 pub(super) struct Files {
     /// That leads to the API server from its node.
     pub(super) kubeconfig: PathBuf,
+    /// The same by another way, while a case leads it there.
+    pub(super) led: PathBuf,
     /// What it says.
     pub(super) log: PathBuf,
     /// What it keeps between its runs.
@@ -63,11 +63,12 @@ struct Seen {
     starts: u32,
     last_exit: Option<String>,
     stopped: bool,
+    variant: Option<Variant>,
 }
 
 enum Order {
     Stop(Stop, oneshot::Sender<()>),
-    Start(oneshot::Sender<Result<(), String>>),
+    Start(Option<Variant>, oneshot::Sender<Result<(), String>>),
 }
 
 impl Agent {
@@ -79,10 +80,12 @@ impl Agent {
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (orders, taken) = mpsc::channel(ORDERS);
         let (tell, seen) = watch::channel(Seen::default());
+        let way = Way::default();
         let keeper = Keeper {
             node: node.clone(),
             command: command.clone(),
             files: files.clone(),
+            way: way.clone(),
             orders: taken,
             seen: tell,
         };
@@ -91,6 +94,7 @@ impl Agent {
                 node,
                 command,
                 files,
+                way,
                 orders,
                 seen,
             },
@@ -120,7 +124,7 @@ impl Agent {
         let ready = match seen.pid {
             Some(_) => timeout(
                 LIMITS.agent_ready,
-                health::ready(&self.node.net, &self.command.target.ready),
+                health::ready(&self.node.net, &self.command.program.ready),
             )
             .await
             .ok()
@@ -132,7 +136,23 @@ impl Agent {
             starts: seen.starts,
             ready,
             last_exit: seen.last_exit,
+            way: self.way.told(),
+            variant: seen.variant,
         }
+    }
+
+    /// How it is told to reach the API from its next start on; it must be stopped.
+    pub(super) fn lead(&self, to: Option<ApiWay>) -> Result<(), String> {
+        self.must_be_stopped()?;
+        self.way.lead(&self.files, to)
+    }
+
+    fn must_be_stopped(&self) -> Result<(), String> {
+        if self.seen.borrow().stopped {
+            return Ok(());
+        }
+        let node = &self.node.name;
+        Err(format!("the agent of {node} is not stopped; stop it first"))
     }
 
     /// Ends it and keeps it ended.
@@ -142,24 +162,23 @@ impl Agent {
         told.await.map_err(|_| "the lab is going down".to_owned())
     }
 
-    /// Starts it, if it does not run.
-    pub(super) async fn start(&self) -> Result<(), String> {
+    /// Starts it, if it does not run in this configuration; `None`: its target's own.
+    pub(super) async fn start(&self, variant: Option<Variant>) -> Result<(), String> {
+        if let Some(unknown) = variant.filter(|variant| !self.command.program.variants.contains_key(variant))
+        {
+            return Err(format!("its target has no variant {unknown:?}"));
+        }
         let (tell, told) = oneshot::channel();
-        self.order(Order::Start(tell)).await?;
+        self.order(Order::Start(variant, tell)).await?;
         told.await.map_err(|_| "the lab is going down".to_owned())?
     }
 
     /// Runs its documented clean-up; the agent must be stopped.
     pub(super) async fn wipe(&self) -> Result<(), String> {
-        if !self.seen.borrow().stopped {
-            return Err(format!(
-                "the agent of {} is not stopped; stop it first",
-                self.node.name
-            ));
-        }
+        self.must_be_stopped()?;
         let mut command = base(&self.command);
         let values = values(&self.node, &self.files);
-        command.args(values.fill(&self.command.target.cleanup));
+        command.args(values.fill(&self.command.program.cleanup));
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -218,6 +237,7 @@ struct Keeper {
     node: Arc<Node>,
     command: AgentCommand,
     files: Files,
+    way: Way,
     orders: mpsc::Receiver<Order>,
     seen: watch::Sender<Seen>,
 }
@@ -250,9 +270,14 @@ impl Keeper {
                         }
                         order = self.orders.recv() => match order {
                             None => return,
-                            Some(Order::Start(tell)) => {
+                            Some(Order::Start(variant, tell)) if variant == self.variant() => {
                                 drop(tell.send(Ok(())));
                                 Phase::Running(child, begin)
+                            }
+                            Some(Order::Start(variant, tell)) => {
+                                let end = stop(&mut child, Stop::Term).await;
+                                self.ended(&end);
+                                self.start_as(variant, tell).await
                             }
                             Some(Order::Stop(how, tell)) => {
                                 let end = stop(&mut child, how).await;
@@ -287,18 +312,32 @@ impl Keeper {
                 self.stopped(None, tell);
                 Some(Phase::Stopped)
             }
-            Order::Start(tell) => match self.start().await {
-                Ok(child) => {
-                    drop(tell.send(Ok(())));
-                    Some(Phase::Running(child, Instant::now()))
-                }
-                Err(error) => {
-                    self.ended(&format!("could not be started: {error}"));
-                    drop(tell.send(Err(error.to_string())));
-                    Some(Phase::Waiting(LIMITS.restart_first))
-                }
-            },
+            Order::Start(variant, tell) => Some(self.start_as(variant, tell).await),
         }
+    }
+
+    /// Starts it in a configuration, which lasts until the next order.
+    async fn start_as(
+        &mut self,
+        variant: Option<Variant>,
+        tell: oneshot::Sender<Result<(), String>>,
+    ) -> Phase {
+        self.seen.send_modify(|seen| seen.variant = variant);
+        match self.start().await {
+            Ok(child) => {
+                drop(tell.send(Ok(())));
+                Phase::Running(child, Instant::now())
+            }
+            Err(error) => {
+                self.ended(&format!("could not be started: {error}"));
+                drop(tell.send(Err(error.to_string())));
+                Phase::Waiting(LIMITS.restart_first)
+            }
+        }
+    }
+
+    fn variant(&self) -> Option<Variant> {
+        self.seen.borrow().variant
     }
 
     async fn start(&mut self) -> Result<Child, LabError> {
@@ -309,8 +348,16 @@ impl Keeper {
         let failed = || io_error(format!("write {}", self.files.log.display()));
         writeln!(log, "--- start {start} of the agent on {} ---", self.node.name).map_err(failed())?;
         let mut command = base(&self.command);
-        let values = values(&self.node, &self.files);
-        command.args(values.fill(&self.command.target.run));
+        let way = self.way.told();
+        let mut values = values(&self.node, &self.files);
+        if way.is_some() {
+            values.kubeconfig = &self.files.led;
+        }
+        let program = &self.command.program;
+        command.args(values.fill(&program.run));
+        let added = self.variant().and_then(|variant| program.variants.get(&variant));
+        command.args(values.fill(added.map_or(&[], Vec::as_slice)));
+        command.args(way.map_or_else(Vec::new, |way| program.api.further(&way.further)));
         command.stdin(Stdio::null());
         command.stdout(log.try_clone().map_err(failed())?).stderr(log);
         let placement = self.node.placement(&self.node.agent_cgroup())?;
@@ -343,43 +390,5 @@ impl Keeper {
         }
         self.seen.send_modify(|seen| seen.stopped = true);
         tell.send(()).ok();
-    }
-}
-
-/// Ends a process and says how it went.
-pub(super) async fn stop(child: &mut Child, how: Stop) -> String {
-    if let (Stop::Term, Some(pid)) = (how, child.id()) {
-        // It may have ended by itself just now.
-        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).ok();
-        if let Ok(status) = timeout(LIMITS.agent_stop, child.wait()).await {
-            return status.map_or_else(|error| error.to_string(), describe);
-        }
-    }
-    drop(child.start_kill());
-    child
-        .wait()
-        .await
-        .map_or_else(|error| error.to_string(), describe)
-}
-
-/// An exit status in words.
-pub(super) fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(number)) => {
-            Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.to_string())
-        }
-        (None, None) => status.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exits_are_said_in_words() {
-        assert_eq!(describe(ExitStatus::from_raw(3 << 8)), "exit code 3");
-        assert_eq!(describe(ExitStatus::from_raw(9)), "SIGKILL");
     }
 }

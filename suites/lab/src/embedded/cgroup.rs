@@ -21,6 +21,7 @@ use nix::{
     errno::Errno,
     libc,
     poll::{PollFd, PollFlags, PollTimeout, poll},
+    unistd::{AccessFlags, access},
 };
 
 use super::{LIMITS, LabError, config::check_name, error::io_error};
@@ -39,10 +40,16 @@ pub(super) struct Cgroup {
 /// Where the cgroup v2 hierarchy is mounted on this host.
 ///
 /// # Errors
-/// [`LabError::NoCgroup2`]; mountinfo can't be read.
+/// [`LabError::NoCgroup2`]; it can't be written; mountinfo can't be read.
 pub(super) fn hierarchy() -> Result<PathBuf, LabError> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(io_error("read /proc/self/mountinfo"))?;
-    mount_point(&mounts).ok_or(LabError::NoCgroup2)
+    let mount = mount_point(&mounts).ok_or(LabError::NoCgroup2)?;
+    access(&mount, AccessFlags::W_OK).map_err(|errno| LabError::Host {
+        what: format!("write to the cgroup2 file system at {}", mount.display()),
+        why: errno.to_string(),
+        remedy: "Mount it writable; in a container: run it privileged",
+    })?;
+    Ok(mount)
 }
 
 /// The first cgroup2 mount point in a mountinfo (proc(5)).

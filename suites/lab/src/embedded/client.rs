@@ -1,6 +1,7 @@
 //! A lab that is up, as its users see it.
 
 use std::{
+    collections::BTreeMap,
     fs::{File, OpenOptions},
     io,
     os::unix::{fs::MetadataExt, process::CommandExt},
@@ -20,6 +21,7 @@ use super::{
     error::io_error,
     evidence,
     held::{self, HeldApiFault},
+    host::root,
     leftovers,
     leftovers::Downed,
     mounts::CGROUPS,
@@ -27,7 +29,10 @@ use super::{
     request::{call, cluster_error, unexpected},
     spawn::{self, Placement},
 };
-use crate::cluster::{AgentState, ApiFault, ApiServer, Cluster, ClusterError, Description, Place, Stop};
+use crate::cluster::{
+    AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, NODE_FOLDER, Place, Stop,
+    Variant,
+};
 
 /// How long a lab lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +177,9 @@ impl LabCluster {
         if let Some(kubeconfig) = located.kubeconfig {
             command.env("KUBECONFIG", kubeconfig);
         }
+        if let Place::Host { node } = place {
+            command.env(NODE_FOLDER, self.dir.node_folder(node));
+        }
         Ok((command, placement))
     }
 
@@ -184,6 +192,7 @@ impl LabCluster {
             net: Some(self.namespace(located.net)?),
             mnt,
             cgroup: Some(cgroup),
+            ..Placement::default()
         })
     }
 
@@ -243,16 +252,6 @@ pub fn remove_dead(name: &str) -> Result<Downed, LabError> {
 pub fn labs() -> Result<Vec<String>, LabError> {
     root()?;
     leftovers::names()
-}
-
-/// Namespaces and cgroups need root.
-fn root() -> Result<(), LabError> {
-    let uid = nix::unistd::Uid::effective();
-    if uid.is_root() {
-        Ok(())
-    } else {
-        Err(LabError::NotRoot { uid: uid.as_raw() })
-    }
 }
 
 #[async_trait]
@@ -328,6 +327,23 @@ impl Cluster for LabCluster {
     async fn start_agent(&self, node: &str) -> Result<(), ClusterError> {
         self.order(Request::StartAgent {
             node: node.to_owned(),
+            variant: None,
+        })
+        .await
+    }
+
+    async fn start_agent_as(&self, node: &str, variant: Variant) -> Result<(), ClusterError> {
+        self.order(Request::StartAgent {
+            node: node.to_owned(),
+            variant: Some(variant),
+        })
+        .await
+    }
+
+    async fn lead_agent(&self, node: &str, way: Option<&ApiWay>) -> Result<(), ClusterError> {
+        self.order(Request::LeadAgent {
+            node: node.to_owned(),
+            way: way.cloned(),
         })
         .await
     }
@@ -337,6 +353,11 @@ impl Cluster for LabCluster {
             node: node.to_owned(),
         })
         .await
+    }
+
+    /// A lab's node has nothing but its agent.
+    async fn baseline(&self, _: &str) -> Result<BTreeMap<String, usize>, ClusterError> {
+        Ok(BTreeMap::new())
     }
 
     async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError> {

@@ -1,13 +1,15 @@
 //! What an embedded lab is told at its start.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{LIMITS, LabError, Target, api::PROGRAMS, topology};
+use super::{LIMITS, LabError, Program, api::PROGRAMS, topology};
+use crate::{cluster::Deviation, target::Target};
 
 /// Name of a lab that nobody gave a name.
 pub const DEFAULT_NAME: &str = "lab";
@@ -123,18 +125,25 @@ pub struct AgentCommand {
     pub label: String,
     /// Program and first arguments; those of the target follow. The program's path is absolute.
     pub argv: Vec<String>,
+    /// Optional features of the catalogue that it claims to have, by name.
+    pub features: BTreeSet<String>,
+    /// Claims of the catalogue that it is known not to keep.
+    pub deviations: Vec<Deviation>,
     /// How it is run, cleaned up after and asked.
-    pub target: Target,
+    pub program: Program,
 }
 
 impl AgentCommand {
     /// A target by its name, or by the path of its file; with a program in the place of its own, if one is given.
     ///
     /// # Errors
-    /// There is no such target, or no such program.
+    /// There is no such target, it does not run in the lab, or there is no such program.
     pub fn of_target(name: &str, program: Option<&Path>) -> Result<Self, LabError> {
         let target = Target::find(name)?;
-        let program = match program {
+        let own = target.lab.ok_or_else(|| LabError::NotHere {
+            target: name.to_owned(),
+        })?;
+        let path = match program {
             // Links are not followed: one program of several names (busybox, a bundle of Kubernetes') goes by the name
             // that it is called by.
             Some(path) => std::path::absolute(path)
@@ -144,12 +153,14 @@ impl AgentCommand {
                     what: "agent".to_owned(),
                     path: path.to_owned(),
                 })?,
-            None => target.program()?,
+            None => own.find()?,
         };
         Ok(Self {
             label: name.to_owned(),
-            argv: vec![program.to_string_lossy().into_owned()],
-            target,
+            argv: vec![path.to_string_lossy().into_owned()],
+            features: target.features,
+            deviations: target.deviations,
+            program: own,
         })
     }
 }
@@ -203,7 +214,7 @@ impl LabConfig {
                 });
             }
         }
-        self.agent.target.check(&self.agent.label)
+        self.agent.program.check_tools(&self.agent.label)
     }
 }
 

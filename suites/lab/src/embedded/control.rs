@@ -1,13 +1,15 @@
 //! The control socket: one request, one answer, one connection.
+//!
+//! It is there before the lab is, so that whoever asks meanwhile is told so, and whoever wants the lab down is heard.
 
-use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
+use std::{io, os::unix::fs::PermissionsExt, path::Path, process, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{UnixListener, UnixStream},
     sync::Semaphore,
     task::JoinSet,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -18,13 +20,53 @@ use super::{
 };
 use crate::cluster::ApiFault;
 
-/// Serves requests until the tasks end.
-pub(super) fn serve(path: &Path, lab: Arc<Shared>, tasks: &mut JoinSet<()>) -> Result<(), LabError> {
+/// Opens the socket.
+pub(super) fn listen(path: &Path) -> Result<UnixListener, LabError> {
     let failed = || io_error(format!("listen on {}", path.display()));
     let listener = UnixListener::bind(path).map_err(failed())?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed())?;
+    Ok(listener)
+}
+
+/// Answers that the lab is starting, until somebody wants it down: that one's connection is returned.
+///
+/// One request at a time: each has its limit, and is of somebody who may end the lab anyway.
+pub(super) async fn wanted_down(listener: &UnixListener) -> UnixStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => match early(stream).await {
+                Ok(Some(asked)) => return asked,
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "a request on the control socket failed"),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "no connection could be accepted");
+                sleep(LIMITS.api_retry).await;
+            }
+        }
+    }
+}
+
+async fn early(stream: UnixStream) -> io::Result<Option<UnixStream>> {
+    let mut stream = BufReader::new(stream);
+    match request(&mut stream).await? {
+        Ok(Request::Down) => Ok(Some(stream.into_inner())),
+        Ok(_) => {
+            let pid = process::id();
+            send(stream.get_mut(), &Reply::Starting { pid }).await?;
+            Ok(None)
+        }
+        Err(error) => {
+            let refusal = Refusal::failed("read the request", &error);
+            send(stream.get_mut(), &Reply::Refused(refusal)).await?;
+            Ok(None)
+        }
+    }
+}
+
+/// Serves requests until the tasks end.
+pub(super) fn serve(listener: UnixListener, lab: Arc<Shared>, tasks: &mut JoinSet<()>) {
     tasks.spawn(accept(listener, lab));
-    Ok(())
 }
 
 async fn accept(listener: UnixListener, lab: Arc<Shared>) {
@@ -55,13 +97,17 @@ async fn accept(listener: UnixListener, lab: Arc<Shared>) {
     }
 }
 
-async fn answer(stream: UnixStream, lab: &Shared) -> std::io::Result<()> {
-    let mut stream = BufReader::new(stream);
+/// Reads a request; the inner error is one that makes no sense.
+async fn request(stream: &mut BufReader<UnixStream>) -> io::Result<serde_json::Result<Request>> {
     let mut line = Vec::new();
-    let mut limited = (&mut stream).take(LIMITS.control_bytes);
+    let mut limited = stream.take(LIMITS.control_bytes);
     timeout(LIMITS.control, limited.read_until(b'\n', &mut line)).await??;
-    let request = serde_json::from_slice::<Request>(&line);
-    let reply = match request {
+    Ok(serde_json::from_slice(&line))
+}
+
+async fn answer(stream: UnixStream, lab: &Shared) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let reply = match request(&mut stream).await? {
         Ok(Request::Down) => {
             // Answered by the supervisor, when it is done; if it is not listening it is going down already.
             drop(lab.down.send(stream.into_inner()).await);
@@ -80,7 +126,7 @@ async fn hold(
     lab: &Shared,
     fault: ApiFault,
     lasts: Duration,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let name = fault.to_string();
     let begun = match lab.api.begin(fault, lasts).await {
         Ok(begun) => begun,
@@ -111,7 +157,7 @@ async fn hold(
 }
 
 /// Sends an answer.
-pub(super) async fn send(stream: &mut UnixStream, reply: &Reply) -> std::io::Result<()> {
+pub(super) async fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
     let mut line = serde_json::to_vec(reply)?;
     line.push(b'\n');
     stream.write_all(&line).await
@@ -132,9 +178,13 @@ async fn handle(request: Request, lab: &Shared) -> Result<Reply, Refusal> {
             lab.agent(&node)?.stop(how).await,
             format!("stop the agent of {node}"),
         ),
-        Request::StartAgent { node } => done(
-            lab.agent(&node)?.start().await,
+        Request::StartAgent { node, variant } => done(
+            lab.agent(&node)?.start(variant).await,
             format!("start the agent of {node}"),
+        ),
+        Request::LeadAgent { node, way } => done(
+            lab.agent(&node)?.lead(way),
+            format!("lead the agent of {node} to the API"),
         ),
         Request::WipeState { node } => done(
             lab.agent(&node)?.wipe().await,

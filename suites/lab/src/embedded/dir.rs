@@ -79,6 +79,16 @@ impl LabDir {
         self.path.join(format!("kubeconfig-{node}"))
     }
 
+    /// The folder of a node, for processes on it; it need not be there.
+    pub(super) fn node_folder(&self, node: &str) -> PathBuf {
+        self.path.join(format!("node-{node}"))
+    }
+
+    /// Kubeconfig for the agent of a node that a case leads to the API by another way.
+    pub(super) fn led_kubeconfig(&self, node: &str) -> PathBuf {
+        self.path.join(format!("kubeconfig-{node}-led"))
+    }
+
     /// Kubeconfig for the outside client.
     pub(super) fn outside_kubeconfig(&self) -> PathBuf {
         self.path.join("kubeconfig-outside")
@@ -126,7 +136,11 @@ impl LabDir {
 
     /// Takes the lock, making the folder if need be; `None` if somebody holds it.
     pub(super) fn lock(&self) -> Result<Option<Lock>, LabError> {
-        let failed = |error| io_error(format!("lock {}", self.path.display()))(error);
+        let failed = |error: io::Error| LabError::Host {
+            what: format!("lock {}", self.path.display()),
+            why: error.to_string(),
+            remedy: "Labs keep their folders in /run/plumbline, which must be writable",
+        };
         for _ in 0..LIMITS.lock_attempts {
             let mut builder = DirBuilder::new();
             let made = builder.recursive(true).mode(0o700).create(&self.path);

@@ -71,12 +71,16 @@ pub enum LabError {
         program: String,
     },
     /// Not a target.
-    #[error("failed to use the target {name:?}: {why}")]
-    Target {
+    #[error(transparent)]
+    Target(#[from] crate::target::TargetError),
+    /// A target whose file says how it is installed on a cluster, and nothing of the lab.
+    #[error(
+        "the target {target} does not run in the embedded lab: expected a part `lab` in its file, found only `cluster`, \
+         which says how it is installed on a cluster (`plumbline targets show {target}`)"
+    )]
+    NotHere {
         /// Its name, or its file.
-        name: String,
-        /// What is wrong with it.
-        why: String,
+        target: String,
     },
     /// A program that the target calls is not there.
     #[error("the target {target} calls {tool}, which is not on the PATH; install it")]
@@ -107,6 +111,48 @@ pub enum LabError {
         /// Effective user id.
         uid: u32,
     },
+    /// Root of a user namespace is not the host's.
+    #[error(
+        "the lab needs root of this host, but this is root of a user namespace, such as a rootless container's, which owns \
+         no cgroup and may mount nothing. Start it with sudo on the host, or in a privileged container that is not rootless"
+    )]
+    UserNamespace,
+    /// Root lacks something that root has.
+    #[error(
+        "the lab needs {missing}, which this process lacks although it is root. In a container: docker run --privileged; \
+         as a service: leave them in its CapabilityBoundingSet"
+    )]
+    Capabilities {
+        /// Names, as in capabilities(7).
+        missing: String,
+    },
+    /// The kernel is too old.
+    #[error(
+        "this host's kernel is {found}; expected {}.{} or newer (cgroup.kill, and what the agents' programs need). Run the \
+         lab on a newer kernel, such as in a virtual machine",
+        oldest.0, oldest.1
+    )]
+    OldKernel {
+        /// Its release.
+        found: String,
+        /// Major and minor number of the oldest that will do.
+        oldest: (u32, u32),
+    },
+    /// The kernel has no bpf file system.
+    #[error(
+        "this host's kernel has no bpf file system, where the nodes' agents pin their maps: there is no bpf in \
+         /proc/filesystems. Use a kernel with CONFIG_BPF_SYSCALL"
+    )]
+    NoBpffs,
+    /// Nobody is reached by loopback.
+    #[error(
+        "nobody can be reached at 127.0.0.1 of this host, where the lab's API is: {error}. Set the loopback up: ip link \
+         set lo up"
+    )]
+    NoLoopback {
+        /// What the kernel said.
+        error: io::Error,
+    },
     /// No cgroup v2 hierarchy is mounted.
     #[error(
         "no cgroup2 file system is mounted; expected one in /proc/self/mountinfo. \
@@ -135,6 +181,17 @@ pub enum LabError {
          (plumbline lab down --name {name}), or choose another name"
     )]
     AlreadyUp {
+        /// Its name.
+        name: String,
+        /// Its supervisor.
+        pid: u32,
+    },
+    /// Somebody is bringing up a lab of this name.
+    #[error(
+        "the lab {name:?} is being brought up just now (supervisor: process {pid}). Wait until it is up, or take it down \
+         (plumbline lab down --name {name}), which ends its start"
+    )]
+    Starting {
         /// Its name.
         name: String,
         /// Its supervisor.

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::{
     AgentCommand, LIMITS, LabCluster,
     mounts::{BPFFS, CGROUPS},
-    target::Values,
+    program::Values,
 };
 use crate::cluster::{Cluster, ClusterError, Place};
 
@@ -42,7 +42,7 @@ pub(super) async fn collect(
     for (name, text) in texts {
         fs::write(objects.join(name), text).map_err(failed)?;
     }
-    let Some(arguments) = &agent.target.dump else {
+    let Some(arguments) = &agent.program.dump else {
         return Ok(());
     };
     for node in &lab.describe().nodes {

@@ -13,7 +13,7 @@ use tokio::{
 use super::{Ready, netns::NetNs};
 
 /// Whether an agent says that it is ready; an error if it says nothing.
-pub(super) async fn ready(net: &NetNs, Ready { port, path }: &Ready) -> io::Result<bool> {
+pub(crate) async fn ready(net: &NetNs, Ready { port, path }: &Ready) -> io::Result<bool> {
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), *port);
     let socket = net.inside(TcpSocket::new_v4)?;
     let mut stream = socket.connect(address).await?;

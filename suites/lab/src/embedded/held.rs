@@ -17,8 +17,12 @@ use super::{
 };
 use crate::cluster::ClusterError;
 
-/// What a fault may take to begin or to end: an API server that stops answers what is under way.
-const LIMIT: Duration = LIMITS.control.saturating_add(LIMITS.agent_stop);
+/// What a fault may take to begin or to end: an API server that stops answers what is under way, and one that was down is
+/// awaited until it serves.
+const LIMIT: Duration = LIMITS
+    .control
+    .saturating_add(LIMITS.agent_stop)
+    .saturating_add(LIMITS.api_serves);
 
 /// A fault of the API servers that is in force.
 ///
@@ -78,6 +82,10 @@ impl HeldApiFault {
         match serde_json::from_slice(&line) {
             Ok(Reply::Done) => Ok(()),
             Ok(Reply::Lapsed) => Err(LabError::Refused(ClusterError::FaultLapsed)),
+            Ok(Reply::Starting { pid }) => Err(LabError::Starting {
+                name: self.dir.name().to_owned(),
+                pid,
+            }),
             Ok(Reply::Refused(refusal)) => Err(LabError::Refused(ClusterError::from(refusal))),
             Ok(other) => Err(unexpected(&self.dir, &other)),
             Err(error) => Err(wrong(error.to_string())),

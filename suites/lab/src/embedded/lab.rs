@@ -13,14 +13,14 @@ use futures::future::{join_all, try_join_all};
 use kube::Client;
 use lab_controllers::{Balancer, Routes, SliceSettings, keep_slices, route, schedule};
 use tokio::{
-    net::UnixStream,
+    net::{UnixListener, UnixStream},
     sync::{mpsc, watch},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    IpFamilies, LabConfig, LabError,
+    Advertise, IpFamilies, LabConfig, LabError,
     agent::{Agent, Files},
     api::{ApiServers, kube_client},
     balancer,
@@ -42,6 +42,7 @@ use crate::cluster::{self, Capability, Description};
 #[derive(Debug)]
 pub(super) struct Lab {
     tasks: JoinSet<()>,
+    shared: Arc<Shared>,
     _underlay: Arc<Underlay>,
 }
 
@@ -114,6 +115,7 @@ impl Lab {
             );
             let files = Files {
                 kubeconfig: dir.node_kubeconfig(&node.name),
+                led: dir.led_kubeconfig(&node.name),
                 log: dir.agent_log(&node.name),
                 state: dir.agent_state(&node.name),
             };
@@ -157,11 +159,16 @@ impl Lab {
             dir: dir.clone(),
             api,
         };
-        control::serve(&dir.socket(), Arc::new(shared), &mut tasks)?;
         Ok(Self {
             tasks,
+            shared: Arc::new(shared),
             _underlay: underlay,
         })
+    }
+
+    /// Answers on the control socket from now on.
+    pub(super) fn serve(&mut self, listener: UnixListener) {
+        control::serve(listener, self.shared.clone(), &mut self.tasks);
     }
 
     /// Returns when a task ends by itself, which none should: the lab is then no lab any more.
@@ -216,7 +223,16 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         Capability::Outside,
         Capability::HostNetwork,
         Capability::ApiFaults,
+        Capability::Baseline,
     ]);
+    let plane = &config.control_plane;
+    let is_ours = plane.programs.is_none();
+    if is_ours {
+        capabilities.insert(Capability::Unreconciled);
+    }
+    if plane.servers > 1 && (is_ours || plane.advertise == Advertise::Shared) {
+        capabilities.insert(Capability::SharedAddress);
+    }
     if config.families.has_ipv4() {
         capabilities.insert(Capability::Ipv4);
     }
@@ -229,8 +245,12 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         kernel,
         nodes: nodes.map(node).collect(),
         capabilities,
-        features: config.agent.target.features.clone(),
-        deviations: config.agent.target.deviations.clone(),
+        features: config.agent.features.clone(),
+        deviations: config.agent.deviations.clone(),
+        ways: config.agent.program.api.ways(),
+        variants: config.agent.program.variants.keys().copied().collect(),
+        image: cluster::PROBE.to_owned(),
+        confined: None,
     }
 }
 

@@ -102,11 +102,17 @@ pub(super) async fn claim(hierarchy: &Path, dir: &LabDir) -> Result<Lock, LabErr
                 return Ok(lock);
             }
             dir.remove(lock)?;
-        } else if let Ok(Reply::About(about)) = call(dir, &Request::About, LIMITS.control).await {
-            return Err(LabError::AlreadyUp {
-                name: dir.name().to_owned(),
-                pid: about.pid,
-            });
+        } else {
+            match call(dir, &Request::About, LIMITS.control).await {
+                Ok(Reply::About(about)) => {
+                    return Err(LabError::AlreadyUp {
+                        name: dir.name().to_owned(),
+                        pid: about.pid,
+                    });
+                }
+                Err(starting @ LabError::Starting { .. }) => return Err(starting),
+                _ => {}
+            }
         }
         if Instant::now() >= deadline {
             return Err(held(dir.name(), &tree));

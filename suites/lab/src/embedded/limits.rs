@@ -10,6 +10,8 @@ pub struct Limits {
     pub up: Duration,
     /// The same with Kubernetes' own control plane, which starts within about ten seconds on a machine that is idle.
     pub up_programs: Duration,
+    /// From the start of one of Kubernetes' own API servers until it serves.
+    pub api_serves: Duration,
     /// From `down` until nothing is left.
     pub down: Duration,
     /// One request to the supervisor and its answer.
@@ -58,6 +60,7 @@ pub struct Limits {
 pub const LIMITS: Limits = Limits {
     up: Duration::from_secs(30),
     up_programs: Duration::from_secs(120),
+    api_serves: Duration::from_secs(60),
     down: Duration::from_secs(30),
     control: Duration::from_secs(10),
     control_bytes: 4 << 20,

@@ -1,6 +1,10 @@
 //! Links, addresses and routes of one network namespace, over rtnetlink(7).
 
-use std::{fs::File, net::IpAddr, os::fd::AsRawFd};
+use std::{
+    fs::File,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::fd::AsRawFd,
+};
 
 use futures::TryStreamExt;
 use ipnet::IpNet;
@@ -9,7 +13,7 @@ use rtnetlink::{
     packet_route::{
         address::AddressHeaderFlags,
         link::{InfoData, InfoKind, InfoVeth},
-        route::{RouteScope, RouteType},
+        route::{RouteAddress, RouteAttribute, RouteScope, RouteType},
     },
 };
 
@@ -118,6 +122,28 @@ impl Links {
                 what: format!("find the link {name}"),
                 error: rtnetlink::Error::RequestFailed,
             })
+    }
+
+    /// What all routes lead to, those of the namespace's own addresses among them.
+    pub(super) async fn destinations(&self) -> Result<Vec<IpNet>, LabError> {
+        let mut all = Vec::new();
+        for every in [
+            RouteMessageBuilder::<Ipv4Addr>::new().build(),
+            RouteMessageBuilder::<Ipv6Addr>::new().build(),
+        ] {
+            let mut routes = self.handle.route().get(every).execute();
+            while let Some(route) = routes.try_next().await.map_err(failed("list the routes"))? {
+                let destination = route.attributes.iter().find_map(|attribute| match attribute {
+                    RouteAttribute::Destination(RouteAddress::Inet(address)) => Some(IpAddr::V4(*address)),
+                    RouteAttribute::Destination(RouteAddress::Inet6(address)) => Some(IpAddr::V6(*address)),
+                    _ => None,
+                });
+                // A default route has none.
+                let prefix = route.header.destination_prefix_length;
+                all.extend(destination.and_then(|address| IpNet::new(address, prefix).ok()));
+            }
+        }
+        Ok(all)
     }
 
     /// Gives a link an address, which can be used at once.

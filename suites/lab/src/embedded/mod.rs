@@ -13,10 +13,11 @@
 //! namespace); however a lab ends, its processes end with it; what is left after a SIGKILL is a folder and empty
 //! cgroups, and the next `up` or `down` removes them.
 //!
-//! Files: for users `config`, `target`, `client`, `held`, `limits`, `error`, `evidence`; the supervisor is `supervisor` (its life),
-//! `lab` (what it holds), `control` (requests), `api/`, `agent`, `health`, `kubelet/`, `node`, `topology`; between the two `protocol`,
-//! `request`, `start`, `output`; on the host `needs` (what a target asks of its kernel), `dir`, `leftovers`, `cgroup`; kernel objects `netns`, `links`,
-//! `mounts`, `spawn`; `balancer` (routes to load balancers), `backoff`.
+//! Files: for users `config`, `program`, `client`, `held`, `limits`, `error`, `evidence`; the supervisor is `supervisor` (its life),
+//! `lab` (what it holds), `control` (requests), `api/`, `agent`, `way`, `health`, `kubelet/`, `node`, `topology`; between the two `protocol`,
+//! `request`, `start`, `output`; on the host `host` (what a lab
+//! asks of it), `needs` (what a target asks of its kernel), `dir`, `leftovers`, `cgroup`; kernel objects `netns`, `links`,
+//! `mounts`, `spawn`, `ending`; `balancer` (routes to load balancers), `backoff`.
 
 mod agent;
 mod api;
@@ -27,10 +28,12 @@ mod client;
 mod config;
 mod control;
 mod dir;
+mod ending;
 mod error;
 mod evidence;
 mod health;
 mod held;
+mod host;
 mod kubelet;
 mod lab;
 mod leftovers;
@@ -41,13 +44,14 @@ mod needs;
 mod netns;
 mod node;
 mod output;
+mod program;
 mod protocol;
 mod request;
-mod spawn;
+pub(crate) mod spawn;
 mod start;
 mod supervisor;
-mod target;
 mod topology;
+mod way;
 
 pub use client::{LabCluster, Lifetime, down, labs, remove_dead};
 pub use config::{
@@ -57,7 +61,15 @@ pub use error::LabError;
 pub use held::HeldApiFault;
 pub use leftovers::Downed;
 pub use limits::{LIMITS, Limits};
+pub(crate) use program::Values;
+pub use program::{Api, KUBERNETES, Need, Program, Ready};
 pub use protocol::{ActiveApiFault, NodeStatus, PodView, Status};
+pub use spawn::Placement;
 use start::Leash;
 pub use supervisor::supervise;
-pub use target::{KUBERNETES, Need, Ready, Target};
+pub(crate) use {
+    health::ready as agent_is_ready,
+    netns::NetNs,
+    node::{EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6},
+    spawn::program,
+};

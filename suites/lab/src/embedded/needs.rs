@@ -11,11 +11,11 @@ use super::{AgentCommand, LIMITS, LabError, Need, error::io_error, netns::NetNs,
 /// # Errors
 /// The first need that is not met.
 pub(super) async fn check(agent: &AgentCommand) -> Result<(), LabError> {
-    if agent.target.needs.is_empty() {
+    if agent.program.needs.is_empty() {
         return Ok(());
     }
     let (net, _links) = NetNs::create(&Vec::new()).await?;
-    for Need { what, run } in &agent.target.needs {
+    for Need { what, run } in &agent.program.needs {
         let missing = |why: String| LabError::MissingNeed {
             target: agent.label.clone(),
             need: what.clone(),

@@ -18,7 +18,7 @@ pub(super) type Settings = Vec<(&'static str, &'static str)>;
 
 /// A network namespace; it lives as long as this value, a process or a socket in it.
 #[derive(Debug)]
-pub(super) struct NetNs {
+pub(crate) struct NetNs {
     file: File,
 }
 
@@ -48,13 +48,18 @@ impl NetNs {
         Ok((Self { file }, links))
     }
 
+    /// One that is there.
+    pub(crate) fn of(file: File) -> Self {
+        Self { file }
+    }
+
     /// The descriptor that stands for it.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
 
     /// Does something inside it, on a thread of its own; sockets made there stay there.
-    pub(super) fn inside<T: Send>(&self, action: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    pub(crate) fn inside<T: Send>(&self, action: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
                 setns(self.file.as_fd(), CloneFlags::CLONE_NEWNET)?;

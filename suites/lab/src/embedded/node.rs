@@ -38,11 +38,15 @@ const NODE: &[(&str, &str)] = &[
     ("ipv4/conf/default/accept_redirects", "0"),
     ("ipv4/conf/all/send_redirects", "0"),
     ("ipv4/conf/default/send_redirects", "0"),
-    // Refusals may be ICMP errors, as kube-proxy's are. The kernel tells one client about one packet in a second (6 to
-    // begin with), and silence is what a client sees of the rest; a probe dials more often, and each must show what
-    // becomes of a connection that is the only one. The default without destination unreachable (bit 3).
-    ("ipv4/icmp_ratemask", "6160"),
+    EVERY_REFUSAL_IPV4,
 ];
+
+/// Refusals may be ICMP errors, as kube-proxy's are. The kernel tells one client about one packet in a second (6 to begin
+/// with), and silence is what a client sees of the rest; a probe dials more often, and each must show what becomes of a
+/// connection that is the only one. The default without destination unreachable (bit 3).
+pub(crate) const EVERY_REFUSAL_IPV4: (&str, &str) = ("ipv4/icmp_ratemask", "6160");
+/// The same for IPv6, where it is type 1.
+pub(crate) const EVERY_REFUSAL_IPV6: (&str, &str) = ("ipv6/icmp/ratemask", "0,3-127");
 
 /// For the bridge: it forwards, by connections where there are several ways, and sends nobody elsewhere.
 const BRIDGE: &[(&str, &str)] = &[
@@ -69,11 +73,8 @@ const END_IPV6: &[(&str, &str)] = &[
     ("ipv6/conf/all/accept_redirects", "0"),
     ("ipv6/conf/default/accept_redirects", "0"),
 ];
-/// For nodes with IPv6, after those for all. Destination unreachable is type 1 here.
-const NODE_IPV6: &[(&str, &str)] = &[
-    ("ipv6/conf/all/forwarding", "1"),
-    ("ipv6/icmp/ratemask", "0,3-127"),
-];
+/// For nodes with IPv6, after those for all.
+const NODE_IPV6: &[(&str, &str)] = &[("ipv6/conf/all/forwarding", "1"), EVERY_REFUSAL_IPV6];
 /// For the bridge with IPv6, likewise.
 const BRIDGE_IPV6: &[(&str, &str)] = &[
     ("ipv6/conf/all/forwarding", "1"),
@@ -142,6 +143,18 @@ impl Underlay {
         Ok(net)
     }
 
+    /// The machine of the API servers, which is one of the cluster: it has routes to pods, as nodes have.
+    pub(super) async fn control_plane(
+        &self,
+        addresses: &[IpAddr],
+        nodes: &[NodeAddresses],
+    ) -> Result<NetNs, LabError> {
+        let (net, links) = NetNs::create(&end_settings(self.families)).await?;
+        self.plug("apiserver", &net, &links, addresses).await?;
+        routes_to_pods(&links, nodes).await?;
+        Ok(net)
+    }
+
     async fn plug(
         &self,
         name: &str,
@@ -161,6 +174,19 @@ impl Underlay {
         }
         Ok(())
     }
+}
+
+/// Pods are behind their nodes.
+async fn routes_to_pods(
+    links: &Links,
+    nodes: impl IntoIterator<Item = &NodeAddresses>,
+) -> Result<(), LabError> {
+    for node in nodes {
+        for (network, address) in node.pod_networks().into_iter().zip(node.internal()) {
+            links.route(network, Via::Gateway(address)).await?;
+        }
+    }
+    Ok(())
 }
 
 /// A node's namespaces and cgroup.
@@ -186,11 +212,7 @@ impl Node {
         let name = addresses.name();
         let (net, links) = NetNs::create(&settings(addresses.families(), NODE, NODE_IPV6)).await?;
         underlay.plug(&name, &net, &links, &addresses.internal()).await?;
-        for peer in peers.iter().filter(|peer| **peer != addresses) {
-            for (network, address) in peer.pod_networks().into_iter().zip(peer.internal()) {
-                links.route(network, Via::Gateway(address)).await?;
-            }
-        }
+        routes_to_pods(&links, peers.iter().filter(|peer| **peer != addresses)).await?;
         let cgroup = lab.child(&name);
         for child in ["system", "agent", "pods"] {
             cgroup.child(child).create()?;
@@ -229,6 +251,7 @@ impl Node {
             net: Some(clone(self.net.file()).map_err(failed())?),
             mnt: Some(clone(&self.mnt).map_err(failed())?),
             cgroup: Some(cgroup.entrance()?),
+            ..Placement::default()
         })
     }
 }

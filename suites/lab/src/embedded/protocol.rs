@@ -5,7 +5,9 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{LabConfig, LabError};
-use crate::cluster::{AgentState, ApiFault, ApiServer, ClusterError, Description, Place, Stop};
+use crate::cluster::{
+    AgentState, ApiFault, ApiServer, ApiWay, ClusterError, Description, Place, Stop, Variant,
+};
 
 /// A request on the control socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -22,7 +24,9 @@ pub(super) enum Request {
     /// [`Reply::Done`] when it has ended.
     StopAgent { node: String, how: Stop },
     /// [`Reply::Done`] when it has been started.
-    StartAgent { node: String },
+    StartAgent { node: String, variant: Option<Variant> },
+    /// [`Reply::Done`] when its next start will know.
+    LeadAgent { node: String, way: Option<ApiWay> },
     /// [`Reply::Done`] when the agent's clean-up command has succeeded.
     WipeState { node: String },
     /// [`Reply::ApiServers`].
@@ -42,6 +46,10 @@ pub(super) enum Request {
 pub(super) enum Reply {
     Done,
     Lapsed,
+    /// To whatever is asked of a lab that is not up yet, but [`Request::Down`]; by this supervisor.
+    Starting {
+        pid: u32,
+    },
     About(Box<About>),
     Status(Status),
     Located(Located),
@@ -205,6 +213,8 @@ pub(super) enum StartEvent {
     Up,
     /// A lab of this name is up already.
     AlreadyUp { pid: u32 },
+    /// A lab of this name is being brought up already.
+    Starting { pid: u32 },
     /// It gave up, and has removed what it had made.
     Failed(String),
 }
@@ -213,6 +223,7 @@ impl From<&LabError> for StartEvent {
     fn from(error: &LabError) -> Self {
         match error {
             LabError::AlreadyUp { pid, .. } => Self::AlreadyUp { pid: *pid },
+            LabError::Starting { pid, .. } => Self::Starting { pid: *pid },
             other => Self::Failed(other.to_string()),
         }
     }

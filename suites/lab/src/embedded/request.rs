@@ -15,10 +15,14 @@ use super::{
 };
 use crate::cluster::ClusterError;
 
-/// Sends a request and takes the answer; one that says no is [`LabError::Refused`].
+/// Sends a request and takes the answer; one that says no is [`LabError::Refused`], or [`LabError::Starting`].
 pub(super) async fn call(dir: &LabDir, request: &Request, limit: Duration) -> Result<Reply, LabError> {
     match timeout(limit, exchange(dir, request)).await {
         Ok(Ok(Reply::Refused(refusal))) => Err(LabError::Refused(ClusterError::from(refusal))),
+        Ok(Ok(Reply::Starting { pid })) => Err(LabError::Starting {
+            name: dir.name().to_owned(),
+            pid,
+        }),
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(error)) => Err(no_supervisor(dir, &error)),
         Err(_) => Err(LabError::Control {

@@ -80,6 +80,12 @@ impl Leash {
                         pid,
                     });
                 }
+                Ok(StartEvent::Starting { pid }) => {
+                    return Err(LabError::Starting {
+                        name: config.name.clone(),
+                        pid,
+                    });
+                }
                 Ok(StartEvent::Failed(why)) => {
                     // It removes what it made before it says so.
                     drop(child.wait().await);

@@ -2,7 +2,7 @@
 //! agents running.
 //!
 //! ```text
-//!  start: {config} line on stdin ─▶ lock ─▶ leftovers ─▶ cgroups ─▶ underlay ─▶ API server ─▶ nodes ─▶ agents
+//!  start: {config} line on stdin ─▶ host ─▶ lock ─▶ leftovers ─▶ cgroups ─▶ underlay ─▶ API server ─▶ nodes ─▶ agents
 //!  end:   SIGTERM, `down`, or stdin at its end (unless the line "detach" came) ─▶ teardown
 //! ```
 //!
@@ -12,14 +12,13 @@
 use std::{
     io,
     os::fd::AsFd,
-    path::Path,
     pin::pin,
     process::{self, ExitCode},
 };
 
 use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
-    unistd::{Uid, dup2_stderr},
+    unistd::dup2_stderr,
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
@@ -31,10 +30,11 @@ use tokio::{
 
 use super::{
     LIMITS, LabConfig, LabError,
-    cgroup::{self, Cgroup},
+    cgroup::Cgroup,
     control,
     dir::{self, LabDir, Lock},
     error::io_error,
+    host,
     lab::Lab,
     leftovers, output,
     protocol::{Refusal, Reply, StartEvent},
@@ -64,14 +64,9 @@ pub async fn supervise() -> Result<ExitCode, LabError> {
 async fn start_and_run(starter: &mut Starter) -> Result<(), LabError> {
     let config = starter.config().await?;
     config.check()?;
-    if !Uid::effective().is_root() {
-        return Err(LabError::NotRoot {
-            uid: Uid::effective().as_raw(),
-        });
-    }
-    let hierarchy = cgroup::hierarchy()?;
-    if config.families.has_ipv6() && !Path::new("/proc/sys/net/ipv6").exists() {
-        return Err(LabError::NoIpv6);
+    let hierarchy = host::check(config.families)?;
+    for note in host::also_used(config.nodes, config.families, &config.name).await? {
+        starter.tell(&StartEvent::Step(note));
     }
     let dir = LabDir::new(&config.name);
     let lock = leftovers::claim(&hierarchy, &dir).await?;
@@ -122,18 +117,26 @@ impl Held {
         raise_descriptor_limit()?;
         self.tree.control().create()?;
         self.tree.control().enter()?;
+        let listener = control::listen(&self.dir.socket())?;
         let (down, mut asked) = mpsc::channel(1);
         let name = config.name.clone();
         let (steps, mut told) = output::steps();
         let limit = config.control_plane.up();
         let starting = timeout(limit, Lab::start(config, &self.tree, &self.dir, down, steps));
-        let mut starting = pin!(starting);
-        let lab = loop {
-            tokio::select! {
-                Some(step) = told.recv() => starter.tell(&StartEvent::Step(step)),
-                lab = &mut starting => break lab,
-                () = starter.wants_the_end() => {
-                    return Err(LabError::Start { name, why: "its starter has ended".to_owned() });
+        let lab = {
+            let mut starting = pin!(starting);
+            let mut unwanted = pin!(control::wanted_down(&listener));
+            loop {
+                tokio::select! {
+                    Some(step) = told.recv() => starter.tell(&StartEvent::Step(step)),
+                    lab = &mut starting => break lab,
+                    asked = &mut unwanted => {
+                        starter.tell(&StartEvent::Failed("somebody took it down while it was starting".to_owned()));
+                        return Ok(Some(asked));
+                    }
+                    () = starter.wants_the_end() => {
+                        return Err(LabError::Start { name, why: "its starter has ended".to_owned() });
+                    }
                 }
             }
         };
@@ -142,6 +145,10 @@ impl Held {
             limit,
             hint: dir::tail(&self.dir.supervisor_log()),
         })??;
+        while let Ok(step) = told.try_recv() {
+            starter.tell(&StartEvent::Step(step));
+        }
+        lab.serve(listener);
         starter.tell(&StartEvent::Up);
         tracing::info!(name, "the lab is up");
         let asked = tokio::select! {

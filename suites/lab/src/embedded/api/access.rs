@@ -15,7 +15,7 @@ use kube::{
 use lab_apiserver::{Auth, Pki};
 
 use crate::{
-    cluster::users,
+    cluster::{api_server_name, users},
     embedded::{IpFamilies, LabError, topology::MOST_API_SERVERS},
 };
 
@@ -56,18 +56,26 @@ impl Access {
         Ok(Self { pki, names, tokens })
     }
 
-    /// The certificate of every server of ours.
-    pub(super) fn tls(&self) -> Result<Arc<rustls::ServerConfig>, LabError> {
+    /// The certificate of a server of ours, by its number; of the administrator's, which has none.
+    pub(super) fn tls(&self, number: Option<u8>) -> Result<Arc<rustls::ServerConfig>, LabError> {
+        let names = self.names_of(number);
         self.pki
-            .server_tls(&self.names)
+            .server_tls(&names)
             .map_err(failed("make certificates for"))
     }
 
-    /// Certificate and key of other programs.
-    pub(super) fn server_pem(&self) -> Result<(String, String), LabError> {
+    /// Certificate and key of another program that is the server of this number.
+    pub(super) fn server_pem(&self, number: u8) -> Result<(String, String), LabError> {
+        let names = self.names_of(Some(number));
         self.pki
-            .server_pem(&self.names)
+            .server_pem(&names)
             .map_err(failed("make certificates for"))
+    }
+
+    /// All that any of them is reached by, and a name that tells it from the others, as its host's would.
+    fn names_of(&self, number: Option<u8>) -> Vec<String> {
+        let own = number.map(api_server_name);
+        self.names.iter().cloned().chain(own).collect()
     }
 
     /// The authority's certificate.
@@ -107,12 +115,30 @@ pub(super) fn failed<E: Display>(what: &'static str) -> impl Fn(E) -> LabError {
 
 /// A client for a kubeconfig.
 pub(in crate::embedded) async fn kube_client(path: &Path) -> Result<Client, LabError> {
+    client(path, None).await
+}
+
+/// A client for a kubeconfig that asks at another address.
+pub(super) async fn kube_client_at(path: &Path, server: SocketAddr) -> Result<Client, LabError> {
+    client(path, Some(server)).await
+}
+
+async fn client(path: &Path, server: Option<SocketAddr>) -> Result<Client, LabError> {
     let wrong = |why: String| LabError::Host {
         what: format!("use the kubeconfig {}", path.display()),
         why,
         remedy: "See the supervisor's log",
     };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| wrong(error.to_string()))?;
+    let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| wrong(error.to_string()))?;
+    if let Some(server) = server {
+        for cluster in kubeconfig
+            .clusters
+            .iter_mut()
+            .filter_map(|named| named.cluster.as_mut())
+        {
+            cluster.server = Some(format!("https://{server}"));
+        }
+    }
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     Client::try_from(config.map_err(|error| wrong(error.to_string()))?)
         .map_err(|error| wrong(error.to_string()))

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab_apiserver::faults::{FaultGuard, LONGEST, MOST_ACTIVE};
+use lab_apiserver::{
+    RestingReconciler,
+    faults::{FaultGuard, LONGEST, MOST_ACTIVE},
+};
 use tokio::time::sleep;
 
 use super::{
@@ -39,6 +42,10 @@ pub(in crate::embedded) struct Begun {
     _note: Note,
     /// Those of the answers end with this value.
     _guards: Vec<FaultGuard>,
+    /// Servers share an address because of it.
+    shares: bool,
+    /// So does the rest of the reconciler.
+    _rest: Option<RestingReconciler>,
 }
 
 struct Note {
@@ -53,11 +60,17 @@ impl Drop for Note {
 }
 
 impl Held {
-    /// Notes a fault, unless too many are noted.
-    fn note(&self, fault: &ApiFault, lasts: Duration) -> Option<Note> {
+    /// Notes a fault, unless too many are noted, or one that there can't be twice.
+    fn note(&self, fault: &ApiFault, lasts: Duration) -> Result<Note, String> {
         let mut all = self.lock();
         if all.len() >= MOST_ACTIVE {
-            return None;
+            return Err(format!(
+                "{MOST_ACTIVE} are active; end one before the next begins"
+            ));
+        }
+        let shares = |fault: &ApiFault| matches!(fault, ApiFault::SharedAddress);
+        if shares(fault) && all.values().any(|entry| shares(&entry.fault)) {
+            return Err("the API servers share an address by another fault; end that one first".to_owned());
         }
         let number = all.last_key_value().map_or(0, |(last, _)| last + 1);
         let entry = Entry {
@@ -66,7 +79,7 @@ impl Held {
             lasts,
         };
         all.insert(number, entry);
-        Some(Note {
+        Ok(Note {
             held: self.clone(),
             number,
         })
@@ -90,13 +103,26 @@ impl ApiServers {
             let why = format!("expected one that lasts at most {LONGEST:?}, found {lasts:?}");
             return Err(failed(&why));
         }
-        let too_many = || {
-            failed(&format!(
-                "{MOST_ACTIVE} are active; end one before the next begins"
-            ))
-        };
-        let note = self.held.note(&fault, lasts).ok_or_else(too_many)?;
+        let note = self.held.note(&fault, lasts).map_err(|why| failed(&why))?;
+        let (mut rest, mut shares) = (None, false);
         let guards = match &fault {
+            ApiFault::SharedAddress => {
+                if !self.are_ours() && !self.share_already().await {
+                    return Err(failed(&NOT_OURS));
+                }
+                shares = match self.share(true).await {
+                    Ok(changed) => changed,
+                    Err(error) => {
+                        self.share_no_more().await?;
+                        return Err(failed(&error));
+                    }
+                };
+                Vec::new()
+            }
+            ApiFault::Unreconciled => {
+                rest = Some(self.rest_reconciler().map_err(|why| failed(&why))?);
+                Vec::new()
+            }
             ApiFault::Down { server, how } => {
                 let server = self.server(*server)?;
                 let ended = self.end(server, *how).await.map_err(|error| failed(&error))?;
@@ -126,11 +152,17 @@ impl ApiServers {
             fault,
             _note: note,
             _guards: guards,
+            shares,
+            _rest: rest,
         })
     }
 
-    /// Ends a fault; it is over when this returns. A server that does not start is tried for [`LIMITS`]`.control`.
+    /// Ends a fault; it is over when this returns, and a server that was down serves again. One that does not start is tried
+    /// for [`LIMITS`]`.control`, and may then take [`LIMITS`]`.api_serves`.
     pub(in crate::embedded) async fn heal(&self, begun: Begun) -> Result<(), Refusal> {
+        if begun.shares {
+            self.share_no_more().await?;
+        }
         if let ApiFault::Down { server, .. } = &begun.fault {
             let server = self.server(*server)?;
             let begin = Instant::now();
@@ -141,6 +173,22 @@ impl ApiServers {
                 }
                 sleep(LIMITS.api_retry).await;
             }
+            let served = self.serves(server).await;
+            served.map_err(|error| {
+                Refusal::failed(format!("start API server {} again", server.number), &error)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Lets each advertise its own address again; tried for [`LIMITS`]`.control`.
+    async fn share_no_more(&self) -> Result<(), Refusal> {
+        let begin = Instant::now();
+        while let Err(error) = self.share(false).await {
+            if begin.elapsed() >= LIMITS.control {
+                return Err(Refusal::failed("start the API servers again", &error));
+            }
+            sleep(LIMITS.api_retry).await;
         }
         Ok(())
     }
@@ -163,5 +211,32 @@ impl ApiServers {
                 what: Missing::ApiServer,
                 name: number.to_string(),
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shared_by_one_fault_at_a_time() {
+        let (held, lasts) = (Held::default(), Duration::from_secs(1));
+        let note = |fault| held.note(&fault, lasts);
+        let first = note(ApiFault::SharedAddress).expect("nothing is held");
+        assert!(note(ApiFault::SharedAddress).is_err_and(|why| why.contains("end that one first")));
+        let _other = note(ApiFault::Unreconciled).expect("another fault");
+        drop(first);
+        assert!(note(ApiFault::SharedAddress).is_ok(), "the first has ended");
+    }
+
+    #[test]
+    fn no_more_are_noted_than_are_allowed() {
+        let (held, lasts) = (Held::default(), Duration::from_secs(1));
+        let note = || held.note(&ApiFault::Unreconciled, lasts);
+        let all: Result<Vec<Note>, String> = (0..MOST_ACTIVE).map(|_| note()).collect();
+        let all = all.expect("as many as are allowed");
+        assert!(note().is_err());
+        drop(all);
+        assert!(note().is_ok(), "they have ended");
     }
 }

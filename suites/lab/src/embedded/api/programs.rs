@@ -22,12 +22,13 @@ use crate::{
     cluster::Stop,
     embedded::{
         IpFamilies, LabError,
-        agent::{describe, stop},
         cgroup::Cgroup,
         dir::{LabDir, tail},
+        ending::{describe, stop},
         error::io_error,
         netns::NetNs,
         spawn::{self, Placement},
+        topology::MOST_API_SERVERS,
     },
 };
 
@@ -81,13 +82,16 @@ impl Programs {
         builder
             .create(&files)
             .map_err(io_error(format!("make {}", files.display())))?;
-        let (certificate, key) = access.server_pem()?;
-        for (name, text) in [
-            ("ca.crt", access.ca_pem()),
-            ("server.crt", &certificate),
-            ("server.key", &key),
-            ("tokens.csv", &access.token_file()),
-        ] {
+        let mut texts = vec![
+            ("ca.crt".to_owned(), access.ca_pem().to_owned()),
+            ("tokens.csv".to_owned(), access.token_file()),
+        ];
+        for number in 1..=MOST_API_SERVERS {
+            let (certificate, key) = access.server_pem(number)?;
+            texts.push((format!("server-{number}.crt"), certificate));
+            texts.push((format!("server-{number}.key"), key));
+        }
+        for (name, text) in texts {
             let path = files.join(name);
             let mut options = OpenOptions::new();
             options.create_new(true).write(true).mode(0o600);
@@ -126,15 +130,15 @@ impl Programs {
             format!("--bind-address={}", address.ip()),
             format!("--secure-port={}", address.port()),
             format!("--advertise-address={advertise}"),
-            format!("--tls-cert-file={}", file("server.crt")),
-            format!("--tls-private-key-file={}", file("server.key")),
+            format!("--tls-cert-file={}", file(&format!("server-{number}.crt"))),
+            format!("--tls-private-key-file={}", file(&format!("server-{number}.key"))),
             format!("--token-auth-file={}", file("tokens.csv")),
             "--authorization-mode=AlwaysAllow".to_owned(),
             format!("--service-cluster-ip-range={}", ranges.join(",")),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             // One key for all: nobody here is to be kept from anything. A certificate stands for its public key.
-            format!("--service-account-key-file={}", file("server.crt")),
-            format!("--service-account-signing-key-file={}", file("server.key")),
+            format!("--service-account-key-file={}", file("server-1.crt")),
+            format!("--service-account-signing-key-file={}", file("server-1.key")),
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
         ];
         self.run(API_SERVER, &format!("{API_SERVER}-{number}"), &arguments)
@@ -143,12 +147,16 @@ impl Programs {
 
     /// Why an API server that ended by itself did, as far as it says.
     pub(super) fn ended(&self, number: u8) -> LabError {
-        let log = self.dir.program_log(&format!("{API_SERVER}-{number}"));
         LabError::Host {
             what: format!("run {API_SERVER}"),
-            why: format!("it ended by itself{}", tail(&log)),
+            why: format!("it ended by itself{}", self.log(number)),
             remedy: "Check that the programs are of one release, or leave out --control-plane",
         }
+    }
+
+    /// The end of what an API server logged.
+    pub(super) fn log(&self, number: u8) -> String {
+        tail(&self.dir.program_log(&format!("{API_SERVER}-{number}")))
     }
 
     /// Starts the controllers.
@@ -167,7 +175,7 @@ impl Programs {
             "--leader-elect=false".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
             format!("--root-ca-file={}", file("ca.crt")),
-            format!("--service-account-private-key-file={}", file("server.key")),
+            format!("--service-account-private-key-file={}", file("server-1.key")),
         ];
         keep(
             CONTROLLERS,
@@ -194,6 +202,7 @@ impl Programs {
             net: Some(net.map_err(io_error("duplicate a descriptor"))?),
             mnt: None,
             cgroup: Some(self.cgroup.entrance()?),
+            ..Placement::default()
         };
         spawn::spawn(command, placement)
             .await

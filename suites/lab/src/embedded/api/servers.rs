@@ -1,16 +1,25 @@
 //! The API servers: replicas over our store, or Kubernetes' own over etcd.
 
 use std::{
+    collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr, TcpListener},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
-use lab_apiserver::{Auth, Config, Faults, Replica, ReplicaConfig, Store, kubelet::Kubelet};
-use tokio::{process::Child, sync::Mutex, task::JoinSet, time::sleep};
+use kube::Client;
+use lab_apiserver::{
+    Auth, Config, Faults, Replica, ReplicaConfig, RestingReconciler, Store, kubelet::Kubelet,
+};
+use tokio::{
+    process::Child,
+    sync::Mutex,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    access::{Access, failed, kube_client},
+    access::{Access, failed, kube_client_at},
     faults::Held,
     front::Front,
     programs::{self, Programs},
@@ -37,7 +46,11 @@ pub(in crate::embedded) struct ApiServers {
     pub(super) servers: Vec<Server>,
     pub(super) held: Held,
     plane: Plane,
-    advertised: Vec<SocketAddr>,
+    /// They advertise the front: from the start and for good, or as long as a fault wants it.
+    shared: Mutex<bool>,
+    /// Numbers of those that are yet to be started anew, because that has changed.
+    outdated: Mutex<BTreeSet<u8>>,
+    front: Option<SocketAddr>,
     net: Arc<NetNs>,
     admin: SocketAddr,
 }
@@ -47,13 +60,17 @@ pub(super) struct Server {
     pub(super) number: u8,
     pub(super) faults: Faults,
     address: SocketAddr,
+    tls: Arc<rustls::ServerConfig>,
     running: Mutex<Option<Running>>,
+    /// Asks this one alone, by a front of its own; set for Kubernetes' own.
+    own: OnceLock<Client>,
 }
 
 /// What is behind them.
 enum Plane {
     Ours {
         store: Store,
+        /// Of who never stops.
         tls: Arc<rustls::ServerConfig>,
         auth: Arc<Auth>,
     },
@@ -87,7 +104,7 @@ impl ApiServers {
             .clone()
             .flat_map(|number| families.api_server(number))
             .chain(families.api_front());
-        let net = underlay.machine("apiserver", &all.collect::<Vec<_>>()).await?;
+        let net = underlay.control_plane(&all.collect::<Vec<_>>(), nodes).await?;
         let net = Arc::new(net);
         // `default/kubernetes` is of one family, and so is the way to it.
         let primary = |addresses: Vec<std::net::IpAddr>| {
@@ -99,10 +116,9 @@ impl ApiServers {
             .filter_map(|number| primary(families.api_server(number)))
             .collect();
         let front: Vec<SocketAddr> = primary(families.api_front()).into_iter().collect();
-        let advertised = match plane.advertise {
-            Advertise::Own => addresses.clone(),
-            Advertise::Shared => front.clone(),
-        };
+        let shared = plane.advertise == Advertise::Shared;
+        // Whom agents ask.
+        let advertised = if shared { front.clone() } else { addresses.clone() };
 
         let names: Vec<String> = nodes.iter().map(|node| node.name()).collect();
         let access = Access::new(families, &names)?;
@@ -111,7 +127,7 @@ impl ApiServers {
                 let config = Config::new(families.services(), Vec::new(), API_SERVER_PORT);
                 Plane::Ours {
                     store: Store::new(config).map_err(failed("configure"))?,
-                    tls: access.tls()?,
+                    tls: access.tls(None)?,
                     auth: access.auth(),
                 }
             }
@@ -125,18 +141,24 @@ impl ApiServers {
         let (admin, behind) = (address_of(&eyes)?, address_of(&controllers)?);
         let servers: Vec<Server> = numbers
             .zip(&addresses)
-            .map(|(number, address)| Server {
-                number,
-                faults: Faults::new(),
-                address: *address,
-                running: Mutex::default(),
+            .map(|(number, address)| {
+                Ok(Server {
+                    number,
+                    faults: Faults::new(),
+                    address: *address,
+                    tls: access.tls(Some(number))?,
+                    running: Mutex::default(),
+                    own: OnceLock::new(),
+                })
             })
-            .collect();
+            .collect::<Result<_, LabError>>()?;
         let these = Self {
             servers,
             held: Held::default(),
             plane,
-            advertised: advertised.clone(),
+            shared: Mutex::new(shared),
+            outdated: Mutex::default(),
+            front: front.first().copied(),
             net,
             admin,
         };
@@ -163,7 +185,10 @@ impl ApiServers {
             access.write(&dir.node_kubeconfig(name), *server, &users::node(name))?;
         }
         if let Plane::Programs(programs) = &these.plane {
-            these.are_ready(programs, dir).await?;
+            for server in &these.servers {
+                these.ask_alone(server, dir, tasks).await?;
+                these.serves(server).await?;
+            }
             for server in &front {
                 programs.controllers(*server, &access, tasks).await?;
             }
@@ -171,17 +196,42 @@ impl ApiServers {
         Ok(these)
     }
 
-    /// Waits until Kubernetes' own serve the API, for which the lab's start has a limit; one that ends is an error.
-    async fn are_ready(&self, programs: &Programs, dir: &LabDir) -> Result<(), LabError> {
-        let client = kube_client(&dir.kubeconfig()).await?;
-        while !programs::is_ready(&client).await {
-            let all = self.list().await;
-            if let Some(ended) = all.iter().find(|server| !server.running) {
-                return Err(programs.ended(ended.number));
-            }
-            sleep(LIMITS.restart_first).await;
-        }
+    /// Gives a server a client that no other one answers.
+    async fn ask_alone(
+        &self,
+        server: &Server,
+        dir: &LabDir,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<(), LabError> {
+        let listener = loopback()?;
+        let address = address_of(&listener)?;
+        tasks.spawn(Front::new(listener, [server.address].into(), self.net.clone())?.run());
+        let client = kube_client_at(&dir.kubeconfig(), address).await?;
+        server.own.get_or_init(|| client);
         Ok(())
+    }
+
+    /// Waits until a server that was started serves the API, as ours does at once; one that ends is an error.
+    pub(super) async fn serves(&self, server: &Server) -> Result<(), LabError> {
+        let (Plane::Programs(programs), Some(client)) = (&self.plane, server.own.get()) else {
+            return Ok(());
+        };
+        let ready = async {
+            while !programs::is_ready(client).await {
+                if !server.runs().await {
+                    return Err(programs.ended(server.number));
+                }
+                sleep(LIMITS.restart_first).await;
+            }
+            Ok(())
+        };
+        timeout(LIMITS.api_serves, ready)
+            .await
+            .map_err(|_| LabError::Limit {
+                what: format!("the readiness of API server {}", server.number),
+                limit: LIMITS.api_serves,
+                hint: programs.log(server.number),
+            })?
     }
 
     /// Where the administrator asks: on this host's loopback.
@@ -196,7 +246,7 @@ impl ApiServers {
             all.push(ApiServer {
                 number: server.number,
                 address: server.address,
-                running: server.running.lock().await.as_mut().is_some_and(Running::runs),
+                running: server.runs().await,
             });
         }
         all
@@ -227,20 +277,56 @@ impl ApiServers {
         }
     }
 
+    /// Lets all advertise the front, or each its own address again: who advertises otherwise is started anew. Whether
+    /// anything has changed. After an error the same call goes on with those that are left.
+    pub(super) async fn share(&self, shared: bool) -> Result<bool, LabError> {
+        let mut outdated = self.outdated.lock().await;
+        let changed = std::mem::replace(&mut *self.shared.lock().await, shared) != shared;
+        for server in &self.servers {
+            if changed && server.runs().await {
+                outdated.insert(server.number);
+            }
+        }
+        for server in &self.servers {
+            if outdated.contains(&server.number) {
+                self.end(server, Stop::Term).await?;
+                self.run(server).await?;
+                outdated.remove(&server.number);
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Whether all advertise the front.
+    pub(super) async fn share_already(&self) -> bool {
+        *self.shared.lock().await
+    }
+
+    /// Keeps all from writing `default/kubernetes` as long as the value lives.
+    pub(super) fn rest_reconciler(&self) -> Result<RestingReconciler, &'static str> {
+        match &self.plane {
+            Plane::Ours { store, .. } => Ok(store.rest_reconciler()),
+            Plane::Programs(_) => Err(NOT_OURS),
+        }
+    }
+
     /// Starts one that does not run.
     pub(super) async fn run(&self, server: &Server) -> Result<(), LabError> {
         let mut running = server.running.lock().await;
         if running.as_mut().is_some_and(Running::runs) {
             return Ok(());
         }
-        let own = usize::from(server.number - 1);
-        let advertise = self.advertised.get(own).or(self.advertised.first());
-        let advertise = advertise.unwrap_or(&server.address).ip();
+        let front = if *self.shared.lock().await {
+            self.front
+        } else {
+            None
+        };
+        let advertise = front.unwrap_or(server.address).ip();
         *running = Some(match &self.plane {
-            Plane::Ours { store, tls, auth } => {
+            Plane::Ours { store, auth, .. } => {
                 let config = ReplicaConfig {
                     listener: self.net.listen(server.address)?,
-                    tls: tls.clone(),
+                    tls: server.tls.clone(),
                     auth: auth.clone(),
                     advertise,
                     faults: server.faults.clone(),
@@ -282,6 +368,12 @@ impl ApiServers {
             }
         });
         None
+    }
+}
+
+impl Server {
+    async fn runs(&self) -> bool {
+        self.running.lock().await.as_mut().is_some_and(Running::runs)
     }
 }
 

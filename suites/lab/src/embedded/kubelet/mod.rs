@@ -167,6 +167,9 @@ fn node_object(node: &Node) -> NodeObject {
     let kernel = nix::sys::utsname::uname()
         .map(|name| name.release().to_string_lossy().into_owned())
         .unwrap_or_default();
+    // All nodes have the same CPUs, and share them: only what a zone has of all counts.
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cpu = json!({"cpu": cpus.to_string()});
     let object = json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -181,6 +184,7 @@ fn node_object(node: &Node) -> NodeObject {
         "spec": {"podCIDR": cidrs.first(), "podCIDRs": cidrs},
         "status": {
             "addresses": addresses,
+            "capacity": cpu, "allocatable": cpu,
             "conditions": [{
                 "type": "Ready", "status": "True", "reason": "KubeletReady",
                 "message": "the lab's kubelet is running pods",

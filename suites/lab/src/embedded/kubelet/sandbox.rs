@@ -178,6 +178,7 @@ impl Place {
             net: Some(net.map_err(io_error("duplicate a descriptor"))?),
             mnt: None,
             cgroup: Some(self.cgroup.entrance()?),
+            ..Placement::default()
         })
     }
 

@@ -1,0 +1,149 @@
+//! What a run has made, and its removal.
+
+use std::time::Duration;
+
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, ListParams},
+};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    objects::{CASE_LABEL, Key, Kind, RUN_LABEL, all, api, refused},
+    verdict::Halt,
+};
+
+/// From one look at what ends to the next.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Everything that a run has made, or one of its cases: it has their labels.
+#[derive(Clone, Copy, Debug)]
+pub struct Made<'a> {
+    /// The run.
+    pub run: &'a str,
+    /// The case; all of them, if there is none.
+    pub case: Option<&'a str>,
+    /// The only namespace that the run may use; it stays.
+    pub confined: Option<&'a str>,
+}
+
+impl Made<'_> {
+    /// Removes it, and waits until it is gone.
+    ///
+    /// # Errors
+    /// What the API refuses; inconclusive, if it is not gone in time.
+    pub async fn cleanup(&self, client: &Client, limit: Duration) -> Result<(), Halt> {
+        let gone = async {
+            match self.confined {
+                Some(namespace) => self.objects(client, namespace).await,
+                None => self.namespaces(client).await,
+            }
+        };
+        let late = |_| {
+            Halt::Inconclusive(format!(
+                "what {} has made is not gone within {limit:?}",
+                self.selector()
+            ))
+        };
+        timeout(limit, gone).await.map_err(late)?
+    }
+
+    fn selector(&self) -> String {
+        let case = self.case.map(|case| format!(",{CASE_LABEL}={case}"));
+        format!("{RUN_LABEL}={}{}", self.run, case.unwrap_or_default())
+    }
+
+    fn list(&self) -> ListParams {
+        ListParams::default().labels(&self.selector())
+    }
+
+    /// Namespaces, with what is in them, and what a case has made in those of others.
+    async fn namespaces(&self, client: &Client) -> Result<(), Halt> {
+        let namespaces: Api<DynamicObject> = all(client, Kind::Namespace, None);
+        let names = || async {
+            let list = namespaces.list(&self.list()).await.map_err(wrong)?;
+            Ok::<_, Halt>(
+                list.items
+                    .into_iter()
+                    .filter_map(|one| one.metadata.name)
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let own = names().await?;
+        for kind in [Kind::Service, Kind::EndpointSlice] {
+            for key in self.keys(client, kind, None).await? {
+                if !own.contains(&key.namespace) {
+                    delete(client, &key).await?;
+                }
+            }
+        }
+        for name in own {
+            delete(client, &Key::new(Kind::Namespace, "", &name)).await?;
+        }
+        while !names().await?.is_empty() {
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Objects in a namespace that stays. Controllers make slices with a Service's labels until they see that it is gone.
+    async fn objects(&self, client: &Client, namespace: &str) -> Result<(), Halt> {
+        loop {
+            let mut is_left = false;
+            for kind in [Kind::Service, Kind::EndpointSlice, Kind::Pod] {
+                for key in self.keys(client, kind, Some(namespace)).await? {
+                    is_left = true;
+                    delete(client, &key).await?;
+                }
+            }
+            if !is_left {
+                return Ok(());
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn keys(&self, client: &Client, kind: Kind, namespace: Option<&str>) -> Result<Vec<Key>, Halt> {
+        let list = all(client, kind, namespace)
+            .list(&self.list())
+            .await
+            .map_err(wrong)?;
+        let text = |field: Option<String>| field.unwrap_or_default();
+        let keys = list.items.into_iter().map(|object| {
+            let (namespace, name) = (text(object.metadata.namespace), text(object.metadata.name));
+            Key::new(kind, &namespace, &name)
+        });
+        Ok(keys.collect())
+    }
+}
+
+/// Deletes an object; one that is gone is no error.
+async fn delete(client: &Client, key: &Key) -> Result<(), Halt> {
+    let done = api(client, key).delete(&key.name, &DeleteParams::default()).await;
+    match done {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        done => done.map(drop).map_err(wrong),
+    }
+}
+
+fn wrong(error: kube::Error) -> Halt {
+    refused("clean up", error)
+}
+
+/// Runs that have something in a namespace.
+///
+/// # Errors
+/// What the API refuses.
+pub async fn runs_in(client: &Client, namespace: &str) -> Result<Vec<String>, Halt> {
+    let mut runs = Vec::new();
+    for kind in [Kind::Service, Kind::EndpointSlice, Kind::Pod] {
+        let of_runs = ListParams::default().labels(RUN_LABEL);
+        let list = all(client, kind, Some(namespace))
+            .list(&of_runs)
+            .await
+            .map_err(wrong)?;
+        let labels = list.items.into_iter().filter_map(|object| object.metadata.labels);
+        runs.extend(labels.filter_map(|mut labels| labels.remove(RUN_LABEL)));
+    }
+    Ok(runs)
+}

@@ -1,0 +1,107 @@
+//! Requests that may be sent again.
+
+use std::time::{Duration, Instant};
+
+/// How often a request is sent at most whose connection ends before its answer: an API server that stops ends all that it
+/// has, and a client that keeps some finds out one by one.
+const SENT: u32 = 5;
+
+/// None is sent again that has been tried for so long: connections that had ended show at once.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The answer to a request that is the same if it comes twice. One that breaks off is sent again, [`SENT`] times in all and
+/// for [`AGAIN`]; what an API server answers is its answer.
+///
+/// # Errors
+/// As the request's, of the last time.
+pub(crate) async fn answered<T, F: Future<Output = kube::Result<T>>>(
+    request: impl FnMut() -> F,
+) -> kube::Result<T> {
+    answered_within(AGAIN, request).await
+}
+
+async fn answered_within<T, F: Future<Output = kube::Result<T>>>(
+    again: Duration,
+    mut request: impl FnMut() -> F,
+) -> kube::Result<T> {
+    let began = Instant::now();
+    let mut sent = 1;
+    loop {
+        match request().await {
+            Err(error) if broke_off(&error) && sent < SENT && began.elapsed() < again => {
+                tracing::debug!(%error, "a request broke off; it is sent again");
+                sent += 1;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// Whether the connection ended before the answer, or there was none.
+fn broke_off(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use rstest::rstest;
+
+    use super::*;
+
+    fn broken_off<T>() -> kube::Result<T> {
+        Err(kube::Error::Service("connection reset".into()))
+    }
+
+    #[rstest]
+    #[case::at_once(0, 1)]
+    #[case::after_connections_that_had_ended(4, 5)]
+    #[tokio::test]
+    async fn a_request_that_breaks_off_is_sent_again(#[case] broken: u32, #[case] expected: u32) {
+        let sent = Cell::new(0);
+        let answer = answered(|| {
+            sent.set(sent.get() + 1);
+            let sent = sent.get();
+            async move { if sent <= broken { broken_off() } else { Ok(sent) } }
+        });
+        assert_eq!(answer.await.expect("an answer"), expected);
+    }
+
+    #[tokio::test]
+    async fn it_is_given_up_in_the_end() {
+        let sent = Cell::new(0);
+        let answer: kube::Result<()> = answered(|| {
+            sent.set(sent.get() + 1);
+            async { broken_off() }
+        })
+        .await;
+        assert!(matches!(answer, Err(kube::Error::Service(_))));
+        assert_eq!(sent.get(), SENT);
+    }
+
+    #[tokio::test]
+    async fn one_that_took_long_to_break_off_is_not_sent_again() {
+        let sent = Cell::new(0);
+        let answer: kube::Result<()> = answered_within(Duration::ZERO, || {
+            sent.set(sent.get() + 1);
+            async { broken_off() }
+        })
+        .await;
+        assert!(answer.is_err());
+        assert_eq!(sent.get(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_an_api_server_says_is_an_answer() {
+        let sent = Cell::new(0);
+        let conflict = || kube::Error::Api(kube::core::Status::failure("another has it", "Conflict").boxed());
+        let answer: kube::Result<()> = answered(|| {
+            sent.set(sent.get() + 1);
+            async { Err(conflict()) }
+        })
+        .await;
+        assert!(matches!(answer, Err(kube::Error::Api(_))));
+        assert_eq!(sent.get(), 1);
+    }
+}

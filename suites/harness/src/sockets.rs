@@ -1,0 +1,203 @@
+//! Sockets that clients keep through a case, led to one destination after the other: whom do they show as the one they
+//! talk to?
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::try_join_all;
+use lab::cluster::Cluster;
+use oracle::{
+    check::Observed,
+    finding::Finding,
+    history::{Attempt, Round},
+    peer::{Shows, peers},
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout},
+    task::JoinHandle,
+};
+
+use crate::{
+    client::Client,
+    context::Context,
+    history::{Event, History},
+    probing::Within,
+    target::Target,
+    verdict::Halt,
+    waiting::Looks,
+};
+
+/// What a client that has ended has said is there within this time.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// Beyond its exchanges' own limits, a round takes no longer.
+const SLACK: Duration = Duration::from_secs(60);
+/// How much of a client's stderr is kept for its error.
+const STDERR_BYTES: u64 = 64 * 1024;
+
+/// Sockets of some clients. They end with this.
+#[must_use = "they end when this is dropped"]
+pub struct Sockets(Vec<Keeper>);
+
+/// The sockets of one client.
+struct Keeper {
+    client: Client,
+    stdin: ChildStdin,
+    attempts: Lines<BufReader<ChildStdout>>,
+    stderr: JoinHandle<String>,
+    history: Arc<History>,
+    /// Killed by drop.
+    _child: Child,
+}
+
+/// Which sockets of each client take part in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// So many, the oldest of the target's transport and family; those that are missing are opened.
+    Oldest(u32),
+    /// The same, after they were closed and others opened at their ports.
+    Anew(u32),
+}
+
+impl Which {
+    fn count(self) -> u32 {
+        let (Self::Oldest(count) | Self::Anew(count)) = self;
+        count
+    }
+}
+
+impl Context {
+    /// Starts to keep sockets for these clients; there are none yet.
+    ///
+    /// # Errors
+    /// If a client can't be started.
+    pub async fn keep_sockets(&self, clients: &[Client]) -> Result<Sockets, Halt> {
+        let start = |client: &Client| Keeper::start(&*self.cluster, client.clone(), self.history.clone());
+        try_join_all(clients.iter().map(start)).await.map(Sockets)
+    }
+
+    /// One exchange with the target on these sockets of each client, and what is not as expected: all are answered as the
+    /// target permits, and show whom they should.
+    ///
+    /// # Errors
+    /// If a client ends, or does not finish its round.
+    pub async fn exchange(
+        &self,
+        sockets: &mut Sockets,
+        target: &Target,
+        which: Which,
+        shows: Shows,
+    ) -> Result<(Vec<Attempt>, Vec<Finding>), Halt> {
+        let (address, limit) = (target.address, self.limits().probe);
+        let round = Round {
+            target: target.label(),
+            transport: target.transport,
+            address: address.ip(),
+            port: address.port(),
+            sockets: which.count(),
+            anew: matches!(which, Which::Anew(_)),
+            limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+        };
+        let longest = limit * which.count().div_ceil(Round::AT_ONCE) + SLACK;
+        let rounds = sockets.0.iter_mut().map(|one| one.make(&round, longest));
+        let attempts = try_join_all(rounds).await?.concat();
+        let logs = self
+            .logs_if_needed(std::slice::from_ref(target), &attempts)
+            .await?;
+        let observed = Observed::new(&attempts, &logs, self.limits().times());
+        let mut findings = Vec::new();
+        for Keeper { client, .. } in &sockets.0 {
+            let at_least = which.count() as usize;
+            // Whom it shows comes first: who is shown wrongly is what these sockets are for.
+            findings.extend(peers(&observed, &target.stream(client), shows, at_least));
+            findings.extend(observed.judge(&target.expectation(client, at_least)));
+        }
+        Ok((attempts, findings))
+    }
+
+    /// The same again and again, until a round is as expected or the limit has passed. Returns what the last one showed.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn settle_exchange(
+        &self,
+        sockets: &mut Sockets,
+        target: &Target,
+        shows: Shows,
+        within: Within,
+    ) -> Result<Vec<Finding>, Halt> {
+        let fewest = u32::try_from(target.fewest()).unwrap_or(u32::MAX);
+        let all = Which::Oldest(fewest);
+        let mut looks = Looks::within(within);
+        loop {
+            let (_, findings) = self.exchange(sockets, target, all, shows).await?;
+            if findings.is_empty() || !looks.again().await {
+                return Ok(findings);
+            }
+        }
+    }
+}
+
+impl Keeper {
+    async fn start(cluster: &dyn Cluster, client: Client, history: Arc<History>) -> Result<Self, Halt> {
+        let argv = ["probe", "sockets", "--client", &client.name].map(str::to_owned);
+        let mut child = cluster.exec(&client.place, &argv).await?;
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            let name = &client.name;
+            return Err(Halt::Harness(format!("the sockets of {name} have no pipes")));
+        };
+        let stderr = tokio::spawn(async move {
+            let mut text = String::new();
+            // What can't be read explains nothing.
+            let _ = stderr.take(STDERR_BYTES).read_to_string(&mut text).await;
+            text
+        });
+        Ok(Self {
+            client,
+            stdin,
+            attempts: BufReader::new(stdout).lines(),
+            stderr,
+            history,
+            _child: child,
+        })
+    }
+
+    async fn make(&mut self, round: &Round, longest: Duration) -> Result<Vec<Attempt>, Halt> {
+        match tokio::time::timeout(longest, self.attempts_of(round)).await {
+            Ok(Ok(attempts)) => Ok(attempts),
+            Ok(Err(why)) => {
+                // It has ended, or ends with this; what it has said by then is all.
+                let said = tokio::time::timeout(LAST_WORDS, &mut self.stderr).await;
+                let said = said.ok().and_then(Result::ok).unwrap_or_default();
+                Err(self.broken(&format!("{why}: {}", said.trim())))
+            }
+            Err(_) => Err(self.broken(&format!("have not ended their round within {longest:?}"))),
+        }
+    }
+
+    async fn attempts_of(&mut self, round: &Round) -> Result<Vec<Attempt>, String> {
+        let mut line = serde_json::to_string(round).map_err(|error| error.to_string())?;
+        line.push('\n');
+        let told = self.stdin.write_all(line.as_bytes()).await;
+        told.map_err(|error| format!("did not take a round ({error})"))?;
+        let mut attempts = Vec::new();
+        for _ in 0..round.sockets {
+            let line = self
+                .attempts
+                .next_line()
+                .await
+                .map_err(|error| error.to_string())?;
+            let line = line.ok_or("ended within a round")?;
+            let attempt: Attempt =
+                serde_json::from_str(&line).map_err(|error| format!("{error} in {line:?}"))?;
+            self.history.add(&Event::Attempt(attempt.clone()));
+            attempts.push(attempt);
+        }
+        Ok(attempts)
+    }
+
+    fn broken(&self, what: &str) -> Halt {
+        Halt::Harness(format!("the sockets of {} {what}", self.client.name))
+    }
+}

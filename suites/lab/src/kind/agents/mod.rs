@@ -1,0 +1,336 @@
+//! The agents of a cluster: pods of a DaemonSet, stopped and started by what their nodes are labelled with.
+//!
+//! A stopped agent's node has the label [`STOPPED`], which the DaemonSet stays away from. In another configuration it is a
+//! pod of ours, made of the DaemonSet's template, on a node that has the label. Pods come and go, so what is to be known
+//! of earlier ones is in the cluster's folder.
+//!
+//! Files: this one; `objects` (what is written to the API); `pods` (what pods say of their agents).
+
+mod objects;
+mod pods;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, ListParams, LogParams, PostParams},
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    KindError, LIMITS,
+    beside::install,
+    config::KindTarget,
+    containers::Container,
+    error::api_error,
+    manifests::{AGENT, NAMESPACE},
+    placing,
+    state::Folder,
+};
+use crate::{
+    cluster::{AgentState, Stop, Variant},
+    embedded::{NetNs, Program, agent_is_ready},
+};
+
+/// The app of agents in another configuration: another one than the DaemonSet's, which would adopt them.
+const OTHER: &str = "plumbline-agent-variant";
+
+pub(super) use self::{
+    objects::{apply, expect_proxy, mind_label},
+    pods::container_id,
+};
+use self::{
+    objects::{label, rollout},
+    pods::{last_exit, said, starts},
+};
+
+/// The agents of one cluster.
+#[derive(Debug)]
+pub(super) struct Agents {
+    program: Program,
+    daemon_set: &'static str,
+    /// Selects its pods, and those of ours.
+    selector: String,
+    folder: Folder,
+}
+
+impl Agents {
+    pub(super) fn new(kind: KindTarget, program: Program, folder: Folder) -> Self {
+        let (daemon_set, selector) = match kind {
+            KindTarget::Reference => (AGENT, format!("app.kubernetes.io/name in ({AGENT},{OTHER})")),
+            KindTarget::KubeProxyIptables | KindTarget::KubeProxyNftables => {
+                ("kube-proxy", "k8s-app=kube-proxy".to_owned())
+            }
+        };
+        Self {
+            program,
+            daemon_set,
+            selector,
+            folder,
+        }
+    }
+
+    /// How the agent of a node is run, cleaned up after and asked.
+    pub(super) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Name of its DaemonSet.
+    pub(super) fn daemon_set(&self) -> &'static str {
+        self.daemon_set
+    }
+
+    /// Puts the program of a running agent on its node, for its clean-up: its container goes with each stop.
+    pub(super) async fn keep_program(&self, client: &Client, node: &Container) -> Result<(), KindError> {
+        let pid = self
+            .state(client, node)
+            .await?
+            .pid
+            .ok_or_else(|| KindError::Unexpected {
+                what: format!("keep the program of the agent of {}", node.name),
+                why: "it does not run".to_owned(),
+            })?;
+        install(
+            node,
+            Path::new(&format!("/proc/{pid}/exe")),
+            &self.program.program,
+        )
+    }
+
+    /// The agent of a node, as it is now.
+    pub(super) async fn state(&self, client: &Client, node: &Container) -> Result<AgentState, KindError> {
+        let record = self.folder.agent(&node.name)?;
+        let pods = self.pods(client, &node.name).await?;
+        let pod = pods.iter().find(|pod| pod.metadata.deletion_timestamp.is_none());
+        let pid = pod
+            .and_then(container_id)
+            .and_then(|id| placing::process(node, id));
+        let ready = match pid {
+            Some(_) => self.is_ready(node).await,
+            None => None,
+        };
+        let crashed = pod.and_then(last_exit);
+        Ok(AgentState {
+            pid,
+            starts: record.starts + pods.iter().map(starts).sum::<u32>(),
+            ready,
+            last_exit: crashed.or(record.last_exit),
+            way: None,
+            variant: record.variant,
+        })
+    }
+
+    async fn is_ready(&self, node: &Container) -> Option<bool> {
+        let net = NetNs::of(node.namespace("net").ok()?);
+        let asked = timeout(LIMITS.agent_ready, agent_is_ready(&net, &self.program.ready)).await;
+        asked.ok().and_then(Result::ok)
+    }
+
+    /// Ends it, and keeps it ended.
+    pub(super) async fn stop(&self, client: &Client, node: &Container, how: Stop) -> Result<(), KindError> {
+        let pods = self.pods(client, &node.name).await?;
+        label(client, &node.name, true).await?;
+        if how == Stop::Kill {
+            // Before the DaemonSet's controller has looked at the label, and kubelet at what that does.
+            for pid in pods
+                .iter()
+                .filter_map(container_id)
+                .filter_map(|id| placing::process(node, id))
+            {
+                let pid = i32::try_from(pid).map(Pid::from_raw);
+                // It may have ended meanwhile.
+                pid.map(|pid| kill(pid, Signal::SIGKILL).ok()).ok();
+            }
+        }
+        self.remove_ours(client, &node.name).await?;
+        self.gone(client, node).await?;
+        let mut record = self.folder.agent(&node.name)?;
+        record.starts += pods.iter().map(starts).sum::<u32>();
+        if !pods.is_empty() {
+            let signal = match how {
+                Stop::Term => "SIGTERM",
+                Stop::Kill => "SIGKILL",
+            };
+            record.last_exit = Some(format!("ended by {signal}"));
+        }
+        record.variant = None;
+        self.folder.set_agent(&node.name, &record)
+    }
+
+    /// Starts it, if it does not run in this configuration; `None`: its target's own.
+    pub(super) async fn start(
+        &self,
+        client: &Client,
+        node: &Container,
+        variant: Option<Variant>,
+    ) -> Result<(), KindError> {
+        let mut record = self.folder.agent(&node.name)?;
+        let runs = self.state(client, node).await?.pid.is_some();
+        if runs && record.variant == variant {
+            return Ok(());
+        }
+        if runs {
+            self.stop(client, node, Stop::Term).await?;
+            record = self.folder.agent(&node.name)?;
+        }
+        match variant {
+            None => label(client, &node.name, false).await?,
+            Some(variant) => self.make_ours(client, &node.name, variant).await?,
+        }
+        record.variant = variant;
+        self.folder.set_agent(&node.name, &record)?;
+        let wait = async {
+            while self.state(client, node).await?.pid.is_none() {
+                sleep(LIMITS.look).await;
+            }
+            Ok(())
+        };
+        let started = timeout(LIMITS.agent, wait).await;
+        started.unwrap_or_else(|_| Err(late(format!("start the agent of {}", node.name))))
+    }
+
+    /// Waits until all of them are ready.
+    pub(super) async fn all_ready(&self, client: &Client, nodes: &[Container]) -> Result<(), KindError> {
+        let begin = Instant::now();
+        loop {
+            let mut late = Vec::new();
+            let mut why = Vec::new();
+            for node in nodes {
+                let state = self.state(client, node).await?;
+                if state.ready != Some(true) {
+                    late.push(node.name.clone());
+                    why.extend(self.pods(client, &node.name).await?.iter().map(said));
+                }
+            }
+            if let Some(unfinished) = rollout(client, self.daemon_set).await? {
+                late.push(format!("the DaemonSet {}", self.daemon_set));
+                why.push(unfinished);
+            }
+            if late.is_empty() {
+                return Ok(());
+            }
+            if begin.elapsed() > LIMITS.agents_ready {
+                return Err(KindError::NoAgents {
+                    nodes: late.join(", "),
+                    limit: LIMITS.agents_ready,
+                    why: if why.is_empty() {
+                        "they have no pods".to_owned()
+                    } else {
+                        why.join("; ")
+                    },
+                });
+            }
+            sleep(LIMITS.look).await;
+        }
+    }
+
+    /// What the agent of a node has said, as far as its pod is there.
+    pub(super) async fn log(&self, client: &Client, node: &str) -> Result<String, KindError> {
+        let api: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        let mut text = String::new();
+        for pod in self.pods(client, node).await? {
+            let name = pod.name_any();
+            let what = format!("read the log of {name}");
+            text += &api
+                .logs(&name, &LogParams::default())
+                .await
+                .map_err(api_error(what))?;
+        }
+        Ok(text)
+    }
+
+    async fn pods(&self, client: &Client, node: &str) -> Result<Vec<Pod>, KindError> {
+        let api: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        let params = ListParams::default()
+            .labels(&self.selector)
+            .fields(&format!("spec.nodeName={node}"));
+        let what = format!("list the agents of {node}");
+        let listed = api.list(&params).await.map_err(api_error(what))?;
+        Ok(listed.items)
+    }
+
+    /// Waits until no pod and no process of it is left.
+    async fn gone(&self, client: &Client, node: &Container) -> Result<(), KindError> {
+        let wait = async {
+            while !self.pods(client, &node.name).await?.is_empty() {
+                sleep(LIMITS.look).await;
+            }
+            Ok(())
+        };
+        let ended = timeout(LIMITS.agent, wait).await;
+        ended.unwrap_or_else(|_| Err(late(format!("end the agent of {}", node.name))))
+    }
+
+    async fn make_ours(&self, client: &Client, node: &str, variant: Variant) -> Result<(), KindError> {
+        let what = format!("start the agent of {node} as {variant:?}");
+        let arguments = self
+            .program
+            .variants
+            .get(&variant)
+            .ok_or_else(|| KindError::Unexpected {
+                what: what.clone(),
+                why: "its target has no such variant".to_owned(),
+            })?;
+        let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
+        let set = sets.get(self.daemon_set).await.map_err(api_error(&what))?;
+        let template = set.spec.map(|spec| spec.template).unwrap_or_default();
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": format!("{OTHER}-{node}"), "namespace": NAMESPACE,
+                "labels": {"app.kubernetes.io/name": OTHER},
+            },
+            "spec": template.spec,
+        });
+        pod["spec"]["nodeName"] = node.into();
+        // It names its node: no scheduler is asked, and none would find a place that the label forbids.
+        pod["spec"]["affinity"] = Value::Null;
+        if let Some(all) = pod["spec"]["containers"][0]["args"].as_array_mut() {
+            all.extend(arguments.iter().map(|argument| json!(argument)));
+        }
+        let pod: Pod = serde_json::from_value(pod).map_err(|error| KindError::Unexpected {
+            what: what.clone(),
+            why: error.to_string(),
+        })?;
+        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        pods.create(&PostParams::default(), &pod)
+            .await
+            .map_err(api_error(what))?;
+        Ok(())
+    }
+
+    async fn remove_ours(&self, client: &Client, node: &str) -> Result<(), KindError> {
+        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        match pods
+            .delete(&format!("{OTHER}-{node}"), &DeleteParams::default())
+            .await
+        {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            done => done
+                .map(drop)
+                .map_err(api_error(format!("end the agent of {node}"))),
+        }
+    }
+}
+
+/// Something that has not happened in time.
+fn late(what: String) -> KindError {
+    KindError::Unexpected {
+        what,
+        why: format!("it had not happened after {:?}", LIMITS.agent),
+    }
+}
+
+/// Where an agent's own program is put on its node, for its clean-up.
+pub(super) fn place(program: &Program) -> PathBuf {
+    Path::new(super::PROGRAMS).join(&program.program)
+}

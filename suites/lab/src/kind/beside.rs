@@ -1,0 +1,231 @@
+//! What a cluster of kind has beside its API: nodes that are containers of this host, and its agents.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+use tokio::time::timeout;
+
+use super::{
+    KindError, LIMITS, PROGRAMS, agents,
+    agents::Agents,
+    baseline::Baseline,
+    containers::Container,
+    error::io_error,
+    placing::{self, on_node},
+};
+use crate::{
+    cluster::{AgentState, Capability, ClusterError, Place, Stop, Variant},
+    embedded::{Placement, Values, program},
+    kubernetes::Extension,
+};
+
+/// The nodes, the agents, and the client outside.
+#[derive(Debug)]
+pub(super) struct Beside {
+    pub(super) nodes: Vec<Container>,
+    pub(super) agents: Agents,
+    pub(super) client: DebugClient,
+    /// First process of the outside client's container.
+    pub(super) outside: u32,
+    /// What nodes had before their agents were installed, if somebody has looked.
+    pub(super) baseline: Option<Baseline>,
+    /// The program `plumbline` of this host, which is on every node, too.
+    pub(super) plumbline: PathBuf,
+}
+
+/// [`Client`] has no `Debug`.
+pub(super) struct DebugClient(pub(super) Client);
+
+impl std::fmt::Debug for DebugClient {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Client")
+    }
+}
+
+impl Beside {
+    fn node(&self, name: &str) -> Result<&Container, ClusterError> {
+        let found = self.nodes.iter().find(|node| node.name == name);
+        found.ok_or_else(|| ClusterError::NotFound {
+            what: "node",
+            name: name.to_owned(),
+        })
+    }
+
+    /// Where a container of a pod is.
+    async fn pod(&self, namespace: &str, name: &str) -> Result<Placement, ClusterError> {
+        let what = format!("find the pod {namespace}/{name}");
+        let gone = || ClusterError::NotFound {
+            what: "running pod",
+            name: format!("{namespace}/{name}"),
+        };
+        let failed = |why: String| ClusterError::Failed {
+            what: what.clone(),
+            why,
+        };
+        let pods: Api<Pod> = Api::namespaced(self.client.0.clone(), namespace);
+        let pod = timeout(LIMITS.request, pods.get_opt(name))
+            .await
+            .map_err(|_| failed(format!("no answer within {:?}", LIMITS.request)))?
+            .map_err(|error| failed(error.to_string()))?
+            .ok_or_else(gone)?;
+        let node = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.node_name.as_deref())
+            .ok_or_else(gone)?;
+        let node = self.node(node)?;
+        let id = agents::container_id(&pod).ok_or_else(gone)?;
+        placing::in_container(node, id)
+            .map_err(told(&what))?
+            .ok_or_else(gone)
+    }
+
+    /// Removes what the target keeps on a node, by its own documented way.
+    async fn wipe(&self, node: &Container) -> Result<(), KindError> {
+        let program = self.agents.program();
+        let what = format!("clean up after the agent of {}", node.name);
+        let state = Path::new("/run/plumbline");
+        let values = Values {
+            kubeconfig: Path::new("/etc/kubernetes/kubelet.conf"),
+            node: &node.name,
+            cgroup: &node.cgroup_root.to_string_lossy(),
+            bpffs: &node.bpffs.to_string_lossy(),
+            state,
+        };
+        let words = values.fill(&program.cleanup);
+        on_node(node, &agents::place(program), &words, &what, LIMITS.agent_cleanup)
+            .await
+            .map(drop)
+    }
+}
+
+/// For `map_err`: what was tried, as a case sees it.
+fn told(what: &str) -> impl FnOnce(KindError) -> ClusterError {
+    move |error| ClusterError::Failed {
+        what: what.to_owned(),
+        why: error.to_string(),
+    }
+}
+
+#[async_trait]
+impl Extension for Beside {
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        let mut all = BTreeSet::from([Capability::Node, Capability::Outside, Capability::HostNetwork]);
+        all.extend(self.baseline.iter().map(|_| Capability::Baseline));
+        all
+    }
+
+    async fn command(
+        &self,
+        place: &Place,
+        argv: &[String],
+    ) -> Result<Option<(Command, Placement)>, ClusterError> {
+        let what = format!("start {argv:?} in {place:?}");
+        let here = self.plumbline.as_path();
+        let there = Path::new(PROGRAMS).join("plumbline");
+        let (plumbline, placement) = match place {
+            Place::Pod { namespace, name } => (here, self.pod(namespace, name).await?),
+            Place::Host { node } => (
+                there.as_path(),
+                placing::of_node(self.node(node)?).map_err(told(&what))?,
+            ),
+            Place::Outside => (here, placing::beside(self.outside).map_err(told(&what))?),
+        };
+        let command = program(plumbline, argv).map_err(|error| ClusterError::Failed {
+            what,
+            why: error.to_string(),
+        })?;
+        Ok(Some((command, placement)))
+    }
+
+    async fn intact(&self) -> Result<(), ClusterError> {
+        match self.nodes.iter().find(|node| !node.cgroup.exists()) {
+            None => Ok(()),
+            Some(gone) => Err(ClusterError::NotFound {
+                what: "running node",
+                name: gone.name.clone(),
+            }),
+        }
+    }
+
+    fn cgroup_root(&self) -> &Path {
+        let first = self.nodes.first();
+        first.map_or(Path::new("/sys/fs/cgroup"), |node| node.cgroup_root.as_path())
+    }
+
+    /// What the agents say.
+    async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
+        for node in &self.nodes {
+            let text = match self.agents.log(&self.client.0, &node.name).await {
+                Ok(text) => text,
+                Err(error) => format!("{error}\n"),
+            };
+            let path = folder.join(format!("agent-{}.log", node.name));
+            fs::write(&path, text).map_err(|error| ClusterError::Failed {
+                what: format!("write {}", path.display()),
+                why: error.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+
+    async fn agent(&self, node: &str) -> Result<AgentState, ClusterError> {
+        let state = self.agents.state(&self.client.0, self.node(node)?).await;
+        state.map_err(told(&format!("ask for the agent of {node}")))
+    }
+
+    async fn baseline(&self, node: &str) -> Result<BTreeMap<String, usize>, ClusterError> {
+        let all = self.baseline.as_ref().ok_or(ClusterError::Unsupported {
+            what: "tell what nodes had before their agents",
+        })?;
+        let found = all.get(node).cloned();
+        found.ok_or_else(|| ClusterError::NotFound {
+            what: "node",
+            name: node.to_owned(),
+        })
+    }
+
+    async fn stop_agent(&self, node: &str, how: Stop) -> Result<(), ClusterError> {
+        let done = self.agents.stop(&self.client.0, self.node(node)?, how).await;
+        done.map_err(told(&format!("stop the agent of {node}")))
+    }
+
+    async fn start_agent(&self, node: &str, variant: Option<Variant>) -> Result<(), ClusterError> {
+        let done = self.agents.start(&self.client.0, self.node(node)?, variant).await;
+        done.map_err(told(&format!("start the agent of {node}")))
+    }
+
+    async fn wipe_state(&self, node: &str) -> Result<(), ClusterError> {
+        let found = self.node(node)?;
+        let what = format!("wipe what the agent of {node} keeps");
+        let state = self.agent(node).await?;
+        if state.pid.is_some() {
+            return Err(ClusterError::Failed {
+                what,
+                why: "it runs; stop it first".to_owned(),
+            });
+        }
+        self.wipe(found).await.map_err(told(&what))
+    }
+}
+
+/// Puts programs on a node, for processes that are no pod's.
+pub(super) fn install(node: &Container, program: &Path, name: &str) -> Result<(), KindError> {
+    let folder = node.path(Path::new(PROGRAMS));
+    let file = folder.join(name);
+    let failed = || io_error(format!("put {name} on the node {}", node.name));
+    fs::create_dir_all(&folder).map_err(failed())?;
+    // One that runs can't be written; it can be replaced.
+    let new = folder.join(format!("{name}.new"));
+    fs::copy(program, &new).map_err(failed())?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).map_err(failed())?;
+    fs::rename(&new, &file).map_err(failed())
+}

@@ -1,0 +1,330 @@
+//! Making a cluster, and finding one that is there.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    KindConfig, KindError, KindTarget,
+    agents::{self, Agents},
+    baseline,
+    beside::{self, Beside, DebugClient},
+    containers::{self, Container},
+    images, manifests, outside,
+    programs::Programs,
+    removal::{Undo, down, remove_dead},
+    state::{Folder, Lock},
+    tools::Tools,
+};
+use crate::{
+    embedded::Program,
+    kubernetes::{About, Connection, KubernetesCluster, Options, Tested, Tier},
+    target::Target,
+};
+
+/// Where the API server of a node listens.
+const API_SERVER: u16 = 6443;
+/// Namespace of what belongs to a run and to none of its cases: on kind there is nothing.
+const NAMESPACE: &str = "default";
+/// The file of what was told and read at the start, for other processes.
+const ABOUT: &str = "about.json";
+/// That of what nodes had before their agents were installed.
+const BASELINE: &str = "baseline.json";
+
+/// A kind cluster that is up, with its agents.
+#[derive(Debug)]
+pub struct KindCluster {
+    cluster: KubernetesCluster,
+    folder: Folder,
+    /// Held while the run lives that the cluster ends with.
+    lock: Option<Lock>,
+}
+
+/// What is done with a cluster of this name that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It is an error.
+    Refuse,
+    /// It is used: its images and its agent become those of this run.
+    Use,
+}
+
+/// A part of the way to a cluster that is done, and how long it took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What was done.
+    pub what: String,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl KindCluster {
+    /// Makes a cluster, or uses one, and returns when all agents are ready. `progress` is told each step when it is done.
+    ///
+    /// # Errors
+    /// What kept it from coming up; a cluster that was made is removed again.
+    pub async fn up(
+        config: &KindConfig,
+        existing: Existing,
+        mut progress: impl FnMut(&Step) + Send,
+    ) -> Result<Self, KindError> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(KindError::NotRoot);
+        }
+        let folder = Folder::new(&config.name)?;
+        let tools = Tools::find().await?;
+        remove_dead().await?;
+        if existing == Existing::Use {
+            // Before anything is made for it.
+            containers::nodes(&tools, &config.name).await?;
+        }
+        let lock = folder.lock()?.ok_or_else(|| KindError::Held {
+            name: config.name.clone(),
+        })?;
+        let mut watch = StopWatch::start(&mut progress);
+        if existing == Existing::Use {
+            folder.keep()?;
+        }
+        let undo = (existing == Existing::Refuse).then(|| Undo::new(folder.clone()));
+        let programs = Programs::find(config.target)?;
+        let (probe, agent) = programs.images(&tools).await?;
+        watch.done("images built");
+        if existing == Existing::Refuse {
+            create(&tools, config, &folder).await?;
+            watch.done("cluster made");
+        }
+        let kubeconfig = ["get", "kubeconfig", "--name", &config.name];
+        let kubeconfig = tools
+            .kind("read the kubeconfig of the cluster", kubeconfig)
+            .await?;
+        folder.write("kubeconfig", kubeconfig.as_bytes())?;
+        let connection = connection(&folder);
+        let client = connection.client().await?;
+        agents::expect_proxy(&client, config).await?;
+        let nodes = containers::nodes(&tools, &config.name).await?;
+        containers::let_refuse(&nodes)?;
+        let all: Vec<String> = [Some(probe.clone()), agent.clone()]
+            .into_iter()
+            .flatten()
+            .collect();
+        images::load(&tools, &config.name, &all).await?;
+        for node in &nodes {
+            beside::install(node, &programs.plumbline, "plumbline")?;
+        }
+        outside::start(&tools, &config.name, &probe).await?;
+        outside::swallow(&tools, &config.name, &nodes).await?;
+        watch.done("images loaded");
+        if existing == Existing::Refuse && config.target == KindTarget::Reference {
+            // Kube-proxy is there from the beginning.
+            folder.put(BASELINE, &baseline::look(&nodes).await?)?;
+        }
+        let (target, program) = target(config.target)?;
+        let agents = Agents::new(config.target, program.clone(), folder.clone());
+        match &agent {
+            Some(image) => {
+                let wanted = wanted(image, &nodes, &config.name)?;
+                agents::apply(&client, &manifests::objects(&wanted)?).await?;
+            }
+            None => agents::mind_label(&client, agents.daemon_set()).await?,
+        }
+        agents.all_ready(&client, &nodes).await?;
+        for node in &nodes {
+            agents.keep_program(&client, node).await?;
+        }
+        watch.done("agents ready");
+        let options = Options {
+            provider: "kind".to_owned(),
+            tested: tested(config.target, &target, &program),
+            connection,
+            tier: Tier::Node,
+            image: probe,
+            program: "/plumbline".to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            run: config.name.clone(),
+            plumbline: programs.plumbline.clone(),
+        };
+        let beside = Beside {
+            nodes,
+            agents,
+            client: DebugClient(client),
+            outside: outside::process(&tools, &config.name).await?,
+            baseline: folder.read(BASELINE)?,
+            plumbline: programs.plumbline,
+        };
+        let cluster = KubernetesCluster::survey(options, Arc::new(beside)).await?;
+        folder.put(ABOUT, cluster.about())?;
+        if let Some(undo) = undo {
+            undo.not();
+        }
+        Ok(Self {
+            cluster,
+            folder,
+            lock: Some(lock),
+        })
+    }
+
+    /// One that another process has brought up.
+    ///
+    /// # Errors
+    /// It is not there any more.
+    pub async fn attach(name: &str) -> Result<Self, KindError> {
+        let folder = Folder::new(name)?;
+        let about: About = folder.read(ABOUT)?.ok_or_else(|| KindError::NotUp {
+            name: name.to_owned(),
+        })?;
+        let tools = Tools::find().await?;
+        let label = about.description.target.clone();
+        let kind = KindTarget::find(&label)?;
+        let client = about.options.connection.client().await?;
+        let beside = Beside {
+            nodes: containers::nodes(&tools, name).await?,
+            agents: Agents::new(kind, target(kind)?.1, folder.clone()),
+            client: DebugClient(client),
+            outside: outside::process(&tools, name).await?,
+            baseline: folder.read(BASELINE)?,
+            plumbline: about.options.plumbline.clone(),
+        };
+        Ok(Self {
+            cluster: KubernetesCluster::attach(about, Arc::new(beside)).await?,
+            folder,
+            lock: None,
+        })
+    }
+
+    /// It as cases see it.
+    #[must_use]
+    pub fn cluster(&self) -> &KubernetesCluster {
+        &self.cluster
+    }
+
+    /// The same, to be shared.
+    #[must_use]
+    pub fn into_cluster(self) -> KubernetesCluster {
+        self.cluster
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.folder.name()
+    }
+
+    /// The administrator's kubeconfig.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.kubeconfig()
+    }
+
+    /// Lets it stay when the run ends.
+    ///
+    /// # Errors
+    /// That can't be written down.
+    pub fn keep(&self) -> Result<(), KindError> {
+        self.folder.keep()
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    pub async fn down(self) -> Result<(), KindError> {
+        let down = down(self.folder.name()).await;
+        drop(self.lock);
+        down
+    }
+}
+
+async fn create(tools: &Tools, config: &KindConfig, folder: &Folder) -> Result<(), KindError> {
+    folder.write("kind.yaml", config.to_yaml().as_bytes())?;
+    let (file, kubeconfig) = (folder.config(), folder.kubeconfig());
+    let mut arguments = vec![
+        "create".as_ref(),
+        "cluster".as_ref(),
+        "--config".as_ref(),
+        file.as_os_str(),
+    ];
+    arguments.extend(["--kubeconfig".as_ref(), kubeconfig.as_os_str()]);
+    tools
+        .kind(&format!("make the cluster {}", config.name), arguments)
+        .await
+        .map(drop)
+}
+
+fn connection(folder: &Folder) -> Connection {
+    Connection {
+        kubeconfig: Some(folder.kubeconfig()),
+        context: None,
+    }
+}
+
+/// What is under test, and its program.
+fn target(kind: KindTarget) -> Result<(Target, Program), KindError> {
+    let target = Target::find(kind.name())?;
+    let program = target.lab.clone().ok_or_else(|| KindError::Target {
+        target: kind.name().to_owned(),
+        expected: "one whose file says how its program is cleaned up after".to_owned(),
+    })?;
+    Ok((target, program))
+}
+
+fn tested(kind: KindTarget, target: &Target, program: &Program) -> Tested {
+    let mut features = target.features.clone();
+    // Nobody gives Services of this type an address.
+    features.remove("loadbalancer");
+    Tested {
+        label: kind.name().to_owned(),
+        features,
+        deviations: target.deviations.clone(),
+        ways: crate::cluster::Ways::default(),
+        variants: match kind {
+            KindTarget::Reference => program.variants.keys().copied().collect(),
+            KindTarget::KubeProxyIptables | KindTarget::KubeProxyNftables => Default::default(),
+        },
+        agents: None,
+    }
+}
+
+fn wanted<'a>(
+    image: &'a str,
+    nodes: &'a [Container],
+    cluster: &str,
+) -> Result<manifests::Wanted<'a>, KindError> {
+    let control_plane = nodes.iter().find(|node| node.is_control_plane);
+    let address = control_plane.and_then(|node| Some((node, *node.addresses.first()?)));
+    let (node, address) = address.ok_or_else(|| KindError::Unexpected {
+        what: format!("find the control plane of {cluster}"),
+        why: "no node of it has that role, and an address".to_owned(),
+    })?;
+    Ok(manifests::Wanted {
+        image,
+        server: (address, API_SERVER).into(),
+        cgroup: &node.cgroup_root,
+        bpffs: &node.bpffs,
+    })
+}
+
+/// Says how long each step took.
+struct StopWatch<'a> {
+    since: Instant,
+    tell: &'a mut (dyn FnMut(&Step) + Send),
+}
+
+impl<'a> StopWatch<'a> {
+    fn start(tell: &'a mut (dyn FnMut(&Step) + Send)) -> Self {
+        Self {
+            since: Instant::now(),
+            tell,
+        }
+    }
+
+    fn done(&mut self, what: &str) {
+        let now = Instant::now();
+        (self.tell)(&Step {
+            what: what.to_owned(),
+            took: now - self.since,
+        });
+        self.since = now;
+    }
+}

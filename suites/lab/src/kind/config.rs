@@ -1,0 +1,160 @@
+//! What a cluster is made from, and the configuration that kind is given for it.
+
+use std::fmt::Write as _;
+
+use crate::embedded::IpFamilies;
+
+use super::KindError;
+
+/// The label by which kind finds the containers of a cluster; its value is the cluster's name.
+pub(super) const CLUSTER_LABEL: &str = "io.x-k8s.kind.cluster";
+
+/// Settings of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindConfig {
+    /// Its name, as [`check_name`](crate::embedded::check_name) has it.
+    pub name: String,
+    /// Nodes, the control plane's among them.
+    pub nodes: u8,
+    /// Families of pods, Services and nodes.
+    pub families: IpFamilies,
+    /// Image of the nodes; kind's own choice without one.
+    pub image: Option<String>,
+    /// What is under test.
+    pub target: KindTarget,
+}
+
+/// What can be under test on kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KindTarget {
+    /// The reference agent, by its DaemonSet; there is no kube-proxy.
+    Reference,
+    /// The cluster's own kube-proxy, in its iptables mode.
+    KubeProxyIptables,
+    /// The same, in its nftables mode.
+    KubeProxyNftables,
+}
+
+impl KindTarget {
+    /// All of them, by the names of `suites/targets`.
+    pub const ALL: [(&str, Self); 3] = [
+        ("reference", Self::Reference),
+        ("kube-proxy-iptables", Self::KubeProxyIptables),
+        ("kube-proxy-nftables", Self::KubeProxyNftables),
+    ];
+
+    /// One by its name.
+    ///
+    /// # Errors
+    /// It is none that can be deployed on kind.
+    pub fn find(name: &str) -> Result<Self, KindError> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, target)| *target).ok_or_else(|| KindError::Target {
+            target: name.to_owned(),
+            expected: Self::ALL.map(|(name, _)| name).join(", "),
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(_, target)| *target == self);
+        found.map_or("", |(name, _)| name)
+    }
+
+    /// `networking.kubeProxyMode` of kind's configuration.
+    pub(super) fn proxy_mode(self) -> &'static str {
+        match self {
+            Self::Reference => "none",
+            Self::KubeProxyIptables => "iptables",
+            Self::KubeProxyNftables => "nftables",
+        }
+    }
+}
+
+impl KindConfig {
+    /// The configuration file (<https://kind.sigs.k8s.io/docs/user/configuration/>).
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        let family = match self.families {
+            IpFamilies::Ipv4 => "ipv4",
+            IpFamilies::Ipv6 => "ipv6",
+            IpFamilies::Dual => "dual",
+        };
+        let mut text = format!(
+            "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nname: {}\nnetworking:\n  ipFamily: {family}\n  \
+             kubeProxyMode: {}\nnodes:\n",
+            self.name,
+            self.target.proxy_mode()
+        );
+        for number in 0..self.nodes {
+            let role = if number == 0 { "control-plane" } else { "worker" };
+            // Writing into a text does not fail.
+            let _ = writeln!(text, "- role: {role}");
+            if let Some(image) = &self.image {
+                let _ = writeln!(text, "  image: {image}");
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(families: IpFamilies, target: KindTarget) -> KindConfig {
+        KindConfig {
+            name: "plumbline-1".to_owned(),
+            nodes: 3,
+            families,
+            image: Some("kindest/node:v1.36.3".to_owned()),
+            target,
+        }
+    }
+
+    #[test]
+    fn the_configuration_is_that_of_the_golden_files() {
+        for (families, target, golden) in [
+            (
+                IpFamilies::Ipv4,
+                KindTarget::Reference,
+                include_str!("golden/reference-ipv4.yaml"),
+            ),
+            (
+                IpFamilies::Ipv6,
+                KindTarget::KubeProxyIptables,
+                include_str!("golden/iptables-ipv6.yaml"),
+            ),
+            (
+                IpFamilies::Dual,
+                KindTarget::KubeProxyNftables,
+                include_str!("golden/nftables-dual.yaml"),
+            ),
+        ] {
+            assert_eq!(config(families, target).to_yaml(), golden);
+        }
+    }
+
+    #[test]
+    fn without_an_image_kind_chooses_it() {
+        let config = KindConfig {
+            nodes: 1,
+            image: None,
+            ..config(IpFamilies::Ipv4, KindTarget::Reference)
+        };
+        assert!(config.to_yaml().ends_with("nodes:\n- role: control-plane\n"));
+    }
+
+    #[test]
+    fn what_can_not_be_deployed_is_named_with_what_can() {
+        for (name, target) in KindTarget::ALL {
+            assert_eq!(KindTarget::find(name).expect("a target").name(), target.name());
+        }
+        let error = KindTarget::find("./mine.yaml").expect_err("refused").to_string();
+        assert!(
+            error.contains("./mine.yaml") && error.contains("kube-proxy-nftables"),
+            "{error}"
+        );
+    }
+}

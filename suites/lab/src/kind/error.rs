@@ -1,0 +1,166 @@
+//! Why a kind cluster could not be had. Messages are whole, as those of the embedded lab.
+
+use std::{io, time::Duration};
+
+/// One cause each.
+#[derive(Debug, thiserror::Error)]
+pub enum KindError {
+    /// A program is not there.
+    #[error("there is no {program} on the PATH; {remedy}")]
+    NoProgram {
+        /// Its name.
+        program: &'static str,
+        /// How to get it.
+        remedy: &'static str,
+    },
+    /// Docker is there, and nobody answers.
+    #[error(
+        "the Docker daemon does not answer: {why}. Start it (systemctl start docker), or set DOCKER_HOST"
+    )]
+    NoDaemon {
+        /// What the client said.
+        why: String,
+    },
+    /// Nodes are another machine's processes.
+    #[error(
+        "the node {node} does not run on this host: {why}. Docker must be this host's own, as processes are started in \
+         the namespaces of nodes and pods; with Docker in a virtual machine, run this there"
+    )]
+    Elsewhere {
+        /// The node.
+        node: String,
+        /// What was looked for.
+        why: String,
+    },
+    /// A node lacks a file system.
+    #[error("the node {node} has no {file_system} file system mounted: {remedy}")]
+    NoMount {
+        /// The node.
+        node: String,
+        /// `cgroup2` or `bpf`.
+        file_system: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Only root enters namespaces.
+    #[error(
+        "processes are started in the namespaces of nodes and pods, which needs root; start it with sudo"
+    )]
+    NotRoot,
+    /// Not the name of a cluster.
+    #[error(
+        "{found:?} can't be a cluster's name; expected 1 to 32 of a-z, 0-9 and '-', with no '-' at either end"
+    )]
+    Name {
+        /// What was given.
+        found: String,
+    },
+    /// Somebody uses it.
+    #[error("the kind cluster {name:?} is in use by another run; wait for its end, or choose another name")]
+    Held {
+        /// Its name.
+        name: String,
+    },
+    /// Its API can't be used.
+    #[error(transparent)]
+    Kubernetes(#[from] crate::kubernetes::KubernetesError),
+    /// The target can't be had.
+    #[error(transparent)]
+    Undefined(#[from] crate::target::TargetError),
+    /// No cluster of this name.
+    #[error(
+        "there is no kind cluster {name:?}; `kind get clusters` lists them, and without --reuse one is made"
+    )]
+    NotUp {
+        /// Its name.
+        name: String,
+    },
+    /// A program that goes into an image has to bring everything along.
+    #[error(
+        "{program} is not static, and its image is made FROM scratch: build it by `cargo xtask images`, or run the suite \
+         by `cargo xtask e2e --provider kind`"
+    )]
+    NotStatic {
+        /// Path of the program.
+        program: String,
+    },
+    /// A target that is not deployed on kind.
+    #[error("the target {target:?} can't be deployed on kind; expected {expected}")]
+    Target {
+        /// Its name.
+        target: String,
+        /// Those that can.
+        expected: String,
+    },
+    /// Somebody else made it, for something else.
+    #[error(
+        "the kind cluster {name:?} has {found}, and {expected} is to be tested: make one for it by leaving out --reuse"
+    )]
+    Foreign {
+        /// Its name.
+        name: String,
+        /// Its kube-proxy.
+        found: String,
+        /// What is under test.
+        expected: &'static str,
+    },
+    /// The agents of some nodes do not run.
+    #[error("the agents of {nodes} are not ready within {limit:?}: {why}")]
+    NoAgents {
+        /// Names of the nodes.
+        nodes: String,
+        /// How long was waited.
+        limit: Duration,
+        /// What the pods say.
+        why: String,
+    },
+    /// A command failed.
+    #[error("failed to {what}: `{command}` {why}")]
+    Command {
+        /// What it was for.
+        what: String,
+        /// The command.
+        command: String,
+        /// How it ended, and the end of what it said.
+        why: String,
+    },
+    /// The API server did not take something.
+    #[error("failed to {what}: {error}")]
+    Api {
+        /// What was tried.
+        what: String,
+        /// Its answer.
+        error: Box<kube::Error>,
+    },
+    /// Something that was read is not what it should be.
+    #[error("failed to {what}: {why}")]
+    Unexpected {
+        /// What was tried.
+        what: String,
+        /// What was found.
+        why: String,
+    },
+    /// Any other call failed.
+    #[error("failed to {what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What came of it.
+        error: io::Error,
+    },
+}
+
+/// For `map_err`: what was tried, as the fragment that completes "failed to …".
+pub(super) fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> KindError {
+    let what = what.into();
+    move |error| KindError::Io { what, error }
+}
+
+/// The same for what the API server answers.
+pub(super) fn api_error(what: impl Into<String>) -> impl FnOnce(kube::Error) -> KindError {
+    let what = what.into();
+    move |error| KindError::Api {
+        what,
+        error: Box::new(error),
+    }
+}

@@ -1,0 +1,39 @@
+//! Every limit of the kind provider.
+
+use std::time::Duration;
+
+/// How long things may take. They bound waits that end within seconds, on a machine that is busy with a build.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// One command of Docker's; building an image of a program is the longest.
+    pub docker: Duration,
+    /// One command of kind's: making a cluster, which may pull its node image first.
+    pub kind: Duration,
+    /// From the agent's DaemonSet, or another order to it, until it runs or is gone.
+    pub agent: Duration,
+    /// From the start of an agent until it says that it is ready.
+    pub agents_ready: Duration,
+    /// One question to an agent whether it is ready.
+    pub agent_ready: Duration,
+    /// One clean-up command of an agent.
+    pub agent_cleanup: Duration,
+    /// One count of what a node has.
+    pub count: Duration,
+    /// One question to the API.
+    pub request: Duration,
+    /// From one look at a condition to the next.
+    pub look: Duration,
+}
+
+/// The limits in force.
+pub const LIMITS: Limits = Limits {
+    docker: Duration::from_secs(120),
+    kind: Duration::from_secs(600),
+    agent: Duration::from_secs(60),
+    agents_ready: Duration::from_secs(120),
+    agent_ready: Duration::from_secs(1),
+    agent_cleanup: Duration::from_secs(20),
+    count: Duration::from_secs(30),
+    request: Duration::from_secs(10),
+    look: Duration::from_millis(100),
+};

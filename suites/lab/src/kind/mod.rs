@@ -1,0 +1,46 @@
+//! Clusters of kind: nodes that are containers of this host's Docker, made for a run and removed after it.
+//!
+//! ```text
+//!  KindCluster ─▶ KubernetesCluster ─ Client ─▶ API server of the cluster
+//!      │               └─ Beside (its extension)
+//!      │                    ├─ nodes, pods, the outside client: setns + cgroup, found by containers' and pods' processes
+//!      │                    └─ agents: a DaemonSet that stays away from labelled nodes
+//!      ├─ kind create ◀─ configuration (families, kube-proxy's mode, image of the nodes)
+//!      └─ docker build FROM scratch ─▶ kind load: the probe, the agent
+//! ```
+//!
+//! Promised: no registry is asked for anything but the image of the nodes, where that is not there. A cluster that did not
+//! come up is removed at once; one whose run was killed, by the next run. The cgroup v2 root and the bpffs of a node are found
+//! in its own mounts. Docker has to be this host's: processes are started in the namespaces of nodes and pods, as root.
+//!
+//! Left out: load balancers (nobody gives addresses), faults of API servers, leading an agent to the API by another way.
+//!
+//! Files: `config` (what is told), `cluster` (made, found), `removal`, `programs` (of ours),
+//! `baseline` (what nodes had before their agents), `beside` (what cases reach beside the API), `agents`,
+//! `manifests` (what the agent is deployed as), `images`, `outside` (the client outside), `containers` and `placing` (where
+//! things are on this host), `tools` (Docker and kind), `state` (the folder of a cluster), `error`, `limits`.
+mod agents;
+mod baseline;
+mod beside;
+mod cluster;
+mod config;
+mod containers;
+mod error;
+mod images;
+mod limits;
+mod manifests;
+mod outside;
+mod placing;
+mod programs;
+mod removal;
+mod state;
+mod tools;
+
+pub use cluster::{Existing, KindCluster, Step};
+pub use config::{KindConfig, KindTarget};
+pub use error::KindError;
+pub use limits::{LIMITS, Limits};
+pub use removal::{down, remove_dead};
+
+/// Where programs are put on nodes, for processes that are no pod's.
+const PROGRAMS: &str = "/var/lib/plumbline";

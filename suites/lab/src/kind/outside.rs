@@ -1,0 +1,153 @@
+//! The client outside: a container in the network of the nodes that is no node.
+//!
+//! Addresses of Services that nobody translates are led to it by the nodes, and end there: whatever is beyond this host might
+//! answer in their name otherwise.
+
+use std::{
+    fs::{self, File},
+    net::IpAddr,
+    path::Path,
+};
+
+use super::{KindError, LIMITS, containers::Container, error::io_error, placing::on_node, tools::Tools};
+use crate::embedded::NetNs;
+
+/// The label of what belongs to a cluster and is no node of it; its value is the cluster's name.
+const LABEL: &str = "plumbline.cluster";
+/// The network that kind makes.
+const NETWORK: &str = "kind";
+
+/// Starts it anew. It has the probe's image and does nothing: clients are started beside it.
+pub(super) async fn start(tools: &Tools, cluster: &str, image: &str) -> Result<(), KindError> {
+    remove(tools, cluster).await?;
+    let (name, label) = (name(cluster), format!("{LABEL}={cluster}"));
+    let arguments = [
+        "run",
+        "--detach",
+        "--name",
+        &name,
+        "--label",
+        &label,
+        "--network",
+        NETWORK,
+        image,
+        "serve",
+        "--name",
+        "outside",
+        "--tcp",
+        "8080",
+    ];
+    tools
+        .docker("start the client outside", arguments)
+        .await
+        .map(drop)
+}
+
+/// Its process, as this host sees it.
+pub(super) async fn process(tools: &Tools, cluster: &str) -> Result<u32, KindError> {
+    let what = "find the client outside";
+    let name = name(cluster);
+    let text = tools
+        .docker(what, ["inspect", "--format", "{{.State.Pid}}", &name])
+        .await?;
+    // 0 stands for none.
+    let pid = text.trim().parse().ok().filter(|pid| *pid > 0);
+    pid.ok_or_else(|| KindError::Unexpected {
+        what: what.to_owned(),
+        why: format!("the container {name} does not run: `docker logs {name}` says why"),
+    })
+}
+
+/// Leads what nodes send to untranslated addresses of Services to it, which forwards nothing.
+pub(super) async fn swallow(tools: &Tools, cluster: &str, nodes: &[Container]) -> Result<(), KindError> {
+    let what = "lead untranslated addresses of Services to the client outside";
+    let unexpected = |why: String| KindError::Unexpected {
+        what: what.to_owned(),
+        why,
+    };
+    let path = format!("/proc/{}/ns/net", process(tools, cluster).await?);
+    let net = NetNs::of(File::open(&path).map_err(io_error(format!("open {path}")))?);
+    let keep = || {
+        for file in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            // Shows the namespace of the thread that looks. A kernel may have no IPv6.
+            let file = Path::new("/proc/sys/net").join(file);
+            if file.exists() {
+                fs::write(file, "0")?;
+            }
+        }
+        Ok(())
+    };
+    net.inside(keep).map_err(io_error(what))?;
+    let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{.GlobalIPv6Address}} {{end}}";
+    let text = tools
+        .docker(what, ["inspect", "--format", format, &name(cluster)])
+        .await?;
+    let gateways: Vec<IpAddr> = text
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let control_plane = nodes.iter().find(|node| node.is_control_plane);
+    let control_plane = control_plane.ok_or_else(|| unexpected("no node is a control plane".to_owned()))?;
+    let manifest = control_plane.path(Path::new("/etc/kubernetes/manifests/kube-apiserver.yaml"));
+    let manifest = fs::read_to_string(&manifest).map_err(io_error(format!("read {}", manifest.display())))?;
+    let ranges = service_ranges(&manifest);
+    if ranges.is_empty() {
+        return Err(unexpected(
+            "the API server's manifest names no range of Services".to_owned(),
+        ));
+    }
+    for node in nodes {
+        for range in &ranges {
+            let is_of = |gateway: &&IpAddr| gateway.is_ipv6() == range.contains(':');
+            let Some(gateway) = gateways.iter().find(is_of) else {
+                continue;
+            };
+            let words = ["route", "replace", range, "via", &gateway.to_string()].map(str::to_owned);
+            on_node(node, Path::new("ip"), &words, what, LIMITS.count).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The ranges of a kube-apiserver.
+fn service_ranges(manifest: &str) -> Vec<&str> {
+    let flag = "--service-cluster-ip-range=";
+    let ranges = manifest.lines().find_map(|line| line.split_once(flag));
+    ranges
+        .into_iter()
+        .flat_map(|(_, ranges)| ranges.trim().split(','))
+        .collect()
+}
+
+/// Removes it; that it is gone is no error.
+pub(super) async fn remove(tools: &Tools, cluster: &str) -> Result<(), KindError> {
+    let what = "remove the client outside";
+    let filter = format!("label={LABEL}={cluster}");
+    let ids = tools
+        .docker(what, ["ps", "--all", "--quiet", "--filter", &filter])
+        .await?;
+    let ids: Vec<&str> = ids.split_whitespace().collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let arguments = ["rm", "--force"].into_iter().chain(ids);
+    tools.docker(what, arguments).await.map(drop)
+}
+
+/// Name of its container.
+pub(super) fn name(cluster: &str) -> String {
+    format!("{cluster}-outside")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_services_are_those_of_the_api_server() {
+        let dual =
+            "    - --secure-port=6443\n    - --service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112\n";
+        assert_eq!(service_ranges(dual), ["10.96.0.0/16", "fd00:10:96::/112"]);
+        assert!(service_ranges("kind: Pod\n").is_empty());
+    }
+}

@@ -1,0 +1,42 @@
+//! Programs of ours that are put on a cluster.
+
+use std::path::PathBuf;
+
+use super::{KindError, KindTarget, images, tools::Tools};
+use crate::embedded::sibling;
+
+/// Programs of ours that a cluster gets.
+pub(super) struct Programs {
+    /// This one, or the one beside it.
+    pub(super) plumbline: PathBuf,
+    /// Where it is deployed.
+    agent: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Finds those that a target needs, beside this program.
+    pub(super) fn find(target: KindTarget) -> Result<Self, KindError> {
+        let find = |name: &str| {
+            sibling(name).map_err(|error| KindError::Unexpected {
+                what: format!("find the program {name}"),
+                why: error.to_string(),
+            })
+        };
+        Ok(Self {
+            plumbline: find("plumbline")?,
+            agent: (target == KindTarget::Reference)
+                .then(|| find("reference-agent"))
+                .transpose()?,
+        })
+    }
+
+    /// Makes the images of the probe and of the agent.
+    pub(super) async fn images(&self, tools: &Tools) -> Result<(String, Option<String>), KindError> {
+        let probe = images::PROBE.build(tools, &self.plumbline).await?;
+        let agent = match &self.agent {
+            Some(program) => Some(images::AGENT.build(tools, program).await?),
+            None => None,
+        };
+        Ok((probe, agent))
+    }
+}

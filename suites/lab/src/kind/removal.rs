@@ -1,0 +1,79 @@
+//! Removing clusters: by name, of runs that are dead, and what did not come up.
+
+use super::{KindError, containers, outside, state::Folder, tools::Tools};
+
+/// Removes a cluster by its name; that there is none is no error.
+///
+/// # Errors
+/// What could not be removed.
+pub async fn down(name: &str) -> Result<(), KindError> {
+    let folder = Folder::new(name)?;
+    let tools = Tools::find().await?;
+    outside::remove(&tools, name).await?;
+    let delete = ["delete", "cluster", "--name", name];
+    tools.kind(&format!("delete the cluster {name}"), delete).await?;
+    folder.remove()
+}
+
+/// Removes the clusters of runs that are dead; returns their names.
+///
+/// # Errors
+/// What could not be removed.
+pub async fn remove_dead() -> Result<Vec<String>, KindError> {
+    let mut removed = Vec::new();
+    let all = Folder::all()?;
+    if all.is_empty() {
+        return Ok(removed);
+    }
+    let tools = Tools::find().await?;
+    for folder in all {
+        // One that was kept belongs to whoever kept it, until he has removed its nodes.
+        let is_gone = || containers::nodes(&tools, folder.name());
+        if folder.is_left()?
+            || matches!(is_gone().await, Err(KindError::NotUp { .. })) && folder.lock()?.is_some()
+        {
+            down(folder.name()).await?;
+            removed.push(folder.name().to_owned());
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes a cluster that did not come up, or whose maker was interrupted: dropped, it waits for kind.
+pub(super) struct Undo {
+    /// Until it is up.
+    folder: Option<Folder>,
+}
+
+impl Undo {
+    pub(super) fn new(folder: Folder) -> Self {
+        Self { folder: Some(folder) }
+    }
+
+    /// It is up, and stays.
+    pub(super) fn not(mut self) {
+        self.folder = None;
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        let Some(folder) = &self.folder else { return };
+        let name = folder.name();
+        // What is still left is the next run's to remove, which finds the folder.
+        let deleted = std::process::Command::new("kind")
+            .args(["delete", "cluster", "--quiet", "--name", name])
+            .stdin(std::process::Stdio::null())
+            .status();
+        let gone = deleted.is_ok_and(|status| status.success());
+        let outside = std::process::Command::new("docker")
+            .args(["rm", "--force", &outside::name(name)])
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status();
+        if !gone || outside.is_err() || folder.remove().is_err() {
+            tracing::warn!(name, "the cluster could not be removed; `plumbline cleanup` does");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! A cluster by a kubeconfig, as cases see it.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    os::unix::process::CommandExt as _,
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{
+    Api, Client,
+    api::{ListParams, LogParams},
+};
+use serde::{Deserialize, Serialize};
+use tokio::{process::Child, time::timeout};
+
+use super::{
+    ExecArguments, Extension, KubernetesError, LIMITS, Options, Tier, error::words, options::host_pod,
+    scouts::scout, survey::survey,
+};
+use crate::{
+    cluster::{
+        AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, HeldApiFault, PROBE,
+        Place, Stop, Variant,
+    },
+    embedded::{Placement, spawn},
+};
+
+/// Everything that another process needs to use the same cluster in the same way, but for its extension.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct About {
+    /// What was told.
+    pub options: Options,
+    /// What was read.
+    pub description: Description,
+}
+
+/// A cluster by a kubeconfig.
+pub struct KubernetesCluster {
+    about: About,
+    client: Client,
+    extension: Arc<dyn Extension>,
+}
+
+impl fmt::Debug for KubernetesCluster {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("KubernetesCluster")
+            .field("about", &self.about)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KubernetesCluster {
+    /// Looks at a cluster: whether it answers, what the account may do, nodes and families. Nothing is made.
+    ///
+    /// # Errors
+    /// It can't be used for cases; see [`KubernetesError`].
+    pub async fn survey(options: Options, extension: Arc<dyn Extension>) -> Result<Self, KubernetesError> {
+        let client = options.connection.client().await?;
+        let description = survey(&client, &options, &*extension).await?;
+        Ok(Self {
+            about: About { options, description },
+            client,
+            extension,
+        })
+    }
+
+    /// One that another process has looked at.
+    ///
+    /// # Errors
+    /// There is no kubeconfig any more.
+    pub async fn attach(about: About, extension: Arc<dyn Extension>) -> Result<Self, KubernetesError> {
+        let client = about.options.connection.client().await?;
+        Ok(Self {
+            about,
+            client,
+            extension,
+        })
+    }
+
+    /// Finds nodes by pods, where the account may not list them: under [`Tier::Namespaced`], when the run has the namespace.
+    ///
+    /// # Errors
+    /// No node takes a pod; the image can't be had.
+    pub async fn find_nodes(&mut self) -> Result<(), KubernetesError> {
+        if self.about.options.tier == Tier::Namespaced {
+            self.about.description.nodes = scout(&self.client, &self.about.options).await?;
+        }
+        Ok(())
+    }
+
+    /// What another process needs for [`KubernetesCluster::attach`].
+    #[must_use]
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// The command that runs a program in a place.
+    async fn command(&self, place: &Place, argv: &[String]) -> Result<(Command, Placement), ClusterError> {
+        if let Some(own) = self.extension.command(place, argv).await? {
+            return Ok(own);
+        }
+        let options = &self.about.options;
+        let (namespace, pod) = match place {
+            Place::Pod { namespace, name } => (namespace.clone(), name.clone()),
+            Place::Host { node } => (options.namespace.clone(), host_pod(node)),
+            Place::Outside => {
+                return Err(ClusterError::Unsupported {
+                    what: "run anything outside of itself",
+                });
+            }
+        };
+        let arguments = ExecArguments {
+            connection: options.connection.clone(),
+            namespace,
+            pod,
+            argv: in_image(&options.program, argv),
+        };
+        let mut command = Command::new(&options.plumbline);
+        command.args(arguments.words());
+        Ok((command, Placement::default()))
+    }
+
+    /// Asks the API, for as long as one question may take.
+    async fn ask<T>(
+        &self,
+        what: &str,
+        question: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, ClusterError> {
+        let failed = |why: String| ClusterError::Failed {
+            what: what.to_owned(),
+            why,
+        };
+        timeout(LIMITS.request, question)
+            .await
+            .map_err(|_| failed(format!("no answer within {:?}", LIMITS.request)))?
+            .map_err(|error| failed(words(&error)))
+    }
+}
+
+/// What a server wrote to its stdout, each line an object, out of a container's log, which has its stderr, too.
+fn served(log: &str) -> String {
+    log.split_inclusive('\n')
+        .filter(|line| line.starts_with('{'))
+        .collect()
+}
+
+/// A command line as the image has its programs.
+fn in_image(program: &str, argv: &[String]) -> Vec<String> {
+    let own = || program.to_owned();
+    let (first, rest) = match argv.split_first() {
+        Some((first, rest)) if first == PROBE => (vec![own(), PROBE.to_owned()], rest),
+        Some((first, rest)) if first == "plumbline" => (vec![own()], rest),
+        _ => (Vec::new(), argv),
+    };
+    [&first, rest].concat()
+}
+
+#[async_trait]
+impl Cluster for KubernetesCluster {
+    fn describe(&self) -> &Description {
+        &self.about.description
+    }
+
+    fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    async fn exec(&self, place: &Place, argv: &[String]) -> Result<Child, ClusterError> {
+        let (mut command, placement) = self.command(place, argv).await?;
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        // Ctrl-C is for whoever started it, who ends it in his own order.
+        command.process_group(0);
+        let child = spawn::spawn(command, placement).await;
+        child.map_err(|error| ClusterError::Failed {
+            what: format!("start {argv:?} in {place:?}"),
+            why: error.to_string(),
+        })
+    }
+
+    async fn log(&self, namespace: &str, pod: &str) -> Result<String, ClusterError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let what = format!("read the log of {namespace}/{pod}");
+        let log = self.ask(&what, pods.logs(pod, &LogParams::default())).await?;
+        Ok(served(&log))
+    }
+
+    async fn intact(&self) -> Result<(), ClusterError> {
+        self.ask("reach the API server", self.client.apiserver_version())
+            .await?;
+        self.extension.intact().await
+    }
+
+    async fn agent(&self, node: &str) -> Result<AgentState, ClusterError> {
+        self.extension.agent(node).await
+    }
+
+    async fn stop_agent(&self, node: &str, how: Stop) -> Result<(), ClusterError> {
+        self.extension.stop_agent(node, how).await
+    }
+
+    async fn start_agent(&self, node: &str) -> Result<(), ClusterError> {
+        self.extension.start_agent(node, None).await
+    }
+
+    async fn lead_agent(&self, node: &str, way: Option<&ApiWay>) -> Result<(), ClusterError> {
+        self.extension.lead_agent(node, way).await
+    }
+
+    async fn start_agent_as(&self, node: &str, variant: Variant) -> Result<(), ClusterError> {
+        self.extension.start_agent(node, Some(variant)).await
+    }
+
+    async fn wipe_state(&self, node: &str) -> Result<(), ClusterError> {
+        self.extension.wipe_state(node).await
+    }
+
+    async fn baseline(&self, node: &str) -> Result<BTreeMap<String, usize>, ClusterError> {
+        self.extension.baseline(node).await
+    }
+
+    async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError> {
+        self.extension.api_servers().await
+    }
+
+    async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<HeldApiFault, ClusterError> {
+        self.extension.api_fault(fault, lasts).await
+    }
+
+    async fn jump_versions(&self, by: u32) -> Result<(), ClusterError> {
+        self.extension.jump_versions(by).await
+    }
+
+    fn cgroup_root(&self) -> &Path {
+        self.extension.cgroup_root()
+    }
+
+    /// Nodes, where they may be listed, and what the extension has; objects and logs of the case are the harness's.
+    async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
+        let failed = |why: String| ClusterError::Failed {
+            what: format!("write evidence into {}", folder.display()),
+            why,
+        };
+        if self.about.options.confined().is_none() {
+            let nodes: Api<Node> = Api::all(self.client.clone());
+            let nodes = self.ask("list nodes", nodes.list(&ListParams::default())).await?;
+            let text = serde_json::to_vec_pretty(&nodes.items).map_err(|error| failed(error.to_string()))?;
+            fs::write(folder.join("nodes.json"), text).map_err(|error| failed(error.to_string()))?;
+        }
+        self.extension.evidence(folder).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_of_itself_is_no_part_of_what_it_served() {
+        let log = "ready: b01 serves TCP/8000\n{\"a\":1}\nwarning\n{\"b\":2}\n{\"cut";
+        assert_eq!(served(log), "{\"a\":1}\n{\"b\":2}\n{\"cut");
+    }
+
+    #[test]
+    fn programs_of_the_suite_are_those_of_the_image() {
+        let of = |line: &str| {
+            let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            in_image("/plumbline", &argv).join(" ")
+        };
+        assert_eq!(of("probe client"), "/plumbline probe client");
+        assert_eq!(of("plumbline node remains"), "/plumbline node remains");
+        assert_eq!(of("/bin/true probe"), "/bin/true probe");
+    }
+}

@@ -1,0 +1,164 @@
+//! What can be wrong with a cluster by a kubeconfig.
+
+use std::time::Duration;
+
+/// Why a cluster can't be used: what was expected, what was found, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum KubernetesError {
+    /// There is no kubeconfig, or it can't be read, or it lacks the context.
+    #[error(
+        "failed to read the kubeconfig: {why}; say --kubeconfig FILE and --context NAME, or set KUBECONFIG"
+    )]
+    Kubeconfig {
+        /// What was found.
+        why: String,
+    },
+    /// Nobody answers.
+    #[error(
+        "failed to reach the API server at {server}: {why}; expected a cluster that answers: check the address in the \
+         kubeconfig, and the network to it"
+    )]
+    Unreachable {
+        /// Its address.
+        server: String,
+        /// What came of it.
+        why: String,
+    },
+    /// It does not know the account.
+    #[error(
+        "the API server at {server} does not accept the account of the kubeconfig: {why}; expected credentials that are \
+         valid: renew them, or choose another --context"
+    )]
+    Unauthenticated {
+        /// Its address.
+        server: String,
+        /// What it said.
+        why: String,
+    },
+    /// The account may not do what every run needs.
+    #[error(
+        "the account of the kubeconfig may not {}; `plumbline rbac --tier {tier}` prints what it needs",
+        missing.join(", ")
+    )]
+    Rights {
+        /// The tier that was asked for.
+        tier: &'static str,
+        /// `create services` …
+        missing: Vec<String>,
+    },
+    /// There is nothing to run pods on.
+    #[error("the cluster has no node that pods can be put on: {why}")]
+    NoNodes {
+        /// What was found, node by node.
+        why: String,
+    },
+    /// The target is not what is installed.
+    #[error(
+        "the node {node} has no agent of the target: expected a pod {selector} in the namespace {namespace} with a container \
+         {container}; choose the --target that is installed, or none"
+    )]
+    NoAgent {
+        /// A node without.
+        node: String,
+        /// Where it was looked for.
+        namespace: String,
+        /// By which labels.
+        selector: String,
+        /// And which container.
+        container: String,
+    },
+    /// Another run has it.
+    #[error(
+        "the cluster is under test by {who}, since {since}; wait for its end, or end it (`plumbline cleanup` removes what \
+         killed runs have left)"
+    )]
+    UnderTest {
+        /// The run, its user and host.
+        who: String,
+        /// Since when.
+        since: String,
+    },
+    /// The namespace is there, and the suite has not made it.
+    #[error(
+        "the namespace {namespace:?} is there already, and not plumbline's (no label app.kubernetes.io/managed-by: \
+         plumbline); choose a name that nobody has by --namespace"
+    )]
+    Foreign {
+        /// Its name.
+        namespace: String,
+    },
+    /// A Lease of the name that runs use is there, and the suite has not made it.
+    #[error(
+        "the Lease {lease} is there already, and not plumbline's (no label plumbline-run); choose another --namespace"
+    )]
+    ForeignLease {
+        /// Namespace and name.
+        lease: String,
+    },
+    /// The namespace of an earlier run is being removed.
+    #[error(
+        "the namespace {namespace:?} of an earlier run is still being removed; try again when it is gone"
+    )]
+    Ending {
+        /// Its name.
+        namespace: String,
+    },
+    /// The image can't be started.
+    #[error(
+        "the image {image} can't be started on the node {node}: {why}; expected an image that the node has or can pull, \
+         for its architecture: say --image"
+    )]
+    Image {
+        /// Its name.
+        image: String,
+        /// Where.
+        node: String,
+        /// What the kubelet said.
+        why: String,
+    },
+    /// A question failed.
+    #[error("failed to {what}: {why}")]
+    Api {
+        /// What was asked.
+        what: String,
+        /// What came of it.
+        why: String,
+    },
+    /// A question was not answered.
+    #[error("failed to {what}: no answer within {limit:?}")]
+    Late {
+        /// What was asked.
+        what: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+}
+
+/// What came of a request, without the repetitions of its sources.
+pub(super) fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => {
+            let mut text = other.to_string();
+            let mut source = std::error::Error::source(other);
+            while let Some(cause) = source {
+                let cause_text = cause.to_string();
+                if !text.contains(&cause_text) {
+                    text += ": ";
+                    text += &cause_text;
+                }
+                source = cause.source();
+            }
+            text
+        }
+    }
+}
+
+/// A question that failed, as an error.
+pub(super) fn api(what: impl Into<String>) -> impl FnOnce(kube::Error) -> KubernetesError {
+    let what = what.into();
+    move |error| KubernetesError::Api {
+        what,
+        why: words(&error),
+    }
+}

@@ -1,0 +1,228 @@
+//! A run's hold of a cluster: its namespace, its Lease, and a pod on each node.
+//!
+//! Runs disturb each other: agents are stopped, and what one measures another has caused. So each holds a Lease for its
+//! length; a second one is told who holds it. The Lease is in a namespace of the suite, which goes with the run.
+//!
+//! The pods show before the first case that the image can be had on every node; under [`Tier::Node`] they are in the
+//! networks of their nodes, and run what is started on hosts. Under [`Tier::Namespaced`] the namespace is somebody else's and
+//! stays, nodes are found later ([`KubernetesCluster::find_nodes`]), and all that is held is the Lease.
+
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    KubernetesCluster, KubernetesError, LIMITS, Options, Tier,
+    error::api,
+    lease::{Hidden, Lease},
+    limits::ask,
+    options::host_pod,
+    pods::{replace, until_ready},
+};
+use crate::cluster::{Description, RUN_LABEL};
+
+/// Who made a namespace, in its label of that name.
+pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// The same.
+pub(super) const MANAGER: &str = "plumbline";
+/// What a namespace admits (Pod Security Standards): pods in hosts' networks are "privileged".
+const ADMITS: &str = "pod-security.kubernetes.io/enforce";
+
+/// The hold. What it has made stays until [`Guard::release`]; after a SIGKILL, until `plumbline cleanup`.
+#[derive(Debug)]
+#[must_use = "a hold that is not released leaves its namespace"]
+pub struct Guard {
+    /// None, where it is somebody else's.
+    namespace: Option<OwnNamespace>,
+    lease: Lease,
+}
+
+impl Guard {
+    /// Takes hold of a cluster, and returns when a pod runs on every node. What was made before an error is removed.
+    ///
+    /// `who` is said to others who want the cluster: user and host, say.
+    ///
+    /// # Errors
+    /// [`KubernetesError::UnderTest`]; the namespace is somebody else's; the image can't be had.
+    pub async fn take(cluster: &KubernetesCluster, who: &str) -> Result<Self, KubernetesError> {
+        let about = cluster.about();
+        let options = &about.options;
+        let client = crate::cluster::Cluster::client(cluster);
+        let namespace = match options.confined() {
+            None => Some(OwnNamespace::make(&client, options).await?),
+            Some(_) => None,
+        };
+        // Another's namespace and Lease are not this run's to remove.
+        let lease = Lease::take(&client, options, who).await?;
+        let guard = Self { namespace, lease };
+        let Some(own) = &guard.namespace else {
+            return Ok(guard);
+        };
+        let held = async {
+            own.mark(options).await?;
+            pods(&client, options, &about.description).await
+        };
+        match held.await {
+            Ok(()) => Ok(guard),
+            Err(error) => {
+                guard.release().await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether another run may have the cluster by now: the Lease could not be renewed, or is somebody else's.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lease.is_lost()
+    }
+
+    /// Removes what it has made, and returns when that is gone.
+    ///
+    /// # Errors
+    /// What is left.
+    pub async fn release(self) -> Result<(), KubernetesError> {
+        // The next one's.
+        if self.lease.is_lost() {
+            return Ok(());
+        }
+        match self.namespace {
+            Some(namespace) => {
+                drop(self.lease);
+                namespace.remove().await
+            }
+            None => self.lease.remove().await,
+        }
+    }
+}
+
+/// The namespace of the suite.
+#[derive(Debug)]
+struct OwnNamespace {
+    api: Hidden<Api<Namespace>>,
+    name: String,
+    uid: Option<String>,
+}
+
+impl OwnNamespace {
+    /// Makes it, or takes one that an earlier run has left.
+    async fn make(client: &Client, options: &Options) -> Result<Self, KubernetesError> {
+        let name = options.namespace.clone();
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let what = format!("make the namespace {name}");
+        let mut labels = json!({ MANAGED_BY: MANAGER, RUN_LABEL: options.run });
+        if options.tier >= Tier::Node {
+            labels[ADMITS] = json!("privileged");
+        }
+        let object = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": labels },
+        });
+        let object: Namespace = serde_json::from_value(object).map_err(|error| KubernetesError::Api {
+            what: what.clone(),
+            why: error.to_string(),
+        })?;
+        let params = PostParams::default();
+        let made = match ask(&what, namespaces.create(&params, &object)).await? {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                let there = ask(&what, namespaces.get(&name)).await?.map_err(api(&what))?;
+                if there.labels().get(MANAGED_BY).map(String::as_str) != Some(MANAGER) {
+                    return Err(KubernetesError::Foreign { namespace: name });
+                }
+                if there.metadata.deletion_timestamp.is_some() {
+                    return Err(KubernetesError::Ending { namespace: name });
+                }
+                there
+            }
+            made => made.map_err(api(&what))?,
+        };
+        Ok(Self {
+            api: Hidden(namespaces),
+            name,
+            uid: made.metadata.uid,
+        })
+    }
+
+    /// Names the run that has it, in one that an earlier run has left.
+    async fn mark(&self, options: &Options) -> Result<(), KubernetesError> {
+        let what = format!("label the namespace {}", self.name);
+        let mut labels = json!({ RUN_LABEL: options.run });
+        if options.tier >= Tier::Node {
+            labels[ADMITS] = json!("privileged");
+        }
+        let patch = Patch::Merge(json!({ "metadata": { "labels": labels } }));
+        let params = PatchParams::default();
+        let patched = ask(&what, self.api.0.patch(&self.name, &params, &patch)).await?;
+        patched.map(drop).map_err(api(&what))
+    }
+
+    async fn remove(self) -> Result<(), KubernetesError> {
+        let what = format!("remove the namespace {}", self.name);
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: self.uid.clone(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        match ask(&what, self.api.0.delete(&self.name, &params)).await? {
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+            done => drop(done.map_err(api(&what))?),
+        }
+        let began = Instant::now();
+        loop {
+            let there = ask(&what, self.api.0.get_opt(&self.name))
+                .await?
+                .map_err(api(&what))?;
+            // One of the name that is another's by now is not this.
+            if there.is_none_or(|there| there.metadata.uid != self.uid) {
+                return Ok(());
+            }
+            if began.elapsed() >= LIMITS.namespace_ends {
+                return Err(KubernetesError::Late {
+                    what,
+                    limit: LIMITS.namespace_ends,
+                });
+            }
+            sleep(LIMITS.look).await;
+        }
+    }
+}
+
+/// Makes one on each node, and returns when all run.
+async fn pods(client: &Client, options: &Options, description: &Description) -> Result<(), KubernetesError> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &options.namespace);
+    for node in &description.nodes {
+        let pod = pod(options, &node.name).map_err(|error| KubernetesError::Api {
+            what: format!("make a pod on the node {}", node.name),
+            why: error.to_string(),
+        })?;
+        replace(&pods, &host_pod(&node.name), &pod).await?;
+    }
+    for node in &description.nodes {
+        until_ready(&pods, &host_pod(&node.name), &node.name, options).await?;
+    }
+    Ok(())
+}
+
+/// A server on loopback, at a port that nobody else has: what it runs is nobody's concern, as long as it runs.
+fn pod(options: &Options, node: &str) -> serde_json::Result<Pod> {
+    let args = ["serve", "--name", "host", "--address", "127.0.0.1", "--tcp", "0"];
+    serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": host_pod(node), "namespace": options.namespace,
+            "labels": { RUN_LABEL: options.run, MANAGED_BY: MANAGER },
+        },
+        "spec": {
+            "nodeName": node,
+            "hostNetwork": options.tier >= Tier::Node,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": false,
+            "containers": [{ "name": "probe", "image": options.image, "args": args }],
+        },
+    }))
+}

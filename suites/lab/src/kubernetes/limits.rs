@@ -1,0 +1,56 @@
+//! Every limit of clusters by a kubeconfig.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::KubernetesError;
+
+/// How long things may take, and how much is read. They bound waits for API servers that are far away and busy.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// One question to the API and its answer.
+    pub request: Duration,
+    /// From one look at something that is waited for to the next.
+    pub look: Duration,
+    /// What is kept of an answer's stream before its reader takes it, in bytes, for each of stdin, stdout and stderr.
+    pub pipe_bytes: usize,
+    /// How much of an agent's log is kept for evidence, in lines from its end.
+    pub log_lines: i64,
+    /// How much is kept of what it has programmed, in bytes.
+    pub dump_bytes: u64,
+    /// From the creation of a pod until it is Ready, the pull of its image included.
+    pub pods: Duration,
+    /// From the removal of the suite's namespace until it is gone.
+    pub namespace_ends: Duration,
+    /// How long a Lease counts that is not renewed.
+    pub lease: Duration,
+    /// From one renewal to the next: several may fail before the Lease is lost.
+    pub lease_renewed: Duration,
+}
+
+/// The limits in force.
+pub const LIMITS: Limits = Limits {
+    request: Duration::from_secs(30),
+    look: Duration::from_millis(250),
+    pipe_bytes: 64 * 1024,
+    log_lines: 5000,
+    dump_bytes: 4 * 1024 * 1024,
+    pods: Duration::from_secs(180),
+    namespace_ends: Duration::from_secs(120),
+    lease: Duration::from_secs(40),
+    lease_renewed: Duration::from_secs(8),
+};
+
+/// Asks the API, for as long as one question may take; what it refuses is for the caller.
+pub(super) async fn ask<T>(
+    what: &str,
+    question: impl Future<Output = kube::Result<T>>,
+) -> Result<kube::Result<T>, KubernetesError> {
+    timeout(LIMITS.request, question)
+        .await
+        .map_err(|_| KubernetesError::Late {
+            what: what.to_owned(),
+            limit: LIMITS.request,
+        })
+}

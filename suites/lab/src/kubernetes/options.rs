@@ -1,0 +1,172 @@
+//! What a cluster by a kubeconfig is told.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Agents, KubernetesError, LIMITS};
+use crate::cluster::{Deviation, Variant, Ways};
+
+/// Everything that is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Options {
+    /// Name of the provider, for reports: `kind`, `existing`.
+    pub provider: String,
+    /// What is under test.
+    pub tested: Tested,
+    /// The way to the API.
+    pub connection: Connection,
+    /// What the suite may do there.
+    pub tier: Tier,
+    /// The image whose pods are clients and backends: its entry point is the probe.
+    pub image: String,
+    /// Where the program `plumbline` is in that image.
+    pub program: String,
+    /// Namespace of what belongs to the run and to none of its cases: its Lease, its pods in hosts' networks. Under
+    /// [`Tier::Namespaced`], of everything.
+    pub namespace: String,
+    /// Name of the run: value of its label.
+    pub run: String,
+    /// The program `plumbline` on this machine, which bridges pipes to pods.
+    pub plumbline: PathBuf,
+}
+
+/// What is under test, as its target says: see [`Description`](crate::cluster::Description).
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Tested {
+    /// `installed`: whatever is there; `reference` …
+    pub label: String,
+    /// Optional features of the catalogue that it claims to have.
+    pub features: BTreeSet<String>,
+    /// Claims that it is known not to keep.
+    pub deviations: Vec<Deviation>,
+    /// Ways to the API that it documents.
+    pub ways: Ways,
+    /// Other configurations that it has.
+    pub variants: BTreeSet<Variant>,
+    /// Where its agents are, in a cluster in which they may be looked at.
+    #[serde(default)]
+    pub agents: Option<Agents>,
+}
+
+/// What the suite may do in a cluster; each includes the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// Pods, Services and EndpointSlices in one namespace, which somebody else has made and keeps. Nothing of the cluster.
+    Namespaced,
+    /// Objects in namespaces of its own. Nothing on nodes.
+    #[default]
+    Api,
+    /// Besides, pods in the network of their nodes.
+    Node,
+}
+
+impl Options {
+    /// The only namespace that the suite may use, if it may make none.
+    pub(super) fn confined(&self) -> Option<&str> {
+        (self.tier == Tier::Namespaced).then_some(&*self.namespace)
+    }
+}
+
+impl Tier {
+    /// All of them, the least first.
+    pub const ALL: [Self; 3] = [Self::Namespaced, Self::Api, Self::Node];
+
+    /// As it is written.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Namespaced => "namespaced",
+            Self::Api => "api",
+            Self::Node => "node",
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// The way to the API.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connection {
+    /// The kubeconfig; without it, `$KUBECONFIG`, `~/.kube/config` or the account of the pod that this runs in.
+    pub kubeconfig: Option<PathBuf>,
+    /// Its context; without it, its current one.
+    pub context: Option<String>,
+}
+
+impl Connection {
+    /// The configuration of clients.
+    ///
+    /// # Errors
+    /// There is no kubeconfig, or it is wrong.
+    pub async fn config(&self) -> Result<Config, KubernetesError> {
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        let wrong = |why: String| KubernetesError::Kubeconfig { why };
+        let mut config = match &self.kubeconfig {
+            Some(path) => {
+                let kubeconfig = Kubeconfig::read_from(path).map_err(|error| wrong(error.to_string()))?;
+                let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+                config.map_err(|error| wrong(format!("{}: {error}", path.display())))?
+            }
+            None if self.context.is_some() => Config::from_kubeconfig(&options)
+                .await
+                .map_err(|error| wrong(error.to_string()))?,
+            None => Config::infer().await.map_err(|error| wrong(error.to_string()))?,
+        };
+        config.connect_timeout = Some(LIMITS.request);
+        Ok(config)
+    }
+
+    /// A client.
+    ///
+    /// # Errors
+    /// As of [`Connection::config`].
+    pub async fn client(&self) -> Result<Client, KubernetesError> {
+        let config = self.config().await?;
+        Client::try_from(config).map_err(|error| KubernetesError::Kubeconfig {
+            why: error.to_string(),
+        })
+    }
+
+    /// As options of `plumbline`.
+    #[must_use]
+    pub fn options(&self) -> Vec<String> {
+        let file = self.kubeconfig.iter().map(|path| path.display().to_string());
+        let file = file.flat_map(|path| ["--kubeconfig".to_owned(), path]);
+        let context = self.context.iter().cloned();
+        let context = context.flat_map(|name| ["--context".to_owned(), name]);
+        file.chain(context).collect()
+    }
+
+    /// The same, with a path that holds from everywhere.
+    #[must_use]
+    pub fn absolute(mut self) -> Self {
+        let absolute = |path: &Path| std::path::absolute(path).ok();
+        if let Some(path) = self.kubeconfig.as_deref().and_then(absolute) {
+            self.kubeconfig = Some(path);
+        }
+        self
+    }
+}
+
+/// Name of the run's own pod on a node.
+#[must_use]
+pub(super) fn host_pod(node: &str) -> String {
+    format!("host-{node}")
+}

@@ -1,0 +1,191 @@
+//! What the suite must be allowed to do, once for both who prints it and who asks after it.
+
+use super::{KubernetesError, Options, Tier, error::api, limits::ask};
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
+    rbac::v1::PolicyRule,
+};
+use kube::{Api, Client, api::PostParams};
+
+/// One rule: resources of a group, and what may be done to them.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    group: &'static str,
+    resources: &'static [&'static str],
+    verbs: &'static [&'static str],
+}
+
+/// In the namespaces of cases, and of the run. Services and slices that a case has made elsewhere are found by their label.
+const RULES: &[Rule] = &[
+    Rule {
+        group: "",
+        resources: &["pods"],
+        verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
+    },
+    Rule {
+        group: "",
+        resources: &["pods/log"],
+        verbs: &["get"],
+    },
+    // A WebSocket begins as a GET, and is authorized as one before Kubernetes 1.35.
+    Rule {
+        group: "",
+        resources: &["pods/exec"],
+        verbs: &["create", "get"],
+    },
+    Rule {
+        group: "",
+        resources: &["services"],
+        verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
+    },
+    Rule {
+        group: "discovery.k8s.io",
+        resources: &["endpointslices"],
+        verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
+    },
+    Rule {
+        group: "coordination.k8s.io",
+        resources: &["leases"],
+        verbs: &["create", "delete", "get", "update"],
+    },
+];
+
+/// Besides, where namespaces are made and removed for each case; what is in them goes with them.
+const CLUSTER_RULES: &[Rule] = &[
+    Rule {
+        group: "",
+        resources: &["namespaces"],
+        verbs: &["create", "delete", "get", "list", "patch"],
+    },
+    Rule {
+        group: "",
+        resources: &["nodes"],
+        verbs: &["list"],
+    },
+    Rule {
+        group: "",
+        resources: &["services/status"],
+        verbs: &["patch"],
+    },
+];
+
+/// The rules that a tier needs, and nothing else: of a ClusterRole, or under [`Tier::Namespaced`] of a Role in its namespace.
+///
+/// Pods in hosts' networks are no right of RBAC but one of admission: the namespace that they are in says so by its label
+/// `pod-security.kubernetes.io/enforce: privileged`, which the suite sets on its own.
+#[must_use]
+pub fn rules(tier: Tier) -> Vec<PolicyRule> {
+    let all = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    of(tier)
+        .map(|rule| PolicyRule {
+            api_groups: Some(vec![rule.group.to_owned()]),
+            resources: Some(all(rule.resources)),
+            verbs: all(rule.verbs),
+            ..PolicyRule::default()
+        })
+        .collect()
+}
+
+fn of(tier: Tier) -> impl Iterator<Item = &'static Rule> {
+    let of_cluster = (tier > Tier::Namespaced).then_some(CLUSTER_RULES);
+    RULES.iter().chain(of_cluster.into_iter().flatten())
+}
+
+/// Asks the API server after each right of a tier, in one namespace or in all.
+///
+/// # Errors
+/// [`KubernetesError::Rights`], with all that is missing.
+pub(super) async fn check(client: &Client, options: &Options) -> Result<(), KubernetesError> {
+    let tier = options.tier;
+    let mut missing = Vec::new();
+    for rule in of(tier) {
+        for resource in rule.resources {
+            for verb in rule.verbs {
+                if !may(client, options.confined(), rule.group, resource, verb).await? {
+                    missing.push(format!("{verb} {resource}"));
+                }
+            }
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(KubernetesError::Rights {
+        tier: tier.name(),
+        missing,
+    })
+}
+
+/// Whether the account may do this, in one namespace or everywhere. An API server without access reviews (the lab's own) has no rights either:
+/// whoever it knows may do everything.
+async fn may(
+    client: &Client,
+    namespace: Option<&str>,
+    group: &str,
+    resource: &str,
+    verb: &str,
+) -> Result<bool, KubernetesError> {
+    let what = "ask the API server what the account may do";
+    let (resource, subresource) = match resource.split_once('/') {
+        Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+        None => (resource, None),
+    };
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                namespace: namespace.map(str::to_owned),
+                group: Some(group.to_owned()),
+                resource: Some(resource.to_owned()),
+                subresource,
+                verb: Some(verb.to_owned()),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let params = PostParams::default();
+    match ask(what, reviews.create(&params, &review)).await? {
+        Ok(review) => Ok(review.status.is_some_and(|status| status.allowed)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
+        Err(error) => Err(api(what)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_tier_includes_the_one_before_and_the_least_has_nothing_of_the_cluster() {
+        let [least, api, node] = Tier::ALL.map(rules);
+        assert!(least.iter().all(|rule| api.contains(rule)));
+        assert_eq!(api, node, "pods in hosts' networks are a matter of admission");
+        let of_cluster = ["namespaces", "nodes"];
+        let resources: Vec<String> = least
+            .into_iter()
+            .filter_map(|rule| rule.resources)
+            .flatten()
+            .collect();
+        assert!(
+            resources.iter().all(|one| !of_cluster.contains(&one.as_str())),
+            "{resources:?}"
+        );
+    }
+
+    #[test]
+    fn no_right_is_asked_for_twice_and_none_by_a_wildcard() {
+        let mut seen = BTreeSet::new();
+        for rule in rules(Tier::Node) {
+            for resource in rule.resources.into_iter().flatten() {
+                for verb in &rule.verbs {
+                    assert!(resource != "*" && verb != "*");
+                    assert!(seen.insert((resource.clone(), verb.clone())), "{verb} {resource}");
+                }
+            }
+        }
+    }
+}
