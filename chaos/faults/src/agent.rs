@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lab::cluster::{Cluster, Place, Stop};
+use lab::cluster::{Cluster, Place, Stop, Variant};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     time::timeout,
@@ -62,6 +62,47 @@ impl StoppedAgent {
         self.cluster.start_agent(&self.node).await?;
         self.is_down = false;
         Ok(())
+    }
+
+    /// Starts it in another configuration.
+    pub async fn start_as(mut self, variant: Variant) -> Result<OtherwiseConfigured, FaultError> {
+        self.cluster.start_agent_as(&self.node, variant).await?;
+        self.is_down = false;
+        Ok(OtherwiseConfigured {
+            cluster: Arc::clone(&self.cluster),
+            node: self.node.clone(),
+            is_on: true,
+        })
+    }
+}
+
+/// The agent of a node, which runs in another configuration than its target's own.
+///
+/// Drop starts it as it was, if it happens in a multi-threaded runtime. It does not expire: whoever runs a case looks for
+/// such agents when its process has died.
+#[must_use = "the agent gets its own configuration again when this is dropped"]
+pub struct OtherwiseConfigured {
+    cluster: Arc<dyn Cluster>,
+    node: String,
+    is_on: bool,
+}
+
+impl OtherwiseConfigured {
+    /// Heals: ends it, and starts it in its target's own configuration.
+    pub async fn heal(mut self) -> Result<(), FaultError> {
+        self.cluster.start_agent(&self.node).await?;
+        self.is_on = false;
+        Ok(())
+    }
+}
+
+impl Drop for OtherwiseConfigured {
+    fn drop(&mut self) {
+        if !self.is_on {
+            return;
+        }
+        let what = format!("the agent of {} stays in another configuration", self.node);
+        heal_in_drop(&what, async { Ok(self.cluster.start_agent(&self.node).await?) });
     }
 }
 

@@ -2,22 +2,13 @@
 
 use std::time::Duration;
 
-use lab::cluster::{Cluster, Place};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines},
-    process::{Child, ChildStdin, ChildStdout},
-    time::timeout,
-};
+use lab::cluster::Cluster;
 
 use crate::{
     FaultError,
-    protocol::{Answer, Attached, Command, HeldProgram, Staging},
+    helper::Helper,
+    protocol::{Answer, Attached, Command, HeldProgram, Reattached, Staging},
 };
-
-/// One answer of the helper: system calls, and its wait for what only pins kept.
-const ANSWER: Duration = Duration::from_secs(20);
-/// How much of the helper's stderr an error shows.
-const STDERR_BYTES: u64 = 4096;
 
 /// Programs held by a helper on the node and attached again without link or pin.
 ///
@@ -26,11 +17,8 @@ const STDERR_BYTES: u64 = 4096;
 #[must_use = "the fault heals when this is dropped"]
 #[derive(Debug)]
 pub struct LeftoverPrograms {
-    node: String,
     held: Vec<HeldProgram>,
-    stdin: Option<ChildStdin>,
-    stdout: Lines<BufReader<ChildStdout>>,
-    child: Child,
+    helper: Helper,
 }
 
 impl LeftoverPrograms {
@@ -42,9 +30,7 @@ impl LeftoverPrograms {
         expires: Duration,
     ) -> Result<Self, FaultError> {
         let cgroup = cluster.cgroup_root().to_string_lossy().into_owned();
-        let argv = [
-            "plumbline",
-            "node",
+        let arguments = [
             "hold-programs",
             "--cgroup",
             &cgroup,
@@ -52,32 +38,13 @@ impl LeftoverPrograms {
             &hooks.join(","),
             "--expires-s",
             &expires.as_secs().to_string(),
-        ]
-        .map(str::to_owned);
-        let mut child = cluster
-            .exec(
-                &Place::Host {
-                    node: node.to_owned(),
-                },
-                &argv,
-            )
-            .await?;
-        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(FaultError::Helper {
-                node: node.to_owned(),
-                what: "has no pipes".to_owned(),
-                stderr: String::new(),
-            });
-        };
-        let stdout = BufReader::new(stdout).lines();
+        ];
+        let helper = Helper::start(cluster, node, &arguments).await?;
         let mut fault = Self {
-            node: node.to_owned(),
             held: Vec::new(),
-            stdin: Some(stdin),
-            stdout,
-            child,
+            helper,
         };
-        match fault.answer().await? {
+        match fault.helper.answer().await? {
             Answer::Holds(held) => fault.held = held,
             other => return Err(fault.nonsense(&other).await),
         }
@@ -90,10 +57,21 @@ impl LeftoverPrograms {
         &self.held
     }
 
-    /// Attaches what is held. Returns the ids of what it attached: not of what was there already in the same way.
-    pub async fn attach(&mut self, staging: Staging) -> Result<Vec<u32>, FaultError> {
+    /// Attaches what is held.
+    pub async fn attach(&mut self, staging: Staging) -> Result<Reattached, FaultError> {
         match self.ask(Command::Attach(staging)).await? {
-            Answer::Done(ids) => Ok(ids),
+            Answer::Done(ids) => Ok(Reattached::Done(ids)),
+            Answer::Refused(why) => Ok(Reattached::Refused(why)),
+            other => Err(self.nonsense(&other).await),
+        }
+    }
+
+    /// Puts links to another cgroup, where nobody is, in the place of those that are pinned and attach what is held; that
+    /// cgroup may be removed then. Nothing of it is attached to the agent's cgroup any more. The agent must be down.
+    /// Returns where such links are pinned: nowhere, if it pins none.
+    pub async fn displace(&mut self, removed: bool) -> Result<Vec<String>, FaultError> {
+        match self.ask(Command::Displace { removed }).await? {
+            Answer::Displaced(pins) => Ok(pins),
             other => Err(self.nonsense(&other).await),
         }
     }
@@ -112,70 +90,20 @@ impl LeftoverPrograms {
             Answer::Done(ids) => ids,
             other => return Err(self.nonsense(&other).await),
         };
-        self.stdin = None;
-        match timeout(ANSWER, self.child.wait()).await {
-            Ok(Ok(status)) if status.success() => Ok(ids),
-            _ => Err(self.helper("has not ended well after it detached").await),
-        }
+        self.helper.end().await?;
+        Ok(ids)
     }
 
     async fn ask(&mut self, command: Command) -> Result<Answer, FaultError> {
-        let mut line = serde_json::to_string(&command).map_err(|error| FaultError::Refused {
-            node: self.node.clone(),
-            what: name(command).to_owned(),
-            why: error.to_string(),
-        })?;
-        line.push('\n');
-        let sent = match &mut self.stdin {
-            Some(stdin) => stdin.write_all(line.as_bytes()).await.is_ok(),
-            None => false,
-        };
-        if !sent {
-            return Err(self.helper("has ended").await);
-        }
-        match self.answer().await? {
-            Answer::Failed(why) => {
-                let what = name(command).to_owned();
-                Err(FaultError::Refused {
-                    node: self.node.clone(),
-                    what,
-                    why,
-                })
-            }
+        match self.helper.ask(&command).await? {
+            Answer::Failed(why) => Err(self.helper.refused(name(command), why)),
             answer => Ok(answer),
         }
     }
 
-    async fn answer(&mut self) -> Result<Answer, FaultError> {
-        let line = match timeout(ANSWER, self.stdout.next_line()).await {
-            Ok(Ok(Some(line))) => line,
-            Ok(_) => return Err(self.helper("has ended").await),
-            Err(_) => return Err(self.helper("does not answer").await),
-        };
-        match serde_json::from_str(&line) {
-            Ok(answer) => Ok(answer),
-            Err(error) => Err(self.helper(&format!("wrote {line:?}: {error}")).await),
-        }
-    }
-
     async fn nonsense(&mut self, answer: &Answer) -> FaultError {
-        self.helper(&format!("gave an answer to another question: {answer:?}"))
-            .await
-    }
-
-    async fn helper(&mut self, what: &str) -> FaultError {
-        // Its stdin ends, so it does, and what it said is whole.
-        self.stdin = None;
-        let mut stderr = String::new();
-        if let Some(pipe) = self.child.stderr.take() {
-            // What can't be read explains nothing.
-            let _ = timeout(ANSWER, pipe.take(STDERR_BYTES).read_to_string(&mut stderr)).await;
-        }
-        FaultError::Helper {
-            node: self.node.clone(),
-            what: what.to_owned(),
-            stderr: stderr.trim().to_owned(),
-        }
+        let what = format!("gave an answer to another question: {answer:?}");
+        self.helper.broken(&what).await
     }
 }
 
@@ -183,6 +111,7 @@ fn name(command: Command) -> &'static str {
     match command {
         Command::Attach(_) => "attach",
         Command::List => "list",
+        Command::Displace { .. } => "displace",
         Command::Detach => "detach",
     }
 }

@@ -2,26 +2,52 @@
 //!
 //! ```text
 //! case ── LeftoverPrograms ── stdin/stdout of `plumbline node hold-programs` on the node ── lb-loader ── kernel
-//!      └─ StoppedAgent ────── Cluster::stop_agent, start_agent
+//!      ├─ StoppedAgent ────── Cluster::stop_agent, start_agent
+//!      ├─ LedAgent ────────── Cluster::lead_agent
+//!      └─ Connections ─────── `plumbline node connections` on the node ── /proc, sock_diag
 //! ```
 //!
-//! - `leftover.rs`: programs of an earlier load that stay attached; `holder/`: its part on the node;
-//!   `protocol.rs`: the lines between the two.
-//! - `agent.rs`: an agent that is down; `pins.rs`: pins that it does not find.
-//! - `remains.rs`: what an implementation has on a node.
+//! - `leftover.rs`: programs of an earlier load that stay attached, or whose pinned links lead elsewhere; `holder/`: its
+//!   part on the node; `protocol.rs`: the lines between the two.
+//! - `helper.rs`, `worker.rs`: what helpers on nodes have in common, seen from the fault and on the node.
+//! - `led.rs`: an agent that reaches the API by another way; `connections.rs`: its connections there, seen and reset.
+//! - `agent.rs`: an agent that is down, or runs in another configuration; `pins.rs`: pins that it does not find.
+//! - `foreign/`: programs of another owner.
+//! - `packets/`: packet programs of an earlier load that stay attached.
+//! - `maps/`: maps that are not what their names or pins say.
+//! - `notes/`: what helpers do that outlasts them, and `plumbline node undo`; `heal.rs`: all that is undone on a node when
+//!   whoever made its faults is dead.
+//! - `remains.rs`: what an implementation has on a node. `kernel.rs`: which boot of its kernel it is in.
 mod agent;
+pub mod connections;
 mod error;
+pub mod foreign;
+mod heal;
+mod helper;
 pub mod holder;
+mod kernel;
+mod led;
 mod leftover;
+pub mod maps;
+pub mod notes;
+pub mod packets;
 mod pins;
 mod protocol;
 pub mod remains;
+mod worker;
 
 pub use self::{
-    agent::StoppedAgent,
+    agent::{OtherwiseConfigured, StoppedAgent},
+    connections::Connections,
     error::FaultError,
+    foreign::{ForeignPrograms, Tally},
+    heal::{Healed, heal},
+    kernel::boot_id,
+    led::{LedAgent, lead},
     leftover::LeftoverPrograms,
+    maps::{Refitted, Twin, TwinMaps},
+    packets::{Again, LeftoverPackets},
     pins::HiddenPins,
-    protocol::{As, At, Attached, HeldProgram, Staging},
+    protocol::{As, At, Attached, HeldProgram, Reattached, Staging},
     remains::Remains,
 };

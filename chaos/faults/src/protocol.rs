@@ -19,7 +19,7 @@ pub struct HeldProgram {
 
 /// The cgroup to which programs are attached again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum At {
     /// The agent's.
     #[default]
@@ -28,6 +28,8 @@ pub enum At {
     Below,
     /// The one right above it, which the node's mounts need not show.
     Above,
+    /// The same, and the node gets a mount that shows it, for as long as the fault lasts.
+    AboveShown,
 }
 
 /// How programs are attached again.
@@ -67,8 +69,18 @@ impl fmt::Display for Staging {
             At::Own => " to the agent's cgroup",
             At::Below => " to a cgroup below the agent's",
             At::Above => " to the cgroup above the agent's",
+            At::AboveShown => " to the cgroup above the agent's, which a mount of the node shows",
         })
     }
+}
+
+/// What came of attaching again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reattached {
+    /// Ids of what is attached now: not of what was there already in the same way.
+    Done(Vec<u32>),
+    /// The kernel lets none in there in this way, and says so. Nothing is attached.
+    Refused(String),
 }
 
 /// Programs at one hook of the cgroup.
@@ -88,6 +100,11 @@ pub struct Attached {
 pub(crate) enum Command {
     /// Attach again what is held.
     Attach(Staging),
+    /// Let the links that attach what is held be pinned where they are, and attach it to another cgroup, where nobody is.
+    Displace {
+        /// Whether that cgroup is then removed.
+        removed: bool,
+    },
     /// Say what is attached to the cgroup to which it attached last; to the agent's, if it did not yet.
     List,
     /// Detach what it has attached.
@@ -102,8 +119,12 @@ pub(crate) enum Answer {
     Holds(Vec<HeldProgram>),
     /// To `attach` (what it attached) and `detach` (what it detached): ids.
     Done(Vec<u32>),
+    /// To `displace`: where the links are pinned that lead elsewhere now.
+    Displaced(Vec<String>),
     /// To `list`.
     Attached(Vec<Attached>),
+    /// To `attach`: the kernel does not permit it, in words.
+    Refused(String),
     /// It could not.
     Failed(String),
 }

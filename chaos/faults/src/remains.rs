@@ -1,6 +1,7 @@
 //! What an implementation has on a node: counted, so that two moments can be compared.
 //!
-//! `plumbline node remains` counts on the node; [`Remains::of`] asks it.
+//! `plumbline node remains` counts on the node; [`Remains::of`] asks it. What comes and goes with pods is left out, as no
+//! implementation makes it: device programs, which container runtimes attach, and rules of CNI plugins.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,8 +13,14 @@ use std::{
 use lab::cluster::Cluster;
 use lb_loader::{Found, Manner, Place, Scope, inventory};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{FaultError, agent::on_host};
+
+/// The attach type of programs that decide which devices a container may open.
+const DEVICE: &str = "device";
+/// How names of chains of the CNI plugins begin (portmap, and those that masquerade).
+const CNI: &str = "CNI-";
 
 /// Arguments of `plumbline node remains`.
 #[derive(Clone, Debug, clap::Args)]
@@ -47,10 +54,35 @@ impl Remains {
         })
     }
 
+    /// Of a node before its agent was installed.
+    ///
+    /// # Errors
+    /// The cluster does not know it.
+    pub async fn before(cluster: &dyn Cluster, node: &str) -> Result<Self, FaultError> {
+        Ok(Self(cluster.baseline(node).await?))
+    }
+
+    /// What there is more than there was.
+    #[must_use]
+    pub fn beyond(&self, before: &Self) -> Self {
+        let mut more = Self::default();
+        for (kind, count) in &self.0 {
+            let was = before.0.get(kind).copied().unwrap_or_default();
+            more.add(kind, count.saturating_sub(was));
+        }
+        more
+    }
+
     /// Whether there is nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether there is anything of a kind.
+    #[must_use]
+    pub fn has(&self, kind: &str) -> bool {
+        self.0.contains_key(kind)
     }
 
     /// Whether there is more of some kind.
@@ -107,8 +139,10 @@ pub fn count(arguments: &Arguments) -> Result<Remains, String> {
     }
     remains.add("links", links.len());
     remains.add("maps", maps.len());
-    remains.add("pins", pins(&arguments.bpffs)?);
-    remains.add("rules of nftables", rules()?);
+    remains.add("pins", pinned_files(&arguments.bpffs)?.len());
+    for table in rules()? {
+        remains.add(format!("rules of {table}"), 1);
+    }
     Ok(remains)
 }
 
@@ -119,7 +153,7 @@ fn here(found: &Found, cgroup: &Path) -> Option<String> {
             path: Some(path),
             attach_name,
             ..
-        } if path.starts_with(cgroup) => Some((*attach_name).to_owned()),
+        } if path.starts_with(cgroup) && *attach_name != DEVICE => Some((*attach_name).to_owned()),
         Place::Device {
             name: Some(_),
             layer,
@@ -130,10 +164,10 @@ fn here(found: &Found, cgroup: &Path) -> Option<String> {
     }
 }
 
-/// Everything pinned: files with a dot are the kernel's own.
-fn pins(bpffs: &Path) -> Result<usize, String> {
+/// Everything pinned, in the order of the paths: files with a dot are the kernel's own.
+pub(crate) fn pinned_files(bpffs: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |error| format!("can't look at {}: {error}", bpffs.display());
-    let mut count = 0;
+    let mut files = Vec::new();
     let mut folders = vec![bpffs.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).map_err(failed)? {
@@ -141,18 +175,19 @@ fn pins(bpffs: &Path) -> Result<usize, String> {
             if entry.file_type().map_err(failed)?.is_dir() {
                 folders.push(entry.path());
             } else if !entry.file_name().to_string_lossy().contains('.') {
-                count += 1;
+                files.push(entry.path());
             }
         }
     }
-    Ok(count)
+    files.sort();
+    Ok(files)
 }
 
-/// Rules of this network namespace; those of the iptables that comes with nftables are among them. None where nothing can
-/// show them: then nothing could have made them either.
-fn rules() -> Result<usize, String> {
+/// The table of each rule of this network namespace; those of the iptables that comes with nftables are among them. None where
+/// nothing can show them: then nothing could have made them either.
+fn rules() -> Result<Vec<String>, String> {
     let output = match Command::new("nft").args(["--json", "list", "ruleset"]).output() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         output => output.map_err(|error| format!("can't start nft: {error}"))?,
     };
     if !output.status.success() {
@@ -161,14 +196,30 @@ fn rules() -> Result<usize, String> {
             String::from_utf8_lossy(&output.stderr).trim()
         ));
     }
-    let listed: serde_json::Value =
+    let listed: Value =
         serde_json::from_slice(&output.stdout).map_err(|error| format!("nft wrote no JSON: {error}"))?;
-    let objects = listed["nftables"].as_array();
-    Ok(objects
-        .into_iter()
-        .flatten()
-        .filter(|object| object.get("rule").is_some())
-        .count())
+    Ok(tables_of_rules(&listed))
+}
+
+/// libnftables-json(5).
+fn tables_of_rules(listed: &Value) -> Vec<String> {
+    let objects = listed["nftables"].as_array().into_iter().flatten();
+    let rules = objects.filter_map(|object| object.get("rule"));
+    rules
+        .filter(|rule| !is_of_cni(rule))
+        .map(|rule| {
+            let text = |field: &str| rule[field].as_str().unwrap_or_default();
+            format!("{} {}", text("family"), text("table"))
+        })
+        .collect()
+}
+
+/// Whether a CNI plugin made a rule for a pod: it is in a chain of theirs, or leads to one.
+fn is_of_cni(rule: &Value) -> bool {
+    let is_theirs = |chain: &Value| chain.as_str().is_some_and(|name| name.starts_with(CNI));
+    let statements = rule["expr"].as_array().into_iter().flatten();
+    let mut targets = statements.flat_map(|one| [&one["jump"]["target"], &one["goto"]["target"]]);
+    is_theirs(&rule["chain"]) || targets.any(is_theirs)
 }
 
 #[cfg(test)]
@@ -194,12 +245,42 @@ mod tests {
     }
 
     #[test]
+    fn what_there_was_before_is_no_remnant() {
+        let now = remains(&[("links", 2), ("pins", 3), ("rules of ip nat", 1)]);
+        let before = remains(&[("pins", 2), ("rules of ip nat", 4)]);
+        assert_eq!(now.beyond(&before), remains(&[("links", 2), ("pins", 1)]));
+        assert!(before.beyond(&before).is_empty());
+    }
+
+    #[test]
+    fn rules_are_counted_by_their_table_but_for_those_of_pods() {
+        let rule = |table: &str, chain: &str, target: &str| {
+            serde_json::json!({"rule": {
+                "family": "ip", "table": table, "chain": chain, "expr": [{"counter": null}, {"jump": {"target": target}}],
+            }})
+        };
+        let listed = serde_json::json!({"nftables": [
+            {"metainfo": {"json_schema_version": 1}},
+            {"table": {"family": "ip", "name": "nat"}},
+            rule("nat", "POSTROUTING", "KUBE-POSTROUTING"),
+            rule("nat", "POSTROUTING", "CNI-0a1b"),
+            rule("nat", "CNI-0a1b", "ACCEPT"),
+            rule("filter", "INPUT", "KUBE-FIREWALL"),
+        ]});
+        assert_eq!(tables_of_rules(&listed), ["ip nat", "ip filter"]);
+    }
+
+    #[test]
     fn pins_are_counted_and_files_of_the_kernel_are_not() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("agent")).unwrap();
         for name in ["agent/map", "link", "maps.debug"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        assert_eq!(pins(folder.path()), Ok(2));
+        let files = pinned_files(folder.path()).unwrap();
+        assert_eq!(
+            files,
+            [folder.path().join("agent/map"), folder.path().join("link")]
+        );
     }
 }

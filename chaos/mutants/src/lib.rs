@@ -1,11 +1,18 @@
 //! The agent recomposed with one known bug each: does the suite catch what it exists for?
 //!
 //! ```text
-//! Event ─▶ Brain ─────────────▶ Reconciler ─▶ LbMaps        Datapath (attach, evict)
-//!          ├ WideRelease                                    └ StaleKept
-//!          ├ LastSliceWins
-//!          ├ RefillIgnored
-//!          └ EmptyLeftOut
+//! Source ─▶ Event ─▶ Brain ─────────────▶ Reconciler ─▶ LbMaps     Datapath (attach, evict)
+//! └ cut unnoticed    ├ WideRelease                      └ Flawed:  ├ Flawed: overlooking, greedy
+//!                    ├ LastSliceWins                      adopted  ├ Flawed: shut out
+//!                    ├ RefillIgnored                      kept     ├ Flawed: growing
+//!                    ├ RefillDoubled
+//!                    ├ RewrittenIgnored
+//!                    ├ RestoredByPrefix                            └ Flawed: starts twice
+//!                    ├ EmptyLeftOut
+//!                    ├ LockedOut
+//!                    ├ OneWay
+//!                    ├ EndpointsKept
+//!                    └ KubernetesLeftOut
 //! ```
 //!
 //! Each mutant decorates one seam of the agent and passes everything else on: apart from its bug it *is* the
@@ -16,18 +23,53 @@
 //! |---|---|
 //! | [`wide_release`] | incident 1: a release for `t` takes the backend of `t-ext` too, visible at its next event; and by other keys |
 //! | [`stale_kept`] | incident 2: programs of an earlier load stay attached: all, or those in one of the places |
+//! | [`starts_twice`] | a start that has detached what an earlier load had left ends |
+//! | [`growing`] | each start leaves its programs attached beside those of the next |
+//! | [`shut_out`] | programs of an earlier load are taken for its own: those that let no other in, or any |
+//! | [`adopted_kept`] | what an earlier start has written to pinned maps stays there |
+//! | [`foreign_removed`] | programs of other owners are detached too |
+//! | [`pins_left`] | the pins survive a clean-up |
 //! | [`last_slice_wins`] | a Service has only the endpoints of the slice that was written last |
-//! | [`refill_ignored`] | a slice that was emptied stays empty |
+//! | [`refill_doubled`] | a slice that was emptied and filled again has an endpoint twice |
+//! | [`rewritten_ignored`] | a Service that has lost a slice takes none of another name |
+//! | [`restored_by_prefix`] | incident 1 at the start: an empty Service takes those whose names begin with its own along |
+//! | [`refill_ignored`] | a slice that was emptied stays empty: any, or that of `default/kubernetes` |
 //! | [`empty_left_out`] | a Service without endpoints is not in the maps |
+//! | [`locked_out`] | incident 1: the agent has no way to the API but a Service that it makes itself |
+//! | [`one_way`] | the agent knows no address of the API but the kubeconfig's |
+//! | [`cut_unnoticed`] | a watch whose connection is cut is taken for a quiet one |
+//! | [`endpoints_kept`] | what has left a slice stays: all, or those that left others |
+//! | [`kubernetes_left_out`] | `default/kubernetes` is not in the maps |
 
+pub mod adopted_kept;
+pub mod cut_unnoticed;
 pub mod empty_left_out;
+pub mod endpoints_kept;
+pub mod flawed;
+pub mod foreign_removed;
+pub mod growing;
+pub mod kubernetes_left_out;
 pub mod last_slice_wins;
+pub mod locked_out;
+pub mod one_way;
+pub mod pins_left;
+pub mod refill_doubled;
 pub mod refill_ignored;
+pub mod restored_by_prefix;
+pub mod rewritten_ignored;
+pub mod shut_out;
 pub mod stale_kept;
+pub mod starts_twice;
 pub mod wide_release;
 
 use clap::ValueEnum;
+use reference_agent::names::ObjectName;
 use serde::Serialize;
+
+/// Whether an object is the Service of the API servers.
+fn is_kubernetes(name: &ObjectName) -> bool {
+    (&*name.namespace, &*name.name) == ("default", "kubernetes")
+}
 
 /// A known bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -39,12 +81,36 @@ pub enum Mutant {
     JoinedKeyRelease,
     /// [`wide_release::WideRelease::by_name_alone`].
     NameAloneRelease,
+    /// [`wide_release::WideRelease::by_address`].
+    AddressRelease,
+    /// [`wide_release::WideRelease::by_prefix_outside`].
+    OutsideRelease,
     /// [`last_slice_wins::LastSliceWins`].
     LastSliceWins,
     /// [`refill_ignored::RefillIgnored`].
     RefillIgnored,
+    /// [`refill_doubled::RefillDoubled`].
+    RefillDoubled,
+    /// [`rewritten_ignored::RewrittenIgnored`].
+    RewrittenIgnored,
+    /// [`restored_by_prefix::RestoredByPrefix`].
+    RestoredByPrefix,
+    /// [`refill_ignored::RefillIgnored::of_kubernetes`].
+    KubernetesRefillIgnored,
+    /// [`kubernetes_left_out::KubernetesLeftOut`].
+    KubernetesLeftOut,
     /// [`empty_left_out::EmptyLeftOut`].
     EmptyLeftOut,
+    /// [`locked_out::LockedOut`].
+    LockedOut,
+    /// [`one_way`].
+    OneWay,
+    /// [`cut_unnoticed`].
+    CutUnnoticed,
+    /// [`endpoints_kept::Kept::Emptied`].
+    EmptiedKept,
+    /// [`endpoints_kept::Kept::Left`].
+    LeftKept,
     /// [`stale_kept::Overlooked::All`].
     StaleKept,
     /// [`stale_kept::Overlooked::Legacy`].
@@ -55,10 +121,34 @@ pub enum Mutant {
     StaleBelowKept,
     /// [`stale_kept::Overlooked::Above`].
     StaleAboveKept,
+    /// [`stale_kept::Overlooked::AboveShown`].
+    StaleAboveShownKept,
+    /// [`shut_out`], and the agent does not probe itself.
+    StaleExclusiveKept,
+    /// The same of any that is attached.
+    StaleTakenForOwn,
+    /// [`adopted_kept`].
+    AdoptedKept,
+    /// [`growing`].
+    Growing,
+    /// [`starts_twice`].
+    StartsTwice,
     /// [`stale_kept::Overlooked::Sendmsg`].
     StaleSendmsgKept,
+    /// [`stale_kept::Overlooked::Reverse`].
+    StaleReverseKept,
+    /// [`stale_kept::Overlooked::Tc`].
+    StaleTcKept,
+    /// [`stale_kept::Overlooked::Xdp`].
+    StaleXdpKept,
+    /// [`foreign_removed::greedy`].
+    ForeignRemoved,
+    /// [`foreign_removed::namesakes`].
+    OwnedByName,
     /// `cleanup` does nothing.
     CleanupForgets,
+    /// `cleanup` does not find the pins.
+    PinsLeft,
 }
 
 impl Mutant {
@@ -73,17 +163,72 @@ impl Mutant {
                 "the same for every Service whose namespace and name, joined, are the same text as S's"
             }
             Self::NameAloneRelease => "the same for the Services of S's name in other namespaces",
+            Self::AddressRelease => {
+                "the same of the address's other ports and protocols, whatever Service has them"
+            }
+            Self::OutsideRelease => {
+                "the same as by prefix, missing at node ports and load balancers, while the ClusterIP serves"
+            }
             Self::LastSliceWins => "the slice of a Service that was written last replaces its other slices",
             Self::RefillIgnored => "a slice that was emptied stays empty, whatever is written to it",
+            Self::RefillDoubled => "a slice that was emptied and filled again has its first endpoint twice",
+            Self::RewrittenIgnored => "a Service that has lost a slice takes none that has another name",
+            Self::RestoredByPrefix => {
+                "at its start a Service whose slices are empty takes the backends of all whose namespace/name \
+                 begins with its own along"
+            }
+            Self::KubernetesRefillIgnored => {
+                "the slice of default/kubernetes, once emptied, stays empty, whatever is written to it"
+            }
+            Self::KubernetesLeftOut => "default/kubernetes is not in the maps",
+            Self::EmptiedKept => "a slice that is emptied keeps what it listed",
+            Self::LeftKept => "an endpoint that leaves a slice in which others stay is kept",
             Self::EmptyLeftOut => {
                 "a Service without endpoints is not in the maps, so nobody refuses its clients"
+            }
+            Self::LockedOut => {
+                "while the Service by which the agent reaches the API has no endpoints it finds nobody there, like \
+                 everybody, and it remembers no other address"
+            }
+            Self::OneWay => {
+                "the only address of the API that it dials is the kubeconfig's: it does not hear of further ones, and \
+                 remembers none"
+            }
+            Self::CutUnnoticed => {
+                "once a watch's connection was cut, it waits for ever for what watches bring"
             }
             Self::StaleKept => "programs of an earlier load stay attached, and readiness says nothing",
             Self::StaleLegacyKept => "the same of those at the agent's cgroup that no link attaches",
             Self::StaleLinkKept => "the same of those at the agent's cgroup that a link attaches",
             Self::StaleBelowKept => "the same of those at cgroups below the agent's",
             Self::StaleAboveKept => "the same of those at cgroups that the agent's mount does not show",
-            Self::StaleSendmsgKept => "the same of those at the sendmsg hooks",
+            Self::StaleAboveShownKept => "the same of those at cgroups above the agent's that a mount shows",
+            Self::StaleExclusiveKept => {
+                "where a program of an earlier load lets no other in, it takes that for attached, and does not probe itself"
+            }
+            Self::StaleTakenForOwn => {
+                "where programs of an earlier load are attached, it takes them for its own, and does not probe itself"
+            }
+            Self::AdoptedKept => "what an earlier start has written to the pinned maps is never removed",
+            Self::StartsTwice => {
+                "a start that has detached programs of an earlier load ends, and the next one serves"
+            }
+            Self::Growing => "each start attaches its programs once more, and those of the last start stay",
+            Self::StaleSendmsgKept => "programs of an earlier load stay attached at the sendmsg hooks",
+            Self::StaleReverseKept => {
+                "the same at the hooks that show addresses to clients (recvmsg, getpeername) and that keep ports (bind)"
+            }
+            Self::StaleTcKept => {
+                "programs of an earlier load stay attached at network devices, by TCX or as filters"
+            }
+            Self::StaleXdpKept => "the same of those of XDP",
+            Self::ForeignRemoved => {
+                "whatever runs at its cgroup and at its devices and is not its own is detached"
+            }
+            Self::OwnedByName => {
+                "whatever uses a map of the name of one of its own is taken for its own, and detached"
+            }
+            Self::PinsLeft => "its clean-up detaches everything, and leaves its pins",
             Self::CleanupForgets => "its clean-up takes nothing away, and says that all went well",
         }
     }
@@ -98,19 +243,57 @@ impl Mutant {
                 "release-prefix-object-deleted",
                 "release-name-lattice",
                 "release-prefix-condition",
+                "release-every-trigger",
+                "kubesvc-shared-address-restart",
             ],
             Self::JoinedKeyRelease => &["release-joined-key-collision"],
             Self::NameAloneRelease => &["release-same-name-two-namespaces"],
+            Self::AddressRelease => &["release-port-scoped"],
+            Self::OutsideRelease => &["release-all-frontends", "release-all-frontends-lb"],
             Self::LastSliceWins => &["clusterip-from-pod"],
             Self::RefillIgnored => &["empty-refill-no-restart"],
+            Self::RefillDoubled => &["release-culprit-refilled"],
+            Self::RewrittenIgnored => &["release-victim-slice-rewritten"],
+            Self::RestoredByPrefix => &["release-agent-restart-between"],
+            Self::KubernetesRefillIgnored => &["kubesvc-refill-all-nodes"],
+            Self::KubernetesLeftOut => &["kubesvc-reachable"],
+            Self::EmptiedKept => &["kubesvc-empty-permitted"],
+            Self::LeftKept => &["kubesvc-one-of-n-leaves"],
             Self::EmptyLeftOut => &["clusterip-no-endpoints-refused"],
+            Self::LockedOut => &[
+                "agent-own-vip-clusterip",
+                "agent-own-vip-loadbalancer",
+                "agent-own-vip-slice-recreated",
+                "agent-start-while-vip-empty",
+            ],
+            Self::OneWay => &["agent-own-vip-clusterip", "agent-start-with-stale-vip"],
+            Self::CutUnnoticed => &["all-watches-cut"],
             Self::StaleKept => &["stale-sock-pins-hidden"],
             Self::StaleLegacyKept => &["stale-sock-legacy-multi"],
             Self::StaleLinkKept => &["stale-sock-link-orphan"],
             Self::StaleBelowKept => &["stale-sock-child-cgroup"],
             Self::StaleAboveKept => &["stale-sock-parent-cgroup"],
+            Self::StaleAboveShownKept => &["stale-sock-parent-cgroup"],
+            Self::StaleExclusiveKept => &["stale-sock-exclusive-attach"],
+            Self::StaleTakenForOwn | Self::AdoptedKept => &["stale-map-pin"],
+            Self::Growing => &["stale-restart-loop-no-growth"],
+            Self::StartsTwice => &["stale-no-reboot"],
             Self::StaleSendmsgKept => &["stale-sock-udp-sendmsg"],
-            Self::CleanupForgets => &["uninstall-leaves-nothing"],
+            Self::StaleReverseKept => &["stale-sock-reverse-hooks"],
+            Self::StaleTcKept => &["stale-tc-and-xdp", "ready-means-served"],
+            Self::StaleXdpKept => &["stale-tc-and-xdp"],
+            Self::ForeignRemoved => &["foreign-programs-kept"],
+            Self::OwnedByName => &["stale-map-name-collision"],
+            Self::CleanupForgets | Self::PinsLeft => &["uninstall-leaves-nothing"],
+        }
+    }
+
+    /// Of what it must fail, rows that are judged over the cases of others, each with one of these: that it needed help is
+    /// enough to fail the row.
+    pub const fn through(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::StartsTwice => &[("stale-no-reboot", "stale-sock-link-orphan")],
+            _ => &[],
         }
     }
 }

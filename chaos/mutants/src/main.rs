@@ -1,18 +1,40 @@
 //! The agent's command line, with a bug.
 
-use std::process::ExitCode;
+use std::{collections::BTreeMap, ffi::OsString, path::Path, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use kube::Client;
 use mutants::{
     Mutant,
+    adopted_kept::adopted_kept,
+    cut_unnoticed::unnoticing,
     empty_left_out::EmptyLeftOut,
+    endpoints_kept::{EndpointsKept, Kept},
+    foreign_removed,
+    growing::{attach_again, growing},
+    kubernetes_left_out::KubernetesLeftOut,
     last_slice_wins::LastSliceWins,
+    locked_out::LockedOut,
+    one_way::{OneWay, untold},
+    pins_left,
+    refill_doubled::RefillDoubled,
     refill_ignored::RefillIgnored,
-    stale_kept::{Overlooked, StaleKept},
+    restored_by_prefix::RestoredByPrefix,
+    rewritten_ignored::RewrittenIgnored,
+    shut_out::shut_out,
+    stale_kept::{CGROUP, Overlooked, overlooking},
+    starts_twice::starts_twice,
     wide_release::WideRelease,
 };
-use reference_agent::cli::{self, execute};
+use reference_agent::{
+    cli::{self, Seams, Source, execute},
+    control::Planner,
+    datapath::KernelDatapath,
+};
 use serde_json::json;
+
+/// The production agent's parts.
+type Production = Seams<Planner, KernelDatapath>;
 
 /// The reference agent with one known bug: never for a cluster that anybody needs.
 ///
@@ -32,7 +54,8 @@ struct Arguments {
 enum Command {
     /// List the mutants with their bugs.
     List {
-        /// As JSON: a list of objects with `name`, `bug` and `caught_by`, the ids of the cases that must fail
+        /// As JSON: a list of objects with `name`, `bug`, `caught_by`, the ids of what must fail, and `through`, which case
+        /// to run for that where it is no case itself
         #[arg(long)]
         json: bool,
     },
@@ -41,7 +64,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Arguments { mutant, command } = cli::parse();
+    let Arguments { mutant, command } = parse();
     let command = match command {
         Command::List { json } => {
             list(json);
@@ -57,32 +80,118 @@ fn main() -> ExitCode {
             )
             .exit()
     };
-    let stale = |overlooked| {
-        execute(&command, move |planner, kernel| {
-            (planner, StaleKept::new(kernel, overlooked))
-        })
-    };
+    let stale = |overlooked| execute(&command, datapath(|kernel| overlooking(kernel, overlooked)));
+    let kept = |kept| execute(&command, brain(|planner| EndpointsKept::new(planner, kept)));
+    let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
     match mutant {
-        Mutant::PrefixRelease => execute(&command, |planner, kernel| {
-            (WideRelease::by_prefix(planner), kernel)
-        }),
-        Mutant::JoinedKeyRelease => execute(&command, |planner, kernel| {
-            (WideRelease::by_joined_key(planner), kernel)
-        }),
-        Mutant::NameAloneRelease => execute(&command, |planner, kernel| {
-            (WideRelease::by_name_alone(planner), kernel)
-        }),
-        Mutant::LastSliceWins => execute(&command, |planner, kernel| (LastSliceWins::new(planner), kernel)),
-        Mutant::RefillIgnored => execute(&command, |planner, kernel| (RefillIgnored::new(planner), kernel)),
-        Mutant::EmptyLeftOut => execute(&command, |planner, kernel| (EmptyLeftOut(planner), kernel)),
+        Mutant::PrefixRelease => execute(&command, brain(WideRelease::by_prefix)),
+        Mutant::JoinedKeyRelease => execute(&command, brain(WideRelease::by_joined_key)),
+        Mutant::NameAloneRelease => execute(&command, brain(WideRelease::by_name_alone)),
+        Mutant::AddressRelease => execute(&command, brain(WideRelease::by_address)),
+        Mutant::OutsideRelease => execute(&command, brain(WideRelease::by_prefix_outside)),
+        Mutant::LastSliceWins => execute(&command, brain(LastSliceWins::new)),
+        Mutant::RefillIgnored => execute(&command, brain(RefillIgnored::new)),
+        Mutant::RefillDoubled => execute(&command, brain(RefillDoubled::new)),
+        Mutant::RewrittenIgnored => execute(&command, brain(RewrittenIgnored::new)),
+        Mutant::RestoredByPrefix => execute(&command, brain(RestoredByPrefix::new)),
+        Mutant::KubernetesRefillIgnored => execute(&command, brain(RefillIgnored::of_kubernetes)),
+        Mutant::KubernetesLeftOut => execute(&command, brain(KubernetesLeftOut)),
+        Mutant::EmptiedKept => kept(Kept::Emptied),
+        Mutant::LeftKept => kept(Kept::Left),
+        Mutant::EmptyLeftOut => execute(&command, brain(EmptyLeftOut)),
+        Mutant::LockedOut => execute(&command, brain(LockedOut::new)),
+        Mutant::OneWay => execute(&command, brain(OneWay)),
+        Mutant::CutUnnoticed => execute(&command, watching(unnoticing)),
         Mutant::StaleKept => stale(Overlooked::All),
         Mutant::StaleLegacyKept => stale(Overlooked::Legacy),
         Mutant::StaleLinkKept => stale(Overlooked::Links),
         Mutant::StaleBelowKept => stale(Overlooked::Below),
         Mutant::StaleAboveKept => stale(Overlooked::Above),
+        Mutant::StaleAboveShownKept => stale(Overlooked::AboveShown),
+        Mutant::StaleExclusiveKept => shut_out(Overlooked::Exclusive),
+        Mutant::StaleTakenForOwn => shut_out(Overlooked::All),
+        Mutant::AdoptedKept => execute(&command, datapath(adopted_kept)),
+        Mutant::Growing => {
+            let again = || attach_again(Path::new(CGROUP));
+            execute(&command, datapath(|kernel| growing(kernel, again)))
+        }
+        Mutant::StartsTwice => {
+            let end = || std::process::exit(1);
+            execute(&command, datapath(|kernel| starts_twice(kernel, end)))
+        }
         Mutant::StaleSendmsgKept => stale(Overlooked::Sendmsg),
+        Mutant::StaleReverseKept => stale(Overlooked::Reverse),
+        Mutant::StaleTcKept => stale(Overlooked::Tc),
+        Mutant::StaleXdpKept => stale(Overlooked::Xdp),
+        Mutant::ForeignRemoved => {
+            let greedy = |kernel| foreign_removed::greedy(kernel, foreign_removed::others);
+            execute(&command, datapath(greedy))
+        }
+        Mutant::OwnedByName => {
+            let greedy = |kernel| foreign_removed::greedy(kernel, foreign_removed::namesakes);
+            execute(&command, datapath(greedy))
+        }
+        Mutant::PinsLeft => {
+            let misplaced = match &command {
+                cli::Command::Cleanup(cleanup) => pins_left::misplace(cleanup.bpffs()),
+                _ => Ok(()),
+            };
+            if let Err(error) = misplaced {
+                eprintln!("the pins can't be misplaced: {error}");
+                return ExitCode::FAILURE;
+            }
+            execute(&command, |seams| seams)
+        }
         Mutant::CleanupForgets if matches!(command, cli::Command::Cleanup { .. }) => ExitCode::SUCCESS,
-        Mutant::CleanupForgets => execute(&command, |planner, kernel| (planner, kernel)),
+        Mutant::CleanupForgets => execute(&command, |seams| seams),
+    }
+}
+
+/// The agent with another brain.
+fn brain<B>(decorate: impl FnOnce(Planner) -> B) -> impl FnOnce(Production) -> Seams<B, KernelDatapath> {
+    |seams| Seams {
+        brain: decorate(seams.brain),
+        datapath: seams.datapath,
+        source: seams.source,
+    }
+}
+
+/// The agent with another datapath.
+fn datapath<D>(decorate: impl FnOnce(KernelDatapath) -> D) -> impl FnOnce(Production) -> Seams<Planner, D> {
+    |seams| Seams {
+        brain: seams.brain,
+        datapath: decorate(seams.datapath),
+        source: seams.source,
+    }
+}
+
+/// The agent with another client for its watches.
+fn watching(decorate: impl FnOnce(Client) -> Client) -> impl FnOnce(Production) -> Production {
+    |mut seams| {
+        if let Source::Api { client, .. } = &mut seams.source {
+            *client = decorate(client.clone());
+        }
+        seams
+    }
+}
+
+/// The command line. A mutant that is to believe what it did does not try it out, and one that is not to hear of something
+/// is not told.
+fn parse() -> Arguments {
+    let given: Arguments = cli::parse();
+    let line = std::env::args_os();
+    let line: Vec<OsString> = match (given.mutant, &given.command) {
+        (
+            Some(Mutant::StaleExclusiveKept | Mutant::StaleTakenForOwn),
+            Command::Agent(cli::Command::Run(_)),
+        ) => line.chain(["--probe=off".into()]).collect(),
+        (Some(Mutant::OneWay), Command::Agent(_)) => untold(line),
+        _ => return given,
+    };
+    match cli::arguments(line) {
+        Ok(cli::Parsed::Arguments(arguments)) => arguments,
+        Ok(cli::Parsed::Configuration(_)) => given,
+        Err(error) => error.exit(),
     }
 }
 
@@ -91,15 +200,20 @@ fn list(json: bool) {
         let name = mutant
             .to_possible_value()
             .map(|value| value.get_name().to_owned());
-        (name.unwrap_or_default(), mutant.bug(), mutant.caught_by())
+        (name.unwrap_or_default(), *mutant)
     };
     let mutants = Mutant::value_variants().iter().map(named);
     if json {
         let list: Vec<_> = mutants
-            .map(|(name, bug, caught_by)| json!({"name": name, "bug": bug, "caught_by": caught_by}))
+            .map(|(name, mutant)| {
+                let through: BTreeMap<_, _> = mutant.through().iter().copied().collect();
+                json!({
+                    "name": name, "bug": mutant.bug(), "caught_by": mutant.caught_by(), "through": through,
+                })
+            })
             .collect();
         println!("{:#}", json!(list));
     } else {
-        mutants.for_each(|(name, bug, _)| println!("{name:20} {bug}"));
+        mutants.for_each(|(name, mutant)| println!("{name:20} {}", mutant.bug()));
     }
 }

@@ -1,7 +1,8 @@
 //! A slice that was emptied stays empty.
 //!
 //! What an agent does that releases a backend's last use, and takes the same backend afterwards for one that it already
-//! has: the Service stays refused until the agent is started again, or the slice is deleted.
+//! has: the Service stays refused until the agent is started again, or the slice is deleted. Of all Services, or of
+//! `default/kubernetes` alone, as where its endpoints are kept in a way of their own.
 
 use std::collections::HashMap;
 
@@ -12,10 +13,14 @@ use reference_agent::{
     plan::ServicePlan,
 };
 
+use crate::is_kubernetes;
+
 /// A planner that is not told of endpoints that come back.
 #[derive(Debug, Default)]
 pub struct RefillIgnored {
     planner: Planner,
+    /// Only slices of `default/kubernetes` are met.
+    of_kubernetes: bool,
     /// Slices that had endpoints, and whether they were emptied since.
     seen: HashMap<ObjectName, bool>,
 }
@@ -27,6 +32,18 @@ impl RefillIgnored {
             planner,
             ..Self::default()
         }
+    }
+
+    /// The same, of `default/kubernetes` alone.
+    pub fn of_kubernetes(planner: Planner) -> Self {
+        Self {
+            of_kubernetes: true,
+            ..Self::new(planner)
+        }
+    }
+
+    fn meets(&self, slice: &Slice) -> bool {
+        !self.of_kubernetes || slice.owner().is_some_and(|owner| is_kubernetes(&owner))
     }
 
     fn told(&mut self, mut slice: Slice) -> Slice {
@@ -45,7 +62,7 @@ impl RefillIgnored {
 impl Brain for RefillIgnored {
     fn apply(&mut self, event: Event) -> Dirty {
         let event = match event {
-            Event::SliceApplied(slice) => Event::SliceApplied(self.told(slice)),
+            Event::SliceApplied(slice) if self.meets(&slice) => Event::SliceApplied(self.told(slice)),
             Event::SliceDeleted(name) => {
                 self.seen.remove(&name);
                 Event::SliceDeleted(name)

@@ -3,20 +3,18 @@
 //! It attaches its own programs beside it and says that all is well. The old program runs first, rewrites the
 //! destination from its own maps, and the new one sees an address that is no Service.
 
-use std::{
-    collections::BTreeMap,
-    net::{Ipv4Addr, Ipv6Addr},
-    path::Path,
-};
+use std::path::Path;
 
-use lb_loader::{
-    Attachment, CgroupState, Counts, DeviceKind, Found, Hook, Inventory, LoaderError, LooseProgram, Manner,
-    Place,
-};
-use reference_agent::{datapath::Datapath, maps::MapError};
+use lb_loader::{CgroupState, Found, Inventory, Layer, Manner, Place};
+use reference_agent::datapath::Datapath;
+
+use crate::flawed::{Flaw, Flawed, Misjudges};
 
 /// Where every node's own cgroup is in its mount namespace, and an agent attaches.
-const CGROUP: &str = "/sys/fs/cgroup";
+pub const CGROUP: &str = "/sys/fs/cgroup";
+
+/// What [`Overlooked::Reverse`] is about, without the family.
+const REVERSE: [&str; 3] = ["recvmsg", "getpeername", "post_bind"];
 
 /// What the agent overlooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,111 +27,185 @@ pub enum Overlooked {
     Links,
     /// Programs at cgroups below its own.
     Below,
-    /// Programs at cgroups that its mount does not show.
+    /// Programs at cgroups that no mount shows.
     Above,
+    /// Programs at cgroups that are not below its own, and that a mount shows.
+    AboveShown,
+    /// Programs that were attached so that no other is let in, there or below: it takes the kernel's refusal for done.
+    Exclusive,
     /// Programs at the sendmsg hooks.
     Sendmsg,
+    /// Programs at the hooks that show addresses to clients, or that keep ports: recvmsg, getpeername, `post_bind`.
+    Reverse,
+    /// Programs at network devices, by TCX or as filters.
+    Tc,
+    /// Programs of XDP.
+    Xdp,
 }
 
 impl Overlooked {
-    fn hides(self, found: &Found) -> bool {
-        let Place::Cgroup {
-            path,
-            state,
-            attach_name,
-            ..
-        } = &found.place
-        else {
-            return self == Self::All;
+    pub(crate) fn hides(self, found: &Found) -> bool {
+        let (path, state, attach_name) = match &found.place {
+            Place::Cgroup {
+                path,
+                state,
+                attach_name,
+                ..
+            } => (path, state, attach_name),
+            Place::Device { layer, .. } => {
+                return match self {
+                    Self::All => true,
+                    Self::Tc => matches!(layer, Layer::Tcx | Layer::Clsact),
+                    Self::Xdp => *layer == Layer::Xdp,
+                    _ => false,
+                };
+            }
+            Place::Namespace { .. } => return self == Self::All,
         };
         let own = path.as_deref() == Some(Path::new(CGROUP));
         match self {
             Self::All => true,
+            Self::Tc | Self::Xdp => false,
             Self::Legacy => own && matches!(found.manner, Manner::Legacy { .. }),
             Self::Links => own && matches!(found.manner, Manner::Link { .. }),
-            Self::Below => !own && *state == CgroupState::Visible,
+            Self::Below => !own && is_below(path.as_deref()),
             Self::Above => *state == CgroupState::Hidden,
+            Self::AboveShown => *state == CgroupState::Visible && !is_below(path.as_deref()),
+            Self::Exclusive => {
+                matches!(found.manner, Manner::Legacy { flags } if flags & Manner::MULTI == 0)
+            }
             Self::Sendmsg => attach_name.contains("sendmsg"),
+            Self::Reverse => REVERSE.iter().any(|hook| attach_name.starts_with(hook)),
         }
     }
 }
 
-/// A datapath that does not see some stale programs.
-#[derive(Debug)]
-pub struct StaleKept<D> {
-    inner: D,
-    overlooked: Overlooked,
+/// Whether it is the agent's cgroup or below it.
+fn is_below(path: Option<&Path>) -> bool {
+    path.is_some_and(|path| path.starts_with(CGROUP))
 }
 
-impl<D> StaleKept<D> {
-    /// Around the production agent's.
-    pub fn new(inner: D, overlooked: Overlooked) -> Self {
-        Self { inner, overlooked }
-    }
-}
-
-impl<D: Datapath> Datapath for StaleKept<D> {
-    type Maps = D::Maps;
-    type Connections = D::Connections;
-
-    fn maps(&self) -> D::Maps {
-        self.inner.maps()
-    }
-
-    fn connections(&self) -> Result<D::Connections, LoaderError> {
-        self.inner.connections()
-    }
-
-    fn adopted(&self) -> bool {
-        self.inner.adopted()
-    }
-
-    fn counts(&self) -> Result<Option<Counts>, MapError> {
-        self.inner.counts()
-    }
-
-    fn attach(&mut self) -> Result<(), LoaderError> {
-        self.inner.attach()
-    }
-
-    fn unattached(&self) -> Result<Vec<Hook>, LoaderError> {
-        self.inner.unattached()
-    }
-
-    fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError> {
-        self.inner.set_addresses(v4, v6)
-    }
-
-    fn attach_device(&mut self, device: u32, kind: DeviceKind) -> Result<(), LoaderError> {
-        self.inner.attach_device(device, kind)
-    }
-
-    fn detach_device(&mut self, device: u32) -> Result<(), LoaderError> {
-        self.inner.detach_device(device)
-    }
-
-    fn devices(&self) -> Result<BTreeMap<u32, Option<DeviceKind>>, LoaderError> {
-        self.inner.devices()
-    }
-
-    fn foreign(&self) -> Result<Vec<Attachment>, LoaderError> {
-        self.inner.foreign()
-    }
-
-    fn leftovers(&self) -> Result<Inventory, LoaderError> {
-        if self.overlooked == Overlooked::All {
-            return Ok(Inventory::default());
+/// The production agent's datapath, which does not see some stale programs.
+pub fn overlooking<D: Datapath>(inner: D, overlooked: Overlooked) -> Flawed<D, impl Flaw<D>> {
+    let misjudges = Misjudges(move |mut seen: Inventory| {
+        if overlooked == Overlooked::All {
+            return Inventory::default();
         }
-        let mut seen = self.inner.leftovers()?;
-        seen.attachments.retain(|found| !self.overlooked.hides(found));
-        Ok(seen)
+        seen.attachments.retain(|found| !overlooked.hides(found));
+        seen
+    });
+    Flawed::new(inner, misjudges)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lb_loader::{Direction, Ownership, ProgramDescription};
+
+    use super::*;
+
+    fn at(path: Option<&str>, attach_name: &'static str, flags: u32) -> Found {
+        found(
+            Place::Cgroup {
+                id: 2,
+                path: path.map(Into::into),
+                state: if path.is_some() {
+                    CgroupState::Visible
+                } else {
+                    CgroupState::Hidden
+                },
+                attach_type: 10,
+                attach_name,
+            },
+            flags,
+        )
     }
 
-    fn evict(&self, leftover: &Found) -> Result<(), LoaderError> {
-        self.inner.evict(leftover)
+    fn at_device(layer: Layer) -> Found {
+        let place = Place::Device {
+            index: 2,
+            name: Some("eth0".to_owned()),
+            layer,
+            direction: Direction::Ingress,
+        };
+        found(place, 0)
     }
 
-    fn disarm(&self, leftover: &LooseProgram) -> Result<(), LoaderError> {
-        self.inner.disarm(leftover)
+    fn found(place: Place, flags: u32) -> Found {
+        Found {
+            place,
+            order: 0,
+            program: ProgramDescription {
+                id: 7,
+                name: String::new(),
+                program_type: 18,
+                type_name: "cgroup_sock_addr",
+                tag: [0; 8],
+                loaded_at: Duration::ZERO,
+                uid: 0,
+                maps: Vec::new(),
+                pinned_at: Vec::new(),
+                held_by: Vec::new(),
+            },
+            manner: Manner::Legacy { flags },
+            ownership: Ownership::Earlier,
+        }
+    }
+
+    #[test]
+    fn each_overlooks_its_own_places_and_no_other() {
+        use Overlooked::{Above, AboveShown, All, Below, Exclusive, Legacy, Reverse, Sendmsg, Tc, Xdp};
+        let multi = Manner::MULTI;
+        let places = [
+            (at(Some(CGROUP), "connect4", multi), vec![All, Legacy]),
+            (at(Some(CGROUP), "connect4", 0), vec![All, Legacy, Exclusive]),
+            (at(Some(CGROUP), "sendmsg6", multi), vec![All, Legacy, Sendmsg]),
+            (at(Some(CGROUP), "recvmsg4", multi), vec![All, Legacy, Reverse]),
+            (
+                at(Some(CGROUP), "getpeername6", multi),
+                vec![All, Legacy, Reverse],
+            ),
+            (at(Some(CGROUP), "post_bind4", multi), vec![All, Legacy, Reverse]),
+            (at(Some(CGROUP), "bind4", multi), vec![All, Legacy]),
+            (at(Some(CGROUP), "sock_release", multi), vec![All, Legacy]),
+            (
+                at(Some("/sys/fs/cgroup/system"), "connect4", multi),
+                vec![All, Below],
+            ),
+            (at(Some("/run/all"), "connect4", multi), vec![All, AboveShown]),
+            (at(None, "connect4", multi), vec![All, Above]),
+            (
+                at(None, "connect4", Manner::OVERRIDE),
+                vec![All, Above, Exclusive],
+            ),
+            (at_device(Layer::Tcx), vec![All, Tc]),
+            (at_device(Layer::Clsact), vec![All, Tc]),
+            (at_device(Layer::Xdp), vec![All, Xdp]),
+        ];
+        let every = [
+            All,
+            Legacy,
+            Overlooked::Links,
+            Below,
+            Above,
+            AboveShown,
+            Exclusive,
+            Sendmsg,
+            Reverse,
+            Tc,
+            Xdp,
+        ];
+        for (found, expected) in places {
+            let hiding: Vec<_> = every.into_iter().filter(|one| one.hides(&found)).collect();
+            for one in every {
+                assert_eq!(
+                    hiding.contains(&one),
+                    expected.contains(&one),
+                    "{one:?} at {}",
+                    found.place
+                );
+            }
+        }
     }
 }

@@ -13,21 +13,31 @@ use reference_agent::{
     control::{Brain, Planner},
     model::{Dirty, Event, Model, Slice},
     names::{ObjectId, ObjectName},
-    plan::ServicePlan,
+    plan::{PortPlan, ServicePlan, Set},
     transport::TransportAddress,
 };
 
 /// Backends, each an address, a port and a protocol.
 type Instances = BTreeSet<TransportAddress>;
 
-/// Whether a release for the first takes instances of the second too.
-type Takes = fn(&ObjectName, &ObjectName) -> bool;
+/// Whether a release of the first for a Service takes the second, an instance of a Service that may be the same.
+type Takes = fn((&ObjectName, &TransportAddress), (&ObjectName, &TransportAddress)) -> bool;
+
+/// Where it shows that an instance is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    /// At every frontend.
+    Everywhere,
+    /// At all but those of the ClusterIP.
+    OutsideClusterIp,
+}
 
 /// The planner, and what the table has lost.
 #[derive(Debug)]
 pub struct WideRelease {
     planner: Planner,
     takes: Takes,
+    missing: Missing,
     slices: HashMap<ObjectName, Listed>,
     /// Missing in the table, by Service.
     lost: HashMap<ObjectName, Instances>,
@@ -44,33 +54,51 @@ struct Listed {
 impl WideRelease {
     /// Around the production agent's: from every Service of a longer `namespace/name` that begins with its own.
     pub fn by_prefix(planner: Planner) -> Self {
-        Self::new(planner, |owner, other| {
-            let (owner, other) = (owner.to_string(), other.to_string());
-            other.len() > owner.len() && other.as_bytes().starts_with(owner.as_bytes())
+        Self::new(planner, |(owner, released), (other, instance)| {
+            released == instance && begins(owner, other)
         })
+    }
+
+    /// The same, which shows at node ports, load balancers and external addresses, and not at the ClusterIP: what was kept
+    /// for the Service is written to them alone.
+    pub fn by_prefix_outside(planner: Planner) -> Self {
+        Self {
+            missing: Missing::OutsideClusterIp,
+            ..Self::by_prefix(planner)
+        }
     }
 
     /// Around the production agent's: from every Service whose namespace and name, joined by `-` or by nothing, are the
     /// same text.
     pub fn by_joined_key(planner: Planner) -> Self {
-        Self::new(planner, |owner, other| {
+        Self::new(planner, |(owner, released), (other, instance)| {
             let joined = |separator: &str| {
                 let join = |name: &ObjectName| format!("{}{separator}{}", name.namespace, name.name);
                 join(owner) == join(other)
             };
-            joined("-") || joined("")
+            released == instance && owner != other && (joined("-") || joined(""))
         })
     }
 
     /// Around the production agent's: from the Services of its name in other namespaces.
     pub fn by_name_alone(planner: Planner) -> Self {
-        Self::new(planner, |owner, other| owner.name == other.name)
+        Self::new(planner, |(owner, released), (other, instance)| {
+            released == instance && owner != other && owner.name == other.name
+        })
+    }
+
+    /// Around the production agent's: of all other ports and protocols of the address, of every Service, its own too.
+    pub fn by_address(planner: Planner) -> Self {
+        Self::new(planner, |(_, released), (_, instance)| {
+            released.address == instance.address && released != instance
+        })
     }
 
     fn new(planner: Planner, takes: Takes) -> Self {
         Self {
             planner,
             takes,
+            missing: Missing::Everywhere,
             slices: HashMap::new(),
             lost: HashMap::new(),
             shown: HashMap::new(),
@@ -110,18 +138,41 @@ impl WideRelease {
 
     /// Releases for a Service, and with it for every other that the bug takes for it.
     fn release(&mut self, owner: &ObjectName, gone: Instances) {
-        for instance in gone {
-            let holders = self
-                .slices
-                .values()
-                .filter(|listed| listed.instances.contains(&instance));
-            let victims = holders
-                .map(|listed| &listed.owner)
-                .filter(|victim| *victim != owner && (self.takes)(owner, victim));
-            for victim in victims {
-                self.lost.entry(victim.clone()).or_default().insert(instance);
+        for released in gone {
+            for Listed {
+                owner: other,
+                instances,
+            } in self.slices.values()
+            {
+                let taken = instances
+                    .iter()
+                    .filter(|instance| (self.takes)((owner, &released), (other, instance)));
+                for instance in taken {
+                    self.lost.entry(other.clone()).or_default().insert(*instance);
+                }
             }
         }
+    }
+}
+
+fn begins(owner: &ObjectName, other: &ObjectName) -> bool {
+    let (owner, other) = (owner.to_string(), other.to_string());
+    other.len() > owner.len() && other.as_bytes().starts_with(owner.as_bytes())
+}
+
+/// What frontends beside the ClusterIP have: all but what is shown to be missing, as a set of their own.
+fn without_outside(port: &mut PortPlan, shown: &Instances) {
+    if port
+        .cluster
+        .iter()
+        .all(|backend| !shown.contains(&backend.address))
+    {
+        return;
+    }
+    port.local.clone_from(&port.cluster);
+    port.local.retain(|backend| !shown.contains(&backend.address));
+    for frontend in port.frontends.values_mut().filter(|frontend| !frontend.own) {
+        (frontend.internal, frontend.external) = (Set::Local, Set::Local);
     }
 }
 
@@ -168,8 +219,13 @@ impl Brain for WideRelease {
             .and_then(|name| self.shown.get(name))
         {
             for port in plan.ports.values_mut() {
-                for set in [&mut port.cluster, &mut port.local, &mut port.serving] {
-                    set.retain(|backend| !shown.contains(&backend.address));
+                match self.missing {
+                    Missing::Everywhere => {
+                        for set in [&mut port.cluster, &mut port.local, &mut port.serving] {
+                            set.retain(|backend| !shown.contains(&backend.address));
+                        }
+                    }
+                    Missing::OutsideClusterIp => without_outside(port, shown),
                 }
             }
         }

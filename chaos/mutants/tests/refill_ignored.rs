@@ -33,3 +33,19 @@ fn a_refill_is_ignored_until_the_slice_is_another_one() {
     assert_eq!(served(&world), 2);
     world.assert_clean();
 }
+
+#[test]
+fn of_default_kubernetes_alone_where_it_is_so() {
+    let brain = RefillIgnored::of_kubernetes(Planner::default());
+    let mut world = World::with(brain, &Contents::default());
+    world.sync();
+    for (name, address) in [("kubernetes", "10.96.0.1"), ("kubernetes-x", "10.96.0.2")] {
+        world.put_service(service(&format!("default/{name}"), address, &["TCP 80"]));
+        for endpoints in [&["1.1.1.1"][..], &[], &["1.1.1.1"]] {
+            let named = format!("default/{name}");
+            world.put_slice(slice(&named, name, &["TCP 80"], endpoints));
+        }
+    }
+    assert_eq!(served(&world), 0);
+    assert_eq!(world.serves("TCP 10.96.0.2:80").expect("a frontend").len(), 1);
+}

@@ -50,3 +50,72 @@ fn by_name_alone_it_takes_from_other_namespaces() {
     assert!(!loses("a/web", "b/web-x"));
     assert!(!loses("a/web", "a/web-x"));
 }
+
+/// Two Services of the same address, each with a port of its own and more than one.
+fn neighbours(mutant: WideRelease) -> World<WideRelease> {
+    let mut world = World::with(mutant, &Contents::default());
+    world.sync();
+    world.put_service(service("a/one", "10.96.0.1", &["TCP 80", "UDP 80 dns"]));
+    world.put_service(service("a/two", "10.96.0.2", &["TCP 80"]));
+    world.put_slice(slice("a/tcp", "one", &["TCP 8080"], &["1.1.1.1"]));
+    world.put_slice(slice("a/udp", "one", &["UDP 8080 dns"], &["1.1.1.1"]));
+    world.put_slice(slice("a/two", "two", &["TCP 9090"], &["1.1.1.1", "1.1.1.2"]));
+    world
+}
+
+#[test]
+fn by_address_it_takes_other_ports_and_protocols_of_its_own_and_of_others() {
+    let mut world = neighbours(WideRelease::by_address(Planner::default()));
+    let serves =
+        |world: &World<WideRelease>, frontend: &str| world.serves(frontend).expect("a frontend").len();
+    world.put_slice(slice("a/tcp", "one", &["TCP 8080"], &[]));
+    assert_eq!(serves(&world, "UDP 10.96.0.1:80"), 1, "not before its own event");
+    world.put_service(service("a/one", "10.96.0.1", &["TCP 80", "UDP 80 dns"]));
+    world.put_service(service("a/two", "10.96.0.2", &["TCP 80"]));
+    assert_eq!(serves(&world, "UDP 10.96.0.1:80"), 0);
+    assert_eq!(serves(&world, "TCP 10.96.0.2:80"), 1, "the other address stays");
+    world.assert_clean();
+}
+
+#[test]
+fn by_address_it_takes_nothing_of_the_same_port() {
+    assert!(!loses(
+        WideRelease::by_address(Planner::default()),
+        "a/t",
+        "a/t-ext"
+    ));
+    assert!(loses(
+        WideRelease::by_prefix(Planner::default()),
+        "a/t",
+        "a/t-ext"
+    ));
+}
+
+#[test]
+fn outside_it_shows_at_all_frontends_but_the_cluster_ip() {
+    let victim = || reference_agent::model::Service {
+        external_ips: vec!["192.0.2.1".parse().unwrap()],
+        ..service("a/t-ext", "10.96.0.2", &["TCP 80"])
+    };
+    let mut world = World::with(
+        WideRelease::by_prefix_outside(Planner::default()),
+        &Contents::default(),
+    );
+    world.sync();
+    world.put_service(service("a/t", "10.96.0.1", &["TCP 80"]));
+    world.put_service(victim());
+    world.put_slice(slice("a/1", "t", &["TCP 80"], &["1.1.1.1"]));
+    world.put_slice(slice("a/2", "t-ext", &["TCP 80"], &["1.1.1.1", "1.1.1.2"]));
+    let served = |world: &World<WideRelease>| {
+        ["TCP 10.96.0.2:80", "TCP 192.0.2.1:80"]
+            .map(|frontend| world.serves(frontend).expect("a frontend").len())
+    };
+    world.put_slice(slice("a/1", "t", &["TCP 80"], &[]));
+    world.put_service(service("a/t", "10.96.0.1", &["TCP 80"]));
+    assert_eq!(served(&world), [2, 2], "not before its own event");
+    world.put_service(victim());
+    assert_eq!(served(&world), [2, 1]);
+    world.put_slice(slice("a/2", "t-ext", &["TCP 80"], &["1.1.1.1", "1.1.1.2"]));
+    assert_eq!(served(&world), [2, 2], "its slice heals");
+    world.assert_clean();
+}

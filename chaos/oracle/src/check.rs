@@ -14,6 +14,8 @@ use crate::{
     record,
 };
 
+pub use crate::permitted::{CUT_OF, Permitted};
+
 /// Probes for each backend that make missing one with a fair share a matter of p < 10⁻⁶.
 pub const PROBES_PER_BACKEND: usize = 14;
 
@@ -40,34 +42,6 @@ impl fmt::Display for Stream {
             finding::transport(self.transport),
             self.client
         )
-    }
-}
-
-/// What may happen to the probes of a stream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Permitted {
-    /// Every probe is answered, by exactly these identities, and each of them is seen.
-    Serves(BTreeSet<String>),
-    /// Every probe fails within the refusal limit with one of [`REFUSALS`].
-    Refuse,
-    /// Every probe hears nothing.
-    Silent,
-    /// REFUSE or SILENT for every probe, and its nonce is in no backend's log.
-    None,
-}
-
-impl fmt::Display for Permitted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Serves(identities) => {
-                let names: Vec<_> = identities.iter().map(String::as_str).collect();
-                write!(f, "every probe served by exactly {{{}}}", names.join(", "))
-            }
-            Self::Refuse => f.write_str("every probe REFUSEd"),
-            Self::Silent => f.write_str("SILENCE for every probe"),
-            Self::None => f.write_str("NONE: every probe refused or silent, and none delivered"),
-        }
     }
 }
 
@@ -155,13 +129,17 @@ impl<'a> Observed<'a> {
     }
 
     /// Trouble that says nothing of the datapath: no socket was to be had, the client stood still when it should
-    /// have looked, or the backend (one of `served`) took the request up only after the client had given up.
+    /// have looked, or the backend (one of `served`) took the request up only after the client had given up. Whoever answers
+    /// TLS keeps no log for us: of a connection that it has taken, and then said nothing, nobody can tell.
     pub(crate) fn is_not_the_datapaths(&self, attempt: &Attempt, served: Option<&BTreeSet<String>>) -> bool {
         match attempt.outcome {
             Outcome::Failed {
                 stage: Stage::Socket, ..
             }
             | Outcome::Timeout { stage: Stage::Socket } => true,
+            Outcome::Timeout {
+                stage: Stage::Tls | Stage::Send | Stage::Receive,
+            } if attempt.transport == Transport::Tls => true,
             Outcome::Timeout { .. } => {
                 took(attempt) > self.times.probe + STALL
                     || served.is_some_and(|identities| self.was_taken_up_late(attempt, identities))
@@ -203,10 +181,7 @@ impl Judged<'_> {
     }
 
     fn findings(&self) -> Vec<Finding> {
-        let served = match &self.expectation.permitted {
-            Permitted::Serves(identities) => Some(identities),
-            Permitted::Refuse | Permitted::Silent | Permitted::None => None,
-        };
+        let served = self.expectation.permitted.identities();
         let (own, judged): (Vec<&Attempt>, Vec<&Attempt>) = self.seen.iter().copied().partition(|attempt| {
             !self.is_decided_by_logs(attempt) && self.observed.is_not_the_datapaths(attempt, served)
         });
@@ -216,6 +191,7 @@ impl Judged<'_> {
             .copied()
             .filter(|attempt| !self.permits(attempt))
             .collect();
+        let outside = self.but_cut(outside, judged.len());
         if !outside.is_empty() {
             let found = record::outcomes(outside.iter().copied());
             findings.push(self.finding(
@@ -253,18 +229,31 @@ impl Judged<'_> {
         findings
     }
 
+    /// Without connections that were made and then ended, where these few are permitted.
+    fn but_cut<'a>(&self, outside: Vec<&'a Attempt>, of: usize) -> Vec<&'a Attempt> {
+        let cut = outside.iter().filter(|attempt| is_cut(&attempt.outcome)).count();
+        let may_be = matches!(self.expectation.permitted, Permitted::CertifiedOrCut(_));
+        if may_be && cut * CUT_OF < of {
+            let others = outside.into_iter().filter(|attempt| !is_cut(&attempt.outcome));
+            return others.collect();
+        }
+        outside
+    }
+
     fn permits(&self, attempt: &Attempt) -> bool {
         match &self.expectation.permitted {
-            Permitted::Serves(identities) => match &attempt.outcome {
-                Outcome::Answered { answer, .. } => {
-                    identities.contains(&answer.identity) && faithful(answer, attempt)
-                }
-                _ => false,
-            },
+            Permitted::Serves(identities) | Permitted::ServesOneOf(identities) => {
+                is_answered_by(attempt, identities)
+            }
+            Permitted::ServesOrRefuses(identities) => {
+                is_answered_by(attempt, identities) || self.refused(attempt)
+            }
+            Permitted::Certified(name) | Permitted::CertifiedOrCut(name) => is_certified(attempt, name),
             Permitted::Refuse => self.refused(attempt),
             Permitted::Silent => is_silent(&attempt.outcome),
+            // A refusal that comes late comes after silence.
             Permitted::None => {
-                (self.refused(attempt) || is_silent(&attempt.outcome))
+                (is_refusal(&attempt.outcome) || is_silent(&attempt.outcome))
                     && !self.observed.delivered.contains_key(attempt.nonce.as_str())
             }
         }
@@ -325,7 +314,7 @@ impl Judged<'_> {
             &|attempt| matches!(&attempt.outcome, Outcome::Answered { answer, .. } if !faithful(answer, attempt)),
         );
         let mut text = String::new();
-        if late > 0 && matches!(self.expectation.permitted, Permitted::Refuse | Permitted::None) {
+        if late > 0 && self.expectation.permitted.has_refusals_in_time() {
             text += &format!("; {late} refused later than {:?}", self.observed.times.refuse);
         }
         if delivered > 0 {
@@ -348,6 +337,27 @@ impl Judged<'_> {
             first: shown(first),
         }
     }
+}
+
+/// The certificate of who answered is valid for a name.
+fn is_certified(attempt: &Attempt, name: &str) -> bool {
+    matches!(&attempt.outcome, Outcome::Answered { answer, .. }
+        if faithful(answer, attempt)
+            && answer.identity.split(['/', ',']).any(|one| one == name))
+}
+
+/// A connection was made, and ended before the answer, by a RST or in good order.
+fn is_cut(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed { stage, .. } => matches!(stage, Stage::Tls | Stage::Send | Stage::Receive),
+        Outcome::Garbled { said } => said.is_empty(),
+        Outcome::Answered { .. } | Outcome::Timeout { .. } => false,
+    }
+}
+
+fn is_answered_by(attempt: &Attempt, identities: &BTreeSet<String>) -> bool {
+    matches!(&attempt.outcome, Outcome::Answered { answer, .. }
+        if identities.contains(&answer.identity) && faithful(answer, attempt))
 }
 
 /// The answer is to this attempt, and the destination port that the backend saw is the one it listens on.

@@ -84,6 +84,7 @@ pub fn transport(transport: Transport) -> &'static str {
         Transport::Tcp => "TCP",
         Transport::Sctp => "SCTP",
         Transport::Http => "HTTP",
+        Transport::Tls => "TLS",
         Transport::Udp => "UDP",
         Transport::UdpConnected => "UDP (connected)",
     }
@@ -94,6 +95,7 @@ fn stage(stage: Stage) -> &'static str {
         Stage::Socket => "socket or bind",
         Stage::Connect => "connect",
         Stage::Handshake => "the handshake",
+        Stage::Tls => "the handshake of TLS",
         Stage::Send => "send",
         Stage::Receive => "receive",
     }

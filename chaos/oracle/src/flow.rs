@@ -124,6 +124,75 @@ fn changed<'a>(expected: &Flows, exchanges: &[&'a Attempt]) -> Vec<&'a Attempt> 
     changed
 }
 
+/// One flow of all of them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlowKey {
+    stream: Stream,
+    flow: u32,
+}
+
+impl FlowKey {
+    /// Whether it is one of a stream.
+    #[must_use]
+    pub fn is_of(&self, stream: &Stream) -> bool {
+        self.stream == *stream
+    }
+}
+
+/// The flow of an exchange; none of other attempts.
+#[must_use]
+pub fn key(attempt: &Attempt) -> Option<FlowKey> {
+    let stream = Stream {
+        client: attempt.client.clone(),
+        target: attempt.target.clone(),
+        transport: attempt.transport,
+    };
+    Some(FlowKey {
+        stream,
+        flow: attempt.exchange?.flow,
+    })
+}
+
+/// Flows whose first answer is by such an identity.
+#[must_use]
+pub fn answered_first_by(attempts: &[Attempt], is_it: impl Fn(&str) -> bool) -> BTreeSet<FlowKey> {
+    let mut first: BTreeMap<FlowKey, (u32, &str)> = BTreeMap::new();
+    for attempt in attempts {
+        if let (Outcome::Answered { answer, .. }, Some(exchange), Some(key)) =
+            (&attempt.outcome, attempt.exchange, key(attempt))
+        {
+            let this = (exchange.sequence, answer.identity.as_str());
+            let earliest = first.entry(key).or_insert(this);
+            *earliest = this.min(*earliest);
+        }
+    }
+    let such = first.into_iter().filter(|(_, (_, identity))| is_it(identity));
+    such.map(|(key, _)| key).collect()
+}
+
+/// Flows that were healthy in a time, in microseconds since the Unix epoch: at least so many exchanges began in it, all of
+/// them on one socket, and all were answered.
+#[must_use]
+pub fn healthy(attempts: &[Attempt], from_us: u64, until_us: u64, at_least: usize) -> BTreeSet<FlowKey> {
+    let mut within: BTreeMap<FlowKey, Vec<&Attempt>> = BTreeMap::new();
+    for attempt in attempts {
+        if (from_us..until_us).contains(&attempt.start_us)
+            && let Some(key) = key(attempt)
+        {
+            within.entry(key).or_default().push(attempt);
+        }
+    }
+    let is_healthy = |exchanges: &Vec<&Attempt>| {
+        let socket = |one: &Attempt| one.exchange.map(|exchange| exchange.socket);
+        exchanges.len() >= at_least
+            && exchanges.iter().all(|one| {
+                matches!(one.outcome, Outcome::Answered { .. }) && socket(one) == socket(exchanges[0])
+            })
+    };
+    within.retain(|_, exchanges| is_healthy(exchanges));
+    within.into_keys().collect()
+}
+
 /// How many of the flows of a stream that are not connected met more than one backend: recorded, never judged.
 #[must_use]
 pub fn wandering(attempts: &[Attempt]) -> usize {

@@ -16,6 +16,9 @@ pub enum Transport {
     Sctp,
     /// One new connection over TCP, and HTTP/1.1 on it.
     Http,
+    /// One new connection over TCP, and HTTPS on it. The server is no probe server, so the client itself writes down who
+    /// answered ([`Answer`]): the names that the certificate is valid for. Nobody's authority is asked.
+    Tls,
     /// One datagram from a fresh socket: unconnected, `sendto`/`recvfrom`.
     Udp,
     /// One datagram from a fresh socket after `connect`.
@@ -33,6 +36,8 @@ pub enum Stage {
     Connect,
     /// A TCP `connect` that was under way: what ends it is a packet, or none.
     Handshake,
+    /// The handshake of TLS on a connection that is there.
+    Tls,
     /// `send`, `sendto`.
     Send,
     /// `recv`, `recvfrom`.
@@ -110,7 +115,8 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Answer {
     /// Who: the server's name as it was told, a slash, the transport, a slash, the listening port:
-    /// `b1/TCP/8080`. Per backend *and* port, so that misdelivery shows.
+    /// `b1/TCP/8080`. Per backend *and* port, so that misdelivery shows. With TLS, the DNS names of the certificate in
+    /// their order, with commas, in the place of the name, and the port that was dialled.
     pub identity: String,
     /// The client's address as the backend saw it.
     pub source: SocketAddr,
@@ -199,6 +205,35 @@ impl PlanEntry {
         // Less than the number of ports.
         first + u16::try_from(number % count).unwrap_or_default()
     }
+}
+
+/// What a client that keeps its sockets is told, again and again: one exchange on each of them, and then the next.
+///
+/// Sockets of each transport and address family are kept by themselves. What an exchange shows is an [`Attempt`]; its
+/// [`Exchange`] has the number of the socket as `flow`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Round {
+    /// Label for [`Attempt::target`].
+    pub target: String,
+    /// [`Transport::Udp`], or [`Transport::UdpConnected`]: then each is connected anew, as it is, to this destination.
+    pub transport: Transport,
+    /// Address.
+    pub address: IpAddr,
+    /// Port.
+    pub port: u16,
+    /// On so many of them, the oldest; those that are missing are opened. At least 1.
+    pub sockets: u32,
+    /// All of these are closed first, and others are opened at their ports.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub anew: bool,
+    /// Limit of one exchange in milliseconds.
+    pub limit_ms: u64,
+}
+
+impl Round {
+    /// Exchanges of a round that are under way at once: fewer than a server's receive buffer holds.
+    pub const AT_ONCE: u32 = 64;
 }
 
 /// When a plan's entry may end early.

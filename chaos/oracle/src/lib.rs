@@ -7,15 +7,19 @@
 //! ```
 //!
 //! - `history.rs`: what the probe writes.
-//! - `check.rs`: the checkers; the words are those of the catalogue of claims (serves, REFUSE, SILENT, NONE, trap).
+//! - `check.rs`, `permitted.rs`: the checkers; the words are those of the catalogue of claims (serves, REFUSE, SILENT, NONE, trap).
 //! - `flow.rs`: established flows: ends, other backends, lost replies. `trap.rs`: traps.
+//! - `peer.rs`: whom sockets show as the one they talk to. `bound.rs`: whether they get the port they ask for.
 //! - `share.rs`: how answers are shared among backends.
 //! - `finding.rs`: what a checker says.
 //! - `record.rs`: counts that are reported and never judged.
+pub mod bound;
 pub mod check;
 pub mod finding;
 pub mod flow;
 pub mod history;
+pub mod peer;
+mod permitted;
 pub mod record;
 pub mod share;
 pub mod trap;

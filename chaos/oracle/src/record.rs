@@ -26,18 +26,26 @@ pub enum Peer {
 pub fn peers(attempts: &[Attempt]) -> BTreeMap<Peer, usize> {
     let mut counts = BTreeMap::new();
     for attempt in attempts {
-        if let Outcome::Answered { answer, peer } = &attempt.outcome {
-            let who = if *peer == attempt.destination {
-                Peer::Frontend
-            } else if *peer == answer.destination {
-                Peer::Backend
-            } else {
-                Peer::Other
-            };
+        if let Some(who) = peer(attempt) {
             *counts.entry(who).or_default() += 1;
         }
     }
     counts
+}
+
+/// Whom the client of an attempt believed to talk to; nobody if it was not answered.
+#[must_use]
+pub fn peer(attempt: &Attempt) -> Option<Peer> {
+    let Outcome::Answered { answer, peer } = &attempt.outcome else {
+        return None;
+    };
+    Some(if *peer == attempt.destination {
+        Peer::Frontend
+    } else if *peer == answer.destination {
+        Peer::Backend
+    } else {
+        Peer::Other
+    })
 }
 
 /// How often each outcome was seen, in words that name errno and call.

@@ -96,6 +96,14 @@ fn serves(identities: &[&str]) -> Permitted {
     Permitted::Serves(identities.iter().map(|one| (*one).to_owned()).collect())
 }
 
+fn serves_one_of(identities: &[&str]) -> Permitted {
+    Permitted::ServesOneOf(identities.iter().map(|one| (*one).to_owned()).collect())
+}
+
+fn serves_or_refuses(identities: &[&str]) -> Permitted {
+    Permitted::ServesOrRefuses(identities.iter().map(|one| (*one).to_owned()).collect())
+}
+
 fn check(attempts: &[Attempt], logs: &[Served], permitted: Permitted) -> Vec<Finding> {
     let stream = Stream {
         client: "pod@node-1".into(),
@@ -119,7 +127,16 @@ const B2: &str = "b2/TCP/8080";
 #[case::refused_by_policy(Permitted::Refuse, many(28, |n| attempt(n, failed(Stage::Send, "EPERM"), 0)))]
 #[case::refused_by_icmp(Permitted::Refuse, many(28, |n| attempt(n, failed(Stage::Receive, "EHOSTUNREACH"), 999)))]
 #[case::silence(Permitted::Silent, many(28, silent))]
+#[case::whichever(serves_one_of(&[B1, B2]), many(28, |n| answered(n, B1)))]
+#[case::refused_or_served(serves_or_refuses(&[B1, B2]), many(28, |n| if n % 2 == 0 { refused(n) } else { answered(n, B1) }))]
+#[case::certified(Permitted::Certified("b.svc".into()), many(28, |n| answered(n, "a,b.svc,c/TCP/443")))]
+#[case::one_of_many_cut(Permitted::CertifiedOrCut("a".into()),
+    many(51, |n| if n == 9 { attempt(n, failed(Stage::Tls, "ECONNRESET"), 1) } else { answered(n, "a/TCP/443") }))]
+#[case::one_of_many_ended(Permitted::CertifiedOrCut("a".into()),
+    many(51, |n| if n == 9 { attempt(n, Outcome::Garbled { said: String::new() }, 1) } else { answered(n, "a/TCP/443") }))]
 #[case::none_is_refused_or_silent(Permitted::None, many(28, |n| if n % 2 == 0 { silent(n) } else { refused(n) }))]
+#[case::none_is_refused_whenever_it_is(Permitted::None,
+    many(28, |n| attempt(n, failed(Stage::Connect, "ECONNREFUSED"), if n % 2 == 0 { 1300 } else { 1 })))]
 fn what_is_permitted_has_no_finding(#[case] permitted: Permitted, #[case] attempts: Vec<Attempt>) {
     assert_eq!(check(&attempts, &[], permitted), []);
 }
@@ -149,6 +166,21 @@ fn what_is_permitted_has_no_finding(#[case] permitted: Permitted, #[case] attemp
     "28 ECONNRESET from connect")]
 #[case::silent_is_no_refusal(Permitted::Refuse, many(28, silent), "28 nothing, waiting in connect")]
 #[case::refusal_is_no_silence(Permitted::Silent, many(28, refused), "28 ECONNREFUSED from connect")]
+#[case::refused_is_not_served(serves_one_of(&[B1]), many(28, |n| if n == 3 { refused(n) } else { answered(n, B1) }),
+    "1 of 28 outside: 1 ECONNREFUSED from connect")]
+#[case::certified_for_another(Permitted::Certified("b".into()), many(28, |n| answered(n, "a,b.svc/TCP/443")),
+    "28 answered by a,b.svc/TCP/443")]
+#[case::cut(Permitted::Certified("a".into()),
+    many(51, |n| if n == 9 { attempt(n, failed(Stage::Receive, "ECONNRESET"), 1) } else { answered(n, "a/TCP/443") }),
+    "1 of 51 outside: 1 ECONNRESET from receive")]
+#[case::not_connected(Permitted::CertifiedOrCut("a".into()),
+    many(51, |n| if n == 9 { refused(n) } else { answered(n, "a/TCP/443") }), "1 of 51 outside: 1 ECONNREFUSED from connect")]
+#[case::too_many_cut(Permitted::CertifiedOrCut("a".into()),
+    many(50, |n| if n == 9 { attempt(n, failed(Stage::Tls, "ECONNRESET"), 1) } else { answered(n, "a/TCP/443") }),
+    "1 of 50 outside: 1 ECONNRESET from the handshake of TLS")]
+#[case::served_by_another(serves_or_refuses(&[B1]), many(28, |n| if n == 3 { answered(n, B2) } else { refused(n) }),
+    "1 of 28 outside: 1 answered by b2/TCP/8080")]
+#[case::neither_served_nor_refused(serves_or_refuses(&[B1]), many(28, silent), "28 nothing, waiting in connect")]
 #[case::served_is_not_none(Permitted::None, many(28, |n| answered(n, B1)), "28 answered by b1/TCP/8080")]
 fn what_is_outside_is_a_violation(
     #[case] permitted: Permitted,
@@ -188,6 +220,42 @@ fn what_the_history_cannot_decide_is_no_violation(
     assert!(
         findings.iter().any(|finding| finding.found.contains(says)),
         "{findings:?}"
+    );
+}
+
+#[test]
+fn a_connection_that_was_taken_and_heard_nothing_over_tls_decides_nothing() {
+    let over_tls = |number| Attempt {
+        transport: Transport::Tls,
+        ..match number {
+            5 => attempt(number, Outcome::Timeout { stage: Stage::Tls }, 3000),
+            _ => answered(number, "a/TCP/443"),
+        }
+    };
+    let attempts = many(29, over_tls);
+    let expectation = Expectation {
+        stream: Stream {
+            client: "pod@node-1".into(),
+            target: "web".into(),
+            transport: Transport::Tls,
+        },
+        at_least: 28,
+        permitted: Permitted::Certified("a".into()),
+    };
+    let findings = Observed::new(&attempts, &[], TIMES).judge(&expectation);
+    let weights: Vec<Weight> = findings.iter().map(|finding| finding.weight).collect();
+    assert_eq!(weights, [Weight::Undecided], "{findings:?}");
+}
+
+#[test]
+fn a_probe_that_a_backend_logged_is_not_none_though_the_client_was_refused_late() {
+    let late = |n| attempt(n, failed(Stage::Receive, "ECONNREFUSED"), 1300);
+    let findings = check(&many(28, late), &[served(5, B1)], Permitted::None);
+    assert_eq!(findings.len(), 1);
+    let found = &findings[0].found;
+    assert!(
+        found.starts_with("1 of 28 outside: ") && found.ends_with("; 1 delivered to a backend all the same"),
+        "{found}"
     );
 }
 

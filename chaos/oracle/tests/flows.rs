@@ -188,3 +188,33 @@ fn a_backend_that_is_behind_has_lost_nothing() {
     let few = history(Transport::Udp, &[Is::Lost; 2]);
     assert_eq!(judge(&few, &logs, Transport::Udp), []);
 }
+
+/// Exchanges of flow 0, ten of them, that begin one microsecond after the other.
+fn one_after_the_other(is: impl Fn(u32) -> (u32, Is)) -> Vec<Attempt> {
+    let at = |sequence| {
+        let (socket, is) = is(sequence);
+        let mut attempt = exchange(Transport::Tcp, 0, sequence, is);
+        attempt.start_us = u64::from(sequence);
+        attempt.exchange.as_mut().unwrap().socket = socket;
+        attempt
+    };
+    (0..10).map(at).collect()
+}
+
+#[rstest]
+#[case::all_are_answered(|_| (0, Is::By("b")), 1)]
+#[case::one_is_lost(|sequence| (0, if sequence == 5 { Is::Lost } else { Is::By("b") }), 0)]
+#[case::one_is_lost_before(|sequence| (0, if sequence == 1 { Is::Lost } else { Is::By("b") }), 1)]
+#[case::one_is_lost_after(|sequence| (0, if sequence == 8 { Is::Lost } else { Is::By("b") }), 1)]
+#[case::another_socket(|sequence| (u32::from(sequence > 5), Is::By("b")), 0)]
+fn a_flow_is_healthy_in_a_time_in_which_one_socket_has_all_its_answers(
+    #[case] is: fn(u32) -> (u32, Is),
+    #[case] healthy: usize,
+) {
+    let attempts = one_after_the_other(is);
+    assert_eq!(flow::healthy(&attempts, 2, 8, 6).len(), healthy);
+    assert!(
+        flow::healthy(&attempts, 2, 8, 7).is_empty(),
+        "six have begun in it"
+    );
+}

@@ -3,34 +3,32 @@
 //! It takes hold of the programs attached to a cgroup by id, so that they and their maps outlive whatever loaded
 //! them, and attaches them again when told. It detaches what it attached and ends when its stdin ends, on SIGTERM,
 //! or when it expires, whichever comes first: a case that is killed leaves nothing on the node.
-//!
-//! The process that is started only waits for a second one, which does the work and shares its stdin and stdout: a
-//! container runtime or a lab that kills what it started does not kill the one that has to clean up.
 
+mod displaced;
 mod place;
 
 use std::{
-    env, io,
-    os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
+    io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
-    process::{ExitCode, Stdio},
+    process::ExitCode,
     time::{Duration, Instant},
 };
 
 use lb_loader::{Hook, LoaderError, Manner, attach_legacy, attach_link, detach_legacy, programs_attached};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, stdin, stdout},
-    process,
-    signal::unix::{SignalKind, signal},
+
+pub(crate) use self::place::{cgroup_id, remove_folder, unmount};
+use self::{displaced::Displaced, place::Place};
+use crate::{
+    notes::{Deed, Note},
+    protocol::{Answer, As, At, Attached, Command, HeldProgram, Staging},
+    worker,
 };
 
-use self::place::Place;
-use crate::protocol::{Answer, As, At, Attached, Command, HeldProgram, Staging};
-
 /// How long a link whose pin has gone may be seen still: a worker of the kernel ends it.
-const ENDING: Duration = Duration::from_secs(10);
+pub(crate) const ENDING: Duration = Duration::from_secs(10);
 /// How often is looked.
-const POLL: Duration = Duration::from_millis(20);
+pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// Arguments of `plumbline node hold-programs`.
 #[derive(Clone, Debug, clap::Args)]
@@ -41,12 +39,8 @@ pub struct Arguments {
     /// Hooks to hold, such as connect4; several with commas.
     #[arg(long, value_delimiter = ',', value_name = "HOOKS")]
     hooks: Vec<String>,
-    /// Detaches and ends after so many seconds.
-    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
-    expires_s: u64,
-    /// Does the work itself.
-    #[arg(long, hide = true)]
-    worker: bool,
+    #[command(flatten)]
+    helper: worker::HelperArguments,
 }
 
 /// Runs it to its end.
@@ -54,74 +48,25 @@ pub struct Arguments {
 /// # Errors
 /// In words, for stderr: no second process, no such hook, or programs can't be held.
 pub async fn run(arguments: &Arguments) -> Result<ExitCode, String> {
-    if arguments.worker {
-        work(arguments).await
-    } else {
-        supervise().await
+    if !arguments.helper.worker {
+        return worker::supervise().await;
     }
-}
-
-/// Starts the worker in a process group of its own and waits for it.
-async fn supervise() -> Result<ExitCode, String> {
-    let mut worker = process::Command::new("/proc/self/exe")
-        .arg0("plumbline")
-        .args(env::args_os().skip(1))
-        .arg("--worker")
-        .stdin(Stdio::inherit())
-        .process_group(0)
-        .spawn()
-        .map_err(|error| format!("failed to start the worker: {error}"))?;
-    let status = worker
-        .wait()
-        .await
-        .map_err(|error| format!("failed to wait for the worker: {error}"))?;
-    let code = status
-        .code()
-        .or(status.signal().map(|signal| 128 + signal))
-        .unwrap_or(1);
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
-}
-
-async fn work(arguments: &Arguments) -> Result<ExitCode, String> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut holder = Holder::take(&arguments.cgroup, &arguments.hooks)?;
-    say(&Answer::Holds(holder.describe())).await?;
-    let mut lines = BufReader::new(stdin()).lines();
-    let expiry = tokio::time::sleep(Duration::from_secs(arguments.expires_s));
-    tokio::pin!(expiry);
-    let why = loop {
-        let line = tokio::select! {
-            line = lines.next_line() => line,
-            () = &mut expiry => break "it expired",
-            _ = terminate.recv() => break "it was told to end",
-        };
-        let Ok(Some(line)) = line else {
-            break "its user is gone";
-        };
-        let answer = match serde_json::from_str(&line) {
-            Ok(Command::Attach(staging)) => holder.attach(staging).await.map(Answer::Done),
+    let first = Answer::Holds(holder.describe());
+    let why = worker::serve(&arguments.helper, &first, async |command| {
+        let answer = match command {
+            Ok(Command::Attach(staging)) => holder.attach(staging).await,
+            Ok(Command::Displace { removed }) => holder.displace(removed).await,
             Ok(Command::List) => holder.list().map(Answer::Attached),
             Ok(Command::Detach) => holder.detach().map(Answer::Done),
-            Err(error) => Err(format!("{line:?} is no command: {error}")),
+            Err(why) => Err(why),
         };
-        if say(&answer.unwrap_or_else(Answer::Failed)).await.is_err() {
-            break "nobody reads its answers";
-        }
-    };
+        answer.unwrap_or_else(Answer::Failed)
+    })
+    .await?;
     let detached = holder.detach()?;
     eprintln!("hold-programs: ended because {why}; detached {detached:?}");
     Ok(ExitCode::SUCCESS)
-}
-
-async fn say(answer: &Answer) -> Result<(), String> {
-    let mut line = serde_json::to_string(answer).map_err(|error| error.to_string())?;
-    line.push('\n');
-    let mut stdout = stdout();
-    stdout
-        .write_all(line.as_bytes())
-        .await
-        .map_err(|error| error.to_string())?;
-    stdout.flush().await.map_err(|error| error.to_string())
 }
 
 struct Holder {
@@ -131,6 +76,7 @@ struct Holder {
     place: Place,
     hooks: Vec<Hook>,
     held: Vec<Held>,
+    displaced: Option<Displaced>,
 }
 
 struct Held {
@@ -138,6 +84,8 @@ struct Held {
     program: lb_loader::HeldProgram,
     /// By us: what was attached before is somebody else's to detach.
     attached: Option<Ours>,
+    /// Of what no link attaches.
+    note: Option<Note>,
 }
 
 /// How a program was attached by us.
@@ -160,6 +108,7 @@ impl Holder {
                     hook,
                     program,
                     attached: None,
+                    note: None,
                 });
             }
         }
@@ -168,6 +117,7 @@ impl Holder {
             place: Place::own(cgroup),
             hooks,
             held,
+            displaced: None,
         })
     }
 
@@ -184,12 +134,13 @@ impl Holder {
     /// What is still attached the legacy way, as an implementation without links leaves it, is in place already. What is
     /// attached by a link is not: one whose pin has just gone is still seen, until a worker of the kernel comes to it,
     /// and lets in none that wants to be alone.
-    async fn attach(&mut self, Staging { at, manner }: Staging) -> Result<Vec<u32>, String> {
+    async fn attach(&mut self, Staging { at, manner }: Staging) -> Result<Answer, String> {
         self.detach()?;
         self.place = match at {
             At::Own => Place::own(&self.cgroup),
             At::Below => Place::below(&self.cgroup)?,
             At::Above => Place::above(&self.cgroup)?,
+            At::AboveShown => Place::above_shown(&self.cgroup)?,
         };
         let mut done = Vec::new();
         for held in &mut self.held {
@@ -206,15 +157,60 @@ impl Holder {
             };
             match attached {
                 Ok(ours) => {
+                    let outlasts_us = matches!(ours, Ours::Legacy);
+                    // Before anything else may fail: it is detached with the others.
                     held.attached = Some(ours);
+                    if outlasts_us {
+                        held.note = Some(Note::write(Deed::AtCgroup {
+                            cgroup: cgroup_id(&self.place.path)?,
+                            hook: held.hook.name().to_owned(),
+                            program: held.program.id(),
+                        })?);
+                    }
                     done.push(held.program.id());
                 }
                 // The kernel does not attach one program twice the legacy way.
                 Err(error) if has_kind(&error, io::ErrorKind::InvalidInput) => {}
+                Err(error) if has_kind(&error, io::ErrorKind::PermissionDenied) => {
+                    self.detach()?;
+                    return Ok(Answer::Refused(error.to_string()));
+                }
                 Err(error) => return Err(error.to_string()),
             }
         }
-        Ok(done)
+        Ok(Answer::Done(done))
+    }
+
+    /// What is pinned leads elsewhere when this returns, and the links that were pinned have ended.
+    async fn displace(&mut self, removed: bool) -> Result<Answer, String> {
+        self.detach()?;
+        let displaced = Displaced::make(&self.cgroup, &self.held, removed)?;
+        let pins = displaced.pins.clone();
+        self.displaced = Some(displaced);
+        let begun = Instant::now();
+        while !pins.is_empty() && self.is_attached()? {
+            if begun.elapsed() > ENDING {
+                return Err(format!(
+                    "the links that were pinned have not ended within {ENDING:?}"
+                ));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(Answer::Displaced(pins))
+    }
+
+    /// Whether anything that is held is attached to the agent's cgroup.
+    fn is_attached(&self) -> Result<bool, String> {
+        for held in &self.held {
+            let there = programs_attached(&self.cgroup, held.hook, false);
+            if there
+                .map_err(|error| error.to_string())?
+                .contains(&held.program.id())
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn list(&self) -> Result<Vec<Attached>, String> {
@@ -230,24 +226,32 @@ impl Holder {
         self.hooks.iter().map(at).collect()
     }
 
-    /// Returns the ids of what was attached until now.
+    /// Returns the ids of what was attached until now. One that can't be detached stays noted, and keeps none of the others;
+    /// the error is the first.
     fn detach(&mut self) -> Result<Vec<u32>, String> {
+        self.displaced = None;
         let mut done = Vec::new();
+        let mut first = None;
         for held in &mut self.held {
             let id = held.program.id();
-            let was_there = match held.attached.take() {
-                None => false,
-                Some(Ours::Legacy) => detach_legacy(&self.place.path, held.hook, &held.program)
-                    .map_err(|error| error.to_string())?,
+            let was_there = match &held.attached {
+                None => continue,
+                Some(Ours::Legacy) => detach_legacy(&self.place.path, held.hook, &held.program),
                 Some(Ours::Link { .. }) => programs_attached(&self.place.path, held.hook, false)
-                    .map_err(|error| error.to_string())?
-                    .contains(&id),
+                    .map(|attached| attached.contains(&id)),
             };
-            if was_there {
-                done.push(id);
+            match was_there {
+                Ok(was_there) => {
+                    held.attached = None;
+                    if let Some(note) = held.note.take() {
+                        note.undone();
+                    }
+                    done.extend(was_there.then_some(id));
+                }
+                Err(error) => first = first.or_else(|| Some(error.to_string())),
             }
         }
-        Ok(done)
+        first.map_or(Ok(done), Err)
     }
 }
 
@@ -265,7 +269,7 @@ fn has_kind(error: &LoaderError, kind: io::ErrorKind) -> bool {
     matches!(error, LoaderError::Kernel { source, .. } if source.kind() == kind)
 }
 
-fn hook(name: &str) -> Result<Hook, String> {
+pub(crate) fn hook(name: &str) -> Result<Hook, String> {
     Hook::ALL
         .into_iter()
         .find(|hook| hook.name() == name)

@@ -2,15 +2,19 @@
 
 use std::{
     fs::{self, File},
+    io,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
     path::{Path, PathBuf},
     process, thread,
 };
 
 use nix::{
-    mount::{MsFlags, mount},
+    errno::Errno,
+    mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
 };
+
+use crate::notes::{Deed, Note, folder};
 
 /// Most cgroups that are looked at.
 const CGROUPS: usize = 65_536;
@@ -19,7 +23,22 @@ const CGROUPS: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
-    _open: Option<File>,
+    _kept: Kept,
+}
+
+/// What keeps a path open.
+#[derive(Debug)]
+enum Kept {
+    Nothing,
+    File { _open: File },
+    Mount { _mount: Mount },
+}
+
+/// A mount that ends with this, and its folder.
+#[derive(Debug)]
+struct Mount {
+    at: PathBuf,
+    note: Note,
 }
 
 impl Place {
@@ -27,7 +46,7 @@ impl Place {
     pub(super) fn own(cgroup: &Path) -> Self {
         Self {
             path: cgroup.to_owned(),
-            _open: None,
+            _kept: Kept::Nothing,
         }
     }
 
@@ -40,7 +59,10 @@ impl Place {
         };
         let path = search(cgroup, is_here)?;
         match path {
-            Some(path) if path != cgroup => Ok(Self { path, _open: None }),
+            Some(path) if path != cgroup => Ok(Self {
+                path,
+                _kept: Kept::Nothing,
+            }),
             _ => Err(format!(
                 "expected processes of the node in a cgroup below {}, found none",
                 cgroup.display()
@@ -50,15 +72,69 @@ impl Place {
 
     /// The one right above it, by a mount of the whole hierarchy that nobody else sees.
     pub(super) fn above(cgroup: &Path) -> Result<Self, String> {
-        let id = fs::metadata(cgroup)
-            .map_err(|error| format!("can't look at {}: {error}", cgroup.display()))?
-            .ino();
+        let id = cgroup_id(cgroup)?;
         thread::scope(|scope| {
             let found = scope.spawn(|| open_above(id));
             found
                 .join()
                 .unwrap_or_else(|_| Err("the thread that looked panicked".to_owned()))
         })
+    }
+
+    /// The same, by a mount that everybody on the node sees until this ends.
+    pub(super) fn above_shown(cgroup: &Path) -> Result<Self, String> {
+        let id = cgroup_id(cgroup)?;
+        let whole = Mount::make("hierarchy", mount_hierarchy)?;
+        let above = search_above(&whole.at, id)?;
+        let shown = Mount::make("above", |point| {
+            mount(Some(&above), point, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        })?;
+        Ok(Self {
+            path: shown.at.clone(),
+            _kept: Kept::Mount { _mount: shown },
+        })
+    }
+}
+
+impl Mount {
+    /// A folder of this process's own, and on it what `mounting` mounts there.
+    fn make(name: &str, mounting: impl FnOnce(&Path) -> nix::Result<()>) -> Result<Self, String> {
+        let at = folder().join(format!("plumbline-{name}-{}", process::id()));
+        let failed =
+            |what: &str, why: &dyn std::fmt::Display| format!("can't {what} {}: {why}", at.display());
+        let note = Note::write(Deed::Mounted { at: at.clone() })?;
+        // From here on what was made goes with it.
+        let mount = Self { at: at.clone(), note };
+        fs::create_dir(&at).map_err(|error| failed("make", &error))?;
+        mounting(&at).map_err(|errno| failed("mount at", &errno))?;
+        Ok(mount)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        match unmount(&self.at) {
+            Ok(_) => self.note.undone(),
+            Err(why) => eprintln!("hold-programs: {} stays: {why}", self.at.display()),
+        }
+    }
+}
+
+/// Takes away what is mounted on a folder, and the folder; whether it was there.
+pub(crate) fn unmount(at: &Path) -> Result<bool, String> {
+    match umount2(at, MntFlags::MNT_DETACH) {
+        // Nothing was mounted there yet, or not any more.
+        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => remove_folder(at),
+        Err(errno) => Err(errno.to_string()),
+    }
+}
+
+/// Removes an empty folder, a cgroup where nobody is say; whether it was there.
+pub(crate) fn remove_folder(folder: &Path) -> Result<bool, String> {
+    match fs::remove_dir(folder) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -72,6 +148,16 @@ fn open_above(id: u64) -> Result<Place, String> {
         .map_err(failed("make its mounts private"))?;
     // Any folder will do where the hierarchy is not mounted yet.
     let point = Path::new("/sys");
+    mount_hierarchy(point).map_err(failed("mount the cgroup v2 hierarchy"))?;
+    let above = search_above(point, id)?;
+    let open = File::open(&above).map_err(|error| format!("can't open {}: {error}", above.display()))?;
+    Ok(Place {
+        path: format!("/proc/self/fd/{}", open.as_raw_fd()).into(),
+        _kept: Kept::File { _open: open },
+    })
+}
+
+fn mount_hierarchy(point: &Path) -> nix::Result<()> {
     mount(
         Some("cgroup2"),
         point,
@@ -79,22 +165,28 @@ fn open_above(id: u64) -> Result<Place, String> {
         MsFlags::empty(),
         None::<&str>,
     )
-    .map_err(failed("mount the cgroup v2 hierarchy"))?;
+}
+
+/// The cgroup above one, in a mount of the whole hierarchy.
+fn search_above(hierarchy: &Path, id: u64) -> Result<PathBuf, String> {
     let is_it = |folder: &Path| fs::metadata(folder).is_ok_and(|found| found.ino() == id);
     let own =
-        search(point, is_it)?.ok_or("the agent's cgroup is not in the hierarchy that can be mounted")?;
-    if own == point {
+        search(hierarchy, is_it)?.ok_or("the agent's cgroup is not in the hierarchy that can be mounted")?;
+    if own == hierarchy {
         return Err(
             "nothing can be seen above the agent's cgroup: it is the root of this cgroup namespace"
                 .to_owned(),
         );
     }
-    let above = own.parent().unwrap_or(point);
-    let open = File::open(above).map_err(|error| format!("can't open {}: {error}", above.display()))?;
-    Ok(Place {
-        path: format!("/proc/self/fd/{}", open.as_raw_fd()).into(),
-        _open: Some(open),
-    })
+    Ok(own.parent().unwrap_or(hierarchy).to_owned())
+}
+
+/// The number of a cgroup's folder, which is its id.
+pub(crate) fn cgroup_id(cgroup: &Path) -> Result<u64, String> {
+    let metadata = fs::metadata(cgroup);
+    metadata
+        .map(|metadata| metadata.ino())
+        .map_err(|error| format!("can't look at {}: {error}", cgroup.display()))
 }
 
 /// The first cgroup from a folder on of which this is true, those nearer to it first.

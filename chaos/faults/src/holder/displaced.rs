@@ -1,0 +1,92 @@
+//! Links that are pinned where an implementation pins its own, and lead to a cgroup where nobody is.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process,
+};
+
+use lb_loader::{Manner, Place, Scope, attach_link, inventory, pin_link};
+
+use super::{Held, remove_folder};
+use crate::notes::{Deed, Note};
+
+/// The cgroup, and where links to it are pinned.
+#[derive(Debug)]
+pub(super) struct Displaced {
+    cgroup: PathBuf,
+    note: Note,
+    pub(super) pins: Vec<String>,
+}
+
+impl Displaced {
+    /// Puts a link to another cgroup in the place of each that is pinned and attaches one of these programs to this one.
+    pub(super) fn make(cgroup: &Path, held: &[Held], removed: bool) -> Result<Self, String> {
+        let pinned = pinned(cgroup, held)?;
+        let elsewhere = cgroup.join(format!("plumbline-elsewhere-{}", process::id()));
+        let note = Note::write(Deed::MadeCgroup {
+            at: elsewhere.clone(),
+        })?;
+        // From here on what was made goes with it.
+        let mut displaced = Self {
+            cgroup: elsewhere,
+            note,
+            pins: Vec::new(),
+        };
+        let made = fs::create_dir(&displaced.cgroup);
+        made.map_err(|error| format!("can't make {}: {error}", displaced.cgroup.display()))?;
+        for (held, pin) in pinned {
+            let link = attach_link(&displaced.cgroup, held.hook, &held.program);
+            let link = link.map_err(|error| error.to_string())?;
+            fs::remove_file(&pin).map_err(|error| format!("can't remove {}: {error}", pin.display()))?;
+            pin_link(&link, &pin).map_err(|error| error.to_string())?;
+            displaced.pins.push(pin.display().to_string());
+        }
+        if removed {
+            remove_folder(&displaced.cgroup)
+                .map_err(|why| format!("can't remove {}: {why}", displaced.cgroup.display()))?;
+        }
+        Ok(displaced)
+    }
+}
+
+impl Drop for Displaced {
+    fn drop(&mut self) {
+        // Nothing is attached to what was removed before.
+        match remove_folder(&self.cgroup) {
+            Ok(_) => self.note.undone(),
+            Err(why) => eprintln!("hold-programs: {} stays: {why}", self.cgroup.display()),
+        }
+    }
+}
+
+/// What is held, and where the link is pinned that attaches it.
+fn pinned<'a>(cgroup: &Path, held: &'a [Held]) -> Result<Vec<(&'a Held, PathBuf)>, String> {
+    let scope = Scope {
+        cgroup: cgroup.to_owned(),
+        bpffs: None,
+        current: Vec::new(),
+    };
+    let seen = inventory(&scope).map_err(|error| error.to_string())?;
+    let mut pinned = Vec::new();
+    for found in seen.attachments {
+        let (
+            Place::Cgroup {
+                path: Some(path),
+                attach_name,
+                ..
+            },
+            Manner::Link { pinned_at, .. },
+        ) = (&found.place, &found.manner)
+        else {
+            continue;
+        };
+        let of = |held: &&Held| held.program.id() == found.program.id && held.hook.name() == *attach_name;
+        if path == cgroup
+            && let Some(held) = held.iter().find(of)
+        {
+            pinned.extend(pinned_at.iter().map(|pin| (held, pin.clone())));
+        }
+    }
+    Ok(pinned)
+}

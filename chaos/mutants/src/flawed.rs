@@ -1,0 +1,140 @@
+//! A datapath with one flaw in how it attaches, in what it sees of earlier loads, or in its maps.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{Ipv4Addr, Ipv6Addr},
+};
+
+use lb_loader::{Attachment, Counts, DeviceKind, Found, Hook, Inventory, LoaderError, LooseProgram};
+use reference_agent::{
+    datapath::Datapath,
+    maps::{LbMaps, MapError},
+};
+
+/// What is done otherwise than by the datapath itself, which is the default of each; the errors are its own.
+#[expect(
+    clippy::missing_errors_doc,
+    reason = "those of the methods of `Datapath` that they stand for"
+)]
+pub trait Flaw<D: Datapath>: Send {
+    /// The maps, as they are or with the flaw.
+    type Maps: LbMaps;
+
+    /// [`Datapath::maps`].
+    fn maps(&self, inner: &D) -> Self::Maps;
+
+    /// [`Datapath::attach`].
+    fn attach(&mut self, inner: &mut D) -> Result<(), LoaderError> {
+        inner.attach()
+    }
+
+    /// [`Datapath::unattached`].
+    fn unattached(&self, inner: &D) -> Result<Vec<Hook>, LoaderError> {
+        inner.unattached()
+    }
+
+    /// [`Datapath::leftovers`].
+    fn leftovers(&self, inner: &D) -> Result<Inventory, LoaderError> {
+        inner.leftovers()
+    }
+}
+
+/// A datapath with a flaw.
+pub struct Flawed<D, F> {
+    inner: D,
+    flaw: F,
+}
+
+impl<D: Datapath, F: Flaw<D>> Flawed<D, F> {
+    /// Around the production agent's.
+    pub fn new(inner: D, flaw: F) -> Self {
+        Self { inner, flaw }
+    }
+}
+
+impl<D: fmt::Debug, F> fmt::Debug for Flawed<D, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Flawed").field(&self.inner).finish()
+    }
+}
+
+/// The flaw of a datapath that takes something else for what earlier loads have left: what a function makes of it.
+pub(crate) struct Misjudges<J>(pub(crate) J);
+
+impl<D: Datapath, J: Fn(Inventory) -> Inventory + Send> Flaw<D> for Misjudges<J> {
+    type Maps = D::Maps;
+
+    fn maps(&self, inner: &D) -> D::Maps {
+        inner.maps()
+    }
+
+    fn leftovers(&self, inner: &D) -> Result<Inventory, LoaderError> {
+        inner.leftovers().map(&self.0)
+    }
+}
+
+impl<D: Datapath, F: Flaw<D>> Datapath for Flawed<D, F> {
+    type Maps = F::Maps;
+    type Connections = D::Connections;
+
+    fn maps(&self) -> F::Maps {
+        self.flaw.maps(&self.inner)
+    }
+
+    fn connections(&self) -> Result<D::Connections, LoaderError> {
+        self.inner.connections()
+    }
+
+    fn adopted(&self) -> bool {
+        self.inner.adopted()
+    }
+
+    fn first(&self) -> bool {
+        self.inner.first()
+    }
+
+    fn counts(&self) -> Result<Option<Counts>, MapError> {
+        self.inner.counts()
+    }
+
+    fn attach(&mut self) -> Result<(), LoaderError> {
+        self.flaw.attach(&mut self.inner)
+    }
+
+    fn unattached(&self) -> Result<Vec<Hook>, LoaderError> {
+        self.flaw.unattached(&self.inner)
+    }
+
+    fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError> {
+        self.inner.set_addresses(v4, v6)
+    }
+
+    fn attach_device(&mut self, device: u32, kind: DeviceKind) -> Result<(), LoaderError> {
+        self.inner.attach_device(device, kind)
+    }
+
+    fn detach_device(&mut self, device: u32) -> Result<(), LoaderError> {
+        self.inner.detach_device(device)
+    }
+
+    fn devices(&self) -> Result<BTreeMap<u32, Option<DeviceKind>>, LoaderError> {
+        self.inner.devices()
+    }
+
+    fn foreign(&self) -> Result<Vec<Attachment>, LoaderError> {
+        self.inner.foreign()
+    }
+
+    fn leftovers(&self) -> Result<Inventory, LoaderError> {
+        self.flaw.leftovers(&self.inner)
+    }
+
+    fn evict(&self, leftover: &Found) -> Result<(), LoaderError> {
+        self.inner.evict(leftover)
+    }
+
+    fn disarm(&self, leftover: &LooseProgram) -> Result<(), LoaderError> {
+        self.inner.disarm(leftover)
+    }
+}

@@ -1,0 +1,74 @@
+//! The agent takes every program at its cgroup and at its devices for one of its own.
+//!
+//! What it did not attach itself it detaches: those of a policy engine, of a bandwidth manager, of whoever looks on. Or only
+//! those that use a map of the name of one of its own: it finds maps by their names.
+
+use std::path::Path;
+
+use lb_loader::{Found, Inventory, LoaderError, MapName, Ownership, Place, Scope, inventory};
+use reference_agent::datapath::Datapath;
+
+use crate::{
+    flawed::{Flaw, Flawed, Misjudges},
+    stale_kept::CGROUP,
+};
+
+/// The production agent's datapath, which takes for its own leftovers what `others` shows of others' programs.
+pub fn greedy<D: Datapath>(inner: D, others: impl Fn() -> Vec<Found> + Send) -> Flawed<D, impl Flaw<D>> {
+    let misjudges = Misjudges(move |mut seen: Inventory| {
+        let own = |found| Found {
+            ownership: Ownership::Earlier,
+            ..found
+        };
+        seen.attachments.extend(others().into_iter().map(own));
+        seen
+    });
+    Flawed::new(inner, misjudges)
+}
+
+/// Others' programs at the node's cgroup and devices; none where they can't be looked at.
+pub fn others() -> Vec<Found> {
+    let scope = Scope {
+        cgroup: CGROUP.into(),
+        bpffs: None,
+        current: Vec::new(),
+    };
+    let here = |place: &Place| match place {
+        Place::Cgroup { path, .. } => path.as_deref() == Some(Path::new(CGROUP)),
+        Place::Device { name, .. } => name.is_some(),
+        Place::Namespace { .. } => false,
+    };
+    let seen: Result<Inventory, LoaderError> = inventory(&scope);
+    let attachments = seen.map_or_else(|_| Vec::new(), |seen| seen.attachments);
+    attachments
+        .into_iter()
+        .filter(|found| found.ownership == Ownership::Foreign && here(&found.place))
+        .collect()
+}
+
+/// Those of them that use a map of the name of one of the agent's.
+pub fn namesakes() -> Vec<Found> {
+    let mut others = others();
+    others.retain(|found| found.program.maps.iter().any(|map| is_ours(&map.name)));
+    others
+}
+
+/// Whether a map's name, as the kernel keeps it, is that of one of the agent's.
+fn is_ours(name: &str) -> bool {
+    /// `BPF_OBJ_NAME_LEN`, without the zero at the end.
+    const KEPT: usize = 15;
+    MapName::PINNED
+        .iter()
+        .any(|ours| ours.name().get(..KEPT).unwrap_or(ours.name()) == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_ours_as_far_as_the_kernel_keeps_it() {
+        assert!(is_ours("FRONTENDS") && is_ours("META"));
+        assert!(!is_ours("FRONT") && !is_ours("tally"));
+    }
+}

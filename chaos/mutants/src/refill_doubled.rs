@@ -1,0 +1,82 @@
+//! A slice that was emptied and filled again has its first endpoint twice.
+//!
+//! What an agent does that adds what comes to what it had kept of what went: the Service serves, from the right backends,
+//! and sends one of them twice its share.
+
+use std::collections::{HashMap, HashSet};
+
+use reference_agent::{
+    control::{Brain, Planner},
+    model::{Dirty, Event, Model},
+    names::{ObjectId, ObjectName},
+    plan::ServicePlan,
+    transport::Backend,
+};
+
+/// A planner whose refilled Services have a backend twice.
+#[derive(Debug, Default)]
+pub struct RefillDoubled {
+    planner: Planner,
+    /// Slices that had endpoints, and whether they have none now.
+    seen: HashMap<ObjectName, bool>,
+    /// Services that were refilled.
+    refilled: HashSet<ObjectName>,
+}
+
+impl RefillDoubled {
+    /// Around the production agent's.
+    pub fn new(planner: Planner) -> Self {
+        Self {
+            planner,
+            ..Self::default()
+        }
+    }
+}
+
+impl Brain for RefillDoubled {
+    fn apply(&mut self, event: Event) -> Dirty {
+        match &event {
+            Event::SliceApplied(slice) => {
+                let is_empty = slice.endpoints.is_empty();
+                let was_emptied = self.seen.get(&slice.name).copied();
+                if was_emptied.is_some() || !is_empty {
+                    self.seen.insert(slice.name.clone(), is_empty);
+                }
+                if was_emptied == Some(true) && !is_empty {
+                    self.refilled.extend(slice.owner());
+                }
+            }
+            Event::SliceDeleted(name) => _ = self.seen.remove(name),
+            Event::ServiceDeleted(name) => _ = self.refilled.remove(name),
+            Event::ServiceApplied(_)
+            | Event::NodeApplied(_)
+            | Event::NodeDeleted(_)
+            | Event::Host(_)
+            | Event::ApiServers(_)
+            | Event::Synced(_) => {}
+        }
+        self.planner.apply(event)
+    }
+
+    fn plan_service(&self, service: ObjectId) -> ServicePlan {
+        let mut plan = self.planner.plan_service(service);
+        let name = self.planner.model().name(service);
+        if name.is_some_and(|name| self.refilled.contains(name)) {
+            for port in plan.ports.values_mut() {
+                // The sets have each backend once: its double says that it is elsewhere.
+                let first = port.cluster.first().copied();
+                let double = first.map(|Backend { address, local }| Backend {
+                    address,
+                    local: !local,
+                });
+                port.cluster.extend(double);
+                port.serving.extend(double);
+            }
+        }
+        plan
+    }
+
+    fn model(&self) -> &Model {
+        self.planner.model()
+    }
+}

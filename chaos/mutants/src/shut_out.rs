@@ -1,0 +1,50 @@
+//! The mutant takes programs of an earlier load for its own, where they are in its way: it attaches none, and says that it did.
+
+use lb_loader::{Hook, LoaderError};
+use reference_agent::datapath::Datapath;
+
+use crate::{
+    flawed::{Flaw, Flawed},
+    stale_kept::{Overlooked, overlooking},
+};
+
+/// The production agent's datapath, which does not attach, and says that it did, while one of these is there; it overlooks
+/// them otherwise.
+pub fn shut_out<D: Datapath>(inner: D, by: Overlooked) -> impl Datapath {
+    let shut_out = ShutOut {
+        by,
+        is_shut_out: false,
+    };
+    overlooking(Flawed::new(inner, shut_out), by)
+}
+
+/// Its flaw.
+#[derive(Debug)]
+struct ShutOut {
+    by: Overlooked,
+    is_shut_out: bool,
+}
+
+impl<D: Datapath> Flaw<D> for ShutOut {
+    type Maps = D::Maps;
+
+    fn maps(&self, inner: &D) -> D::Maps {
+        inner.maps()
+    }
+
+    fn attach(&mut self, inner: &mut D) -> Result<(), LoaderError> {
+        let seen = inner.leftovers()?.attachments;
+        self.is_shut_out = seen.iter().any(|found| self.by.hides(found));
+        if self.is_shut_out {
+            return Ok(());
+        }
+        inner.attach()
+    }
+
+    fn unattached(&self, inner: &D) -> Result<Vec<Hook>, LoaderError> {
+        if self.is_shut_out {
+            return Ok(Vec::new());
+        }
+        inner.unattached()
+    }
+}

@@ -1,0 +1,42 @@
+//! An agent that has got rid of what an earlier load had left ends, and needs another start.
+//!
+//! Whoever only looks at what is served sees nothing of it: the next start finds nothing left, and all is well.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lb_loader::{Inventory, LoaderError, Ownership};
+use reference_agent::datapath::Datapath;
+
+use crate::flawed::{Flaw, Flawed};
+
+/// The production agent's datapath, which calls `end` when nothing of an earlier load is left that had been there.
+pub fn starts_twice<D: Datapath, E: Fn() + Send>(inner: D, end: E) -> Flawed<D, StartsTwice<E>> {
+    let had_some = AtomicBool::new(false);
+    Flawed::new(inner, StartsTwice { had_some, end })
+}
+
+/// Its flaw.
+#[derive(Debug)]
+pub struct StartsTwice<E> {
+    had_some: AtomicBool,
+    end: E,
+}
+
+impl<D: Datapath, E: Fn() + Send> Flaw<D> for StartsTwice<E> {
+    type Maps = D::Maps;
+
+    fn maps(&self, inner: &D) -> D::Maps {
+        inner.maps()
+    }
+
+    fn leftovers(&self, inner: &D) -> Result<Inventory, LoaderError> {
+        let inventory = inner.leftovers()?;
+        let mut found = inventory.attachments.iter();
+        if found.any(|found| found.ownership == Ownership::Earlier) {
+            self.had_some.store(true, Ordering::Relaxed);
+        } else if self.had_some.swap(false, Ordering::Relaxed) {
+            (self.end)();
+        }
+        Ok(inventory)
+    }
+}

@@ -1,0 +1,122 @@
+//! The mutant hears nothing after a watch was cut, where the production agent goes on from where it was.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _, stream};
+use http::{Request, Response};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use kube::client::{Body, Client};
+use mutants::cut_unnoticed::unnoticing;
+use reference_agent::{
+    agent::{Arrival, queue},
+    model::{Event, Slice},
+    reflect::{STREAM_LIMIT, WATCH_LIMIT, reflect},
+    reports::Reports,
+};
+use serde_json::{Value, json};
+use tower::service_fn;
+
+/// Longer than any of the reflector's limits.
+const LONG: Duration = WATCH_LIMIT.saturating_add(STREAM_LIMIT).saturating_mul(5);
+
+type Lines = Pin<Box<dyn Stream<Item = io::Result<Frame<Bytes>>> + Send>>;
+
+/// How a watch ends that has said all that it says.
+#[derive(Clone, Copy)]
+enum End {
+    Regular,
+    Cut,
+    Never,
+}
+
+fn lines(lines: &[Value], end: End) -> Lines {
+    let said: Vec<_> = lines
+        .iter()
+        .map(|line| Ok(Frame::data(Bytes::from(format!("{line}\n")))))
+        .collect();
+    let end: Lines = match end {
+        End::Regular => stream::empty().boxed(),
+        End::Cut => stream::once(async { Err(io::ErrorKind::ConnectionReset.into()) }).boxed(),
+        End::Never => stream::pending().boxed(),
+    };
+    stream::iter(said).chain(end).boxed()
+}
+
+fn line(kind: &str, name: &str, version: &str) -> Value {
+    json!({ "type": kind, "object": {
+        "metadata": {
+            "namespace": "t", "name": name, "resourceVersion": version,
+            "labels": { "kubernetes.io/service-name": "x" },
+        },
+        "addressType": "IPv4", "ports": [{ "port": 80 }], "endpoints": [{ "addresses": ["10.0.0.1"] }],
+    } })
+}
+
+/// An API server: a streamed list of `first`, whose watch ends so, then a watch that brings `second` and stays.
+fn server(end: End) -> Client {
+    let watches = Arc::new(AtomicUsize::new(0));
+    let answer = move |request: Request<Body>| {
+        let said = match (request.uri().query(), watches.fetch_add(1, Ordering::Relaxed)) {
+            (Some(query), 0) if query.contains("sendInitialEvents=true") => {
+                let listed = json!({ "type": "BOOKMARK", "object": {
+                    "kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": {
+                    "resourceVersion": "10", "annotations": { "k8s.io/initial-events-end": "true" },
+                } } });
+                let moved = line("MODIFIED", "first", "11");
+                lines(&[line("ADDED", "first", "9"), listed, moved], end)
+            }
+            (Some(query), 1) if query.contains("resourceVersion=11") => {
+                lines(&[line("ADDED", "second", "12")], End::Never)
+            }
+            _ => lines(&[], End::Never),
+        };
+        async { Ok::<_, io::Error>(Response::new(StreamBody::new(said))) }
+    };
+    Client::new(service_fn(answer), "default")
+}
+
+/// The slices of which an agent has heard after long.
+async fn heard(client: Client) -> BTreeSet<String> {
+    let (sender, mut arrivals) = queue();
+    let reflector = tokio::spawn(reflect::<Slice>(client, sender, Reports::new(None)));
+    let mut heard = BTreeSet::new();
+    let hear = async {
+        while let Some(Arrival { event, .. }) = arrivals.recv().await {
+            if let Event::SliceApplied(slice) = event {
+                heard.insert(slice.name.to_string());
+            }
+        }
+    };
+    let ended = tokio::time::timeout(LONG, hear).await;
+    assert!(ended.is_err(), "the reflector has ended");
+    reflector.abort();
+    heard
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_watch_was_cut_no_watch_brings_anything() {
+    assert_eq!(
+        heard(unnoticing(server(End::Cut))).await,
+        ["t/first".to_owned()].into()
+    );
+    let both: BTreeSet<String> = ["t/first".to_owned(), "t/second".to_owned()].into();
+    assert_eq!(heard(server(End::Cut)).await, both);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_long_as_none_was_cut_it_is_the_production_agent() {
+    let both: BTreeSet<String> = ["t/first".to_owned(), "t/second".to_owned()].into();
+    assert_eq!(heard(unnoticing(server(End::Regular))).await, both);
+    assert_eq!(heard(server(End::Regular)).await, both);
+}

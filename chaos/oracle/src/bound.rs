@@ -1,0 +1,68 @@
+//! Whether sockets get the port they ask for.
+
+use crate::{
+    check::{Observed, Stream, shown},
+    finding::{Finding, Weight},
+    history::{Attempt, Outcome, Stage},
+    record,
+};
+
+/// What `bind` says of a port that somebody keeps: as if a socket had it, or that it is not permitted.
+pub const KEPT: [&str; 3] = ["EADDRINUSE", "EPERM", "EACCES"];
+
+/// Whether the port that attempts of a stream dialled from is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// Each of them got it, whatever became of it then.
+    Free,
+    /// Each of them was refused it.
+    Kept,
+}
+
+/// What is not as expected; `at_least` so many attempts decide.
+#[must_use]
+pub fn bound(observed: &Observed<'_>, stream: &Stream, port: Port, at_least: usize) -> Vec<Finding> {
+    let seen = observed.of(stream);
+    let expected = match port {
+        Port::Free => "every socket bound to the port",
+        Port::Kept => "every socket refused the port",
+    };
+    let finding = |weight, found: String, first: &[&Attempt]| Finding {
+        weight,
+        subject: stream.to_string(),
+        expected: expected.to_owned(),
+        found,
+        first: shown(first),
+    };
+    let (unknown, known): (Vec<&Attempt>, Vec<&Attempt>) =
+        seen.iter().partition(|attempt| met(&attempt.outcome).is_none());
+    let outside: Vec<&Attempt> = known
+        .into_iter()
+        .filter(|attempt| met(&attempt.outcome) != Some(port))
+        .collect();
+    let mut findings = Vec::new();
+    if !outside.is_empty() {
+        let how = record::line(&record::outcomes(outside.iter().copied()));
+        let found = format!("{} of {}: {how}", outside.len(), seen.len());
+        findings.push(finding(Weight::Violation, found, &outside));
+    }
+    let decided = seen.len() - unknown.len();
+    if decided < at_least {
+        let how = record::line(&record::outcomes(unknown.iter().copied()));
+        let found = format!("only {decided} of the {at_least} attempts that decide, and {how}");
+        findings.push(finding(Weight::Undecided, found, &unknown));
+    }
+    findings
+}
+
+/// What an attempt has met; nothing if it got no socket for another reason.
+fn met(outcome: &Outcome) -> Option<Port> {
+    match outcome {
+        Outcome::Failed {
+            stage: Stage::Socket,
+            errno,
+        } => KEPT.contains(&errno.as_str()).then_some(Port::Kept),
+        Outcome::Timeout { stage: Stage::Socket } => None,
+        _ => Some(Port::Free),
+    }
+}
