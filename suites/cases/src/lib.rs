@@ -8,13 +8,15 @@
 //! - `c_leftovers`: programs and maps of an earlier load.
 //! - `d_reach`: reaching a Service.
 //! - `e_absent`: nothing there.
-//! - `claims`: the catalogue, of which these are cases.
+//! - `joint`: rows that are judged over cases of others. `null_slice`: a slice emptied as API servers do. `claims`: the catalogue, of which these are cases.
 mod a_release;
 mod b_apiserver;
 mod c_leftovers;
 pub mod claims;
 mod d_reach;
 mod e_absent;
+pub mod joint;
+mod null_slice;
 
 use harness::case::Case;
 
@@ -29,21 +31,43 @@ pub const ALL: &[Case] = &[
     a_release::release_same_name_two_namespaces::CASE,
     a_release::release_joined_key_collision::CASE,
     a_release::release_port_scoped::CASE,
+    a_release::release_every_trigger::CASE,
     a_release::release_all_frontends::CASE,
     a_release::release_all_frontends_lb::CASE,
     a_release::release_established_flows::CASE,
     a_release::release_agent_restart_between::CASE,
     a_release::release_culprit_refilled::CASE,
     a_release::release_victim_slice_rewritten::CASE,
+    b_apiserver::kubesvc_reachable::CASE,
+    b_apiserver::kubesvc_empty_permitted::CASE,
+    b_apiserver::kubesvc_refill_all_nodes::CASE,
+    b_apiserver::kubesvc_one_of_n_leaves::CASE,
+    b_apiserver::kubesvc_shared_address_restart::CASE,
+    b_apiserver::agent_own_vip_clusterip::CASE,
+    b_apiserver::agent_own_vip_loadbalancer::CASE,
+    b_apiserver::agent_own_vip_nodeport::CASE,
+    b_apiserver::agent_own_vip_slice_recreated::CASE,
+    b_apiserver::agent_start_while_vip_empty::CASE,
+    b_apiserver::agent_start_with_stale_vip::CASE,
     b_apiserver::empty_refill_no_restart::CASE,
+    b_apiserver::all_watches_cut::CASE,
     c_leftovers::stale_sock_legacy_multi::CASE,
     c_leftovers::stale_sock_link_orphan::CASE,
     c_leftovers::stale_sock_pins_hidden::CASE,
     c_leftovers::stale_sock_child_cgroup::CASE,
     c_leftovers::stale_sock_parent_cgroup::CASE,
     c_leftovers::stale_sock_exclusive_attach::CASE,
+    c_leftovers::stale_sock_dying_cgroup::CASE,
+    c_leftovers::stale_map_pin::CASE,
+    c_leftovers::stale_map_name_collision::CASE,
     c_leftovers::stale_sock_udp_sendmsg::CASE,
+    c_leftovers::stale_sock_reverse_hooks::CASE,
+    c_leftovers::stale_sock_disabled_by_config::CASE,
+    c_leftovers::stale_tc_and_xdp::CASE,
     c_leftovers::stale_restart_loop_no_growth::CASE,
+    c_leftovers::foreign_programs_kept::CASE,
+    c_leftovers::sock_preexisting_clients::CASE,
+    c_leftovers::ready_means_served::CASE,
     c_leftovers::uninstall_leaves_nothing::CASE,
     d_reach::clusterip_from_pod::CASE,
     e_absent::clusterip_no_endpoints_refused::CASE,

@@ -1,32 +1,44 @@
 //! `plumbline case`: one case in a process of its own, so that one that hangs or dies takes nothing with it.
 
 use std::{
+    fs,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use harness::{
     context::Options,
     execute::execute,
     limits::{Limits, Profile},
 };
-use lab::{cluster::Cluster, embedded::LabCluster};
+use lab::{
+    cluster::Cluster,
+    embedded::LabCluster,
+    kind::KindCluster,
+    kubernetes::{About, KubernetesCluster, extension},
+};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::oneshot,
 };
 
-/// Run one case in a running lab. Its report is `case.json` in its folder. It is interrupted when its stdin ends.
+/// Run one case in a running cluster. Its report is `case.json` in its folder. It is interrupted when its stdin ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Its id
     pub(crate) id: String,
     /// The lab
-    #[arg(long)]
-    pub(crate) lab: String,
+    #[arg(long, required_unless_present_any = ["cluster", "kind"])]
+    pub(crate) lab: Option<String>,
+    /// A file that tells of the cluster
+    #[arg(long, conflicts_with = "lab")]
+    pub(crate) cluster: Option<PathBuf>,
+    /// The cluster of kind
+    #[arg(long, conflicts_with_all = ["lab", "cluster"])]
+    pub(crate) kind: Option<String>,
     /// Name of the run
     #[arg(long)]
     pub(crate) run: String,
@@ -57,7 +69,10 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut orphaned = end_of_stdin();
-    let cluster: Arc<dyn Cluster> = Arc::new(LabCluster::attach(&arguments.lab).await?);
+    let cluster = match &arguments.kind {
+        Some(name) => Arc::new(KindCluster::attach(name).await?.into_cluster()),
+        None => attach(arguments.lab.as_deref(), arguments.cluster.as_deref()).await?,
+    };
     let options = Options {
         run: arguments.run,
         seed: arguments.seed,
@@ -77,6 +92,19 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     let report = execute(case, cluster, options, interrupted).await;
     Ok(ExitCode::from(u8::from(report.verdict.fails_the_run())))
+}
+
+async fn attach(lab: Option<&str>, cluster: Option<&Path>) -> anyhow::Result<Arc<dyn Cluster>> {
+    match (lab, cluster) {
+        (Some(name), _) => Ok(Arc::new(LabCluster::attach(name).await?)),
+        (None, Some(file)) => {
+            let text = fs::read(file).with_context(|| format!("failed to read {}", file.display()))?;
+            let about: About = serde_json::from_slice(&text)?;
+            let extension = extension(&about.options).await?;
+            Ok(Arc::new(KubernetesCluster::attach(about, extension).await?))
+        }
+        (None, None) => bail!("expected --lab or --cluster"),
+    }
 }
 
 /// Resolves when stdin ends: whoever started this process is gone, and nobody else would clean up.

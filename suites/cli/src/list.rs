@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use cases::claims::{self, AREAS, Area, Claim};
+use cases::{
+    claims::{self, AREAS, Area, Claim},
+    joint::{self, Joint},
+};
 use comfy_table::{Table, presets};
 use harness::case::{Case, Families, Rights};
 use serde_json::{Value, json};
@@ -21,7 +24,10 @@ pub(crate) struct Arguments {
 pub(crate) fn list(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match (arguments.claims, arguments.json) {
         (false, false) => println!("{}", case_table()),
-        (false, true) => print_json(&cases::ALL.iter().map(object).collect())?,
+        (false, true) => {
+            let rows = joint::ALL.iter().map(joint_object);
+            print_json(&cases::ALL.iter().map(object).chain(rows).collect())?;
+        }
         (true, false) => println!("{}", claim_table()),
         (true, true) => print_json(&claim_objects())?,
     }
@@ -39,8 +45,17 @@ fn case_table() -> Table {
         .load_style(presets::NOTHING)
         .set_header(["CASE", "AREA", "TIER", "NEEDS", "RUNS"]);
     for case in cases::ALL {
-        let runs = if case.disruptive { "alone" } else { "side by side" };
+        let runs = if case.disruptive {
+            "in a lab of its own"
+        } else {
+            "in a lab that is shared"
+        };
         table.add_row([case.id, case.area, &case.tier.to_string(), &needs(case), runs]);
+    }
+    for row in joint::ALL {
+        let needs = claims::find(row.id).map_or("", |claim| claim.needs);
+        let over = format!("as {} cases, which it is judged over", row.cases().len());
+        table.add_row([row.id, row.area, &row.tier.to_string(), needs, &over]);
     }
     table
 }
@@ -56,6 +71,7 @@ fn claim_table() -> String {
         for claim in area.claims {
             let cases: Vec<&str> = claim.cases().iter().map(|case| case.id).collect();
             let cases = match cases.as_slice() {
+                some if joint::find(claim.id).is_some() => format!("{} together", some.len()),
                 [] => "no case yet".to_owned(),
                 [one] if *one == claim.id => "of its name".to_owned(),
                 some => some.join(" "),
@@ -91,6 +107,7 @@ pub(crate) fn needs(case: &Case) -> String {
         Families::Any => "any",
     };
     let rights = match case.needs.rights {
+        Rights::Namespaced => "namespaced",
         Rights::Api => "api",
         Rights::Node => "node",
     };
@@ -110,6 +127,17 @@ fn object(case: &Case) -> Value {
     })
 }
 
+fn joint_object(row: &Joint) -> Value {
+    json!({
+        "id": row.id,
+        "area": row.area,
+        "claims": [row.id],
+        "sentence": row.sentence,
+        "tier": row.tier,
+        "judged_over": row.cases().iter().map(|case| case.id).collect::<Vec<_>>(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +146,16 @@ mod tests {
     fn needs_read_as_in_the_catalogue() {
         let case = cases::find("stale-sock-legacy-multi").unwrap();
         assert_eq!(needs(&case), "1n · any · node");
+    }
+
+    #[test]
+    fn a_row_without_a_case_of_its_own_is_listed_with_those_it_is_judged_over() {
+        let row = joint::find("stale-no-reboot").unwrap();
+        assert!(case_table().to_string().contains(row.id));
+        assert_eq!(joint_object(&row)["judged_over"][0], "stale-sock-legacy-multi");
+        let claims = claim_objects();
+        let claim = claims.iter().find(|claim| claim["id"] == row.id).unwrap();
+        assert_eq!(claim["cases"], joint_object(&row)["judged_over"]);
     }
 
     #[test]

@@ -7,12 +7,14 @@
 //! ```
 //!
 //! - `run/`: the run. `report/`: its reports. `case.rs`: one case in its own process. `list.rs`: what there is.
-//! - `count.rs`: numbers of things, for people.
+//! - `targets.rs`: what can be under test, as the files of `suites/targets` say.
+//! - `cluster/`: clusters by a kubeconfig. `count.rs`: numbers of things, for people.
 //! - `doctor/`: what rewrites connections on a node, of any implementation, and what of it is stale.
 //! - `repair/`: what killed runs have left (`cleanup`, `heal`).
-//! - `watch/`: what happens to a Service and its EndpointSlices, as it comes.
+//! - `watch/`: what happens to a Service and its EndpointSlices, as it comes. `workflows.rs`: a test of what CI says.
 //! - `lab/`: the embedded lab by hand. `node.rs`: helpers that faults start on nodes.
 mod case;
+mod cluster;
 mod count;
 mod doctor;
 mod lab;
@@ -21,7 +23,10 @@ mod node;
 mod repair;
 mod report;
 mod run;
+mod targets;
 mod watch;
+#[cfg(test)]
+mod workflows;
 
 use std::process::ExitCode;
 
@@ -39,11 +44,14 @@ const COULD_NOT_RUN: u8 = 2;
   plumbline run                       make a cluster, run every case, take the cluster down
   plumbline run --filter release      only cases whose id or claims match
   plumbline run --target kube-proxy-nftables   another implementation than the reference agent
+  plumbline run --provider existing --kubeconfig FILE   in a cluster that is there
+  plumbline rbac                      what its account must be allowed to do
   plumbline list --claims             the whole catalogue, and what decides each claim
-  plumbline report target/plumbline/report.yaml   the last table again; --html, --junit
+  plumbline targets list              what --target can be; `targets show NAME` how it is installed
+  plumbline report target/plumbline/report.yaml   the last table again; --html, --junit, --markdown
   plumbline watch default/kubernetes  what happens to a Service and its EndpointSlices, in any cluster
   plumbline lab up                    a cluster to look around in; `plumbline run --lab NAME` uses it
-  plumbline heal, plumbline cleanup   what a killed run has left: agents that are stopped, objects, labs
+  plumbline heal, plumbline cleanup   what a killed run has left: faults of nodes, objects, labs
   plumbline doctor                    on a node: what rewrites connections there, and what of it is stale
 "
 )]
@@ -58,18 +66,26 @@ enum Command {
     List(list::Arguments),
     /// Run cases and report
     Run(run::Arguments),
+    /// What can be under test, how it is installed, and whether a file says it rightly
+    #[command(subcommand)]
+    Targets(targets::Command),
     /// Show a report again, or check it
     Report(report::command::Arguments),
     /// What rewrites connections and packets on this node, and what of it is left over from an earlier start
     Doctor(doctor::Arguments),
     /// Every event of a Service and its EndpointSlices, with what it changed
     Watch(watch::Arguments),
+    /// What nodes of a cluster by a kubeconfig run: names, and an archive where there is no registry
+    #[command(subcommand)]
+    Images(cluster::images::Command),
+    /// The rights that a run needs in a cluster by a kubeconfig
+    Rbac(cluster::rbac::Arguments),
     /// The embedded lab: nodes, pods, an outside client and an API server on this host
     #[command(subcommand)]
     Lab(lab::LabArgs),
-    /// Remove what killed runs have left: labs that are dead, and their objects in those that are up
-    Cleanup(repair::Arguments),
-    /// Undo what killed runs have done to a lab: start agents that they had stopped
+    /// Remove what killed runs have left: labs that are dead, and their objects in those that are up, or in any cluster
+    Cleanup(repair::CleanupArguments),
+    /// Undo what killed runs have done to a lab: to agents, and with programs, mounts and cgroups of nodes
     Heal(repair::Arguments),
     /// Run one case in this process (what `run` starts)
     #[command(hide = true)]
@@ -77,6 +93,9 @@ enum Command {
     /// Helpers that faults start on nodes
     #[command(hide = true, subcommand)]
     Node(node::Command),
+    /// Run a program in a pod of a cluster, with this process's pipes (what cases start)
+    #[command(hide = true)]
+    ExecInPod(cluster::exec::Arguments),
     /// The client and server that run in pods
     #[command(hide = true, subcommand)]
     Probe(probe::cli::ProbeArgs),
@@ -103,7 +122,9 @@ fn main() -> ExitCode {
 fn start(command: Command) -> anyhow::Result<ExitCode> {
     // Probes are many processes at once: one thread each.
     let threads = match command {
-        Command::Probe(_) | Command::Node(_) => tokio::runtime::Builder::new_current_thread(),
+        Command::Probe(_) | Command::Node(_) | Command::ExecInPod(_) => {
+            tokio::runtime::Builder::new_current_thread()
+        }
         _ => tokio::runtime::Builder::new_multi_thread(),
     }
     .enable_all()
@@ -112,14 +133,18 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::List(arguments) => list::list(&arguments),
             Command::Run(arguments) => run::run(arguments).await,
+            Command::Targets(command) => targets::run(&command),
             Command::Report(arguments) => report::command::report(&arguments),
             Command::Doctor(arguments) => doctor::run(arguments).await,
             Command::Watch(arguments) => watch::watch(arguments).await,
+            Command::Images(command) => cluster::images::images(&command),
+            Command::Rbac(arguments) => cluster::rbac::rbac(&arguments),
             Command::Lab(arguments) => lab::run(arguments).await,
-            Command::Cleanup(arguments) => repair::cleanup(&arguments).await,
+            Command::Cleanup(arguments) => repair::cleanup(arguments).await,
             Command::Heal(arguments) => repair::heal(&arguments).await,
             Command::Case(arguments) => case::case(arguments).await,
             Command::Node(command) => node::node(&command).await,
+            Command::ExecInPod(arguments) => cluster::exec::exec(arguments).await,
             Command::Probe(arguments) => probe::cli::run(arguments).await,
         }
     })

@@ -9,6 +9,18 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Hold the programs of a cgroup by id; commands on stdin, answers on stdout
     HoldPrograms(faults::holder::Arguments),
+    /// Look at, or reset, the TCP connections of a process; as JSON
+    Connections(faults::connections::Arguments),
+    /// Hold the programs at devices by id; commands on stdin, answers on stdout
+    HoldPackets(faults::packets::Arguments),
+    /// Attach counting programs of another owner; commands on stdin, answers on stdout
+    ForeignPrograms(faults::foreign::Arguments),
+    /// Make twins of the maps that the programs at a hook use; commands on stdin, answers on stdout
+    TwinMaps(faults::maps::TwinArguments),
+    /// Put a map of another layout in the place of each pinned one
+    RefitPins(faults::maps::RefitArguments),
+    /// Undo what helpers have done that were killed; as JSON
+    Undo(faults::notes::Arguments),
     /// Count programs, links, maps, pins and rules of the node; as JSON
     Remains(faults::remains::Arguments),
 }
@@ -16,6 +28,26 @@ pub(crate) enum Command {
 pub(crate) async fn node(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::HoldPrograms(arguments) => faults::holder::run(arguments).await.map_err(anyhow::Error::msg),
+        Command::Connections(arguments) => {
+            let found = faults::connections::look(arguments).map_err(anyhow::Error::msg)?;
+            println!("{}", serde_json::to_string(&found)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::HoldPackets(arguments) => faults::packets::run(arguments).await.map_err(anyhow::Error::msg),
+        Command::ForeignPrograms(arguments) => {
+            faults::foreign::run(arguments).await.map_err(anyhow::Error::msg)
+        }
+        Command::TwinMaps(arguments) => faults::maps::run(arguments).await.map_err(anyhow::Error::msg),
+        Command::RefitPins(arguments) => {
+            let refitted = faults::maps::refit(arguments).map_err(anyhow::Error::msg)?;
+            println!("{}", serde_json::to_string(&refitted)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Undo(arguments) => {
+            let undone = faults::notes::undo(arguments).await.map_err(anyhow::Error::msg)?;
+            println!("{}", serde_json::to_string(&undone)?);
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Remains(arguments) => {
             let remains = faults::remains::count(arguments).map_err(anyhow::Error::msg)?;
             println!("{}", serde_json::to_string(&remains)?);

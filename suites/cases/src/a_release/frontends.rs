@@ -113,7 +113,7 @@ async fn frontends(cx: &Context, holder: &Holder, external: External) -> Result<
 }
 
 /// InternalIPs of the nodes.
-fn nodes(cx: &Context, family: Family) -> impl Iterator<Item = (String, IpAddr)> {
+pub(crate) fn nodes(cx: &Context, family: Family) -> impl Iterator<Item = (String, IpAddr)> {
     let nodes = cx.cluster().describe().nodes.clone();
     nodes.into_iter().filter_map(move |node| {
         let mut addresses = node.addresses.into_iter();
@@ -122,13 +122,15 @@ fn nodes(cx: &Context, family: Family) -> impl Iterator<Item = (String, IpAddr)>
     })
 }
 
-fn node_port(service: &Value, protocol: &str) -> Option<u16> {
+/// The node port of a Service's port of a protocol.
+pub(crate) fn node_port(service: &Value, protocol: &str) -> Option<u16> {
     let mut ports = service["spec"]["ports"].as_array()?.iter();
     let port = ports.find(|port| port["protocol"].as_str().unwrap_or("TCP") == protocol)?;
     u16::try_from(port["nodePort"].as_u64()?).ok()
 }
 
-fn balancers(service: &Value, family: Family) -> Vec<IpAddr> {
+/// The addresses of a Service's load balancers.
+pub(crate) fn balancers(service: &Value, family: Family) -> Vec<IpAddr> {
     let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
     let addresses = ingress
         .into_iter()

@@ -1,5 +1,5 @@
 //! Release isolation, one backend shared by two Services.
-mod frontends;
+pub(crate) mod frontends;
 mod holders;
 mod pairs;
 pub(crate) mod release_agent_restart_between;
@@ -7,6 +7,7 @@ pub(crate) mod release_all_frontends;
 pub(crate) mod release_all_frontends_lb;
 pub(crate) mod release_culprit_refilled;
 pub(crate) mod release_established_flows;
+pub(crate) mod release_every_trigger;
 pub(crate) mod release_joined_key_collision;
 pub(crate) mod release_name_lattice;
 pub(crate) mod release_port_scoped;

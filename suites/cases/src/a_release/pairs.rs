@@ -1,7 +1,7 @@
 //! Pairs of a culprit C and a victim V that list the same backends: one for each point of the axes that every row has,
 //! and of one of the row's own.
 
-use harness::{context::Context, pods::Backend, verdict::Halt};
+use harness::{case::Family, context::Context, pods::Backend, verdict::Halt};
 
 use super::holders::{Holder, SHARED, Wanted, backends, some, target};
 
@@ -30,24 +30,57 @@ pub(super) fn victims<How>(pairs: &[Pair<How>]) -> Vec<&Holder> {
     pairs.iter().map(|pair| &pair.victim).collect()
 }
 
+/// A point of the axes.
+pub(super) struct Point<How> {
+    pub(super) family: Family,
+    /// Of the row's own axis, with its name.
+    pub(super) how: How,
+    pub(super) name: &'static str,
+    /// How many backends both list.
+    pub(super) shared: usize,
+    /// V is created before C.
+    pub(super) victim_first: bool,
+}
+
 /// Staging: a pair for each family, 1, 2 and 10 shared backends, V created before and after C, and each of the row's own
 /// points with its name. Each has a namespace and backend ports of its own.
-pub(super) async fn pairs<How: Copy>(cx: &Context, hows: &[(How, &str)]) -> Result<Vec<Pair<How>>, Halt> {
-    cx.phase("staging: C and V list the same backends");
-    let namespace = cx.namespace().await?;
+pub(super) async fn pairs<How: Copy>(
+    cx: &Context,
+    hows: &[(How, &'static str)],
+) -> Result<Vec<Pair<How>>, Halt> {
     let mut points = Vec::new();
     for family in cx.families() {
         for (how, name) in hows {
             for shared in SHARED {
                 for victim_first in [true, false] {
-                    points.push((family, *how, *name, shared, victim_first));
+                    points.push(Point {
+                        family,
+                        how: *how,
+                        name,
+                        shared,
+                        victim_first,
+                    });
                 }
             }
         }
     }
+    staged(cx, points).await
+}
+
+/// Staging: a pair for each of these points.
+pub(super) async fn staged<How>(cx: &Context, points: Vec<Point<How>>) -> Result<Vec<Pair<How>>, Halt> {
+    cx.phase("staging: C and V list the same backends");
+    let namespace = cx.namespace().await?;
     let all = backends(cx, &namespace, points.len()).await?;
     let mut pairs = Vec::new();
-    for (at, (family, how, name, shared, victim_first)) in points.into_iter().enumerate() {
+    for (at, point) in points.into_iter().enumerate() {
+        let Point {
+            family,
+            how,
+            name,
+            shared,
+            victim_first,
+        } = point;
         let age = if victim_first { "V older" } else { "V younger" };
         let mut axis = format!("{family}, {shared} shared, {age}");
         if !name.is_empty() {

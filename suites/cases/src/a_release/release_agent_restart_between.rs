@@ -34,6 +34,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
+        also: &[],
     },
     disruptive: true,
     manifest: include_str!("release_agent_restart_between.yaml"),

@@ -19,6 +19,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 2,
         families: Families::Any,
         rights: Rights::Api,
+        also: &[],
     },
     disruptive: false,
     manifest: include_str!("release_all_frontends_lb.yaml"),

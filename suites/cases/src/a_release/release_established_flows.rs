@@ -30,6 +30,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 2,
         families: Families::Any,
         rights: Rights::Api,
+        also: &[],
     },
     // A thousand exchanges a second: what runs beside it is late, and so is this.
     disruptive: true,

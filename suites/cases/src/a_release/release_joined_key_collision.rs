@@ -27,6 +27,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Api,
+        also: &[],
     },
     disruptive: false,
     manifest: include_str!("release_joined_key_collision.yaml"),

@@ -30,6 +30,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Api,
+        also: &[],
     },
     disruptive: false,
     manifest: include_str!("release_victim_slice_rewritten.yaml"),

@@ -27,10 +27,11 @@ use harness::{
 use lab::cluster::AgentState;
 use oracle::{
     check::is_refusal,
-    finding::{Finding, Weight},
     history::{PlanEntry, Transport, Until},
 };
 use serde_json::{Value, json};
+
+use super::kubernetes::no_restart;
 
 pub(crate) const CASE: Case = Case {
     id: "empty-refill-no-restart",
@@ -43,6 +44,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 2,
         families: Families::Any,
         rights: Rights::Api,
+        also: &[],
     },
     disruptive: false,
     manifest: include_str!("empty_refill_no_restart.yaml"),
@@ -249,18 +251,8 @@ async fn untouched(
     groups: &[Group],
     agents: Option<&BTreeMap<String, AgentState>>,
 ) -> Result<(), Halt> {
-    let restarted = cx.restarted_since(agents).await?;
     for group in groups {
-        if !restarted.is_empty() {
-            let finding = Finding {
-                weight: Weight::Violation,
-                subject: "agents".to_owned(),
-                expected: "no restart, nobody asked for one".to_owned(),
-                found: restarted.join(", "),
-                first: Vec::new(),
-            };
-            cx.judged(&group.axis, vec![finding]);
-        }
+        no_restart(cx, &group.axis, agents).await?;
         for staged in &group.services {
             let expected = [(&staged.service, 0), (&staged.slice, 2 * group.rounds)];
             for ((key, writes), created) in expected.into_iter().zip(&staged.created) {

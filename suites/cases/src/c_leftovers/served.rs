@@ -1,8 +1,9 @@
 //! A Service with one backend on the node under test, for each family.
 
 use harness::{
+    case::Family,
     context::Context,
-    pods::{endpoints, serve},
+    pods::{Backend, endpoints, serve},
     probing::identities,
     target::Target,
     verdict::Halt,
@@ -17,6 +18,7 @@ const TARGET: u16 = 8080;
 /// The Service's cluster IPs, and what serves them.
 pub(super) struct Served {
     pub(super) targets: Vec<Target>,
+    backends: Vec<Backend>,
 }
 
 impl Served {
@@ -40,7 +42,23 @@ impl Served {
             targets.extend(TRANSPORTS.iter().map(serves));
         }
         cx.fence().await?;
-        Ok(Self { targets })
+        Ok(Self { targets, backends })
+    }
+
+    /// The backend at its own address, where it answers whoever translates.
+    pub(super) fn directly(&self, axis: &str, families: &[Family]) -> Result<Vec<Target>, Halt> {
+        let mut targets = Vec::new();
+        for backend in &self.backends {
+            for &family in families {
+                let address = (backend.address(family)?, TARGET).into();
+                let serves = |&transport: &Transport| {
+                    let itself = [backend.identity(transport, TARGET)];
+                    Target::serves(axis, &backend.name, transport, address, itself)
+                };
+                targets.extend(TRANSPORTS.iter().map(serves));
+            }
+        }
+        Ok(targets)
     }
 
     /// The same addresses, at which nothing may be delivered.

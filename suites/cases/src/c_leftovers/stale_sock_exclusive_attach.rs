@@ -1,5 +1,6 @@
 //! `stale-sock-exclusive-attach`: the leftover was attached with no flag, or with `BPF_F_ALLOW_OVERRIDE`. Either the VIP serves current
-//! backends within T_heal, or the agent stays unready; never ready with trap hits. At the agent's own cgroup; not above it.
+//! backends within T_heal, or the agent stays unready; never ready with trap hits. At the agent's own cgroup and right above it.
+//! Where the kernel refuses to attach it so, that is the witness.
 use std::time::Duration;
 
 use faults::{As, At, Staging};
@@ -18,10 +19,11 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
+        also: &[],
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),
-    longest: Duration::from_secs(900),
+    longest: Duration::from_secs(1500),
     run: |cx| Box::pin(run(cx, &ROW)),
 };
 
@@ -40,6 +42,20 @@ const ROW: Row = Row {
             "override",
             Way::Attached(Staging {
                 at: At::Own,
+                manner: As::Override,
+            }),
+        ),
+        (
+            "no flag, above",
+            Way::Attached(Staging {
+                at: At::Above,
+                manner: As::Exclusive,
+            }),
+        ),
+        (
+            "override, above",
+            Way::Attached(Staging {
+                at: At::Above,
                 manner: As::Override,
             }),
         ),

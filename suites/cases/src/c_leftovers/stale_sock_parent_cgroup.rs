@@ -1,6 +1,6 @@
-//! `stale-sock-parent-cgroup`: the leftover sits above the agent's cgroup, where the agent's mount does not show it. It runs last
-//! and sees addresses that are rewritten already: the VIP of a Service that was deleted meanwhile shows it, and is NONE. A mount
-//! that shows what is above is not tried.
+//! `stale-sock-parent-cgroup`: the leftover sits above the agent's cgroup, where a mount of the agent's shows it, and in a second
+//! run none does. It runs last and sees addresses that are rewritten already: the VIP of a Service that was deleted meanwhile
+//! shows it, and is NONE.
 use std::time::Duration;
 
 use faults::{As, At, Staging};
@@ -19,22 +19,32 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
+        also: &[],
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),
-    longest: Duration::from_secs(480),
+    longest: Duration::from_secs(900),
     run: |cx| Box::pin(run(cx, &ROW)),
 };
 
 const ROW: Row = Row {
     hooks: CONNECT,
     seen: CONNECTING,
-    ways: &[(
-        "not shown",
-        Way::Attached(Staging {
-            at: At::Above,
-            manner: As::Multi,
-        }),
-    )],
+    ways: &[
+        (
+            "shown",
+            Way::Attached(Staging {
+                at: At::AboveShown,
+                manner: As::Multi,
+            }),
+        ),
+        (
+            "not shown",
+            Way::Attached(Staging {
+                at: At::Above,
+                manner: As::Multi,
+            }),
+        ),
+    ],
     may_stay_unready: false,
 };

@@ -1,11 +1,11 @@
 //! `uninstall-leaves-nothing`: after the documented uninstall no program, link, map, pin or rule of the implementation is
 //! left, and a Service's VIP is translated by nobody.
 //!
-//! The backend stays alive, so that a translation that goes on shows. A lab's node has nothing before its agent is
-//! installed, which is the baseline. Devices and routes are not looked at.
+//! The backend stays alive, so that a translation that goes on shows. What the node had before its agent was installed is the
+//! baseline: nothing in a lab, what its runtime and network have made on others. Devices and routes are not looked at.
 use std::time::Duration;
 
-use faults::{Remains, StoppedAgent};
+use faults::{FaultError, Remains, StoppedAgent};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
@@ -13,7 +13,7 @@ use harness::{
     verdict::Halt,
     waiting::eventually,
 };
-use lab::cluster::Stop;
+use lab::cluster::{Capability, Stop};
 use oracle::finding::{Finding, Weight};
 
 use super::served::Served;
@@ -29,6 +29,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
+        also: &[Capability::Baseline],
     },
     disruptive: true,
     manifest: include_str!("served.yaml"),
@@ -48,7 +49,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let control = Within::from_now(cx.limits().service);
     cx.control("the Service is served", cx.clients(), &served.targets, control)
         .await?;
-    let installed = Remains::of(&**cx.cluster(), node).await?;
+    let before = Remains::before(&**cx.cluster(), node).await?;
+    cx.record("before", before.to_string());
+    let now = async || Ok::<_, FaultError>(Remains::of(&**cx.cluster(), node).await?.beyond(&before));
+    let installed = now().await?;
     cx.record("installed", installed.to_string());
     if installed.is_empty() {
         return Err(Halt::NotSupported(
@@ -57,23 +61,22 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
 
     cx.phase("the agent is stopped and removed");
-    let before = cx.cluster().agent(node).await?;
+    let agent_before = cx.cluster().agent(node).await?;
     let agent = StoppedAgent::stop(std::sync::Arc::clone(cx.cluster()), node, Stop::Term).await?;
     cx.cluster().wipe_state(node).await?;
     cx.fault(&format!("agent of {node} stopped, its own clean-up done"));
     let within = Within::from_now(LATE);
-    let nothing = eventually("nothing is left", within, || async {
-        let left = Remains::of(&**cx.cluster(), node).await.map_err(Halt::from)?;
-        Ok(left.is_empty().then_some(()))
+    let nothing = eventually("nothing is left", within, async || {
+        Ok(now().await?.is_empty().then_some(()))
     });
     let findings = match nothing.await {
         Ok(()) => Vec::new(),
         Err(Halt::Inconclusive(_)) => {
-            let left = Remains::of(&**cx.cluster(), node).await?;
+            let left = now().await?;
             vec![Finding {
                 weight: Weight::Violation,
                 subject: format!("{node} after the removal"),
-                expected: "nothing".to_owned(),
+                expected: "nothing beyond what was there before".to_owned(),
                 found: left.to_string(),
                 first: Vec::new(),
             }]
@@ -89,7 +92,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("heal");
     agent.start().await?;
     let started = Within::from_now(cx.limits().heal);
-    if cx.agent_ready(node, &before, started).await?.is_none() {
+    if cx.agent_ready(node, &agent_before, started).await?.is_none() {
         cx.record("installed again", format!("not ready within {:?}", started.limit));
     }
     cx.judge_briefly(cx.clients(), &served.targets, started).await

@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 
 use harness::case::Case;
 
+use crate::joint;
+
 /// One claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -77,9 +79,12 @@ pub fn features() -> BTreeSet<&'static str> {
 }
 
 impl Claim {
-    /// The cases that decide it; none yet, if there are none.
+    /// The cases that decide it, each by itself, or all together if it is a [`joint`] row; none yet, if there are none.
     #[must_use]
     pub fn cases(&self) -> Vec<Case> {
+        if let Some(row) = joint::find(self.id) {
+            return row.cases();
+        }
         let decides = |case: &Case| case.claims.contains(&self.id);
         crate::ALL.iter().copied().filter(decides).collect()
     }
@@ -119,6 +124,16 @@ mod tests {
                 );
                 assert!(claim.cases().iter().any(|found| found.id == case.id));
             }
+        }
+    }
+
+    #[test]
+    fn every_joint_row_is_a_claim_of_its_area_and_no_case() {
+        for row in joint::ALL {
+            let claim = find(row.id).unwrap();
+            let area = AREAS.into_iter().find(|area| area.name == row.area).unwrap();
+            assert!(area.claims.contains(&claim) && claim.tier.starts_with(&row.tier.to_string()));
+            assert!(crate::find(row.id).is_none() && !claim.cases().is_empty() && !row.sentence.is_empty());
         }
     }
 

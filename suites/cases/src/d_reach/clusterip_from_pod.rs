@@ -32,7 +32,8 @@ pub(crate) const CASE: Case = Case {
     needs: Needs {
         nodes: 2,
         families: Families::Any,
-        rights: Rights::Api,
+        rights: Rights::Namespaced,
+        also: &[],
     },
     disruptive: false,
     manifest: include_str!("clusterip_from_pod.yaml"),
@@ -97,12 +98,14 @@ async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Ba
     if let Value::Array(entries) = &mut second {
         entries.push(trap.endpoint(family, false)?);
     }
+    // It may be the namespace of the other family's Service, too.
+    let service = format!("shop-{}", axis.to_lowercase());
     let values = json!({
-        "namespace": namespace, "family": axis, "first": endpoints(first, family)?, "second": second,
+        "namespace": namespace, "service": service, "family": axis, "first": endpoints(first, family)?, "second": second,
     });
-    let vip = cx.apply_service("shop", &values).await?;
-    cx.apply("shop-1", &values).await?;
-    cx.apply("shop-2", &values).await?;
+    let vip = cx.apply_service("${service}", &values).await?;
+    cx.apply("${service}-1", &values).await?;
+    cx.apply("${service}-2", &values).await?;
     let within = Within::from_now(cx.limits().service);
     cx.fence().await?;
 

@@ -33,7 +33,8 @@ pub(crate) const CASE: Case = Case {
     needs: Needs {
         nodes: 1,
         families: Families::Any,
-        rights: Rights::Api,
+        rights: Rights::Namespaced,
+        also: &[],
     },
     disruptive: false,
     manifest: include_str!("clusterip_no_endpoints_refused.yaml"),
@@ -120,6 +121,8 @@ async fn stage(cx: &Context, family: Family, shape: Shape, backend: &Backend) ->
         Shape::NoSlice => ("bare", "no slice"),
         Shape::EmptySlice => ("hollow", "empty slice"),
     };
+    // It may be the namespace of the other shapes' and families' Services, too.
+    let service = format!("{service}-{}", family.to_string().to_lowercase());
     let values = json!({
         "namespace": namespace, "service": service, "family": family.to_string(),
         "endpoints": endpoints([backend], family)?,
@@ -128,7 +131,7 @@ async fn stage(cx: &Context, family: Family, shape: Shape, backend: &Backend) ->
         .apply("${service}", &values)
         .await?
         .ok_or_else(|| Halt::Harness("the manifest has no Service".to_owned()))?;
-    let slice = Key::slice(&namespace, service);
+    let slice = Key::slice(&namespace, &service);
     Ok(Staged {
         axis: format!("{family}, {words}"),
         shape,

@@ -96,6 +96,10 @@ enum What {
         /// After so many bytes
         after: usize,
     },
+    /// All API servers advertise the address of a load balancer in front of them: they are started again with it
+    SharedAddress,
+    /// No API server writes default/kubernetes: it stays as somebody writes it, until the end
+    Unreconciled,
     /// The resourceVersion jumps ahead, once and for good
     JumpVersions {
         /// How far
@@ -157,6 +161,16 @@ fn fault(args: &FaultArgs) -> anyhow::Result<ApiFault> {
             );
             let how = if kill { Stop::Kill } else { Stop::Term };
             return Ok(ApiFault::Down { server, how });
+        }
+        What::SharedAddress | What::Unreconciled => {
+            ensure!(
+                args.server.is_none() && args.user.is_none() && args.source.is_none(),
+                "default/kubernetes is everybody's: leave out --server, --user and --source"
+            );
+            return Ok(match args.what {
+                What::SharedAddress => ApiFault::SharedAddress,
+                _ => ApiFault::Unreconciled,
+            });
         }
         What::CutWatches { after } => Fault::CutWatches {
             after: duration(after)?,
@@ -223,6 +237,8 @@ mod tests {
                 "refuse 503 --source 10.0.0.1",
                 "every API server refuses with 503, for 10.0.0.1",
             ),
+            ("shared-address", "all API servers advertise one address"),
+            ("unreconciled", "no API server reconciles default/kubernetes"),
             (
                 "slow 1000",
                 "every API server answers slowly, 1000 bytes a second",
@@ -238,6 +254,7 @@ mod tests {
         let rows = [
             ("stop", "Say --server NUMBER"),
             ("stop --server 1 --user outside", "leave out --user"),
+            ("unreconciled --server 1", "leave out --server"),
             ("refuse 404", "expected 429, 500, 503 or 504"),
             ("drop-events --user a --source 10.0.0.1", "cannot be used with"),
             ("delay-events -5s", "unexpected argument"),

@@ -13,7 +13,7 @@ mod status;
 mod target;
 mod up;
 
-pub(crate) use {families::FamilyArgs, target::TargetArgs};
+pub(crate) use {families::FamilyArgs, servers::programs, target::TargetArgs};
 
 use std::process::ExitCode;
 

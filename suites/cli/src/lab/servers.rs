@@ -1,6 +1,6 @@
 //! `--apiservers`, `--advertise-shared` and `--control-plane`: the control plane of a new lab.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use lab::embedded::{Advertise, ControlPlane};
@@ -26,15 +26,6 @@ impl ControlPlaneArgs {
     /// # Errors
     /// The folder is not there.
     pub(crate) fn control_plane(&self) -> anyhow::Result<ControlPlane> {
-        let folder = self.programs.as_ref().map(|folder| {
-            let found = folder.canonicalize();
-            found.with_context(|| {
-                format!(
-                    "failed to find the folder {} of --control-plane",
-                    folder.display()
-                )
-            })
-        });
         Ok(ControlPlane {
             servers: self.servers,
             advertise: if self.advertise_shared {
@@ -42,7 +33,21 @@ impl ControlPlaneArgs {
             } else {
                 Advertise::Own
             },
-            programs: folder.transpose()?,
+            programs: self.programs.as_deref().map(programs).transpose()?,
         })
     }
+}
+
+/// The folder of --control-plane.
+///
+/// # Errors
+/// It is not there.
+pub(crate) fn programs(folder: &Path) -> anyhow::Result<PathBuf> {
+    let found = folder.canonicalize();
+    found.with_context(|| {
+        format!(
+            "failed to find the folder {} of --control-plane",
+            folder.display()
+        )
+    })
 }

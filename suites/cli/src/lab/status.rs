@@ -139,6 +139,8 @@ mod tests {
             starts: 2,
             ready: Some(true),
             last_exit: Some("SIGKILL".to_owned()),
+            way: None,
+            variant: None,
         };
         let pod = PodView {
             namespace: "default".to_owned(),

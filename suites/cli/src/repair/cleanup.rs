@@ -5,24 +5,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-use harness::{execute, limits::Limits};
+use harness::{cleanup::Made, limits::Limits};
 use lab::{
     cluster::Cluster as _,
     embedded::{self, Downed, LIMITS, LabCluster},
+    kind,
 };
 
-use super::{Arguments, attach, runs};
+use super::{CleanupArguments, attach, clusters, runs};
 
 /// From one look at a lab that is dying to the next.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Removes dead labs, and in living ones the namespaces of runs that are dead.
+/// Removes dead labs, and in living ones the namespaces of runs that are dead; or those in the cluster of a kubeconfig.
 ///
 /// # Errors
 /// Something can't be removed, or a lab neither answers nor lets go.
-pub(crate) async fn cleanup(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) async fn cleanup(arguments: CleanupArguments) -> anyhow::Result<ExitCode> {
+    let CleanupArguments {
+        labs,
+        connection,
+        namespace,
+    } = arguments;
+    if connection.is_told() {
+        return clusters::cleanup(&connection.connection(), &namespace).await;
+    }
     let mut removed = 0;
-    for name in arguments.names()? {
+    if labs.lab.is_none() {
+        for name in kind::remove_dead().await? {
+            println!("the run of the kind cluster {name:?} was dead; it is removed");
+            removed += 1;
+        }
+    }
+    for name in labs.names()? {
         removed += match find(&name).await? {
             Some(lab) => objects(&name, &lab).await?,
             None => 0,
@@ -66,7 +81,12 @@ async fn objects(name: &str, lab: &LabCluster) -> anyhow::Result<usize> {
         println!("lab {name:?}: {run} is under way, and stays");
     }
     for run in &runs.dead {
-        execute::cleanup(&client, run, None, Limits::default().cleanup).await?;
+        let made = Made {
+            run,
+            case: None,
+            confined: None,
+        };
+        made.cleanup(&client, Limits::default().cleanup).await?;
         println!("lab {name:?}: the namespaces of {run} are removed");
     }
     Ok(runs.dead.len())

@@ -16,8 +16,8 @@ use super::{Arguments, attach, runs};
 /// From one look at an agent to the next.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Starts agents that are stopped. Faults of the API servers end with the process that held them; those that are still
-/// held are shown.
+/// Undoes what killed runs have done to nodes ([`faults::heal`]). Faults of the API servers, and what helpers on nodes do, end
+/// with the process that held them; those that are still held are shown.
 ///
 /// # Errors
 /// A run is under way, which stops agents for its own ends; an agent does not start.
@@ -49,17 +49,18 @@ async fn heal_lab(name: &str, lab: &LabCluster) -> anyhow::Result<bool> {
         bail!("{run} is under way in the lab {name:?}, and heals its own faults; end it first");
     }
     let status = lab.status().await?;
-    let mut started = 0;
+    let mut healed = 0;
+    let mut is_held = !status.api_faults.is_empty();
     for node in &status.nodes {
-        if node.agent.pid.is_none() {
-            lab.start_agent(&node.name).await?;
-            runs_again(lab, &node.name).await?;
-            println!(
-                "lab {name:?}: the agent of {} was stopped, and is started",
-                node.name
-            );
-            started += 1;
+        let done = faults::heal(lab, &node.name).await?;
+        for words in done.undone.iter().chain(&done.held) {
+            println!("lab {name:?}: {words}");
         }
+        if done.started {
+            runs_again(lab, &node.name).await?;
+        }
+        healed += done.undone.len();
+        is_held |= !done.held.is_empty();
     }
     for active in &status.api_faults {
         println!(
@@ -68,10 +69,10 @@ async fn heal_lab(name: &str, lab: &LabCluster) -> anyhow::Result<bool> {
             active.left.as_secs_f64()
         );
     }
-    if started == 0 && status.api_faults.is_empty() {
+    if healed == 0 && !is_held {
         println!("lab {name:?}: nothing is wrong");
     }
-    Ok(status.api_faults.is_empty())
+    Ok(!is_held)
 }
 
 async fn runs_again(lab: &LabCluster, node: &str) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 //!
 //! Both do only what is still to be done, so that they may be called again and again.
 mod cleanup;
+mod clusters;
 mod heal;
 
 pub(crate) use {cleanup::cleanup, heal::heal};
@@ -14,12 +15,26 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use lab::embedded::{self, LabCluster};
 
+use crate::cluster::{ConnectionArgs, NAMESPACE};
+
 /// Which labs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The lab's name; without it, every lab of this host
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
+}
+
+/// Where.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CleanupArguments {
+    #[command(flatten)]
+    labs: Arguments,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// The namespace of runs in a cluster by a kubeconfig (`plumbline run --namespace`)
+    #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
+    namespace: String,
 }
 
 impl Arguments {
@@ -39,18 +54,20 @@ struct Runs {
 }
 
 async fn runs(client: &Client) -> anyhow::Result<Runs> {
+    let (living, dead) = names(client).await?.into_iter().partition(|run| lives(run));
+    Ok(Runs { living, dead })
+}
+
+/// Runs that have namespaces.
+async fn names(client: &Client) -> anyhow::Result<BTreeSet<String>> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let of_runs = ListParams::default().labels(RUN_LABEL);
     let list = namespaces
         .list(&of_runs)
         .await
         .context("failed to list namespaces of runs")?;
-    let names = list
-        .items
-        .iter()
-        .filter_map(|namespace| namespace.labels().get(RUN_LABEL).cloned());
-    let (living, dead) = names.partition(|run| lives(run));
-    Ok(Runs { living, dead })
+    let name = |namespace: &Namespace| namespace.labels().get(RUN_LABEL).cloned();
+    Ok(list.items.iter().filter_map(name).collect())
 }
 
 /// Whether the process lives that a run is named after: `run-PID-…`, `test-PID`. Where another has got its number the

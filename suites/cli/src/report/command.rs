@@ -4,7 +4,8 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::Subcommand;
 
-use super::{files, format::Report, html, junit};
+use super::{files, format::Report, html, junit, markdown, validate};
+use crate::COULD_NOT_RUN;
 
 /// Show a report again, or check it.
 #[derive(Debug, clap::Args)]
@@ -13,7 +14,7 @@ use super::{files, format::Report, html, junit};
     arg_required_else_help = true,
     after_help = "\
   plumbline report target/plumbline/report.yaml --html > report.html
-  plumbline report validate report.yaml        exit code 0, or 2 and what is wrong, and where
+  plumbline report validate report.yaml        exit code 0, or 2 and everything that is wrong
   plumbline report schema                      the format as JSON Schema"
 )]
 pub(crate) struct Arguments {
@@ -22,19 +23,24 @@ pub(crate) struct Arguments {
     /// A report.yaml
     file: Option<PathBuf>,
     /// As one HTML file that needs no network, on stdout
-    #[arg(long, conflicts_with = "junit")]
+    #[arg(long, group = "format")]
     html: bool,
     /// As JUnit's XML, on stdout
-    #[arg(long)]
+    #[arg(long, group = "format")]
     junit: bool,
+    /// As Markdown, on stdout: `>> "$GITHUB_STEP_SUMMARY"` shows it on the page of a workflow's run
+    #[arg(long, group = "format")]
+    markdown: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check that a file is a report: every field, and that its counts are those of its cases
+    /// Check that files are reports: every field, counts that are those of the cases, a reason for all that is no pass,
+    /// claims and features that the catalogue has
     Validate {
-        /// A report.yaml
-        file: PathBuf,
+        /// A report.yaml each
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
     },
     /// Print the format as JSON Schema
     Schema,
@@ -43,21 +49,14 @@ enum Command {
 pub(crate) fn report(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let text = match (&arguments.command, &arguments.file) {
         (Some(Command::Schema), _) => schema()?,
-        (Some(Command::Validate { file }), _) => {
-            let report = files::read(file)?;
-            format!(
-                "{}: {}, {}\n",
-                file.display(),
-                report.format,
-                crate::run::counts(&report)
-            )
-        }
+        (Some(Command::Validate { files }), _) => return Ok(validated(files)),
         (None, Some(file)) => {
             let report = files::read(file)?;
-            match (arguments.html, arguments.junit) {
-                (true, _) => html::render(&report),
-                (_, true) => junit::render(&report)?,
-                (false, false) => crate::run::table(&report),
+            match (arguments.html, arguments.junit, arguments.markdown) {
+                (true, ..) => html::render(&report),
+                (_, true, _) => junit::render(&report)?,
+                (.., true) => markdown::render(&report),
+                (false, false, false) => crate::run::table(&report),
             }
         }
         (None, None) => anyhow::bail!("expected a report.yaml: `plumbline report --help`"),
@@ -67,7 +66,29 @@ pub(crate) fn report(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The schema, as it is in `schema.json`.
+/// A line for each file that is a report, and for each thing that is wrong with one; 2, if there is any.
+fn validated(files: &[PathBuf]) -> ExitCode {
+    let mut wrong = false;
+    for file in files {
+        match validate::read(file) {
+            Ok(report) => println!(
+                "{}: {}, {}",
+                file.display(),
+                report.format,
+                crate::run::counts(&report)
+            ),
+            Err(problems) => {
+                wrong = true;
+                for problem in problems {
+                    eprintln!("{}: {problem}", file.display());
+                }
+            }
+        }
+    }
+    ExitCode::from(if wrong { COULD_NOT_RUN } else { 0 })
+}
+
+/// The schema, as it is in `suites/reports/schema`.
 pub(super) fn schema() -> anyhow::Result<String> {
     let schema = schemars::schema_for!(Report);
     Ok(serde_json::to_string_pretty(&schema)? + "\n")

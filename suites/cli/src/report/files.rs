@@ -6,12 +6,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 
 use super::{
     format::{Counts, FORMAT, Report},
     html, junit,
 };
+
+/// Most nodes (scalars, lists, maps) of a report: 200 cases with the largest timelines have as many, 40 lanes of 160 spans
+/// with 8 nodes each, and their axes.
+const NODES: usize = 12_000_000;
+
+/// What every version of the format begins with; its number follows.
+const FAMILY: &str = "plumbline.report/v";
 
 /// Name of the report that the others are made of.
 pub(crate) const YAML: &str = "report.yaml";
@@ -70,10 +77,19 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Report> {
     parse(&text).with_context(|| format!("{} is no report of the format {FORMAT}", path.display()))
 }
 
-fn parse(text: &str) -> anyhow::Result<Report> {
-    let report: Report = serde_saphyr::from_str(text)?;
-    if report.format != FORMAT {
-        bail!("expected the format {FORMAT}, found {:?}", report.format);
+/// As [`read`], of the text.
+pub(super) fn parse(text: &str) -> anyhow::Result<Report> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_nodes: NODES, max_events: 2 * NODES },
+    };
+    let report: Report = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        // A field that another version has is no slip of the pen: the version says more.
+        format_of(text)
+            .and_then(|format| other_format(&format))
+            .unwrap_or_else(|| error.into())
+    })?;
+    if let Some(other) = other_format(&report.format) {
+        return Err(other);
     }
     let counted = Counts::of(&report.cases);
     if counted != report.counts {
@@ -98,4 +114,31 @@ fn parse(text: &str) -> anyhow::Result<Report> {
         }
     }
     Ok(report)
+}
+
+/// What the line about the format says, wherever it stands.
+fn format_of(text: &str) -> Option<String> {
+    let line = text.lines().find_map(|line| line.strip_prefix("format:"))?;
+    Some(line.trim().trim_matches(['"', '\'']).to_owned())
+}
+
+/// What to do about a report of another format; nothing, if it is this one.
+fn other_format(found: &str) -> Option<anyhow::Error> {
+    if found == FORMAT {
+        return None;
+    }
+    let number = |format: &str| format.strip_prefix(FAMILY)?.parse::<u32>().ok();
+    Some(match (number(found), number(FORMAT)) {
+        (Some(theirs), Some(ours)) if theirs > ours => {
+            anyhow!(
+                "it has the format {found}, which is newer than {FORMAT}: use the plumbline that wrote it, or a later one"
+            )
+        }
+        (Some(_), _) => {
+            anyhow!(
+                "it has the format {found}, which is older than {FORMAT}: use the plumbline that wrote it"
+            )
+        }
+        _ => anyhow!("expected the format {FORMAT}, found {found:?}"),
+    })
 }

@@ -18,6 +18,7 @@ pub(crate) const FORMAT: &str = "plumbline.report/v1";
 #[serde(deny_unknown_fields)]
 pub(crate) struct Report {
     /// `plumbline.report/v1`.
+    #[schemars(extend("const" = FORMAT))]
     pub(crate) format: String,
     /// Version of the program that wrote it.
     pub(crate) plumbline: String,
@@ -71,10 +72,17 @@ pub(crate) struct Run {
     pub(crate) shuffled: bool,
     /// What kind of limits: `lab`, `cluster`, `long`.
     pub(crate) profile: String,
+    /// How many labs were up side by side at most; reports before this was one of their fields have one.
+    #[serde(default = "one")]
+    pub(crate) labs: usize,
     /// How many cases ran side by side at most.
     pub(crate) jobs: usize,
     /// Only cases that had failed in an earlier run.
     pub(crate) rerun: bool,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// How many cases ended how. An exempt case is in `exempt` alone, whatever came of it.

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use super::{
     files,
     format::{Axis, Case, Cluster, Counts, FORMAT, Finding, Report, Run, Verdict},
-    html, junit,
+    html, junit, markdown,
     timeline::{Lane, Mark, MarkKind, Span, Timeline},
 };
 
 /// A report with a case of each verdict.
-pub(super) fn report() -> Report {
+pub(crate) fn report() -> Report {
     let cases = vec![
         case("release-prefix-empty-list", Verdict::Pass),
         failed(),
+        joint(),
         case("release-name-lattice", Verdict::Inconclusive),
         Case {
             exempt: Some("clusterip-from-pod: its hairpin is off, see <https://example.org/1>".into()),
@@ -48,6 +49,7 @@ pub(super) fn report() -> Report {
             seed: u64::MAX,
             shuffled: true,
             profile: "lab".into(),
+            labs: 3,
             jobs: 2,
             rerun: false,
         },
@@ -96,6 +98,48 @@ fn case(id: &str, verdict: Verdict) -> Case {
         warnings: Vec::new(),
         evidence: ran.then(|| format!("/tmp/out/evidence/{id}")),
         timeline: None,
+    }
+}
+
+/// A row that is judged over other cases.
+fn joint() -> Case {
+    let row = cases::joint::find("stale-no-reboot").expect("a row");
+    let name = "stale-sock-legacy-multi: connect4";
+    let why = "node1 after connect4: expected at most one start of the agent, found 2 starts";
+    let found = Finding {
+        subject: "node1 after connect4".into(),
+        expected: "at most one start of the agent".into(),
+        found: "2 starts".into(),
+        attempts: Vec::new(),
+    };
+    let axis = |name: &str, verdict, findings: &[Finding]| Axis {
+        name: name.to_owned(),
+        verdict,
+        why: if findings.is_empty() {
+            String::new()
+        } else {
+            why.to_owned()
+        },
+        findings: findings.to_vec(),
+    };
+    Case {
+        id: row.id.to_owned(),
+        area: row.area.to_owned(),
+        claims: BTreeMap::from([(
+            row.id.to_owned(),
+            cases::claims::find(row.id).expect("a claim").text.to_owned(),
+        )]),
+        tier: row.tier.to_string(),
+        why: format!("1 of 2 axes; {name}: {why}"),
+        replay: format!("plumbline run --filter '^{}$' --seed 7", row.id),
+        seconds: 0.0,
+        axes: vec![
+            axis(name, Verdict::Fail, &[found]),
+            axis("stale-map-pin: IPv4, pins as they were", Verdict::Pass, &[]),
+        ],
+        recorded: BTreeMap::from([(name.to_owned(), "starts of the agent 2".to_owned())]),
+        evidence: None,
+        ..case("stale-map-pin", Verdict::Fail)
     }
 }
 
@@ -207,17 +251,22 @@ fn the_junit_is_golden() {
 }
 
 #[test]
+fn the_markdown_is_golden() {
+    insta::assert_snapshot!("summary.md", markdown::render(&report()));
+}
+
+#[test]
 fn the_table_is_golden() {
     insta::assert_snapshot!("table", crate::run::table(&report()));
 }
 
 #[test]
-fn the_schema_beside_the_format_is_the_formats() {
+fn the_schema_of_the_repository_is_the_formats() {
     let expected = super::command::schema().unwrap();
     assert_eq!(
-        include_str!("schema.json"),
+        include_str!("../../../reports/schema/plumbline.report-v1.json"),
         expected,
-        "`plumbline report schema > suites/cli/src/report/schema.json`"
+        "`plumbline report schema > suites/reports/schema/plumbline.report-v1.json`"
     );
 }
 
@@ -254,7 +303,7 @@ fn only_a_pass_without_an_exemption_is_a_pass() {
     let counts = &report.counts;
     assert_eq!(
         (counts.pass, counts.fail, counts.inconclusive, counts.exempt),
-        (1, 1, 1, 1)
+        (1, 2, 1, 1)
     );
     let exempt_pass = Case {
         exempt: Some("c: why".into()),
@@ -268,4 +317,24 @@ fn only_a_pass_without_an_exemption_is_a_pass() {
         (0, "exempt")
     );
     assert!(!exempt_pass.fails_the_run());
+}
+
+/// As one of all claims has: more than the reader of YAML takes unless it is asked to.
+#[test]
+fn a_report_with_long_timelines_is_read_back() {
+    let mut report = report();
+    let lane = {
+        let timelines = report.cases.iter().filter_map(|case| case.timeline.as_ref());
+        timelines.flat_map(|timeline| &timeline.lanes).next().cloned()
+    };
+    let mut lane = lane.expect("a lane");
+    let span = lane.spans[0].clone();
+    lane.spans.resize(160, span);
+    for case in &mut report.cases {
+        let timeline = case.timeline.get_or_insert_default();
+        timeline.lanes = vec![lane.clone(); 40];
+    }
+    let text = files::yaml(&report).unwrap();
+    assert!(text.lines().count() > 150_000);
+    assert_eq!(files::parse(&text).unwrap(), report);
 }

@@ -6,14 +6,17 @@
 //!                    report.yaml ─▶ read ┘  └───────────────────└─▶ junit.xml   (junit)
 //! ```
 //!
-//! `format.rs` is what is public; `schema.json` beside it is the same for other programs. `timeline.rs`: what every client
-//! saw. `command.rs`: `plumbline report`.
+//! `format.rs` is what is public; `suites/reports/schema` has the same for other programs. `validate.rs`: what a
+//! report must hold to besides. `timeline.rs`: what every client
+//! saw. `command.rs`: `plumbline report`, which has a summary in Markdown, too (`markdown.rs`).
 pub(crate) mod command;
 pub(crate) mod files;
 pub(crate) mod format;
 #[cfg(test)]
-mod golden;
+pub(crate) mod golden;
 mod html;
 mod junit;
 pub(crate) mod make;
+mod markdown;
 pub(crate) mod timeline;
+mod validate;

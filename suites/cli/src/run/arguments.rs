@@ -2,19 +2,23 @@
 
 use std::{num::NonZero, path::PathBuf};
 
+use anyhow::bail;
 use harness::limits::Profile;
-use lab::embedded::LabConfig;
+use lab::embedded::{Advertise, ControlPlane, LabConfig};
 
 use super::{exempt::Exemption, select::ClaimId, select::Feature};
-use crate::lab::{FamilyArgs, TargetArgs};
+use crate::{
+    cluster::{ExistingArgs, KindArgs, Provider},
+    lab::{FamilyArgs, TargetArgs, programs},
+};
 
 /// What most rows of the catalogue ask for at most.
 const NODES: u8 = 2;
 
 /// Run cases and report.
 ///
-/// Makes a cluster (the embedded lab: nodes, pods and an API server as namespaces of this host), runs the cases in
-/// it, and takes it down.
+/// Makes clusters (embedded labs: nodes, pods and an API server as namespaces of this host), runs the cases in them, and
+/// takes them down; or runs them in a cluster that is there (--provider existing), and removes what it has made.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -30,7 +34,8 @@ Files in --out:
   junit.xml        the same for CI
   evidence/CASE/   every write, version and probe (history.jsonl), objects, logs, dumps")]
 pub(crate) struct Arguments {
-    /// Only cases whose id or one of whose claims matches
+    /// Only cases whose id or one of whose claims matches. A row that is judged over cases of others (`stale-no-reboot`)
+    /// selects all of them; where only some are selected it can fail, and does not pass
     #[arg(long, value_name = "REGEX")]
     pub(super) filter: Option<regex::Regex>,
     /// Only cases that decide one of these claims of the catalogue (`plumbline list --claims`)
@@ -50,6 +55,13 @@ pub(crate) struct Arguments {
     /// Folder for reports and evidence
     #[arg(long, default_value = "target/plumbline", value_name = "FOLDER")]
     pub(super) out: PathBuf,
+    /// Where: in labs that are made, in a cluster that is there, or in one of kind that is made
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) provider: Provider,
+    #[command(flatten)]
+    pub(super) existing: ExistingArgs,
+    #[command(flatten)]
+    pub(super) kind: KindArgs,
     /// Use a running lab (`plumbline lab up`) instead of making one
     #[arg(long, value_name = "NAME",
           conflicts_with_all = ["target", "agent", "mutant", "ipv6", "dual", "nodes"])]
@@ -58,6 +70,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = NODES,
           value_parser = clap::value_parser!(u8).range(1..=i64::from(LabConfig::MOST_NODES)))]
     pub(super) nodes: u8,
+    /// A folder with etcd, kube-apiserver and kube-controller-manager, which a lab that is made has instead of our own
+    /// control plane. Two kube-apiservers advertise one address; cases that make API servers answer wrongly are skipped
+    #[arg(long, value_name = "FOLDER", conflicts_with = "lab")]
+    pub(super) control_plane: Option<PathBuf>,
     #[command(flatten)]
     pub(super) families: FamilyArgs,
     #[command(flatten)]
@@ -65,38 +81,118 @@ pub(crate) struct Arguments {
     /// An agent with one known bug, from plumbline-mutant beside this program
     #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "agent"])]
     pub(super) mutant: Option<String>,
-    /// How many cases run side by side at most; the default is the number of processors
+    /// How many labs are up side by side at most. Each disruptive case has a new one for itself, all others share one. The
+    /// default follows from processors and memory
+    #[arg(long, value_name = "N", conflicts_with = "lab")]
+    pub(super) labs: Option<NonZero<usize>>,
+    /// How many cases run side by side at most, in whichever labs; the default follows from processors.
+    /// One, whatever is said, where all are in one namespace (--tier namespaced)
     #[arg(long, value_name = "N")]
     pub(super) jobs: Option<NonZero<usize>>,
-    /// Limits for a lab, for a cluster of machines, or for negatives that hold for 10 min; printed by every run
-    #[arg(long, value_name = "lab|cluster|long", default_value = "lab")]
-    pub(super) profile: Profile,
+    /// Limits for a lab, for a cluster of machines, or for negatives that hold for 10 min; printed by every run. The default
+    /// follows from the provider
+    #[arg(long, value_name = "lab|cluster|long")]
+    pub(super) profile: Option<Profile>,
     /// Multiplies all limits but T_hold, for a slow machine
     #[arg(long, default_value_t = 1.0, value_name = "X", value_parser = scale)]
     pub(super) timeout_scale: f64,
     /// Decides the order of variants and endpoints, and of cases with --shuffle; printed by every run
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
-    /// Run cases in an order that the seed decides; those that disturb others are alone and last all the same
+    /// Begin cases in an order that the seed decides, in place of what takes longest first; those that disturb others are
+    /// alone in their labs all the same
     #[arg(long)]
     pub(super) shuffle: bool,
     /// Begin no further case after one that fails the run; those that have begun end. The others are inconclusive
     #[arg(long)]
     pub(super) fail_fast: bool,
-    /// Leave the cluster and the namespaces of the cases
+    /// Leave the labs and the namespaces of the cases: one lab for each disruptive case, so choose few
     #[arg(long)]
     pub(super) keep: bool,
 }
 
+/// API servers of a lab that is made: as many as cases ask for that take one of several away.
+const API_SERVERS: u8 = 2;
+
 impl Arguments {
+    /// Options of one provider are none of the other's.
+    ///
+    /// # Errors
+    /// Some were given.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let existing = self.existing.options();
+        if self.kind.is_told() && self.provider != Provider::Kind {
+            bail!("expected --provider kind with --reuse, which names a cluster of kind");
+        }
+        match self.provider {
+            Provider::Lab | Provider::Kind if !existing.is_empty() => {
+                bail!("expected --provider existing with{existing}")
+            }
+            Provider::Lab => Ok(()),
+            Provider::Kind => {
+                let of_labs = [
+                    (self.lab.is_some(), "--lab"),
+                    (self.mutant.is_some(), "--mutant"),
+                    (self.labs.is_some(), "--labs"),
+                    (self.control_plane.is_some(), "--control-plane"),
+                ];
+                let given = of_labs.iter().find(|(is_given, _)| *is_given);
+                given.map_or(Ok(()), |(_, name)| bail!("expected --provider lab with {name}"))
+            }
+            Provider::Existing => {
+                let of_labs = [
+                    (self.lab.is_some(), "--lab"),
+                    (self.mutant.is_some(), "--mutant"),
+                    (self.labs.is_some(), "--labs"),
+                    (self.control_plane.is_some(), "--control-plane"),
+                    (self.nodes != NODES, "--nodes"),
+                    (!self.families.options().is_empty(), "--ipv6 and --dual"),
+                    (self.target.has_program(), "--agent"),
+                ];
+                let given = of_labs.iter().find(|(is_given, _)| *is_given);
+                given.map_or(Ok(()), |(_, name)| {
+                    bail!("expected --provider lab with {name}: a cluster that is there is tested as it is")
+                })
+            }
+        }
+    }
+
+    /// What kind of limits.
+    pub(super) fn profile(&self) -> Profile {
+        self.profile.unwrap_or(match self.provider {
+            Provider::Lab | Provider::Kind => Profile::Lab,
+            Provider::Existing => Profile::Cluster,
+        })
+    }
+
+    /// That of a lab that is made. Our own API servers advertise their own addresses until a case wants otherwise;
+    /// Kubernetes' own are told at their start.
+    ///
+    /// # Errors
+    /// The folder is not there.
+    pub(super) fn control_plane(&self) -> anyhow::Result<ControlPlane> {
+        let programs = self.control_plane.as_deref().map(programs).transpose()?;
+        Ok(ControlPlane {
+            servers: API_SERVERS,
+            advertise: match programs {
+                Some(_) => Advertise::Shared,
+                None => Advertise::Own,
+            },
+            programs,
+        })
+    }
+
     /// Those that a single case needs to be run in the same way, as options of the command line.
     pub(super) fn options(&self) -> String {
         let mut options = self.families.options().to_owned();
         if self.nodes != NODES {
             options += &format!(" --nodes {}", self.nodes);
         }
-        if self.profile != Profile::default() {
-            options += &format!(" --profile {}", self.profile.name());
+        if let Some(folder) = &self.control_plane {
+            options += &format!(" --control-plane {}", folder.display());
+        }
+        if let Some(profile) = self.profile {
+            options += &format!(" --profile {}", profile.name());
         }
         if self.timeout_scale > 1.0 {
             options += &format!(" --timeout-scale {}", self.timeout_scale);
@@ -143,6 +239,38 @@ mod tests {
     }
 
     #[test]
+    fn options_of_one_provider_are_refused_by_the_other() {
+        let refused = |line: &str| parse(line).unwrap().check().unwrap_err().to_string();
+        assert!(parse("").unwrap().check().is_ok());
+        assert!(refused("--image i").contains("--provider existing"));
+        assert!(refused("--provider kind --image i").contains("--provider existing"));
+        assert!(refused("--reuse k").contains("--provider kind"));
+        assert!(refused("--provider kind --mutant m").contains("--provider lab"));
+        assert!(
+            parse("--provider kind --reuse k --nodes 3 --dual")
+                .unwrap()
+                .check()
+                .is_ok()
+        );
+        let existing = "--provider existing --kubeconfig k --image i";
+        assert!(parse(existing).unwrap().check().is_ok());
+        for option in ["--lab l", "--dual", "--agent a", "--nodes 3", "--mutant m"] {
+            assert!(
+                refused(&format!("{existing} {option}")).contains("as it is"),
+                "{option}"
+            );
+        }
+    }
+
+    #[test]
+    fn limits_follow_from_the_provider() {
+        let of = |line: &str| parse(line).unwrap().profile();
+        assert_eq!(of(""), Profile::Lab);
+        assert_eq!(of("--provider existing"), Profile::Cluster);
+        assert_eq!(of("--provider existing --profile long"), Profile::Long);
+    }
+
+    #[test]
     fn limits_may_only_be_lengthened() {
         assert_eq!(scale("1.5"), Ok(1.5));
         assert!(scale("0.5").is_err() && scale("NaN").is_err() && scale("x").is_err());
@@ -164,13 +292,15 @@ mod tests {
             .map(|feature| feature.0)
             .collect();
         assert_eq!(features, [Some("dual-stack".to_owned()), Some("sctp".to_owned())]);
-        assert_eq!((said.nodes, said.profile), (3, Profile::Long));
+        assert_eq!((said.nodes, said.profile), (3, Some(Profile::Long)));
         assert_eq!(said.exempt[0].reason, "not before May");
         assert!(said.shuffle && said.fail_fast && !said.keep);
         let plain = parse("").unwrap();
         assert!(plain.features.is_none());
         assert_eq!(plain.options(), "");
-        let same = "--dual --nodes 3 --profile long --timeout-scale 2 --features none";
+        assert_eq!(plain.control_plane().unwrap().advertise, Advertise::Own);
+        let same =
+            "--dual --nodes 3 --control-plane /usr/bin --profile long --timeout-scale 2 --features none";
         assert_eq!(parse(same).unwrap().options(), format!(" {same}"));
     }
 
@@ -185,6 +315,8 @@ mod tests {
             ("--nodes 0", "1..=9"),
             ("--nodes 10", "1..=9"),
             ("--nodes 3 --lab x", "cannot be used"),
+            ("--labs 2 --lab x", "cannot be used"),
+            ("--labs 0", "zero"),
             ("--profile fast", "lab, cluster, long"),
             ("--rerun-failed --seed 1", "cannot be used"),
         ] {

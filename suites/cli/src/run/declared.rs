@@ -48,7 +48,10 @@ impl Declared {
 
 #[cfg(test)]
 mod tests {
-    use lab::{cluster::Deviation, embedded::Target};
+    use lab::{
+        cluster::{Deviation, Ways},
+        target::Target,
+    };
 
     use super::*;
 
@@ -64,6 +67,10 @@ mod tests {
             capabilities: BTreeSet::new(),
             features,
             deviations,
+            ways: Ways::default(),
+            variants: BTreeSet::new(),
+            image: lab::cluster::PROBE.to_owned(),
+            confined: None,
         }
     }
 

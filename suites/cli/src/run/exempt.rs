@@ -42,9 +42,14 @@ impl FromStr for Exemption {
 
 /// Why a case is exempt, if it decides a claim that is.
 pub(super) fn reason(case: &Case, exemptions: &[Exemption]) -> Option<String> {
+    of_claims(case.claims, exemptions)
+}
+
+/// As [`reason`], of what decides these claims.
+pub(super) fn of_claims(claims: &[&str], exemptions: &[Exemption]) -> Option<String> {
     let exemption = exemptions
         .iter()
-        .find(|exemption| case.claims.contains(&exemption.claim))?;
+        .find(|exemption| claims.contains(&exemption.claim))?;
     Some(format!("{}: {}", exemption.claim, exemption.reason))
 }
 

@@ -1,15 +1,23 @@
 //! `plumbline run`: a cluster, a selection, the cases, the reports.
 //!
-//! - `arguments.rs`: what can be said. `cluster.rs`: the lab that is used or made.
+//! - `arguments.rs`: what can be said. `labs.rs`: the labs that are used or made. `machine.rs`: how many at once.
+//!   `clusters.rs`: a cluster that is there. `kinds.rs`: one of kind.
 //! - `select.rs`: what runs, decided before the run. `exempt.rs`: what is known to deviate.
 //!   `declared.rs`: what a target says of both.
-//! - `schedule.rs`: cases side by side, disruptive ones alone. `process.rs`: one case as a process.
+//! - `schedule/`: labs and cases side by side, disruptive ones alone in theirs. `process.rs`: one case as a process.
+//! - `last.rs`: what is known of the run before.
+//! - `joint.rs`: rows that are judged over cases of others.
 //! - `progress.rs`: what a person sees meanwhile. `summary.rs`: before and after.
 //! - `owner.rs`: files belong to who called sudo.
 mod arguments;
-mod cluster;
+mod clusters;
 mod declared;
 mod exempt;
+mod joint;
+mod kinds;
+mod labs;
+mod last;
+mod machine;
 mod owner;
 mod process;
 mod progress;
@@ -19,27 +27,42 @@ mod summary;
 
 pub(crate) use {
     arguments::Arguments,
-    summary::{counts, table},
+    summary::{counts, story, table},
 };
 
 use std::{
-    collections::BTreeSet,
     num::NonZero,
-    path::Path,
     process::ExitCode,
-    thread::available_parallelism,
     time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context as _, bail};
-use harness::limits::Limits;
-use lab::cluster::Cluster as _;
+use harness::{case::Case, limits::Limits};
+use lab::{
+    cluster::Description,
+    kind::{Existing, KindConfig},
+    kubernetes::Tested,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::report::{files, format, make};
+use crate::{
+    cluster::{ExistingArgs, Provider},
+    report::{files, format, make},
+};
 
-use self::{cluster::Target, declared::Declared, process::Settings, progress::Progress, select::Wanted};
+use self::{
+    clusters::{Clusters, Held},
+    declared::Declared,
+    exempt::Exemption,
+    kinds::Kinds,
+    labs::{Labs, RunLab, Target},
+    last::{Durations, Last},
+    process::Settings,
+    progress::Progress,
+    schedule::{Ended, Plan, Site},
+    select::{Feature, Wanted},
+};
 
 /// Exit code after an interruption: 128 and SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -48,7 +71,8 @@ const RERUN: &str = "rerun";
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let (began, started) = (Instant::now(), SystemTime::now());
-    if !nix::unistd::geteuid().is_root() {
+    arguments.check()?;
+    if arguments.provider == Provider::Lab && !nix::unistd::geteuid().is_root() {
         bail!(
             "the lab makes namespaces, cgroups and eBPF programs, which needs root: run it with sudo, or by \
              `cargo xtask e2e`, which asks for it"
@@ -70,83 +94,187 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     let out = owner::Folder::create(&folder)
         .with_context(|| format!("failed to make the folder {}", folder.display()))?;
-    let limits = Limits::of(arguments.profile).scaled(arguments.timeout_scale);
+    let limits = Limits::of(arguments.profile()).scaled(arguments.timeout_scale);
     let seed = last.as_ref().map(|last| last.seed).or(arguments.seed);
     let seed = seed.unwrap_or_else(rand::random);
 
-    eprintln!("bringing up the lab …");
+    let durations = Durations::read(&arguments.out);
     let options = arguments.options();
-    let target = Target::new(arguments.lab, arguments.target, arguments.mutant);
-    let cluster = tokio::select! {
-        cluster = target.cluster(arguments.families.families(), arguments.nodes, &limits, arguments.keep) => cluster?,
-        () = interrupted.cancelled() => return Ok(ExitCode::from(INTERRUPTED)),
-    };
-    let description = cluster.lab.describe().clone();
-    let declared = Declared::new(arguments.features, arguments.exempt, &description);
-    let Declared { features, exemptions } = match declared {
-        Ok(declared) => declared,
-        Err(why) => {
-            cluster.end().await?;
-            return Err(why);
+    let control_plane = arguments.control_plane()?;
+    let families = arguments.families.families();
+    let one_by_one = arguments.existing.is_confined();
+    let place = match arguments.provider {
+        Provider::Lab => Where::Labs(Target::new(arguments.lab, arguments.target, arguments.mutant)),
+        Provider::Existing => {
+            let (options, tested) = (arguments.target.options(), arguments.target.tested()?);
+            Where::Cluster(arguments.existing, Box::new(tested), options)
+        }
+        Provider::Kind => {
+            let (options, target) = (arguments.kind.options(), &arguments.target);
+            let (config, existing) = arguments.kind.cluster(target.name(), arguments.nodes, families)?;
+            Where::Kind(Box::new(config), existing, options + &target.options())
         }
     };
-    let selection = select::select(named, &description, &features);
-    summary::before(
-        &description,
-        &features,
-        &limits,
-        seed,
-        &selection,
-        began.elapsed(),
-    );
-
     let settings = Settings {
         // Also when its file was replaced meanwhile.
         program: "/proc/self/exe".into(),
-        lab: cluster.name.clone(),
         run: format!(
             "run-{}-{:06x}",
             std::process::id(),
             rand::random::<u32>() & 0x00ff_ffff
         ),
         seed,
-        target: target.options() + &options,
-        limits: limits.clone(),
+        target: place.options() + &options,
+        limits,
         out: out.path().to_owned(),
         keep: arguments.keep,
-        jobs: arguments
-            .jobs
-            .or_else(|| available_parallelism().ok())
-            .map_or(1, NonZero::get),
+        labs: match place {
+            Where::Labs(Target::Running(_)) | Where::Cluster(..) | Where::Kind(..) => 1,
+            Where::Labs(_) => arguments.labs.map_or_else(machine::labs, NonZero::get),
+        },
+        jobs: if one_by_one {
+            1
+        } else {
+            arguments.jobs.map_or_else(machine::jobs, NonZero::get)
+        },
         shuffle: arguments.shuffle,
         fail_fast: arguments.fail_fast,
-        exemptions,
-        interrupted: interrupted.clone(),
+        interrupted,
     };
+    let asked = Asked {
+        named,
+        features: arguments.features,
+        exempt: arguments.exempt,
+        durations,
+        last,
+        began,
+        started,
+    };
+    match place {
+        Where::Labs(target) => {
+            eprintln!("bringing up the lab …");
+            let labs = Labs::new(&settings, &target, families, control_plane, arguments.nodes)?;
+            let done = go(&settings, &labs, RunLab::describe, asked).await;
+            for name in labs.stay() {
+                eprintln!("the lab {name} stays up: `plumbline lab down --name {name}`");
+            }
+            done
+        }
+        Where::Cluster(existing, tested, _) => {
+            eprintln!("looking at the cluster …");
+            let program = std::env::current_exe().context("failed to find this program")?;
+            let clusters = Clusters::new(&settings, existing.cluster(*tested, &settings.run, program));
+            let done = go(&settings, &clusters, Held::describe, asked).await;
+            clusters.release().await?;
+            done
+        }
+        Where::Kind(config, existing, _) => {
+            eprintln!("bringing up the cluster of kind …");
+            let kinds = Kinds::new(&settings, *config, existing);
+            let done = go(&settings, &kinds, Kinds::describe, asked).await;
+            kinds.close().await?;
+            done
+        }
+    }
+}
+
+/// Where the cases run.
+#[derive(Debug)]
+enum Where {
+    /// In labs, with this under test.
+    Labs(Target),
+    /// In a cluster that is there; with what is installed in it, and the options that say so.
+    Cluster(ExistingArgs, Box<Tested>, String),
+    /// In one of kind; and the options that name it, and what is under test.
+    Kind(Box<KindConfig>, Existing, String),
+}
+
+impl Where {
+    /// As options of the command line.
+    fn options(&self) -> String {
+        match self {
+            Self::Labs(target) => target.options(),
+            Self::Cluster(existing, _, target) => {
+                format!(" --provider existing{}{target}", existing.options())
+            }
+            Self::Kind(.., options) => format!(" --provider kind{options}"),
+        }
+    }
+}
+
+/// What was asked for, wherever it is to run.
+#[derive(Debug)]
+struct Asked {
+    named: Vec<Case>,
+    features: Option<Vec<Feature>>,
+    exempt: Vec<Exemption>,
+    durations: Durations,
+    /// The run that this one goes on with.
+    last: Option<Last>,
+    began: Instant,
+    started: SystemTime,
+}
+
+/// A cluster, the cases, the reports.
+async fn go<S: Site>(
+    settings: &Settings,
+    site: &S,
+    describe: fn(&S::Lab) -> &Description,
+    asked: Asked,
+) -> anyhow::Result<ExitCode> {
+    let interrupted = &settings.interrupted;
+    let first = tokio::select! {
+        lab = site.make() => lab?,
+        () = interrupted.cancelled() => return Ok(ExitCode::from(INTERRUPTED)),
+    };
+    let description = describe(&first).clone();
+    let declared = Declared::new(asked.features, asked.exempt, &description);
+    let Declared { features, exemptions } = match declared {
+        Ok(declared) => declared,
+        Err(why) => {
+            site.end(first).await?;
+            return Err(why);
+        }
+    };
+    let selection = select::select(asked.named, &description, &features);
+    summary::before(
+        &description,
+        &features,
+        settings,
+        &selection,
+        asked.began.elapsed(),
+    );
+
     let progress = Progress::new(selection.run.len());
-    let cases = schedule::all(&settings, &cluster.lab, selection, &progress).await;
+    let plan = Plan {
+        selection,
+        exemptions: &exemptions,
+        durations: &asked.durations,
+    };
+    let Ended { reports: cases, down } = schedule::all(settings, site, first, plan, &progress).await;
     progress.end();
+    let cases = joint::with_joint_rows(cases, settings, &exemptions, asked.last.as_ref());
 
     let report = make::report(make::Made {
         description: &description,
         features: &features,
-        limits: &limits,
+        limits: &settings.limits,
         run: format::Run {
-            seed,
+            seed: settings.seed,
             shuffled: settings.shuffle,
-            profile: limits.profile.name().to_owned(),
+            profile: settings.limits.profile.name().to_owned(),
+            labs: settings.labs,
             jobs: settings.jobs,
-            rerun: last.is_some(),
+            rerun: asked.last.is_some(),
         },
-        started,
-        took: began.elapsed(),
+        started: asked.started,
+        took: asked.began.elapsed(),
         interrupted: interrupted.is_cancelled(),
         cases,
     });
-    let written = files::write(&report, out.path());
-    let down = cluster.end().await;
+    let written = files::write(&report, &settings.out);
     println!("\n{}", summary::table(&report));
-    down.context("the verdicts stand, but the lab was not taken down cleanly")?;
+    down.context("the verdicts stand, but a lab was not taken down cleanly")?;
     for path in written.context("the verdicts above stand, but not all reports could be written")? {
         println!("{}", path.display());
     }
@@ -155,34 +283,6 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::from(u8::from(report.failed()))
     })
-}
-
-/// What is needed of the last run to run again what failed in it.
-struct Last {
-    failed: BTreeSet<String>,
-    seed: u64,
-}
-
-impl Last {
-    fn read(out: &Path) -> anyhow::Result<Self> {
-        let path = out.join(files::YAML);
-        let report =
-            files::read(&path).context("--rerun-failed needs the report of a run with this --out")?;
-        let failed: BTreeSet<String> = report
-            .cases
-            .iter()
-            .filter(|case| case.fails_the_run())
-            .map(|case| case.id.clone())
-            .collect();
-        if failed.is_empty() {
-            bail!(
-                "no case of {} failed or was inconclusive: there is nothing to run again",
-                path.display()
-            );
-        }
-        let seed = report.run.seed;
-        Ok(Self { failed, seed })
-    }
 }
 
 /// Cancelled by the first SIGINT or SIGTERM; the second ends the process at once, and the lab with it.

@@ -1,6 +1,7 @@
 //! One case as a process: started, bounded, and its end reported as what it is.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
@@ -19,7 +20,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{exempt::Exemption, progress::Line};
+use super::progress::Line;
 
 /// How much of a dead case's stderr its report shows.
 const STDERR_BYTES: usize = 4096;
@@ -29,7 +30,6 @@ const STDERR_BYTES: usize = 4096;
 pub(super) struct Settings {
     /// What runs a case: this very program.
     pub(super) program: PathBuf,
-    pub(super) lab: String,
     pub(super) run: String,
     pub(super) seed: u64,
     /// Options of the command line that name the target.
@@ -37,10 +37,12 @@ pub(super) struct Settings {
     pub(super) limits: Limits,
     pub(super) out: PathBuf,
     pub(super) keep: bool,
+    /// Labs at once, at most; at least one.
+    pub(super) labs: usize,
+    /// Cases at once, in whichever labs, at most; at least one.
     pub(super) jobs: usize,
     pub(super) shuffle: bool,
     pub(super) fail_fast: bool,
-    pub(super) exemptions: Vec<Exemption>,
     pub(super) interrupted: CancellationToken,
 }
 
@@ -51,11 +53,11 @@ pub(super) struct End {
 }
 
 impl Settings {
-    /// The command that runs a case again with the same seed.
-    pub(super) fn replay(&self, case: &Case) -> String {
+    /// The command that runs a case, or all that a row is judged over, again with the same seed.
+    pub(super) fn replay(&self, id: &str) -> String {
         format!(
-            "plumbline run --filter '^{}$' --seed {}{}",
-            case.id, self.seed, self.target
+            "plumbline run --filter '^{id}$' --seed {}{}",
+            self.seed, self.target
         )
     }
 
@@ -64,11 +66,32 @@ impl Settings {
     }
 }
 
-/// Runs a case to its end, whatever that is.
-pub(super) async fn run(settings: &Settings, case: Case, line: &Line<'_>) -> End {
+/// Where a case runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum At<'a> {
+    /// In the lab of this name.
+    Lab(&'a str),
+    /// In the cluster that this file tells of.
+    Cluster(&'a Path),
+    /// In the cluster of kind of this name.
+    Kind(&'a str),
+}
+
+impl At<'_> {
+    fn options(self) -> [OsString; 2] {
+        match self {
+            Self::Lab(name) => ["--lab".into(), name.into()],
+            Self::Cluster(file) => ["--cluster".into(), file.into()],
+            Self::Kind(name) => ["--kind".into(), name.into()],
+        }
+    }
+}
+
+/// Runs a case in a cluster to its end, whatever that is.
+pub(super) async fn run(settings: &Settings, at: At<'_>, case: Case, line: &Line<'_>) -> End {
     let folder = settings.folder(&case);
     let began = Instant::now();
-    let ended = supervise(settings, &case, &folder, line).await;
+    let ended = supervise(settings, at, &case, &folder, line).await;
     let written = fs::read(folder.join(REPORT)).ok();
     let report = written.and_then(|text| serde_json::from_slice::<CaseReport>(&text).ok());
     if let Some(report) = report {
@@ -99,12 +122,13 @@ pub(super) fn without_run(case: &Case, settings: &Settings, verdict: Verdict) ->
         tier: case.tier.to_string(),
         verdict,
         seed: settings.seed,
-        replay: settings.replay(case),
+        replay: settings.replay(case.id),
         started_us: harness::history::now_us(),
         seconds: 0.0,
         axes: Vec::new(),
         axes_not_enabled: Vec::new(),
         recorded: Default::default(),
+        recoveries: Vec::new(),
         warnings: Vec::new(),
         evidence: None,
     }
@@ -129,6 +153,7 @@ impl Ended {
 
 async fn supervise(
     settings: &Settings,
+    at: At<'_>,
     case: &Case,
     folder: &Path,
     line: &Line<'_>,
@@ -142,10 +167,10 @@ async fn supervise(
         .arg0("plumbline")
         .arg("case")
         .arg(case.id)
-        .args(["--lab", &settings.lab])
+        .args(at.options())
         .args(["--run", &settings.run])
         .args(["--seed", &settings.seed.to_string()])
-        .args(["--replay", &settings.replay(case)])
+        .args(["--replay", &settings.replay(case.id)])
         .args(["--profile", settings.limits.profile.name()])
         .args(["--timeout-scale", &settings.limits.scale.to_string()])
         .arg("--folder")
@@ -220,18 +245,15 @@ fn stderr(folder: &Path) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::{super::progress::Progress, *};
 
-    fn settings(folder: &Path, script: &str, process: Duration) -> Settings {
-        let program = folder.join("program");
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    /// Of a run whose cases are this program.
+    pub(in super::super) fn settings(out: &Path, program: Option<PathBuf>, process: Duration) -> Settings {
         Settings {
-            program,
-            lab: "none".into(),
+            program: program.unwrap_or_default(),
             run: "run".into(),
             seed: 7,
             target: String::new(),
@@ -242,12 +264,12 @@ mod tests {
                 process,
                 ..Limits::default()
             },
-            out: folder.join("out"),
+            out: out.to_owned(),
             keep: false,
+            labs: 1,
             jobs: 1,
             shuffle: false,
             fail_fast: false,
-            exemptions: Vec::new(),
             interrupted: CancellationToken::new(),
         }
     }
@@ -255,14 +277,18 @@ mod tests {
     /// How a script ends as a case, which has so long.
     async fn end_within(process: Duration, script: &str) -> (CaseReport, Duration) {
         let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let settings = settings(&folder.path().join("out"), Some(program), process);
         let case = Case {
             longest: Duration::from_millis(100),
             ..cases::find("clusterip-from-pod").unwrap()
         };
         let progress = Progress::new(1);
-        let line = progress.begin(&case);
+        let line = progress.begin(&case, "lab");
         let began = Instant::now();
-        let end = run(&settings(folder.path(), script, process), case, &line).await;
+        let end = run(&settings, At::Lab("lab"), case, &line).await;
         assert!(!end.is_its_own, "{:?}", end.report);
         (end.report, began.elapsed())
     }

@@ -39,13 +39,14 @@ impl Progress {
         }
     }
 
-    pub(super) fn begin(&self, case: &Case) -> Line<'_> {
+    /// Of a case in a lab of this name.
+    pub(super) fn begin(&self, case: &Case, lab: &str) -> Line<'_> {
         let bar = self.bars.as_ref().map(|bars| {
             let bar = bars.add(ProgressBar::new_spinner());
             if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {prefix}  {wide_msg}") {
                 bar.set_style(style);
             }
-            bar.set_prefix(case.id);
+            bar.set_prefix(format!("{} in {lab}", case.id));
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
@@ -54,7 +55,7 @@ impl Progress {
             id: case.id,
             bar,
         };
-        line.phase("starts");
+        line.phase(&format!("starts in {lab}"));
         line
     }
 

@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, str::FromStr};
 
 use anyhow::bail;
-use cases::claims::{self, Claim};
+use cases::{
+    claims::{self, Claim},
+    joint::{self, Joint},
+};
 use harness::{case::Case, verdict::Verdict};
 use lab::cluster::Description;
 use regex::Regex;
@@ -55,7 +58,7 @@ impl FromStr for Feature {
 /// What of the catalogue is asked for.
 #[derive(Debug, Default)]
 pub(super) struct Wanted<'a> {
-    /// Ids or claims that match.
+    /// Ids or claims that match; with a row that is judged over cases of others, these.
     pub(super) filter: Option<&'a Regex>,
     /// Claims of which one is decided; all, if there are none.
     pub(super) claims: &'a [ClaimId],
@@ -66,9 +69,13 @@ pub(super) struct Wanted<'a> {
 impl Wanted<'_> {
     fn is(&self, case: &Case) -> bool {
         let matches = |filter: &Regex| {
-            filter.is_match(case.id) || case.claims.iter().any(|claim| filter.is_match(claim))
+            let is_in = |row: &&Joint| row.cases().iter().any(|one| one.id == case.id);
+            let mut rows = joint::ALL.iter().filter(|row| filter.is_match(row.id));
+            filter.is_match(case.id)
+                || case.claims.iter().any(|claim| filter.is_match(claim))
+                || rows.any(|row| is_in(&row))
         };
-        let decides = |claim: &ClaimId| case.claims.contains(&claim.0.id);
+        let decides = |claim: &ClaimId| claim.0.cases().iter().any(|one| one.id == case.id);
         self.filter.is_none_or(matches)
             && (self.claims.is_empty() || self.claims.iter().any(decides))
             && self.ids.is_none_or(|ids| ids.contains(case.id))
@@ -115,7 +122,7 @@ pub(super) fn select(named: Vec<Case>, cluster: &Description, features: &BTreeSe
 #[cfg(test)]
 mod tests {
     use harness::case::Rights;
-    use lab::cluster::{Capability, Node};
+    use lab::cluster::{Capability, Node, Ways};
 
     use super::*;
 
@@ -148,10 +155,14 @@ mod tests {
             capabilities: capabilities.iter().copied().collect(),
             features: BTreeSet::new(),
             deviations: Vec::new(),
+            ways: Ways::default(),
+            variants: BTreeSet::new(),
+            image: lab::cluster::PROBE.to_owned(),
+            confined: None,
         }
     }
 
-    const EVERYTHING: [Capability; 7] = [
+    const EVERYTHING: [Capability; 10] = [
         Capability::Ipv4,
         Capability::Ipv6,
         Capability::ApiWrite,
@@ -159,6 +170,9 @@ mod tests {
         Capability::Outside,
         Capability::HostNetwork,
         Capability::ApiFaults,
+        Capability::Unreconciled,
+        Capability::SharedAddress,
+        Capability::Baseline,
     ];
 
     #[test]
@@ -170,6 +184,19 @@ mod tests {
         assert_eq!(matching("^release-name-lattice$").unwrap().len(), 1);
         let error = matching("no-such").unwrap_err();
         assert!(error.to_string().contains("plumbline list"), "{error}");
+    }
+
+    #[test]
+    fn a_row_that_is_judged_over_cases_of_others_selects_all_of_them() {
+        let row = joint::find("stale-no-reboot").unwrap();
+        let all: Vec<&str> = row.cases().iter().map(|case| case.id).collect();
+        assert_eq!(ids(&matching("^stale-no-reboot$").unwrap()), all);
+        let claims = [row.id.parse().unwrap()];
+        let wanted = Wanted {
+            claims: &claims,
+            ..Wanted::default()
+        };
+        assert_eq!(ids(&named(&wanted).unwrap()), all);
     }
 
     #[test]

@@ -3,13 +3,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use comfy_table::{Table, presets};
-use harness::{
-    case::{axes_not_enabled, families},
-    limits::Limits,
-};
+use harness::case::{axes_not_enabled, families};
 use lab::cluster::Description;
 
-use super::{seconds, select::Selection};
+use super::{process::Settings, seconds, select::Selection};
 use crate::{
     count::counted,
     report::{
@@ -27,8 +24,7 @@ const ATTEMPTS: usize = 2;
 pub(super) fn before(
     cluster: &Description,
     features: &BTreeSet<String>,
-    limits: &Limits,
-    seed: u64,
+    settings: &Settings,
     selection: &Selection,
     took: Duration,
 ) {
@@ -45,11 +41,7 @@ pub(super) fn before(
         .iter()
         .map(|capability| format!("{capability:?}").to_lowercase())
         .collect();
-    println!(
-        "provider  {} (the only one so far), up in {}",
-        cluster.provider,
-        seconds(took)
-    );
+    println!("provider  {}, up in {}", cluster.provider, seconds(took));
     println!("target    {}", cluster.target);
     println!("kernel    {}", cluster.kernel);
     println!("nodes     {}", nodes.join(", "));
@@ -62,8 +54,13 @@ pub(super) fn before(
     for axis in axes_not_enabled(cluster) {
         println!("not       {axis}");
     }
-    println!("limits    {limits}");
-    println!("seed      {seed}");
+    println!("limits    {}", settings.limits);
+    println!("seed      {}", settings.seed);
+    println!(
+        "labs      {} at once, {} at once in all of them",
+        settings.labs,
+        counted(settings.jobs, "case", "cases")
+    );
     println!(
         "cases     {} to run, {} left out",
         selection.run.len(),
@@ -90,13 +87,16 @@ pub(crate) fn table(report: &Report) -> String {
             seconds(Duration::try_from_secs_f64(case.seconds).unwrap_or_default()),
         ]);
     }
-    let told = |case: &&Case| case.label() != Verdict::Pass.name() || !case.warnings.is_empty();
-    let told: String = report.cases.iter().filter(told).map(story).collect();
+    let is_told = |case: &&Case| case.label() != Verdict::Pass.name() || !case.warnings.is_empty();
+    let mut told: Vec<&Case> = report.cases.iter().filter(is_told).collect();
+    // What failed is not looked for among what could not be decided.
+    told.sort_by_key(|case| case.label() != Verdict::Fail.name());
+    let told: String = told.into_iter().map(story).collect();
     format!("{table}\n{told}\n{}\n", counts(report))
 }
 
 /// A failure explains itself: what was claimed, what was seen and who answered, and where all of it is.
-fn story(case: &Case) -> String {
+pub(crate) fn story(case: &Case) -> String {
     let mut text = format!("\n{} {}", case.id, case.verdict.name());
     if !case.why.is_empty() {
         text += &format!(": {}", case.why);
@@ -108,8 +108,13 @@ fn story(case: &Case) -> String {
     if let Some(exempt) = &case.exempt {
         text += &format!("  exempt: {exempt}\n");
     }
-    let others = || case.axes.iter().filter(|axis| axis.verdict != Verdict::Pass);
-    for axis in others().take(SHOWN) {
+    let mut others: Vec<_> = case
+        .axes
+        .iter()
+        .filter(|axis| axis.verdict != Verdict::Pass)
+        .collect();
+    others.sort_by_key(|axis| axis.verdict != Verdict::Fail);
+    for axis in others.iter().take(SHOWN) {
         text += &format!("  [{}] {}\n", axis.name, axis.verdict.name());
         for finding in axis.findings.iter().take(SHOWN) {
             text += &format!(
@@ -121,7 +126,7 @@ fn story(case: &Case) -> String {
             }
         }
     }
-    let more = others().count().saturating_sub(SHOWN);
+    let more = others.len().saturating_sub(SHOWN);
     if more > 0 {
         text += &format!("  … and {}\n", counted(more, "more axis", "more axes"));
     }
@@ -165,4 +170,40 @@ pub(crate) fn counts(report: &Report) -> String {
         counts.not_supported,
         if report.interrupted { "; interrupted" } else { "" },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{format::Axis, golden};
+
+    #[test]
+    fn what_failed_is_told_before_what_could_not_be_decided() {
+        let mut report = golden::report();
+        let (failed, undecided) = ("clusterip-from-pod", "release-name-lattice");
+        report
+            .cases
+            .retain(|case| [failed, undecided].contains(&case.id.as_str()));
+        let case = report
+            .cases
+            .iter_mut()
+            .find(|case| case.id == failed)
+            .expect("it is there");
+        case.exempt = None;
+        let axis = |name: &str, verdict| Axis {
+            name: name.to_owned(),
+            verdict,
+            why: String::new(),
+            findings: Vec::new(),
+        };
+        case.axes = ["a", "b", "c"]
+            .map(|name| axis(name, Verdict::Inconclusive))
+            .into();
+        case.axes.push(axis("d", Verdict::Fail));
+        let text = table(&report);
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part:?} in {text}"));
+        assert!(at("\n  [d] fail") < at("\n  [a] inconclusive"));
+        assert!(at("\n  [b] inconclusive") < at("\n  … and 1 more axis"));
+        assert!(at(&format!("\n{failed} fail")) < at(&format!("\n{undecided} inconclusive")));
+    }
 }

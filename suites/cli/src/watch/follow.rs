@@ -1,6 +1,9 @@
 //! One kind followed: listed, watched, listed again after a gap, for as long as anybody looks.
 
-use std::{collections::BTreeMap, time::Duration};
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, fmt::Display, time::Duration};
 
 use futures::TryStreamExt as _;
 use kube::{
@@ -15,8 +18,29 @@ use super::changes::changes;
 /// Between two tries while the API does not answer: the first wait, doubled with each until the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
-/// How long a watch is asked to last; the server may end it earlier. Upstream's clients ask for 5 to 10 min.
-const WATCH_SECONDS: u32 = 290;
+
+/// How long an API server is waited for: one that has gone without a word answers nothing for ever.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Until it answers a list, or begins to answer a watch.
+    pub(super) answer: Duration,
+    /// How long a watch is asked to last, in seconds; the server may end it earlier.
+    pub(super) watch_seconds: u32,
+    /// How much later than that a watch may say something or end.
+    pub(super) slack: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            // As kube's own limit for a connection.
+            answer: Duration::from_secs(30),
+            // Upstream's clients ask for 5 to 10 min.
+            watch_seconds: 290,
+            slack: Duration::from_secs(30),
+        }
+    }
+}
 
 /// Something that was seen.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,26 +95,34 @@ pub(super) struct Followed {
 enum Gap {
     Expired(String),
     Trouble(kube::Error),
+    /// It did not do this within this time.
+    Silent(&'static str, Duration),
 }
 
 /// Follows one kind until nobody listens.
 ///
 /// # Errors
 /// The API says that this may not be listed (401, 403) or that there is no such kind (404).
-pub(super) async fn follow(client: Client, followed: Followed, seen: Sender<Seen>) -> anyhow::Result<()> {
+pub(super) async fn follow(
+    client: Client,
+    followed: Followed,
+    patience: Patience,
+    seen: Sender<Seen>,
+) -> anyhow::Result<()> {
     let api: Api<DynamicObject> = Api::namespaced_with(client, &followed.namespace, &followed.resource);
     let mut following = Following {
         api,
         known: BTreeMap::new(),
         has_listed: false,
         followed,
+        patience,
         seen,
         wait: FIRST_WAIT,
     };
     while !following.seen.is_closed() {
         let gap = match following.list().await {
             Ok(version) => following.watch(version).await,
-            Err(kube::Error::Api(status)) if [401, 403, 404].contains(&status.code) => {
+            Err(Gap::Trouble(kube::Error::Api(status))) if [401, 403, 404].contains(&status.code) => {
                 anyhow::bail!(
                     "{}s can't be listed in {}: {}",
                     following.followed.kind,
@@ -98,7 +130,7 @@ pub(super) async fn follow(client: Client, followed: Followed, seen: Sender<Seen
                     status.message
                 );
             }
-            Err(error) => Err(Gap::Trouble(error)),
+            Err(gap) => Err(gap),
         };
         match gap {
             // Nobody listens.
@@ -109,6 +141,10 @@ pub(super) async fn follow(client: Client, followed: Followed, seen: Sender<Seen
                     .await;
             }
             Err(Gap::Trouble(error)) => following.rest(&error).await,
+            Err(Gap::Silent(what, limit)) => {
+                let why = format!("it {what} within {limit:?}; all is listed again");
+                following.rest(&why).await;
+            }
         }
     }
     Ok(())
@@ -120,21 +156,26 @@ struct Following {
     known: BTreeMap<String, Value>,
     has_listed: bool,
     followed: Followed,
+    patience: Patience,
     seen: Sender<Seen>,
     wait: Duration,
 }
 
 impl Following {
     /// Lists everything and tells what is new; the version to watch from.
-    async fn list(&mut self) -> Result<String, kube::Error> {
-        let list = self
-            .api
-            .list(&ListParams {
-                label_selector: self.followed.labels.clone(),
-                field_selector: self.followed.fields.clone(),
-                ..ListParams::default()
-            })
-            .await?;
+    async fn list(&mut self) -> Result<String, Gap> {
+        let params = ListParams {
+            label_selector: self.followed.labels.clone(),
+            field_selector: self.followed.fields.clone(),
+            ..ListParams::default()
+        };
+        let list = within(
+            self.patience.answer,
+            "did not answer a list",
+            self.api.list(&params),
+        )
+        .await?
+        .map_err(Gap::Trouble)?;
         self.wait = FIRST_WAIT;
         let version = list.metadata.resource_version.unwrap_or_default();
         let what = if self.has_listed {
@@ -172,12 +213,13 @@ impl Following {
         let params = WatchParams {
             label_selector: self.followed.labels.clone(),
             field_selector: self.followed.fields.clone(),
-            timeout: Some(WATCH_SECONDS),
+            timeout: Some(self.patience.watch_seconds),
             bookmarks: true,
             send_initial_events: false,
         };
         while !self.seen.is_closed() {
-            let events = match self.api.watch(&params, &version).await {
+            let opened = self.api.watch(&params, &version);
+            let events = match within(self.patience.answer, "did not answer a watch", opened).await? {
                 Ok(events) => events,
                 Err(kube::Error::Api(status)) if status.code == 410 => {
                     return Err(Gap::Expired(status.message.clone()));
@@ -188,8 +230,10 @@ impl Following {
                 }
             };
             let mut events = Box::pin(events);
+            let silent = Duration::from_secs(self.patience.watch_seconds.into()) + self.patience.slack;
             loop {
-                match events.try_next().await {
+                let what = "neither said anything on a watch nor ended it";
+                match within(silent, what, events.try_next()).await? {
                     Ok(Some(event)) => {
                         self.wait = FIRST_WAIT;
                         self.event(event, &mut version).await?;
@@ -246,7 +290,7 @@ impl Following {
         Ok(())
     }
 
-    async fn rest(&mut self, error: &kube::Error) {
+    async fn rest(&mut self, error: &impl Display) {
         let text = format!("the API can't be asked, again in {:?}: {error}", self.wait);
         self.tell(What::Trouble, vec![text]).await;
         tokio::select! {
@@ -288,6 +332,12 @@ impl Following {
     async fn send(&self, seen: Seen) {
         drop(self.seen.send(seen).await);
     }
+}
+
+/// What an API server does, or that it did not.
+async fn within<T>(limit: Duration, what: &'static str, doing: impl Future<Output = T>) -> Result<T, Gap> {
+    let done = tokio::time::timeout(limit, doing).await;
+    done.map_err(|_| Gap::Silent(what, limit))
 }
 
 fn named(object: DynamicObject) -> (String, Value) {

@@ -26,7 +26,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use follow::{Followed, Seen, What, follow};
+use follow::{Followed, Patience, Seen, What, follow};
 
 /// Events that wait to be written; whoever is slower than this slows the watches down, and loses none.
 const QUEUE: usize = 1024;
@@ -85,7 +85,8 @@ pub(crate) async fn watch(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let (seen, mut events) = mpsc::channel(QUEUE);
     let mut tasks = JoinSet::new();
     for followed in followed(&arguments.service) {
-        tasks.spawn(follow(client.clone(), followed, seen.clone()));
+        let patience = Patience::default();
+        tasks.spawn(follow(client.clone(), followed, patience, seen.clone()));
     }
     drop(seen);
     let lasts = arguments.lasts.map(Duration::try_from).transpose();

@@ -1,6 +1,6 @@
 //! How agents are kept, with a script in the place of one.
 
-use lab::cluster::{Cluster, ClusterError, Stop};
+use lab::cluster::{ApiWay, Cluster, ClusterError, Stop};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -42,7 +42,7 @@ async fn an_agent_runs_in_its_nodes_namespaces_with_its_documented_arguments() {
          --bpffs=/sys/fs/bpf --listen=127.0.0.1:9440 --state=/run/plumbline/{0}/logs/agent-node1.state",
         name("args")
     );
-    assert!(test.said().contains(&expected), "{:?}", test.said());
+    test.has_said(|said| said.contains(&expected)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,6 +86,41 @@ async fn an_agent_that_ends_is_started_again_and_one_that_was_stopped_is_not() {
             .as_deref(),
         Some("SIGKILL")
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
+    let Some(test) = TestLab::up("led").await else {
+        return;
+    };
+    let way = ApiWay {
+        server: "10.96.0.1:443".parse().expect("an address"),
+        further: vec!["172.30.0.9:6443".parse().expect("an address")],
+    };
+    match test.lab.lead_agent("node1", Some(&way)).await {
+        Err(ClusterError::Failed { why, .. }) => assert!(why.contains("stop it first"), "{why}"),
+        other => panic!("expected a refusal, found {other:?}"),
+    }
+    let folder = format!("/run/plumbline/{}", name("led"));
+    let own = format!("run --kubeconfig={folder}/kubeconfig-node1 --node=node1");
+    let is_own = |line: &&String| line.starts_with(&own);
+    test.has_said(|said| said.iter().filter(is_own).count() == 1)
+        .await;
+    faults::lead(&test.lab, "node1", Some(&way)).await.expect("led");
+    assert_eq!(started(&test, 2).await.way, Some(way));
+    let led = format!("run --kubeconfig={folder}/kubeconfig-node1-led --node=node1");
+    let further = "--api-server=https://172.30.0.9:6443";
+    let is_led = |line: &String| line.starts_with(&led) && line.ends_with(further);
+    test.has_said(|said| said.iter().any(is_led)).await;
+    let kubeconfig = std::fs::read_to_string(format!("{folder}/kubeconfig-node1-led")).expect("a file");
+    assert!(kubeconfig.contains("https://10.96.0.1:443"), "{kubeconfig}");
+
+    faults::lead(&test.lab, "node1", None).await.expect("led back");
+    assert_eq!(started(&test, 3).await.way, None);
+    test.has_said(|said| said.iter().filter(is_own).count() == 2)
+        .await;
+    let other = test.lab.agent("node2").await.expect("the other agent");
+    assert_eq!((other.starts, other.way), (1, None), "the other node's stays");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -229,13 +229,23 @@ impl Shop {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kube_proxy_converges_after_every_fault_of_the_api_servers() {
+async fn kube_proxy_by_nftables_converges_after_every_fault_of_the_api_servers() {
+    converges("nftables", "nft").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kube_proxy_by_iptables_converges_after_every_fault_of_the_api_servers() {
+    converges("iptables", "iptables").await;
+}
+
+/// In one of its modes, which calls a program.
+async fn converges(mode: &str, calls: &str) {
     let folder = PathBuf::from(std::env::var_os(KUBERNETES).unwrap_or_default());
-    if !privileged() || !testing::programs_or_skip(&testing::current(), &["nft", "kube-proxy"], &[folder]) {
+    if !privileged() || !testing::programs_or_skip(&testing::current(), &[calls, "kube-proxy"], &[folder]) {
         return;
     }
-    let up = TestLab::up_with("kube-proxy", |config| {
-        config.agent = AgentCommand::of_target("kube-proxy-nftables", None).expect("the target");
+    let up = TestLab::up_with(mode, |config| {
+        config.agent = AgentCommand::of_target(&format!("kube-proxy-{mode}"), None).expect("the target");
         config.control_plane = ControlPlane {
             servers: 2,
             advertise: Advertise::Own,

@@ -32,6 +32,7 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         );
         return;
     };
+    let kubectl = folder.join("kubectl").display().to_string();
     let up = TestLab::up_with("programs", |config| {
         let program = config.plumbline.with_file_name("reference-agent");
         config.agent = AgentCommand::of_target("reference", Some(&program)).expect("built");
@@ -117,6 +118,11 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         .expect("the front passes over the one that is down");
     answers(&test, &address).await;
     held.end().await.expect("started again");
+    // It serves, and not only the one beside it.
+    let first = test.lab.api_servers().await.expect("servers").remove(0);
+    assert!(first.running);
+    let ask = format!("{kubectl} --server=https://{} get --raw=/readyz", first.address);
+    assert_eq!(test.shell(&node("node1"), &ask).await, (Some(0), "ok".to_owned()));
     test.lab.down().await.expect("down");
 }
 

@@ -193,6 +193,19 @@ impl TestLab {
         let said = fs::read_to_string(self.folder.path().join("said")).unwrap_or_default();
         said.lines().map(str::to_owned).collect()
     }
+
+    /// Waits until the fake agent has said it: it has a process before it has written a line.
+    pub(crate) async fn has_said(&self, is_it: impl Fn(&[String]) -> bool) {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let said = self.said();
+            if is_it(&said) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "not within {LIMIT:?}: {said:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
 }
 
 /// A pod of the probe.

@@ -16,8 +16,8 @@ fn target(folder: &Path, tools: &str, script: &str) -> AgentCommand {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("make it executable");
     let file = folder.join("target.yaml");
     let text = format!(
-        "program: proxy\ntools: [{tools}]\nrun: [--on, '${{node}}', '--api=${{kubeconfig}}', '${{state}}']\n\
-         cleanup: [--wipe, '${{cgroup}}', '${{bpffs}}']\nready: {{ port: 10256, path: /healthz }}\n"
+        "lab:\n  program: proxy\n  tools: [{tools}]\n  run: [--on, '${{node}}', '--api=${{kubeconfig}}', '${{state}}']\n  \
+         cleanup: [--wipe, '${{cgroup}}', '${{bpffs}}']\n  ready: {{ port: 10256, path: /healthz }}\n"
     );
     fs::write(&file, text).expect("write");
     AgentCommand::of_target(&file.to_string_lossy(), Some(&program)).expect("a target")
@@ -84,7 +84,7 @@ async fn what_the_kernel_lacks_for_a_target_is_named_with_what_was_tried() {
         run: ["sh", "-c", script].map(str::to_owned).to_vec(),
     };
     // Tried in a namespace that has no device of this host.
-    config.agent.target.needs = vec![
+    config.agent.program.needs = vec![
         need("to be alone", "! grep -q eth0 /proc/net/dev"),
         need("xt_none (CONFIG_NONE)", "echo no such match >&2; exit 1"),
         need("what is not tried", "exit 0"),

@@ -36,6 +36,8 @@ fn a_run_says_in_its_report_what_it_was_told() {
             "7",
             "--jobs",
             "3",
+            "--labs",
+            "2",
             "--claims",
             "empty-refill-no-restart",
             "--out",
@@ -66,7 +68,8 @@ fn a_run_says_in_its_report_what_it_was_told() {
         assert!(said.contains(part), "{part:?} is not in {said}");
     }
     let report = report(out.path());
-    let expected = json!({"seed": 7, "shuffled": true, "profile": "cluster", "jobs": 3, "rerun": false});
+    let expected = json!({"seed": 7, "shuffled": true, "profile": "cluster", "labs": 2, "jobs": 3,
+                          "rerun": false});
     assert_eq!(report["run"], expected);
     assert_eq!(report["cluster"]["features"], json!(["dual-stack", "sctp"]));
     assert_eq!(report["cluster"]["nodes"].as_object().unwrap().len(), 1);

@@ -9,7 +9,7 @@ use std::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, api::ListParams};
 use lab::{
-    cluster::{Cluster as _, Stop},
+    cluster::{ApiWay, Cluster as _, Stop},
     embedded::{LabCluster, LabConfig, Lifetime},
 };
 use nix::sys::signal::Signal;
@@ -19,7 +19,7 @@ use super::{
     support::{Run, signal},
 };
 
-fn repair(command: &str, lab: &str) -> (Option<i32>, String) {
+pub(crate) fn repair(command: &str, lab: &str) -> (Option<i32>, String) {
     let output: Output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
         .args([command, "--lab", lab])
         .output()
@@ -65,6 +65,12 @@ async fn what_a_killed_run_leaves_in_a_lab_is_healed_and_removed_once() {
     run.child.wait().unwrap();
     // As a case that was killed in the middle of its fault.
     lab.stop_agent("node2", Stop::Kill).await.unwrap();
+    let way = ApiWay {
+        server: "10.96.0.1:443".parse().unwrap(),
+        further: Vec::new(),
+    };
+    faults::lead(&lab, "node1", Some(&way)).await.unwrap();
+    assert_eq!(lab.agent("node1").await.unwrap().way, Some(way));
     assert!(namespaces_of_runs(&lab.client()).await > 0);
 
     let (code, said) = repair("heal", &name);
@@ -72,7 +78,14 @@ async fn what_a_killed_run_leaves_in_a_lab_is_healed_and_removed_once() {
         code == Some(0) && said.contains("the agent of node2 was stopped, and is started"),
         "{said}"
     );
-    assert!(lab.agent("node2").await.unwrap().pid.is_some());
+    assert!(
+        said.contains("the agent of node1 was led to the API by a way of a case, and is led back"),
+        "{said}"
+    );
+    for node in ["node1", "node2"] {
+        let agent = lab.agent(node).await.unwrap();
+        assert!(agent.pid.is_some() && agent.way.is_none(), "{agent:?}");
+    }
     let (code, said) = repair("cleanup", &name);
     assert!(code == Some(0) && said.contains("are removed"), "{said}");
     assert_eq!(namespaces_of_runs(&lab.client()).await, 0);

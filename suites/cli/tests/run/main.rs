@@ -5,7 +5,10 @@
     reason = "a test that can't go on has failed"
 )]
 
+mod existing;
 mod flags;
+mod healed;
+mod labs;
 mod leftovers;
 mod support;
 mod targets;

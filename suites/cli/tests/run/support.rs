@@ -73,15 +73,15 @@ impl Run {
         }
     }
 
-    /// Reads what it says until a line contains this.
-    pub(crate) fn until(&mut self, text: &str) {
+    /// Reads what it says until a line contains this, and returns that line.
+    pub(crate) fn until(&mut self, text: &str) -> String {
         let mut said = String::new();
         loop {
             let before = said.len();
             let read = self.stderr.read_line(&mut said).unwrap();
             assert_ne!(read, 0, "it ended before it said {text:?}: {said}");
             if said[before..].contains(text) {
-                return;
+                return said[before..].trim().to_owned();
             }
         }
     }
@@ -96,16 +96,26 @@ impl Run {
         self.started(["lab", "supervise"])
     }
 
+    /// The processes that are its labs.
+    pub(crate) fn supervisors(&self) -> Vec<u32> {
+        self.children(["lab", "supervise"])
+    }
+
     /// The process that the run started with these arguments first.
-    fn started(&self, arguments: [&str; 2]) -> u32 {
+    pub(crate) fn started(&self, arguments: [&str; 2]) -> u32 {
+        let all = self.children(arguments);
+        *all.first().expect("it has a process of its own")
+    }
+
+    fn children(&self, arguments: [&str; 2]) -> Vec<u32> {
         let is_it = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let words: Vec<_> = line.split(|byte| *byte == 0).collect();
             words.get(1..3) == Some(&arguments.map(str::as_bytes)) && parent(*pid) == Some(self.child.id())
         };
         let all = fs::read_dir("/proc").unwrap();
-        let mut pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-        pids.find(is_it).expect("it has a process of its own")
+        let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        pids.filter(is_it).collect()
     }
 
     /// Waits for its end: its status, and the only case of its report.
@@ -123,10 +133,20 @@ impl Run {
         let mut rest = String::new();
         self.stderr.read_to_string(&mut rest).unwrap();
         let status = self.child.wait().unwrap();
-        let left = Path::new("/run/plumbline").join(format!("run-{}", self.child.id()));
-        assert!(!left.exists(), "{} is left", left.display());
+        let left = labs(self.child.id());
+        assert!(left.is_empty(), "{left:?} are left");
         (status, self.folder)
     }
+}
+
+/// Names of the labs that a run has, by its process.
+pub(crate) fn labs(run: u32) -> Vec<String> {
+    let folders = fs::read_dir("/run/plumbline").into_iter().flatten();
+    let names = folders.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let first = format!("run-{run}");
+    names
+        .filter(|name| *name == first || name.starts_with(&format!("{first}-")))
+        .collect()
 }
 
 /// An agent that never touches a packet.

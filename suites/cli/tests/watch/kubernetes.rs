@@ -22,8 +22,10 @@ const PROGRAMS: [&str; 2] = ["etcd", "kube-apiserver"];
 /// It is up in five seconds where nothing else runs.
 const LIMIT: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
-/// A user who may do everything.
-const TOKEN: &str = "only-in-this-test";
+/// A user who may do everything; tokens are names.
+const ADMIN: &str = "admin";
+/// One who may do what everybody may, and what a test grants.
+pub(crate) const LEAST: &str = "least";
 
 /// etcd and an API server.
 pub(crate) struct ControlPlane {
@@ -49,7 +51,10 @@ impl ControlPlane {
         let write = |name: &str, text: String| fs::write(folder.path().join(name), text).unwrap();
         write("signing.pem", key.serialize_pem());
         write("verifying.pem", key.public_key_pem());
-        write("tokens", format!("{TOKEN},admin,admin,system:masters\n"));
+        write(
+            "tokens",
+            format!("{ADMIN},{ADMIN},{ADMIN},system:masters\n{LEAST},{LEAST},{LEAST}\n"),
+        );
         let ports = [(); 3].map(|()| {
             TcpListener::bind("127.0.0.1:0")
                 .unwrap()
@@ -78,12 +83,17 @@ impl ControlPlane {
         })
     }
 
+    /// The administrator's.
     pub(crate) fn kubeconfig(&self) -> String {
+        self.kubeconfig_of(ADMIN)
+    }
+
+    pub(crate) fn kubeconfig_of(&self, user: &str) -> String {
         let port = self.ports[2];
         format!(
             "{{apiVersion: v1, kind: Config, current-context: a, \
              clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:{port}', insecure-skip-tls-verify: true}}}}], \
-             users: [{{name: a, user: {{token: {TOKEN}}}}}], contexts: [{{name: a, context: {{cluster: a, user: a}}}}]}}"
+             users: [{{name: a, user: {{token: {user}}}}}], contexts: [{{name: a, context: {{cluster: a, user: a}}}}]}}"
         )
     }
 
@@ -91,11 +101,7 @@ impl ControlPlane {
     pub(crate) async fn up(&mut self) {
         let began = Instant::now();
         loop {
-            let config = Kubeconfig::from_yaml(&self.kubeconfig()).unwrap();
-            let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
-                .await
-                .unwrap();
-            let namespaces: Api<Namespace> = Api::all(Client::try_from(config).unwrap());
+            let namespaces: Api<Namespace> = Api::all(client(&self.kubeconfig()).await);
             if namespaces.get("default").await.is_ok() {
                 return;
             }
@@ -115,6 +121,13 @@ impl ControlPlane {
         self.api_server.wait().unwrap();
         self.api_server = api_server(&self.programs, &self.folder, self.ports);
     }
+}
+
+/// A client by the text of a kubeconfig.
+pub(crate) async fn client(kubeconfig: &str) -> Client {
+    let config = Kubeconfig::from_yaml(kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+    Client::try_from(config.unwrap()).unwrap()
 }
 
 impl Drop for ControlPlane {
@@ -144,7 +157,7 @@ fn api_server(programs: &std::path::Path, folder: &TempDir, ports: [u16; 3]) -> 
             format!("--service-account-signing-key-file={}", at("signing.pem")),
             format!("--service-account-key-file={}", at("verifying.pem")),
             format!("--token-auth-file={}", at("tokens")),
-            "--authorization-mode=AlwaysAllow".to_owned(),
+            "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ],

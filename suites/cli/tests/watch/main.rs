@@ -6,6 +6,7 @@
 )]
 
 mod kubernetes;
+mod rights;
 mod watching;
 
 use std::{net::TcpListener, sync::Arc, time::Duration};

@@ -7,22 +7,27 @@
 //! may permit that it stays so. An implementation that has no program at the hook is not supported. Clients of other
 //! nodes are the control: the current backends are reachable all along.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+pub(super) mod vips;
 
-use faults::{At, Attached, HiddenPins, LeftoverPrograms, Staging, StoppedAgent};
+use std::{sync::Arc, time::Duration};
+
+use faults::{As, At, Attached, HiddenPins, LeftoverPrograms, Reattached, Staging, StoppedAgent};
 use harness::{
     case::Family,
     client::Client,
     context::Context,
     objects::Key,
-    pods::{Backend, endpoints, serve},
-    probing::{Within, identities},
+    pods::{Backend, endpoints},
+    probing::Within,
+    recovery::Started,
     target::Target,
     verdict::Halt,
 };
 use lab::cluster::{Place, Stop};
 use oracle::history::Transport;
-use serde_json::{Value, json};
+use serde_json::json;
+
+use self::vips::{ALL, Vips, backends};
 
 /// What the connect hooks see; unconnected datagrams take another hook.
 pub(super) const CONNECTING: &[Transport] = &[Transport::Tcp, Transport::UdpConnected];
@@ -32,11 +37,8 @@ pub(super) const SENDING: &[Transport] = &[Transport::Udp];
 pub(super) const CONNECT: [&str; 2] = ["connect4", "connect6"];
 /// The sendmsg hooks, by family.
 pub(super) const SENDMSG: [&str; 2] = ["sendmsg4", "sendmsg6"];
-const ALL: &[Transport] = &[Transport::Tcp, Transport::UdpConnected, Transport::Udp];
-const PORT: u16 = 80;
-const TARGET: u16 = 8080;
 /// The longest that a row takes, unscaled: programs are held for as long.
-const LONGEST: Duration = Duration::from_secs(900);
+pub(super) const LONGEST: Duration = Duration::from_secs(900);
 
 /// What a row of the catalogue varies.
 pub(super) struct Row {
@@ -72,7 +74,13 @@ impl Way {
     }
 
     fn runs_last(self) -> bool {
-        matches!(self, Self::Attached(Staging { at: At::Above, .. }))
+        matches!(
+            self,
+            Self::Attached(Staging {
+                at: At::Above | At::AboveShown,
+                manner: As::Multi | As::Link
+            })
+        )
     }
 }
 
@@ -145,7 +153,7 @@ async fn leftover(
         .await?;
 
     cx.phase(&format!("{axis}: generation 1 is killed, its programs stay"));
-    let before = cx.cluster().agent(node).await?;
+    let mut recovery = cx.recovering(node).await?;
     let mut leftover =
         LeftoverPrograms::hold(&**cx.cluster(), node, &[hook], cx.limits().longest(LONGEST)).await?;
     if leftover.held().is_empty() {
@@ -155,13 +163,19 @@ async fn leftover(
     }
     cx.fault(&format!("held on {node}: {:?}", leftover.held()));
     let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    let mut refused = None;
     let hidden = match way {
         Way::Attached(staging) => {
             agent.lose_pins().await?;
-            let attached = leftover.attach(staging).await?;
-            cx.fault(&format!(
-                "agent of {node} killed, its pins lost, {attached:?} attached {staging}"
-            ));
+            match leftover.attach(staging).await? {
+                Reattached::Done(attached) => cx.fault(&format!(
+                    "agent of {node} killed, its pins lost, {attached:?} attached {staging}"
+                )),
+                Reattached::Refused(why) => {
+                    cx.fault(&format!("agent of {node} killed, its pins lost; {why}"));
+                    refused = Some(why);
+                }
+            }
             None
         }
         Way::PinsHidden => {
@@ -181,16 +195,21 @@ async fn leftover(
         }
     }
 
-    cx.phase(&format!(
-        "{axis}: witness, the leftover wins before generation 2 starts"
-    ));
-    let list = leftover.list().await?;
-    cx.fault(&format!("attached before generation 2: {list:?}"));
-    runs_first(&leftover, &list)?;
-    let trapped = vips.serve(std::slice::from_ref(&old), row.seen);
     let within = Within::from(replaced.at, cx.limits().endpoints);
-    cx.witness("the VIP reaches the trap", &reached, &trapped, within)
-        .await?;
+    if let Some(why) = refused {
+        // What can't be there is in nobody's way, and the kernel's refusal says so.
+        cx.record(&format!("the kernel lets no such leftover in ({axis})"), why);
+    } else {
+        cx.phase(&format!(
+            "{axis}: witness, the leftover wins before generation 2 starts"
+        ));
+        let list = leftover.list().await?;
+        cx.fault(&format!("attached before generation 2: {list:?}"));
+        runs_first(&leftover, &list)?;
+        let trapped = vips.serve(std::slice::from_ref(&old), row.seen);
+        cx.witness("the VIP reaches the trap", &reached, &trapped, within)
+            .await?;
+    }
     let current = vips.after(&new);
     if !elsewhere.is_empty() {
         let shop = vips.serve_shop(&new, ALL);
@@ -204,19 +223,14 @@ async fn leftover(
     }
 
     cx.phase(&format!("{axis}: generation 2 starts"));
-    let started = Within::from_now(cx.limits().heal);
-    agent.start().await?;
-    let ready = cx.agent_ready(node, &before, started).await?;
-    match ready {
-        Some(ready) => cx.record_delay("generation 2 is ready", ready.duration_since(started.since)),
-        None => cx.record("generation 2 is ready", format!("not within {:?}", started.limit)),
-    }
+    let ((), Started { ready, healing }) = recovery.start(cx, agent.start()).await?;
     if ready.is_none() && row.may_stay_unready {
         unready_while_it_is_there(cx, node, axis).await?;
+        let why = "the agent stays unready until the suite has detached the leftover";
+        recovery.end_by_hand(cx, axis, why).await?;
     } else {
-        // One that never is has had its time.
-        let healing = ready.map_or(started, |ready| Within::from(ready, cx.limits().heal));
         serves_what_is_current(cx, way, &mut leftover, &vips.axis, &current, &old, healing).await?;
+        recovery.end(cx, &[axis]).await?;
     }
 
     cx.phase(&format!("{axis}: heal"));
@@ -285,7 +299,7 @@ fn is_held<'a>(leftover: &'a LeftoverPrograms, hook: &'a Attached) -> impl Fn(&u
 }
 
 /// The leftover must run first: behind another program of the implementation it proves nothing.
-fn runs_first(leftover: &LeftoverPrograms, list: &[Attached]) -> Result<(), Halt> {
+pub(super) fn runs_first(leftover: &LeftoverPrograms, list: &[Attached]) -> Result<(), Halt> {
     for hook in list {
         if !hook.direct.first().is_some_and(is_held(leftover, hook)) {
             return Err(Halt::Inconclusive(format!(
@@ -298,7 +312,7 @@ fn runs_first(leftover: &LeftoverPrograms, list: &[Attached]) -> Result<(), Halt
 }
 
 /// Gone, or still the first: one that the new generation has overtaken was never in its way.
-fn runs_first_or_gone(leftover: &LeftoverPrograms, list: &[Attached]) -> Result<(), String> {
+pub(super) fn runs_first_or_gone(leftover: &LeftoverPrograms, list: &[Attached]) -> Result<(), String> {
     for hook in list {
         let is_held = is_held(leftover, hook);
         if hook.direct.iter().any(&is_held) && !hook.direct.first().is_some_and(&is_held) {
@@ -309,67 +323,4 @@ fn runs_first_or_gone(leftover: &LeftoverPrograms, list: &[Attached]) -> Result<
         }
     }
     Ok(())
-}
-
-struct Vips {
-    axis: String,
-    shop: IpAddr,
-    /// Of the Service that is deleted while no agent runs, where the row needs it.
-    gone: Option<IpAddr>,
-}
-
-impl Vips {
-    /// All of them are served by these.
-    fn serve(&self, backends: &[Backend], transports: &[Transport]) -> Vec<Target> {
-        let mut targets = self.serve_shop(backends, transports);
-        if let Some(gone) = self.gone {
-            targets.extend(self.served("gone", gone, backends, transports));
-        }
-        targets
-    }
-
-    fn serve_shop(&self, backends: &[Backend], transports: &[Transport]) -> Vec<Target> {
-        self.served("shop", self.shop, backends, transports)
-    }
-
-    /// What is permitted with generation 2.
-    fn after(&self, current: &[Backend]) -> Vec<Target> {
-        let mut targets = self.serve_shop(current, ALL);
-        if let Some(gone) = self.gone {
-            let none =
-                |&transport: &Transport| Target::none(&self.axis, "gone", transport, (gone, PORT).into());
-            targets.extend(ALL.iter().map(none));
-        }
-        targets
-    }
-
-    fn served(
-        &self,
-        name: &str,
-        address: IpAddr,
-        backends: &[Backend],
-        transports: &[Transport],
-    ) -> Vec<Target> {
-        let served = |&transport: &Transport| {
-            let expected = identities(backends, transport, TARGET);
-            Target::serves(&self.axis, name, transport, (address, PORT).into(), expected)
-        };
-        transports.iter().map(served).collect()
-    }
-}
-
-/// b_old on the node, and the current ones on it and on the last node.
-async fn backends(cx: &Context, namespace: &str, node: &str) -> Result<(Backend, Vec<Backend>), Halt> {
-    let nodes = cx.nodes();
-    let last = nodes.last().map_or(node, String::as_str);
-    let values: Vec<Value> = [("old", node), ("new1", node), ("new2", last)]
-        .into_iter()
-        .map(|(name, node)| {
-            let args = serve(name, namespace, &[TARGET], &[TARGET]);
-            json!({ "name": name, "namespace": namespace, "node": node, "args": args })
-        })
-        .collect();
-    let mut backends = cx.backends(&values).await?;
-    let old = backends.remove(0);
-    Ok((old, backends))
 }

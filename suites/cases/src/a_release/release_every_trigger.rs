@@ -1,0 +1,180 @@
+//! `release-every-trigger`: after a release each of these alone leaves V serving {b}: a label; `status.loadBalancer`; a port
+//! added; a port removed; sessionAffinity on and off; externalTrafficPolicy to Local and back; an unrelated Service; 10 min
+//! of nothing.
+//!
+//! Each trigger has releases of its own, since one that writes V's backends anew would hide what the next does, and all are
+//! side by side. Of V's age every trigger meets both, and every number of shared backends does; not every trigger with every
+//! number. V is of type LoadBalancer, which alone has all that is changed here; its ClusterIP is what is probed.
+use std::time::Duration;
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    limits::Profile,
+    objects::Key,
+    target::Target,
+    verdict::Halt,
+};
+use serde_json::{Value, json};
+
+use super::{
+    holders::{Hold, PORT, SHARED, all_serve, probed, undisturbed, witnessed},
+    pairs::{Pair, Point, staged, victims},
+};
+
+pub(crate) const CASE: Case = Case {
+    id: "release-every-trigger",
+    area: "A release isolation",
+    claims: &["release-every-trigger"],
+    sentence: "a Service keeps its backends whatever is changed at it, or nothing, after one whose name is a prefix is emptied",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+        also: &[],
+    },
+    disruptive: false,
+    manifest: include_str!("release_every_trigger.yaml"),
+    longest: Duration::from_secs(420),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// What happens to V after the release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trigger {
+    Label,
+    Status,
+    PortAdded,
+    PortRemoved,
+    Affinity,
+    Policy,
+    Unrelated,
+    Nothing,
+}
+
+const TRIGGERS: [(Trigger, &str); 8] = [
+    (Trigger::Label, "label"),
+    (Trigger::Status, "status.loadBalancer"),
+    (Trigger::PortAdded, "port added"),
+    (Trigger::PortRemoved, "port removed"),
+    (Trigger::Affinity, "sessionAffinity on and off"),
+    (Trigger::Policy, "externalTrafficPolicy Local and back"),
+    (Trigger::Unrelated, "an unrelated Service"),
+    (Trigger::Nothing, "nothing for 10 min"),
+];
+
+/// A Service that shares neither name nor backend with any other.
+const UNRELATED: &str = "unrelated";
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    let mut pairs = staged(cx, points(cx)).await?;
+    let agents = cx.agents().await?;
+    all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
+
+    cx.phase("release: C is emptied");
+    for pair in &mut pairs {
+        pair.culprit.list(cx, &[]).await?;
+    }
+    let seen: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
+    witnessed(cx, "C is REFUSE", &seen).await?;
+
+    cx.phase("triggers: each V must serve {b} for T_hold");
+    let window = probed(cx, victims(&pairs), Hold::Time).await?;
+    for pair in &pairs {
+        change(cx, pair).await?;
+    }
+    cx.fence().await?;
+    for pair in &pairs {
+        change_back(cx, pair).await?;
+    }
+    cx.fence().await?;
+    cx.hold(window).await?;
+    undisturbed(cx, victims(&pairs), agents.as_ref()).await
+}
+
+/// A pair for each trigger and number of shared backends; V's age is the other one from each to the next.
+fn points(cx: &Context) -> Vec<Point<Trigger>> {
+    let mut points = Vec::new();
+    for (how, name) in TRIGGERS {
+        // T_hold is 10 min there.
+        if how == Trigger::Nothing && cx.limits().profile != Profile::Long {
+            cx.not_enabled(name, &format!("--profile {}", Profile::Long.name()));
+            continue;
+        }
+        for family in cx.families() {
+            for shared in SHARED {
+                points.push(Point {
+                    family,
+                    how,
+                    name,
+                    shared,
+                    victim_first: points.len() % 2 == 0,
+                });
+            }
+        }
+    }
+    points
+}
+
+async fn change(cx: &Context, pair: &Pair<Trigger>) -> Result<(), Halt> {
+    let service = &pair.victim.service;
+    let patch = match pair.how {
+        Trigger::Label => json!({ "metadata": { "labels": { "plumbline-trigger": "1" } } }),
+        Trigger::Status => {
+            // A name, which is nobody's address.
+            let status = json!({ "loadBalancer": { "ingress": [{ "hostname": "v.plumbline.example" }] } });
+            cx.objects().patch_status(service, status).await?;
+            return Ok(());
+        }
+        Trigger::PortAdded => {
+            let mut ports = ports(cx, service).await?;
+            ports.push(json!({ "name": "added", "port": 82, "protocol": "TCP" }));
+            json!({ "spec": { "ports": ports } })
+        }
+        Trigger::PortRemoved => {
+            let mut ports = ports(cx, service).await?;
+            ports.retain(|port| port["port"] == PORT);
+            json!({ "spec": { "ports": ports } })
+        }
+        Trigger::Affinity => json!({ "spec": { "sessionAffinity": "ClientIP" } }),
+        Trigger::Policy => json!({ "spec": { "externalTrafficPolicy": "Local" } }),
+        Trigger::Unrelated => {
+            let values = json!({
+                "service": UNRELATED,
+                "namespace": service.namespace,
+                "family": pair.victim.family.to_string(),
+                "port": PORT,
+            });
+            cx.apply_service("${service}", &values).await?;
+            return Ok(());
+        }
+        Trigger::Nothing => return Ok(()),
+    };
+    cx.objects().patch(service, patch).await?;
+    Ok(())
+}
+
+/// The second half of what is on and off.
+async fn change_back(cx: &Context, pair: &Pair<Trigger>) -> Result<(), Halt> {
+    let spec = match pair.how {
+        Trigger::Affinity => json!({ "sessionAffinity": "None", "sessionAffinityConfig": null }),
+        Trigger::Policy => json!({ "externalTrafficPolicy": "Cluster" }),
+        Trigger::Label
+        | Trigger::Status
+        | Trigger::PortAdded
+        | Trigger::PortRemoved
+        | Trigger::Unrelated
+        | Trigger::Nothing => return Ok(()),
+    };
+    let patch = json!({ "spec": spec });
+    cx.objects().patch(&pair.victim.service, patch).await?;
+    Ok(())
+}
+
+/// As they are, node ports and all.
+async fn ports(cx: &Context, service: &Key) -> Result<Vec<Value>, Halt> {
+    let service = cx.objects().get(service).await?;
+    Ok(service["spec"]["ports"].as_array().cloned().unwrap_or_default())
+}

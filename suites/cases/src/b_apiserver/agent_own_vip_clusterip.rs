@@ -1,0 +1,163 @@
+//! `agent-own-vip-clusterip`: the agent reaches the API through the `default/kubernetes` ClusterIP. The slice is emptied for
+//! ≥ 5 s, the agent's API connections are reset so that it must dial anew, and the slice is refilled with (i) the same, (ii)
+//! another address: a canary slice written after the refill takes effect on that node within T_heal, without a restart.
+//!
+//! All API servers are killed while the slice is empty: that resets all connections, and whatever an agent dials meanwhile,
+//! its Service or what it remembers, fails. (ii) is for whoever documents further addresses, and asks for two API servers: in
+//! the second run only the other one comes back.
+use std::time::Duration;
+
+use harness::{
+    api_faults::ApiFaultGuard,
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    verdict::Halt,
+};
+use lab::cluster::{ApiFault, ApiServer, ApiWay, Capability, LONGEST, Stop};
+
+use super::{
+    kubernetes::Kubernetes,
+    own_way::{Canary, EMPTY, Led, must_take_services, node},
+};
+
+pub(crate) const CASE: Case = Case {
+    id: "agent-own-vip-clusterip",
+    area: "B default/kubernetes and the agent's own way to the API",
+    claims: &["agent-own-vip-clusterip"],
+    sentence: "an agent that reaches the API by default/kubernetes finds its way back after the slice was emptied",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[Capability::ApiFaults, Capability::Unreconciled],
+    },
+    disruptive: true,
+    manifest: include_str!("own_way.yaml"),
+    longest: Duration::from_secs(500),
+    run: |cx| Box::pin(run(cx)),
+};
+
+const SAME: &str = "refilled with the same address";
+const ANOTHER: &str = "refilled with another address";
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    must_take_services(cx)?;
+    cx.phase("staging: default/kubernetes is the case's own");
+    let (namespace, node) = (cx.namespace().await?, node(cx)?);
+    let kubernetes = Kubernetes::take(cx).await?;
+    let mut canary = Canary::stage(cx, &namespace, kubernetes.family, &node).await?;
+    cx.fence().await?;
+    let servers = cx.cluster().api_servers().await?;
+    same(cx, &kubernetes, &mut canary, &node, &servers).await?;
+    match servers.as_slice() {
+        _ if !cx.cluster().describe().ways.further => {
+            cx.not_enabled(
+                ANOTHER,
+                "not supported: the target documents no further addresses",
+            );
+        }
+        [first, second, ..] => {
+            another(cx, &kubernetes, &mut canary, &node, [first, second]).await?;
+        }
+        _ => cx.not_enabled(ANOTHER, "there is one API server, and so no other address"),
+    }
+    kubernetes.give_back(cx).await
+}
+
+async fn same(
+    cx: &Context,
+    kubernetes: &Kubernetes,
+    canary: &mut Canary,
+    node: &str,
+    servers: &[ApiServer],
+) -> Result<(), Halt> {
+    let to = ApiWay {
+        server: kubernetes.address,
+        further: Vec::new(),
+    };
+    let led = Led::lead(cx, node, &to, canary, &[SAME]).await?;
+    let down = empty(cx, SAME, kubernetes, &led, servers).await?;
+
+    cx.phase(&format!(
+        "{SAME}: the API servers are back, and the slice is refilled"
+    ));
+    for server in down {
+        server.heal().await?;
+    }
+    let filled = kubernetes.list_again(cx).await?;
+    let within = Within::from(filled.at, cx.limits().heal);
+    canary.judge(cx, SAME, node, within).await?;
+    led.not_restarted(cx, SAME).await?;
+    led.back(cx).await
+}
+
+async fn another(
+    cx: &Context,
+    kubernetes: &Kubernetes,
+    canary: &mut Canary,
+    node: &str,
+    [first, second]: [&ApiServer; 2],
+) -> Result<(), Halt> {
+    let second_down = kill(cx, second).await?;
+    kubernetes.list_servers(cx, &[first.address]).await?;
+    let to = ApiWay {
+        server: kubernetes.address,
+        further: vec![second.address],
+    };
+    let led = Led::lead(cx, node, &to, canary, &[ANOTHER]).await?;
+    let first_down = empty(cx, ANOTHER, kubernetes, &led, std::slice::from_ref(first)).await?;
+
+    cx.phase(&format!(
+        "{ANOTHER}: the other API server is there, and the slice lists it"
+    ));
+    second_down.heal().await?;
+    let filled = kubernetes.list_servers(cx, &[second.address]).await?;
+    let within = Within::from(filled.at, cx.limits().heal);
+    canary.judge(cx, ANOTHER, node, within).await?;
+    led.not_restarted(cx, ANOTHER).await?;
+    for server in first_down {
+        server.heal().await?;
+    }
+    led.back(cx).await
+}
+
+/// The slice is emptied and these API servers are killed; the agent has lost its connections and finds no other until the
+/// slice has been empty for long enough.
+async fn empty(
+    cx: &Context,
+    axis: &str,
+    kubernetes: &Kubernetes,
+    led: &Led,
+    servers: &[ApiServer],
+) -> Result<Vec<ApiFaultGuard>, Halt> {
+    cx.phase(&format!("{axis}: emptied, and the API servers are killed"));
+    let before = led.connections(cx).await?;
+    let emptied = kubernetes.empty(cx).await?;
+    // As long as it has its connections.
+    cx.fence_on(std::slice::from_ref(&led.node)).await?;
+    let mut down = Vec::new();
+    for server in servers {
+        down.push(kill(cx, server).await?);
+    }
+    let reset = led.had(before)?;
+    led.dials_anew(cx, axis, &reset, emptied.at).await?;
+    let found = led.connections(cx).await?;
+    if !found.established.is_empty() {
+        return Err(Halt::Inconclusive(format!(
+            "the agent has connections {:?} to the API though no API server runs: no dial was seen to fail for {EMPTY:?}",
+            found.established
+        )));
+    }
+    Ok(down)
+}
+
+async fn kill(cx: &Context, server: &ApiServer) -> Result<ApiFaultGuard, Halt> {
+    let fault = ApiFault::Down {
+        server: server.number,
+        how: Stop::Kill,
+    };
+    cx.api_fault(&fault, LONGEST).await
+}

@@ -1,0 +1,79 @@
+//! `agent-own-vip-nodeport`: the agent reaches the API by a node address and the node port of a Service. The slice is
+//! emptied for ≥ 5 s, the agent's API connections are reset, the slice is refilled: a canary slice written after the refill
+//! takes effect on that node within T_heal, without a restart.
+//!
+//! The node port of the agent's own node and of another node, each in its own run: only the first is translated on its node.
+use std::time::Duration;
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    verdict::Halt,
+};
+use lab::cluster::ApiWay;
+
+use super::own_way::{Canary, Frontend, Led, Way, must_take_services, node};
+
+pub(crate) const CASE: Case = Case {
+    id: "agent-own-vip-nodeport",
+    area: "B default/kubernetes and the agent's own way to the API",
+    claims: &["agent-own-vip-nodeport"],
+    sentence: "an agent that reaches the API by a node port finds its way back after the Service behind it was emptied",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[],
+    },
+    disruptive: true,
+    manifest: include_str!("own_way.yaml"),
+    longest: Duration::from_secs(500),
+    run: |cx| Box::pin(run(cx)),
+};
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    must_take_services(cx)?;
+    let node = node(cx)?;
+    let other = cx.nodes().into_iter().find(|other| *other != node);
+    let mut runs = vec![("its own node's port".to_owned(), node.clone())];
+    runs.extend(other.map(|other| ("another node's port".to_owned(), other)));
+    for (axis, of) in runs {
+        one(cx, &axis, &node, &of).await?;
+    }
+    Ok(())
+}
+
+async fn one(cx: &Context, axis: &str, node: &str, of: &str) -> Result<(), Halt> {
+    cx.phase(&format!("{axis}: staging a Service that leads to the API server"));
+    let namespace = cx.namespace().await?;
+    let way = Way::stage(cx, &namespace, Frontend::NodePort, of).await?;
+    let mut canary = Canary::stage(cx, &namespace, way.family, node).await?;
+    cx.fence().await?;
+    let to = ApiWay {
+        server: way.address,
+        further: Vec::new(),
+    };
+    let led = Led::lead(cx, node, &to, &mut canary, &[axis]).await?;
+
+    cx.phase(&format!("{axis}: emptied, and the agent's connections are reset"));
+    let others = cx.clients_on(node);
+    let refuses = [way.refuses(axis)];
+    let emptied = way.empty(cx).await?;
+    let within = Within::from(emptied.at, cx.limits().endpoints);
+    cx.witness("others see that it is empty", &others, &refuses, within)
+        .await?;
+    let reset = led.reset(cx).await?;
+    led.dials_anew(cx, axis, &reset, emptied.at).await?;
+    cx.judge(&others, &refuses, Within::from_now(cx.limits().endpoints))
+        .await?;
+
+    cx.phase(&format!("{axis}: refilled"));
+    let filled = way.list(cx, way.server).await?;
+    let within = Within::from(filled.at, cx.limits().heal);
+    canary.judge(cx, axis, node, within).await?;
+    led.not_restarted(cx, axis).await?;
+    led.back(cx).await
+}

@@ -1,0 +1,107 @@
+//! `agent-start-with-stale-vip`: the agent is down while the only API server's address changes. On start it reaches the API
+//! by its documented second way and a canary takes effect within T_heal, though its kernel state names the old address.
+//!
+//! The old address answers nothing: its API server is killed and stays so. The new one's server was down as long as the
+//! agent ran. The second way is a list of further addresses; the setting is recorded.
+use std::{sync::Arc, time::Duration};
+
+use faults::StoppedAgent;
+use harness::{
+    api_faults::ApiFaultGuard,
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    verdict::Halt,
+};
+use lab::cluster::{ApiFault, ApiServer, ApiWay, Capability, LONGEST, Stop};
+
+use super::own_way::{Canary, Frontend, Led, Way, must_take_services, node};
+
+pub(crate) const CASE: Case = Case {
+    id: "agent-start-with-stale-vip",
+    area: "B default/kubernetes and the agent's own way to the API",
+    claims: &["agent-start-with-stale-vip"],
+    sentence: "an agent starts although the node's kernel still leads the address of its API server to one that is gone",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[Capability::ApiFaults, Capability::SharedAddress],
+    },
+    disruptive: true,
+    manifest: include_str!("own_way.yaml"),
+    longest: Duration::from_secs(400),
+    run: |cx| Box::pin(run(cx)),
+};
+
+const AXIS: &str = "the API server's address changes while the agent is down";
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    must_take_services(cx)?;
+    if !cx.cluster().describe().ways.further {
+        return Err(Halt::NotSupported(
+            "the target documents no second way to the API".to_owned(),
+        ));
+    }
+    cx.phase("staging: a Service that leads to the only API server");
+    let (namespace, node) = (cx.namespace().await?, node(cx)?);
+    let servers = cx.cluster().api_servers().await?;
+    let [old, new, ..] = servers.as_slice() else {
+        return Err(Halt::Inconclusive(format!(
+            "two API servers are needed, found {servers:?}"
+        )));
+    };
+    let way = Way::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;
+    let mut canary = Canary::stage(cx, &namespace, way.family, &node).await?;
+    cx.fence().await?;
+    let new_down = kill(cx, new).await?;
+    let to = ApiWay {
+        server: way.address,
+        further: vec![new.address],
+    };
+    let led = Led::lead(cx, &node, &to, &mut canary, &[AXIS]).await?;
+    cx.not_enabled(
+        "with further addresses switched off",
+        "what an agent has learned by itself is no setting, and nobody else could know the new address",
+    );
+    cx.record("the second way", format!("further addresses: {:?}", to.further));
+
+    cx.phase("fault: the agent is down while the address changes");
+    let before = cx.cluster().agent(&node).await?;
+    let killed = StoppedAgent::stop(Arc::clone(cx.cluster()), &node, Stop::Kill).await?;
+    cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
+    let old_down = kill(cx, old).await?;
+    new_down.heal().await?;
+    let moved = way.list(cx, new.address).await?;
+    let within = Within::from(moved.at, cx.limits().endpoints);
+    // The old address refuses, or answers nobody who is no part of its network.
+    let gone = [way.is_dead(AXIS)];
+    cx.witness(
+        "what the node's kernel has leads to the old address",
+        &cx.clients_on(&node),
+        &gone,
+        within,
+    )
+    .await?;
+
+    cx.phase("the agent starts");
+    let within = Within::from_now(cx.limits().heal);
+    killed.start().await?;
+    canary.judge(cx, AXIS, &node, within).await?;
+    // Judged by what packets met; but it must be a new process that did it.
+    if let Some(ready) = cx.agent_ready(&node, &before, within).await? {
+        cx.record_delay("the agent is ready again", ready.duration_since(within.since));
+    }
+    old_down.heal().await?;
+    led.back(cx).await
+}
+
+async fn kill(cx: &Context, server: &ApiServer) -> Result<ApiFaultGuard, Halt> {
+    let fault = ApiFault::Down {
+        server: server.number,
+        how: Stop::Kill,
+    };
+    cx.api_fault(&fault, LONGEST).await
+}

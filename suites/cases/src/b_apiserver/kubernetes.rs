@@ -1,0 +1,200 @@
+//! `default/kubernetes` in the hands of a case: nobody else writes its slice meanwhile, and the API servers do again when
+//! the case has ended, however that happens.
+//!
+//! Its endpoints are then pods of the suite, which say who they are. Agents don't need it: they have connections, and the
+//! addresses that they were configured with.
+
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+
+use harness::{
+    api_faults::ApiFaultGuard,
+    case::Family,
+    context::Context,
+    objects::{Key, Written},
+    pods::{Backend, serve},
+    probing::{Within, identities},
+    target::Target,
+    verdict::Halt,
+    waiting::eventually,
+};
+use lab::cluster::{AgentState, ApiFault, LONGEST};
+use oracle::{
+    finding::{Finding, Weight},
+    history::Transport,
+};
+use serde_json::{Value, json};
+
+use crate::null_slice::null_slice;
+
+/// Where pods listen that stand behind it.
+pub(super) const TARGET: u16 = 6443;
+/// Name of its port, there and in twins.
+pub(super) const PORT_NAME: &str = "https";
+
+/// What certificates of API servers are valid for.
+pub(super) const VALID_FOR: &str = "kubernetes.default.svc";
+
+/// Handshakes are dear, to API servers too: N of them from a client take so long.
+pub(super) const HANDSHAKES: Duration = Duration::from_secs(20);
+
+/// The Service and its slice.
+pub(super) struct Kubernetes {
+    /// Its only family.
+    pub(super) family: Family,
+    /// Its ClusterIP and port.
+    pub(super) address: SocketAddr,
+    slice: Key,
+    /// What the API servers have written last.
+    endpoints: Value,
+    alone: ApiFaultGuard,
+}
+
+impl Kubernetes {
+    /// Takes the slice, for [`LONGEST`] at most; the families that the Service does not have are no axes.
+    pub(super) async fn take(cx: &Context) -> Result<Self, Halt> {
+        let (family, address) = frontend(cx).await?;
+        cx.objects().watch().follow_namespace("default");
+        let alone = cx.api_fault(&ApiFault::Unreconciled, LONGEST).await?;
+        let slice = Key::slice("default", "kubernetes");
+        let mut object = cx.objects().get(&slice).await?;
+        Ok(Self {
+            family,
+            address,
+            slice,
+            endpoints: object["endpoints"].take(),
+            alone,
+        })
+    }
+
+    /// Its slice lists these, in the form that kube-apiserver writes.
+    pub(super) async fn list(&self, cx: &Context, backends: &[&Backend]) -> Result<Written, Halt> {
+        let endpoint = |backend: &&Backend| {
+            let address = backend.address(self.family)?.to_string();
+            Ok(json!({ "addresses": [address], "conditions": { "ready": true } }))
+        };
+        let endpoints = backends.iter().map(endpoint).collect::<Result<Vec<_>, Halt>>()?;
+        self.write(cx, &json!(endpoints)).await
+    }
+
+    /// Its slice lists the API servers that it listed when it was taken.
+    pub(super) async fn list_again(&self, cx: &Context) -> Result<Written, Halt> {
+        self.write(cx, &self.endpoints).await
+    }
+
+    /// Its slice lists these API servers.
+    pub(super) async fn list_servers(&self, cx: &Context, servers: &[SocketAddr]) -> Result<Written, Halt> {
+        let endpoint = |server: &SocketAddr| json!({ "addresses": [server.ip().to_string()], "conditions": { "ready": true } });
+        self.write(cx, &servers.iter().map(endpoint).collect()).await
+    }
+
+    async fn write(&self, cx: &Context, endpoints: &Value) -> Result<Written, Halt> {
+        let ports = json!([{ "name": PORT_NAME, "port": TARGET, "protocol": "TCP" }]);
+        let fields = json!({ "endpoints": endpoints, "ports": ports });
+        cx.objects().replace_fields(&self.slice, &fields).await
+    }
+
+    /// Its slice is empty from now on, as after the end of the last API server; the suite's own watch has shown it.
+    pub(super) async fn empty(&self, cx: &Context) -> Result<Written, Halt> {
+        null_slice(cx, &self.slice).await
+    }
+
+    /// It is served by exactly these.
+    pub(super) fn serves(&self, axis: &str, backends: &[&Backend]) -> Target {
+        let expected = identities(backends.iter().copied(), Transport::Tcp, TARGET);
+        Target::serves(axis, "kubernetes", Transport::Tcp, self.address, expected)
+    }
+
+    /// It is served by one of these, whichever.
+    pub(super) fn serves_one_of(&self, axis: &str, backends: &[&Backend]) -> Target {
+        let expected = identities(backends.iter().copied(), Transport::Tcp, TARGET);
+        Target::serves_one_of(axis, "kubernetes", Transport::Tcp, self.address, expected)
+    }
+
+    /// It is refused, or served by one of these.
+    pub(super) fn serves_or_refuses(&self, axis: &str, backends: &[&Backend]) -> Target {
+        let expected = identities(backends.iter().copied(), Transport::Tcp, TARGET);
+        Target::serves_or_refuses(axis, "kubernetes", Transport::Tcp, self.address, expected)
+    }
+
+    /// Gives it back; every node has met what the API servers have written when this returns.
+    ///
+    /// # Errors
+    /// Inconclusive if they don't write what they did before within T_heal, or it was taken back before.
+    pub(super) async fn give_back(self, cx: &Context) -> Result<(), Halt> {
+        cx.phase("default/kubernetes is given back");
+        let within = Within::from(self.alone.heal().await?, cx.limits().heal);
+        eventually(
+            "the API servers write default/kubernetes again",
+            within,
+            async || {
+                let versions = cx.objects().watch().versions(&self.slice);
+                let last = versions.last().map(|version| &version.object["endpoints"]);
+                Ok((last == Some(&self.endpoints)).then_some(()))
+            },
+        )
+        .await?;
+        cx.fence().await
+    }
+}
+
+/// The frontend of `default/kubernetes`, of its one family; the others that a cluster has are no axes.
+pub(super) async fn frontend(cx: &Context) -> Result<(Family, SocketAddr), Halt> {
+    let service = cx.objects().get(&Key::service("default", "kubernetes")).await?;
+    let ports = service["spec"]["ports"].as_array().into_iter().flatten();
+    let mut ports = ports.filter(|port| port["name"] == PORT_NAME);
+    let port = ports.next().and_then(|port| port["port"].as_u64());
+    let port = port.and_then(|port| u16::try_from(port).ok());
+    let address = service["spec"]["clusterIP"].as_str().unwrap_or_default();
+    let (Ok(address), Some(port)) = (address.parse::<std::net::IpAddr>(), port) else {
+        return Err(Halt::Harness(format!(
+            "default/kubernetes should have a cluster IP and a port {PORT_NAME}, found {}",
+            service["spec"]
+        )));
+    };
+    let family = if address.is_ipv6() {
+        Family::IPv6
+    } else {
+        Family::IPv4
+    };
+    for other in cx.families().into_iter().filter(|other| *other != family) {
+        let why = format!("default/kubernetes has one address, of {family}");
+        cx.not_enabled(&other.to_string(), &why);
+    }
+    Ok((family, SocketAddr::new(address, port)))
+}
+
+/// Pods that can stand behind it, on the nodes in turn.
+pub(super) async fn backends<const N: usize>(cx: &Context, namespace: &str) -> Result<[Backend; N], Halt> {
+    let nodes = cx.nodes();
+    let values: Vec<Value> = (1..=N)
+        .zip(nodes.iter().cycle())
+        .map(|(number, node)| {
+            let name = format!("b{number}");
+            let args = serve(&name, namespace, &[TARGET], &[]);
+            json!({ "name": name, "namespace": namespace, "node": node, "args": args })
+        })
+        .collect();
+    let made = cx.backends(&values).await?;
+    made.try_into()
+        .map_err(|made: Vec<Backend>| Halt::Harness(format!("{} of {N} backends were made", made.len())))
+}
+
+/// Verdict: nobody has started an agent again since.
+pub(super) async fn no_restart(
+    cx: &Context,
+    axis: &str,
+    agents: Option<&BTreeMap<String, AgentState>>,
+) -> Result<(), Halt> {
+    let restarted = cx.restarted_since(agents).await?;
+    if !restarted.is_empty() {
+        let finding = Finding {
+            weight: Weight::Violation,
+            subject: "agents".to_owned(),
+            expected: "no restart, nobody asked for one".to_owned(),
+            found: restarted.join(", "),
+            first: Vec::new(),
+        };
+        cx.judged(axis, vec![finding]);
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! `kubesvc-empty-permitted`: while the slice of `default/kubernetes` is empty, a probe to its VIP is REFUSE, or is served
+//! by an address of the last non-empty version. Nothing else. Which of the two is recorded.
+//!
+//! The version before the last lists a trap. An ordinary Service with the same backend is emptied in the same way: it must
+//! drop to zero, so that who keeps the last backend keeps it for this Service only.
+use std::time::Duration;
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    history::now_us,
+    objects::Key,
+    pods::{Backend, endpoints},
+    probing::{Within, identities},
+    target::Target,
+    verdict::Halt,
+};
+use lab::cluster::Capability;
+use oracle::{
+    history::{Attempt, Transport},
+    record::{line, outcomes},
+};
+use serde_json::json;
+
+use super::kubernetes::{Kubernetes, TARGET, backends};
+use crate::null_slice::null_slice;
+
+pub(crate) const CASE: Case = Case {
+    id: "kubesvc-empty-permitted",
+    area: "B default/kubernetes and the agent's own way to the API",
+    claims: &["kubesvc-empty-permitted"],
+    sentence: "while default/kubernetes has no endpoint, its address refuses or leads to the last one, and nowhere else",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+        also: &[Capability::Unreconciled],
+    },
+    // Whoever else dials default/kubernetes meets it.
+    disruptive: true,
+    manifest: include_str!("kubesvc_empty_permitted.yaml"),
+    longest: Duration::from_secs(240),
+    run: |cx| Box::pin(run(cx)),
+};
+
+const TWIN: &str = "twin";
+const PORT: u16 = 443;
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: default/kubernetes and an ordinary twin lead to the same pod");
+    let namespace = cx.namespace().await?;
+    let [trap, last] = backends(cx, &namespace).await?;
+    let kubernetes = Kubernetes::take(cx).await?;
+    let axis = kubernetes.family.to_string();
+    let listed = |backend: &Backend| endpoints([backend], kubernetes.family);
+    let values = json!({
+        "namespace": namespace, "family": axis, "target": TARGET, "endpoints": listed(&trap)?,
+    });
+    let twin = (cx.apply_service(TWIN, &values).await?, PORT).into();
+    let slice = Key::slice(&namespace, TWIN);
+    let twin_serves = |backend: &Backend| {
+        let expected = identities([backend], Transport::Tcp, TARGET);
+        Target::serves(&axis, TWIN, Transport::Tcp, twin, expected)
+    };
+
+    cx.phase("control: both serve the first pod, and then the second");
+    let mut written = kubernetes.list(cx, &[&trap]).await?;
+    for backend in [&trap, &last] {
+        if backend != &trap {
+            let patch = json!({ "endpoints": listed(backend)? });
+            cx.objects().patch(&slice, patch).await?;
+            written = kubernetes.list(cx, &[backend]).await?;
+        }
+        let both = [kubernetes.serves(&axis, &[backend]), twin_serves(backend)];
+        let within = Within::from(written.at, cx.limits().endpoints);
+        cx.fence().await?;
+        cx.control("both follow their slices", cx.clients(), &both, within)
+            .await?;
+    }
+
+    cx.phase("fault: both are emptied, for T_hold");
+    let permitted = [kubernetes.serves_or_refuses(&axis, &[&last])];
+    let window = cx.background(cx.clients(), &permitted, cx.limits().hold).await?;
+    null_slice(cx, &slice).await?;
+    let emptied = kubernetes.empty(cx).await?;
+    cx.fence().await?;
+    let handled_us = now_us();
+    let refuses = [Target::refuses(&axis, TWIN, Transport::Tcp, twin)];
+    let within = Within::from(emptied.at, cx.limits().endpoints);
+    cx.judge(cx.clients(), &refuses, within).await?;
+    let twins = cx.background(cx.clients(), &refuses, cx.limits().hold).await?;
+    let (attempts, _) = futures::try_join!(cx.hold(window), cx.hold(twins))?;
+    cx.trap_untouched(&axis, &attempts, &trap).await?;
+    record(cx, &attempts, handled_us);
+    kubernetes.give_back(cx).await
+}
+
+/// What becomes of clients once every node has met the empty slice.
+fn record(cx: &Context, attempts: &[Attempt], handled_us: u64) {
+    for node in cx.nodes() {
+        let clients: Vec<String> = cx.clients_on(&node).into_iter().map(|one| one.name).collect();
+        let while_empty = attempts
+            .iter()
+            .filter(|attempt| attempt.start_us >= handled_us && clients.contains(&attempt.client));
+        cx.record(
+            &format!("while it is empty, on {node}"),
+            line(&outcomes(while_empty)),
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! `kubesvc-one-of-n-leaves`: of two addresses of `default/kubernetes` one is removed. From T_ep on it gets 0 of N new
+//! connections, no connect fails, and established connections to the other survive.
+//!
+//! The removed address stays alive as a trap, and every probe is a new connection. The flows are opened while the staying
+//! address is the only one, so that it is theirs.
+use std::time::Duration;
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    verdict::Halt,
+};
+use lab::cluster::Capability;
+
+use super::kubernetes::{Kubernetes, backends};
+
+pub(crate) const CASE: Case = Case {
+    id: "kubesvc-one-of-n-leaves",
+    area: "B default/kubernetes and the agent's own way to the API",
+    claims: &["kubesvc-one-of-n-leaves"],
+    sentence: "an address that leaves default/kubernetes gets no new connection, and clients of the other notice nothing",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+        also: &[Capability::Unreconciled],
+    },
+    // Whoever else dials default/kubernetes meets it.
+    disruptive: true,
+    manifest: include_str!("kubesvc_one_of_n_leaves.yaml"),
+    longest: Duration::from_secs(240),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// Established connections, dealt to the clients.
+const FLOWS: u32 = 10;
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: default/kubernetes leads to a pod, and flows are opened");
+    let namespace = cx.namespace().await?;
+    let [stays, leaves] = backends(cx, &namespace).await?;
+    let kubernetes = Kubernetes::take(cx).await?;
+    let axis = kubernetes.family.to_string();
+    let [one, both] = [&[&stays][..], &[&stays, &leaves]].map(|all| [kubernetes.serves(&axis, all)]);
+    let listed = kubernetes.list(cx, &[&stays]).await?;
+    let within = Within::from(listed.at, cx.limits().endpoints);
+    cx.fence().await?;
+    cx.control("it serves one address", cx.clients(), &one, within)
+        .await?;
+    let flows = cx.flows(cx.clients(), &one, FLOWS, within).await?;
+
+    cx.phase("control: another address joins");
+    let listed = kubernetes.list(cx, &[&stays, &leaves]).await?;
+    let within = Within::from(listed.at, cx.limits().endpoints);
+    cx.fence().await?;
+    cx.control("it serves both addresses", cx.clients(), &both, within)
+        .await?;
+
+    cx.phase("fault: it leaves again");
+    let either = [kubernetes.serves_one_of(&axis, &[&stays, &leaves])];
+    let never_fails = cx.background(cx.clients(), &either, cx.limits().hold).await?;
+    let removed = kubernetes.list(cx, &[&stays]).await?;
+    cx.fence().await?;
+    let within = Within::from(removed.at, cx.limits().endpoints);
+    let mut attempts = cx.judge(cx.clients(), &one, within).await?;
+    cx.phase("verdict: one address for T_hold");
+    let window = cx.background(cx.clients(), &one, cx.limits().hold).await?;
+    let held = futures::try_join!(
+        cx.hold(window),
+        cx.hold(never_fails),
+        cx.hold_flows(flows, cx.limits().hold)
+    )?;
+    attempts.extend(held.0);
+    cx.trap_untouched(&axis, &attempts, &leaves).await?;
+    kubernetes.give_back(cx).await
+}

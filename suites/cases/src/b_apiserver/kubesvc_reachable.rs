@@ -1,0 +1,55 @@
+//! `kubesvc-reachable`: from pods and hosts of every node a TLS handshake to the literal ClusterIP of `default/kubernetes`
+//! completes with a certificate valid for `kubernetes.default.svc`.
+//!
+//! The ClusterIP is dialled, not a name and not an API server's own address. By the certificate an API server is told from
+//! anybody else who listens on 443.
+use std::{collections::BTreeSet, time::Duration};
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    target::Target,
+    verdict::Halt,
+};
+use oracle::history::{Attempt, Outcome};
+
+use super::kubernetes::{HANDSHAKES, VALID_FOR, frontend};
+
+pub(crate) const CASE: Case = Case {
+    id: "kubesvc-reachable",
+    area: "B default/kubernetes and the agent's own way to the API",
+    claims: &["kubesvc-reachable"],
+    sentence: "the address of default/kubernetes answers pods and hosts of every node with an API server's certificate",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Api,
+        also: &[],
+    },
+    disruptive: false,
+    manifest: include_str!("kubesvc_reachable.yaml"),
+    longest: Duration::from_secs(120),
+    run: |cx| Box::pin(run(cx)),
+};
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    let (family, address) = frontend(cx).await?;
+    cx.phase("verdict: every handshake completes, with a certificate for it");
+    let axis = family.to_string();
+    let target = [Target::certified(&axis, "kubernetes", address, VALID_FOR)];
+    let window = cx.background(cx.clients(), &target, HANDSHAKES).await?;
+    let attempts = cx.hold(window).await?;
+    let answered: BTreeSet<&str> = attempts.iter().filter_map(by).collect();
+    let answered: Vec<&str> = answered.into_iter().collect();
+    cx.record("certificates of who answered", answered.join("; "));
+    Ok(())
+}
+
+fn by(attempt: &Attempt) -> Option<&str> {
+    match &attempt.outcome {
+        Outcome::Answered { answer, .. } => Some(&answer.identity),
+        _ => None,
+    }
+}

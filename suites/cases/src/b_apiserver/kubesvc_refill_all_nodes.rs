@@ -1,0 +1,142 @@
+//! `kubesvc-refill-all-nodes`: the slice of `default/kubernetes` is empty for 5, 60 and 300 s, then refilled with (i) the
+//! same, (ii) another address. Within T_ep of the refill clients on every node connect through the VIP, only to the new
+//! address; agents are not restarted.
+//!
+//! In (ii) the old address is a trap, for T_hold. 60 and 300 s are for the long profile, and there every watch of the agents
+//! breaks in the middle of the 300 s: the refill is found by a new one.
+use std::time::Duration;
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    limits::Profile,
+    pods::Backend,
+    probing::Within,
+    verdict::Halt,
+    waiting::has_lasted,
+};
+use lab::cluster::{ApiFault, Capability, Clients, Fault};
+use oracle::record::{line, outcomes};
+
+use super::kubernetes::{Kubernetes, backends, no_restart};
+
+pub(crate) const CASE: Case = Case {
+    id: "kubesvc-refill-all-nodes",
+    area: "B default/kubernetes and the agent's own way to the API",
+    claims: &["kubesvc-refill-all-nodes"],
+    sentence: "default/kubernetes serves what its refilled slice lists, on every node, with no agent restarted",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 2,
+        families: Families::Any,
+        rights: Rights::Api,
+        also: &[Capability::Unreconciled],
+    },
+    // Whoever else dials default/kubernetes meets it.
+    disruptive: true,
+    manifest: include_str!("kubesvc_refill_all_nodes.yaml"),
+    longest: Duration::from_secs(240),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// For how long it is empty, and from which profile on.
+const DELAYS: [(Duration, Profile); 3] = [
+    (Duration::from_secs(5), Profile::Lab),
+    (Duration::from_secs(60), Profile::Long),
+    (OUTLIVES_WATCHES, Profile::Long),
+];
+/// So long that the agents' watches end meanwhile.
+const OUTLIVES_WATCHES: Duration = Duration::from_secs(300);
+
+/// What it is refilled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refill {
+    Same,
+    Another,
+}
+
+const REFILLS: [(Refill, &str); 2] = [
+    (Refill::Same, "the same address"),
+    (Refill::Another, "another address"),
+];
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: default/kubernetes leads to a pod");
+    let namespace = cx.namespace().await?;
+    let backends = backends(cx, &namespace).await?;
+    for (delay, profile) in DELAYS {
+        if profile == Profile::Long && cx.limits().profile != Profile::Long {
+            let why = format!("--profile {}", Profile::Long.name());
+            cx.not_enabled(&format!("empty for {delay:?}"), &why);
+            continue;
+        }
+        for (refill, words) in REFILLS {
+            let kubernetes = Kubernetes::take(cx).await?;
+            let axis = format!("{}, empty for {delay:?}, {words}", kubernetes.family);
+            match refilled(cx, &kubernetes, &axis, (delay, refill), &backends).await {
+                Err(Halt::Inconclusive(why)) => cx.inconclusive(&axis, why, Vec::new()),
+                done => done?,
+            }
+            kubernetes.give_back(cx).await?;
+        }
+    }
+    Ok(())
+}
+
+/// One point of the axes.
+async fn refilled(
+    cx: &Context,
+    kubernetes: &Kubernetes,
+    axis: &str,
+    (delay, refill): (Duration, Refill),
+    [old, other]: &[Backend; 2],
+) -> Result<(), Halt> {
+    let new = match refill {
+        Refill::Same => old,
+        Refill::Another => other,
+    };
+    cx.phase(&format!("{axis}: control"));
+    let listed = kubernetes.list(cx, &[old]).await?;
+    let within = Within::from(listed.at, cx.limits().endpoints);
+    cx.fence().await?;
+    let serves = [kubernetes.serves(axis, &[old])];
+    cx.control("it serves the first address", cx.clients(), &serves, within)
+        .await?;
+
+    cx.phase(&format!("{axis}: emptied"));
+    let agents = cx.agents().await?;
+    let cut = if delay == OUTLIVES_WATCHES {
+        let fault = ApiFault::Answers {
+            server: None,
+            clients: Clients::All,
+            fault: Fault::CutWatches { after: delay / 2 },
+        };
+        Some(cx.api_fault(&fault, delay + cx.limits().endpoints).await?)
+    } else {
+        None
+    };
+    let emptied = kubernetes.empty(cx).await?;
+    // Every node has met the empty slice: the witness, as it may be served all the same.
+    cx.fence().await?;
+    let permitted = [kubernetes.serves_or_refuses(axis, &[old])];
+    let within = Within::from(emptied.at, cx.limits().endpoints);
+    let meanwhile = cx.judge(cx.clients(), &permitted, within).await?;
+    cx.record(&format!("{axis}: while it is empty"), line(&outcomes(&meanwhile)));
+    has_lasted(emptied.at, delay).await;
+    if let Some(cut) = cut {
+        cut.heal().await?;
+    }
+
+    cx.phase(&format!("{axis}: refilled"));
+    let refilled = kubernetes.list(cx, &[new]).await?;
+    let within = Within::from(refilled.at, cx.limits().endpoints);
+    let serves = [kubernetes.serves(axis, &[new])];
+    let mut attempts = cx.judge(cx.clients(), &serves, within).await?;
+    if refill == Refill::Another {
+        let window = cx.background(cx.clients(), &serves, cx.limits().hold).await?;
+        attempts.extend(cx.hold(window).await?);
+        cx.trap_untouched(axis, &attempts, old).await?;
+    }
+    no_restart(cx, axis, agents.as_ref()).await
+}

@@ -1,0 +1,353 @@
+//! `kubesvc-shared-address-restart`: several API servers advertise one address; one stops gracefully; the slice of
+//! `default/kubernetes` empties, then refills. `default/kubernetes-x`, a Service with the same backend, has 0 failed connects
+//! from 60 s before to 10 min after; `default/kubernetes` fails at most from the empty version to refill + T_ep.
+//!
+//! Nobody but the API servers writes the slice. `kubernetes-x` is patched as a service controller does, after the emptying
+//! and after the refill. Its ClusterIP, node ports and load balancer's address are dialled all along, and connections that
+//! were established before go on, but those to the API server that stops. 60 s and 10 min are for the long profile, where
+//! T_hold is as long; others scale both by it.
+//!
+//! Agents reach the API by the advertised address, too, as those of such clusters do: one that knows no server but the
+//! one that stops hears of nothing, and nothing could be asked of it.
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use faults::LedAgent;
+use futures::future::try_join_all;
+use harness::{
+    background::Background,
+    case::{Case, Families, Family, Needs, Rights, Tier},
+    client::Client,
+    context::Context,
+    flows::Flows,
+    objects::{Key, MANAGER, annotation},
+    probing::Within,
+    target::Target,
+    verdict::Halt,
+    waiting::{eventually, has_lasted},
+    watch::Version,
+};
+use lab::cluster::{ApiFault, ApiWay, Capability, LONGEST, Stop, api_server_name};
+use oracle::{
+    check::Permitted,
+    history::{Attempt, Outcome, PlanEntry, Transport},
+};
+use serde_json::{Value, json};
+
+use super::kubernetes::{HANDSHAKES, VALID_FOR, frontend, no_restart};
+use crate::a_release::frontends::{balancers, node_port, nodes};
+
+pub(crate) const CASE: Case = Case {
+    id: "kubesvc-shared-address-restart",
+    area: "B default/kubernetes and the agent's own way to the API",
+    claims: &["kubesvc-shared-address-restart"],
+    sentence: "when one of several API servers behind one address stops, a Service with the same backend never fails",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 2,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[Capability::ApiFaults, Capability::SharedAddress],
+    },
+    disruptive: true,
+    manifest: include_str!("kubesvc_shared_address_restart.yaml"),
+    longest: Duration::from_secs(300),
+    run: |cx| Box::pin(run(cx)),
+};
+
+const NEIGHBOUR: &str = "kubernetes-x";
+/// Who stops.
+const STOPPED: u8 = 2;
+/// Established connections to each frontend.
+const FLOWS: u32 = 4;
+/// How often they are opened at most until one of them stays. Which API server takes a connection is decided by a hash of its
+/// ports or by turns: with two of them, all [`FLOWS`] of a frontend meet the one that stops in 1 of 16 tries by the former.
+const OPENED: u32 = 6;
+/// How often, and from one to the next, somebody looks who answers.
+const LOOKS: u32 = 20;
+const LOOK_MS: u64 = 100;
+/// Before the fault everything is seen to work for so much of T_hold: of the 10 min after it 60 s.
+const BEFORE: u32 = 10;
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: all API servers advertise one address");
+    let (family, kubernetes) = frontend(cx).await?;
+    let axis = family.to_string();
+    cx.objects().watch().follow_namespace("default");
+    let shared = cx.api_fault(&ApiFault::SharedAddress, LONGEST).await?;
+    let slice = Key::slice("default", "kubernetes");
+    let within = Within::from_now(cx.limits().heal);
+    let listed = eventually("default/kubernetes has one endpoint", within, async || {
+        let object = cx.objects().get(&slice).await?;
+        let is_one = object["endpoints"].as_array().is_some_and(|all| all.len() == 1);
+        Ok(is_one.then_some(object))
+    })
+    .await?;
+    let led = lead(cx, advertised(&listed)?).await?;
+    let neighbour = Neighbour::stage(cx, &axis, family, &listed).await?;
+    let own = [Target::certified(&axis, "kubernetes", kubernetes, VALID_FOR)];
+
+    cx.phase("control: every frontend answers, and connections are established");
+    cx.fence().await?;
+    let within = Within::from_now(cx.limits().service);
+    cx.control("default/kubernetes answers", cx.clients(), &own, within)
+        .await?;
+    for (clients, targets) in neighbour.vantages(cx) {
+        cx.control("every frontend answers", &clients, targets, within)
+            .await?;
+    }
+    let agents = cx.agents().await?;
+    let stays = |identity: &str| !names(identity).any(|name| name == api_server_name(STOPPED));
+    let flows = neighbour.flows(cx, stays).await?;
+    let windows = neighbour.vantages(cx).into_iter();
+    let windows = windows.map(async |(clients, targets)| {
+        let targets: Vec<Target> = targets.iter().map(while_one_stops).collect();
+        cx.background(&clients, &targets, cx.limits().hold).await
+    });
+    let windows: Vec<Background> = try_join_all(windows).await?;
+    let before = std::time::Instant::now();
+    has_lasted(before, cx.limits().hold / BEFORE).await;
+
+    cx.phase("fault: one of the API servers stops");
+    let seen = cx.objects().watch().versions(&slice).len();
+    let stop = ApiFault::Down {
+        server: STOPPED,
+        how: Stop::Term,
+    };
+    let after_emptying = async {
+        let emptied = shown(cx, &slice, seen, "empty", |version| !has_endpoints(version)).await?;
+        neighbour.patch(cx, "emptied").await?;
+        Ok(emptied)
+    };
+    let (stopped, emptied) = futures::try_join!(cx.api_fault(&stop, LONGEST), after_emptying)?;
+    cx.phase("default/kubernetes is refilled by another");
+    shown(cx, &slice, emptied, "refilled", has_endpoints).await?;
+    // The patch and its fence are no reason to serve later.
+    let within = Within::from_now(cx.limits().endpoints);
+    neighbour.patch(cx, "refilled").await?;
+    cx.fence().await?;
+    let settled = cx.settle(cx.clients(), &own, within).await?;
+    // What has not settled shows in the probes that follow.
+    cx.record_settled(&settled);
+    let window = cx.background(cx.clients(), &own, HANDSHAKES).await?;
+    cx.hold(window).await?;
+    stopped.heal().await?;
+
+    cx.phase("verdict: the neighbour goes on for T_hold");
+    let held = try_join_all(windows.into_iter().map(|window| cx.hold(window)));
+    let flows = cx.hold_flows_of(flows, cx.limits().hold, stays);
+    futures::try_join!(held, flows)?;
+    no_restart(cx, &axis, agents.as_ref()).await?;
+    // That address goes with the fault.
+    try_join_all(led.into_iter().map(LedAgent::back)).await?;
+    shared.heal().await?;
+    Ok(())
+}
+
+/// Where the API servers say that they are.
+fn advertised(listed: &Value) -> Result<SocketAddr, Halt> {
+    let address = listed["endpoints"][0]["addresses"][0].as_str();
+    let address = address.and_then(|address| address.parse::<IpAddr>().ok());
+    let port = listed["ports"][0]["port"].as_u64();
+    let port = port.and_then(|port| u16::try_from(port).ok());
+    address
+        .zip(port)
+        .map(SocketAddr::from)
+        .ok_or_else(|| Halt::Harness(format!("default/kubernetes lists no address and port: {listed}")))
+}
+
+/// Leads all agents there, where API servers have addresses of their own that agents may have been told instead.
+async fn lead(cx: &Context, advertised: SocketAddr) -> Result<Vec<LedAgent>, Halt> {
+    let servers = cx.cluster().api_servers().await?;
+    if servers.iter().all(|server| server.address == advertised) {
+        return Ok(Vec::new());
+    }
+    cx.phase(&format!("agents reach the API by {advertised}"));
+    let way = ApiWay {
+        server: advertised,
+        further: Vec::new(),
+    };
+    let all = cx.nodes().into_iter().map(async |node| {
+        let before = cx.cluster().agent(&node).await?;
+        let within = Within::from_now(cx.limits().heal);
+        let led = LedAgent::lead(Arc::clone(cx.cluster()), &node, &way).await?;
+        cx.agent_ready(&node, &before, within).await?;
+        Ok::<_, Halt>(led)
+    });
+    try_join_all(all).await
+}
+
+/// `default/kubernetes-x` and its frontends.
+struct Neighbour {
+    service: Key,
+    /// For clients inside.
+    inside: Vec<Target>,
+    /// For those outside.
+    outside: Vec<Target>,
+}
+
+impl Neighbour {
+    /// Makes it, with what `default/kubernetes` lists.
+    async fn stage(cx: &Context, axis: &str, family: Family, listed: &Value) -> Result<Self, Halt> {
+        let mut of_slice = cx.labels();
+        of_slice["kubernetes.io/service-name"] = NEIGHBOUR.into();
+        of_slice["endpointslice.kubernetes.io/managed-by"] = MANAGER.into();
+        let values = json!({
+            "labels": cx.labels(), "slice-labels": of_slice, "family": family.to_string(),
+            "endpoints": listed["endpoints"], "ports": listed["ports"],
+        });
+        let address = cx.apply_service(NEIGHBOUR, &values).await?;
+        let service = Key::service("default", NEIGHBOUR);
+        let has_balancer = cx.cluster().describe().features.contains("loadbalancer");
+        if !has_balancer {
+            cx.not_enabled("lb", "the target does not declare the feature loadbalancer");
+        }
+        let within = Within::from_now(cx.limits().service);
+        let object = eventually("kubernetes-x has all its frontends", within, async || {
+            let object = cx.objects().get(&service).await?;
+            let is_whole = node_port(&object, "TCP").is_some()
+                && (!has_balancer || !balancers(&object, family).is_empty());
+            Ok(is_whole.then_some(object))
+        })
+        .await?;
+        let certified = |name: &str, address: SocketAddr| Target::certified(axis, name, address, VALID_FOR);
+        let port = node_port(&object, "TCP").unwrap_or_default();
+        let mut outside: Vec<Target> = nodes(cx, family)
+            .map(|(node, address)| certified(&format!("np {node}"), (address, port).into()))
+            .collect();
+        if has_balancer {
+            let lb = balancers(&object, family).into_iter();
+            outside.extend(lb.map(|address| certified("lb", (address, PORT).into())));
+        }
+        let mut inside = vec![certified("cip", (address, PORT).into())];
+        inside.extend(outside.iter().cloned());
+        Ok(Self {
+            service,
+            inside,
+            outside,
+        })
+    }
+
+    /// Each client with what it dials.
+    fn vantages(&self, cx: &Context) -> Vec<(Vec<Client>, &[Target])> {
+        let mut vantages = vec![(cx.clients().to_vec(), &self.inside[..])];
+        vantages.extend(cx.outside().map(|client| (vec![client], &self.outside[..])));
+        vantages
+    }
+
+    /// Whoever answers at the ClusterIP, by the certificate: the API servers take connections by turns.
+    async fn certificates(&self, cx: &Context) -> Result<BTreeSet<String>, Halt> {
+        let (Some(client), Some(target)) = (cx.clients().first(), self.inside.first()) else {
+            return Err(Halt::Harness("nobody can look who answers".to_owned()));
+        };
+        let entry = PlanEntry {
+            target: format!("who answers at {}", target.address),
+            transport: Transport::Tls,
+            address: target.address.ip(),
+            port: target.address.port(),
+            count: LOOKS,
+            interval_ms: LOOK_MS,
+            limit_ms: u64::try_from(cx.limits().probe.as_millis()).unwrap_or(u64::MAX),
+            until: None,
+            flows: None,
+            source_ports: None,
+        };
+        let by = |attempt: Attempt| match attempt.outcome {
+            Outcome::Answered { answer, .. } => Some(answer.identity),
+            _ => None,
+        };
+        let attempts = cx.run(client, vec![entry]).await?;
+        Ok(attempts.into_iter().filter_map(by).collect())
+    }
+
+    /// Opens connections to each frontend, and again until it has one whose API server stays. If that does not come about, the
+    /// verdict says so. Frontend by frontend: API servers that take connections by turns would meet each frontend with one
+    /// and the same of them for ever if all were dialled in a row.
+    async fn flows(&self, cx: &Context, stays: impl Fn(&str) -> bool) -> Result<Flows, Halt> {
+        let certificates = self.certificates(cx).await?;
+        let mut all = Flows::none();
+        for (clients, targets) in self.vantages(cx) {
+            for target in targets {
+                let target = [established(target, &certificates)];
+                let open = async || {
+                    let within = Within::from_now(cx.limits().service);
+                    cx.flows(&clients, &target, FLOWS, within).await
+                };
+                let mut flows = open().await?;
+                for _ in 1..OPENED {
+                    if flows.stay(&stays) {
+                        break;
+                    }
+                    drop(flows);
+                    flows = open().await?;
+                }
+                all = all.and(flows);
+            }
+        }
+        Ok(all)
+    }
+
+    /// As a service controller does. Every node has met it when this returns.
+    async fn patch(&self, cx: &Context, when: &str) -> Result<(), Halt> {
+        let patch = annotation("plumbline-trigger", when);
+        cx.objects().patch(&self.service, patch).await?;
+        cx.fence().await
+    }
+}
+
+const PORT: u16 = 443;
+
+/// Connections that stay with whoever took them.
+fn established(target: &Target, certificates: &BTreeSet<String>) -> Target {
+    let name = format!("{} (established)", target.name);
+    let by = certificates.iter().map(|one| at_port(one, target.address.port()));
+    Target::serves(&target.axis, &name, Transport::Tls, target.address, by)
+}
+
+/// An API server that stops ends connections, and that is no failed connect.
+fn while_one_stops(target: &Target) -> Target {
+    Target {
+        permitted: Permitted::CertifiedOrCut(VALID_FOR.to_owned()),
+        ..target.clone()
+    }
+}
+
+/// Names of the certificate that an identity stands for.
+fn names(identity: &str) -> impl Iterator<Item = &str> {
+    identity.split(['/', ','])
+}
+
+/// The same names at the port that is dialled.
+fn at_port(identity: &str, port: u16) -> String {
+    let names = identity.split('/').next().unwrap_or_default();
+    format!("{names}/TCP/{port}")
+}
+
+fn has_endpoints(version: &Version) -> bool {
+    version.object["endpoints"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty())
+}
+
+/// Witness: the suite's own watch shows such a version after the first `seen`. Returns how many there are up to and with it:
+/// the next one may be there already.
+async fn shown(
+    cx: &Context,
+    slice: &Key,
+    seen: usize,
+    what: &str,
+    is_it: impl Fn(&Version) -> bool,
+) -> Result<usize, Halt> {
+    let what = format!("not witnessed (the suite's own watch shows default/kubernetes {what})");
+    eventually(&what, Within::from_now(cx.limits().heal), async || {
+        let versions = cx.objects().watch().versions(slice);
+        let found = versions.iter().skip(seen).position(&is_it);
+        Ok(found.map(|before| seen + before + 1))
+    })
+    .await
+}

@@ -1,0 +1,198 @@
+//! The agent that is led to the API by a Service, and its connections.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use faults::{Connections, LedAgent};
+use harness::{
+    context::Context,
+    objects::Key,
+    probing::Within,
+    verdict::Halt,
+    waiting::{eventually, has_lasted},
+};
+use lab::cluster::{AgentState, ApiWay};
+use serde_json::Value;
+
+use super::Canary;
+use crate::b_apiserver::kubernetes::no_restart;
+
+/// For how long its Service has nobody, at least: the row says so.
+pub(in crate::b_apiserver) const EMPTY: Duration = Duration::from_secs(5);
+
+/// The agent of a node that reaches the API by a case's way.
+pub(in crate::b_apiserver) struct Led {
+    fault: LedAgent,
+    pub(in crate::b_apiserver) node: String,
+    /// All agents as they were then.
+    agents: Option<BTreeMap<String, AgentState>>,
+    process: u32,
+    /// The other ends of its connections: frontends as it dials them, and API servers, where the socket has those.
+    to: Vec<SocketAddr>,
+}
+
+/// Connections that were reset, and what the node had counted of failed dials then.
+pub(in crate::b_apiserver) struct Reset {
+    gone: BTreeSet<SocketAddr>,
+    failed: u64,
+}
+
+impl Led {
+    /// Leads it there. It has a connection when this returns, and the canary has taken effect on every axis.
+    pub(in crate::b_apiserver) async fn lead(
+        cx: &Context,
+        node: &str,
+        way: &ApiWay,
+        canary: &mut Canary,
+        axes: &[&str],
+    ) -> Result<Self, Halt> {
+        cx.phase(&format!(
+            "the agent of {node} is led to the API by {}",
+            way.server
+        ));
+        let before = cx.cluster().agent(node).await?;
+        let within = Within::from_now(cx.limits().heal);
+        let fault = LedAgent::lead(Arc::clone(cx.cluster()), node, way).await?;
+        cx.fault(&format!("the agent of {node} is led to the API by {way:?}"));
+        cx.agent_ready(node, &before, within).await?;
+        let told: Vec<SocketAddr> = [way.server].iter().chain(&way.further).copied().collect();
+        let to = ends(cx, &told).await?;
+        let (agents, process) = running(cx, node).await?;
+        let led = Self {
+            fault,
+            node: node.to_owned(),
+            agents,
+            process,
+            to,
+        };
+        let what = format!("the agent of {node} has a connection to the API");
+        eventually(&what, within, async || {
+            let found = led.connections(cx).await?;
+            Ok((!found.established.is_empty()).then_some(()))
+        })
+        .await?;
+        canary.turn(cx).await?;
+        let targets: Vec<_> = axes.iter().flat_map(|axis| canary.targets(axis)).collect();
+        cx.control(
+            "the canary takes effect by this way",
+            &cx.clients_on(node),
+            &targets,
+            within,
+        )
+        .await?;
+        Ok(led)
+    }
+
+    /// Its connections to the API just now.
+    pub(in crate::b_apiserver) async fn connections(&self, cx: &Context) -> Result<Connections, Halt> {
+        Ok(Connections::of(&**cx.cluster(), &self.node, self.process, &self.to).await?)
+    }
+
+    /// Resets them, so that it must dial anew.
+    ///
+    /// # Errors
+    /// Inconclusive if there is none.
+    pub(in crate::b_apiserver) async fn reset(&self, cx: &Context) -> Result<Reset, Halt> {
+        let found = Connections::reset(&**cx.cluster(), &self.node, self.process, &self.to).await?;
+        cx.fault(&format!(
+            "connections of the agent of {} to the API reset: {:?}",
+            self.node, found.established
+        ));
+        self.had(found)
+    }
+
+    /// The same where the other end has ended them: those that it had before.
+    ///
+    /// # Errors
+    /// Inconclusive if there was none.
+    pub(in crate::b_apiserver) fn had(&self, found: Connections) -> Result<Reset, Halt> {
+        if found.established.is_empty() {
+            return Err(Halt::Inconclusive(format!(
+                "the agent of {} had no connection to the API that could be reset",
+                self.node
+            )));
+        }
+        Ok(Reset {
+            gone: found.established,
+            failed: found.failed,
+        })
+    }
+
+    /// Witness: it has had to dial anew since. Its old connections are gone, and until the fault has lasted so long it has
+    /// got others, from other ports, or has none, so that whatever it has dialled has failed. Which is recorded.
+    pub(in crate::b_apiserver) async fn dials_anew(
+        &self,
+        cx: &Context,
+        axis: &str,
+        reset: &Reset,
+        since: Instant,
+    ) -> Result<(), Halt> {
+        let within = Within::from(since, cx.limits().endpoints);
+        eventually("the connections that were reset are gone", within, async || {
+            let found = self.connections(cx).await?;
+            Ok(found.established.is_disjoint(&reset.gone).then_some(()))
+        })
+        .await?;
+        has_lasted(since, EMPTY).await;
+        let found = self.connections(cx).await?;
+        let how = if found.established.is_empty() {
+            "it has no connection: all that it has dialled has failed".to_owned()
+        } else {
+            let ports: BTreeSet<u16> = found.established.iter().map(SocketAddr::port).collect();
+            format!("it has dialled anew, from {ports:?}")
+        };
+        let failed = found.failed.saturating_sub(reset.failed);
+        cx.record(&format!("{axis}: {EMPTY:?} after its Service was emptied"), how);
+        cx.record(
+            &format!("{axis}: dials of its node that failed on the wire by then"),
+            failed.to_string(),
+        );
+        Ok(())
+    }
+
+    /// Verdict: no agent has ended or was started since it was led there.
+    pub(in crate::b_apiserver) async fn not_restarted(&self, cx: &Context, axis: &str) -> Result<(), Halt> {
+        no_restart(cx, axis, self.agents.as_ref()).await
+    }
+
+    /// Leads it back.
+    pub(in crate::b_apiserver) async fn back(self, cx: &Context) -> Result<(), Halt> {
+        cx.phase(&format!("the agent of {} is led back", self.node));
+        Ok(self.fault.back().await?)
+    }
+}
+
+async fn running(cx: &Context, node: &str) -> Result<(Option<BTreeMap<String, AgentState>>, u32), Halt> {
+    let agents = cx.agents().await?;
+    let process = agents.as_ref().and_then(|agents| agents.get(node)?.pid);
+    let process = process.ok_or_else(|| Halt::Inconclusive(format!("the agent of {node} does not run")))?;
+    Ok((agents, process))
+}
+
+/// Wherever the sockets of an agent may lead: the frontends that it is told, all API servers, and the endpoints of
+/// `default/kubernetes`, which it may have learned.
+pub(in crate::b_apiserver) async fn ends(cx: &Context, told: &[SocketAddr]) -> Result<Vec<SocketAddr>, Halt> {
+    let mut ends = told.to_vec();
+    let servers = cx.cluster().api_servers().await?;
+    ends.extend(servers.iter().map(|server| server.address));
+    let slice = cx.objects().get(&Key::slice("default", "kubernetes")).await?;
+    let port = slice.pointer("/ports/0/port").and_then(Value::as_u64);
+    let port = port.and_then(|port| u16::try_from(port).ok());
+    for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
+        let address = endpoint
+            .pointer("/addresses/0")
+            .and_then(|address| address.as_str()?.parse().ok());
+        ends.extend(
+            address
+                .zip(port)
+                .map(|(address, port): (std::net::IpAddr, u16)| SocketAddr::new(address, port)),
+        );
+    }
+    ends.sort_unstable();
+    ends.dedup();
+    Ok(ends)
+}

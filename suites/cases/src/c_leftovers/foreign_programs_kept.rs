@@ -1,0 +1,233 @@
+//! `foreign-programs-kept`: programs of another owner, at the agent's cgroup by the same attach types and at the uplink's tc hooks,
+//! stay attached and go on counting through the agent's start, its restart, without translation at sockets (where its target
+//! can switch it off), and through its removal.
+//!
+//! They are there before the agent is, count while there is none (the control), and must have counted more after each
+//! phase. Each place is an axis. They change no address: the Service is served all along.
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use faults::{ForeignPrograms, StoppedAgent, Tally};
+use harness::{
+    case::{Case, Families, Family, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    target::Target,
+    verdict::Halt,
+};
+use lab::cluster::{Stop, Variant};
+use oracle::{
+    finding::{Finding, Weight},
+    history::Transport,
+};
+
+use super::served::Served;
+
+pub(crate) const CASE: Case = Case {
+    id: "foreign-programs-kept",
+    area: "C leftover programs and maps",
+    claims: &["foreign-programs-kept"],
+    sentence: "somebody else's programs stay attached and go on counting through start, restart and removal of the agent",
+    tier: Tier::Hygiene,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[],
+    },
+    disruptive: true,
+    manifest: include_str!("served.yaml"),
+    longest: Duration::from_secs(600),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// Of the clients; those of the programs are their places.
+const AXIS: &str = "served beside them";
+/// `discard`, at which nobody of the suite listens.
+const CLOSED: u16 = 9;
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    let node = &cx.nodes()[0];
+    let address = address(cx, node)?;
+    cx.phase("a Service is served");
+    let served = Served::stage(cx, AXIS, node).await?;
+    let control = Within::from_now(cx.limits().service);
+    cx.control("the Service is served", cx.clients(), &served.targets, control)
+        .await?;
+
+    cx.phase("the agent is removed, programs of another owner are attached");
+    let before = cx.cluster().agent(node).await?;
+    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+    cx.cluster().wipe_state(node).await?;
+    let mut foreign = Foreign {
+        programs: attach(cx, node, address).await?,
+        directly: served.directly(AXIS, &cx.families())?,
+        address,
+    };
+    let (first, counted) = foreign.traffic(cx).await?;
+    cx.fault(&format!("attached on {node}: {counted:?}"));
+    for (place, why) in problems(&first, &counted) {
+        let why = format!("not witnessed (it counts while there is no agent): {why}");
+        cx.inconclusive(&place, why, Vec::new());
+    }
+
+    cx.phase("the agent starts");
+    agent.start().await?;
+    ready(cx, node, &before).await?;
+    cx.judge_briefly(cx.clients(), &served.targets, Within::from_now(cx.limits().heal))
+        .await?;
+    foreign.judge(cx, "the agent's start").await?;
+
+    cx.phase("the agent is killed and starts");
+    let before = cx.cluster().agent(node).await?;
+    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    agent.start().await?;
+    ready(cx, node, &before).await?;
+    cx.judge_briefly(cx.clients(), &served.targets, Within::from_now(cx.limits().heal))
+        .await?;
+    foreign.judge(cx, "the agent's restart").await?;
+
+    if cx.cluster().describe().variants.contains(&Variant::SocketLbOff) {
+        cx.phase("translation at sockets is switched off, and on again");
+        let before = cx.cluster().agent(node).await?;
+        let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+        let switched = agent.start_as(Variant::SocketLbOff).await?;
+        ready(cx, node, &before).await?;
+        foreign
+            .judge(cx, "translation at sockets was switched off")
+            .await?;
+        let before = cx.cluster().agent(node).await?;
+        switched.heal().await?;
+        ready(cx, node, &before).await?;
+    } else {
+        let why = "the target names no variant socket-lb-off";
+        cx.not_enabled("translation at sockets switched off", why);
+    }
+
+    cx.phase("the agent is removed");
+    let before = cx.cluster().agent(node).await?;
+    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+    cx.cluster().wipe_state(node).await?;
+    foreign.judge(cx, "the agent's removal").await?;
+
+    cx.phase("heal");
+    agent.start().await?;
+    ready(cx, node, &before).await?;
+    foreign.programs.heal().await?;
+    cx.fault("healed: the programs of another owner are gone");
+    cx.judge_briefly(cx.clients(), &served.targets, Within::from_now(cx.limits().heal))
+        .await
+}
+
+async fn attach(cx: &Context, node: &str, address: IpAddr) -> Result<ForeignPrograms, Halt> {
+    let hooks: Vec<&str> = cx
+        .families()
+        .into_iter()
+        .flat_map(|family| match family {
+            Family::IPv4 => ["connect4", "sendmsg4"],
+            Family::IPv6 => ["connect6", "sendmsg6"],
+        })
+        .collect();
+    let expires = cx.limits().longest(CASE.longest);
+    Ok(ForeignPrograms::attach(&**cx.cluster(), node, &hooks, address, expires).await?)
+}
+
+/// The programs, and what they see.
+struct Foreign {
+    programs: ForeignPrograms,
+    /// By which their sockets are seen, whoever translates or not.
+    directly: Vec<Target>,
+    /// Of the uplink.
+    address: IpAddr,
+}
+
+impl Foreign {
+    /// Lets sockets and packets come by each of them: its counts before and after.
+    async fn traffic(&mut self, cx: &Context) -> Result<(Vec<Tally>, Vec<Tally>), Halt> {
+        let before = self.programs.count().await?;
+        let within = Within::from_now(cx.limits().service);
+        cx.judge_briefly(cx.clients(), &self.directly, within).await?;
+        if let Some(outside) = cx.outside() {
+            let closed = (self.address, CLOSED).into();
+            let closed = Target::none(AXIS, "a closed port of the node", Transport::Tcp, closed);
+            cx.judge_briefly(&[outside], &[closed], within).await?;
+        }
+        Ok((before, self.programs.count().await?))
+    }
+
+    /// Verdict: each is still there, and has counted on.
+    async fn judge(&mut self, cx: &Context, after: &str) -> Result<(), Halt> {
+        let (before, counted) = self.traffic(cx).await?;
+        cx.fault(&format!("after {after}: {counted:?}"));
+        for tally in &counted {
+            cx.judged(&tally.place, Vec::new());
+        }
+        for (place, found) in problems(&before, &counted) {
+            let finding = Finding {
+                weight: Weight::Violation,
+                subject: format!("the program of another owner at {place}, after {after}"),
+                expected: "attached, and counting".to_owned(),
+                found,
+                first: Vec::new(),
+            };
+            cx.judged(&place, vec![finding]);
+        }
+        Ok(())
+    }
+}
+
+/// What is not as it should be, by place.
+fn problems(before: &[Tally], counted: &[Tally]) -> Vec<(String, String)> {
+    let problem = |tally: &Tally| {
+        let earlier = before.iter().find(|one| one.program == tally.program)?;
+        let what = match (tally.attached, tally.count > earlier.count) {
+            (true, true) => return None,
+            (false, _) => "detached".to_owned(),
+            (true, false) => format!("attached, and did not run: it has counted {}", tally.count),
+        };
+        Some((tally.place.clone(), what))
+    };
+    counted.iter().filter_map(problem).collect()
+}
+
+async fn ready(cx: &Context, node: &str, before: &lab::cluster::AgentState) -> Result<(), Halt> {
+    let within = Within::from_now(cx.limits().heal);
+    match cx.agent_ready(node, before, within).await? {
+        Some(_) => Ok(()),
+        None => Err(Halt::Inconclusive(format!(
+            "the agent of {node} was not ready within {:?}",
+            within.limit
+        ))),
+    }
+}
+
+/// One of the node's addresses: its uplink has it.
+fn address(cx: &Context, name: &str) -> Result<IpAddr, Halt> {
+    let mut nodes = cx.cluster().describe().nodes.iter();
+    nodes
+        .find(|node| node.name == name)
+        .and_then(|node| node.addresses.first().copied())
+        .ok_or_else(|| Halt::Harness(format!("node {name} has no address")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(attached: bool, count: u64) -> Vec<Tally> {
+        vec![Tally {
+            place: "connect4".to_owned(),
+            program: 7,
+            attached,
+            count,
+        }]
+    }
+
+    #[test]
+    fn a_program_that_is_gone_or_stands_still_is_a_problem() {
+        let before = tally(true, 3);
+        assert_eq!(problems(&before, &tally(true, 4)), []);
+        assert_eq!(problems(&before, &tally(false, 4))[0].1, "detached");
+        assert!(problems(&before, &tally(true, 3))[0].1.ends_with("counted 3"));
+    }
+}

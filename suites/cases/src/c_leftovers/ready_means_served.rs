@@ -1,0 +1,138 @@
+//! `ready-means-served`: an agent that has been ready for 60 s serves a control Service from h, ps and x on its node. Ready with the
+//! control failing for T_ep is a fail, whatever else fails.
+//!
+//! A fault in which an agent could say what is not so: programs of its earlier load run first at its cgroup and at the
+//! devices of its node, and backends have changed since. While the agent is not ready, nothing is asked of it; one that
+//! is must serve, at each kind of hook. The same is watched through every run of the areas B, C and N, by a Service that
+//! none of them touches; such a run shows it as an axis of its own.
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use faults::{Again, LeftoverPackets, LeftoverPrograms, Staging, StoppedAgent};
+use harness::{
+    case::{Case, Families, Family, Needs, Rights, Tier},
+    client::Client,
+    context::Context,
+    probing::Within,
+    target::Target,
+    verdict::Halt,
+    waiting::has_lasted,
+};
+use lab::cluster::Stop;
+
+use super::node_ports::NodePorts;
+
+pub(crate) const CASE: Case = Case {
+    id: "ready-means-served",
+    area: "C leftover programs and maps",
+    claims: &["ready-means-served"],
+    sentence: "an agent that has said for a minute that it is ready serves, from host, pod and outside",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[],
+    },
+    disruptive: true,
+    manifest: include_str!("node_ports.yaml"),
+    longest: Duration::from_secs(600),
+    run: |cx| Box::pin(run(cx)),
+};
+
+const AXIS: &str = "leftovers of its own";
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    let node = &cx.nodes()[0];
+    cx.phase("generation 1, b_old serves");
+    let mut services = Vec::new();
+    for family in cx.families() {
+        services.push(NodePorts::stage(cx, AXIS, family, node).await?);
+    }
+    cx.fence().await?;
+    let vantages = |targets: [fn(&NodePorts) -> Vec<Target>; 2]| {
+        let [cluster_ips, ports] = targets.map(|of| services.iter().flat_map(of).collect::<Vec<_>>());
+        let mut vantages: Vec<(Vec<Client>, Vec<Target>)> = vec![(cx.clients_on(node), cluster_ips)];
+        vantages.extend(cx.outside().map(|outside| (vec![outside], ports)));
+        vantages
+    };
+    for (clients, targets) in vantages([NodePorts::old_cluster_ips, NodePorts::old_ports]) {
+        let within = Within::from_now(cx.limits().service);
+        cx.control("generation 1 serves b_old", &clients, &targets, within)
+            .await?;
+    }
+
+    cx.phase("generation 1 is killed, its programs stay, backends change");
+    let before = cx.cluster().agent(node).await?;
+    let expires = cx.limits().longest(CASE.longest);
+    let hooks: Vec<&str> = cx
+        .families()
+        .into_iter()
+        .map(|family| match family {
+            Family::IPv4 => "connect4",
+            Family::IPv6 => "connect6",
+        })
+        .collect();
+    let mut sockets = LeftoverPrograms::hold(&**cx.cluster(), node, &hooks, expires).await?;
+    let mut packets = LeftoverPackets::hold(&**cx.cluster(), node, expires).await?;
+    if sockets.held().is_empty() && packets.held().is_empty() {
+        return Err(Halt::NotSupported(
+            "the implementation has no program at its cgroup or at devices: there is nothing to be left over"
+                .to_owned(),
+        ));
+    }
+    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    agent.lose_pins().await?;
+    sockets.attach(Staging::default()).await?;
+    packets.attach(Again::Filters).await?;
+    cx.fault(&format!(
+        "agent of {node} killed, its pins lost, its programs attached again: {:?}, {:?}",
+        sockets.list().await?,
+        packets.list().await?
+    ));
+    for service in &services {
+        service.replace(cx).await?;
+    }
+    cx.phase("witness, the leftovers send to the trap");
+    let within = Within::from_now(cx.limits().endpoints);
+    for (clients, targets) in vantages([NodePorts::old_connecting, NodePorts::old_ports]) {
+        cx.witness("the leftovers send to the trap", &clients, &targets, within)
+            .await?;
+    }
+
+    cx.phase("generation 2 starts, and says that it is ready");
+    let started = Within::from_now(cx.limits().heal);
+    agent.start().await?;
+    let Some(ready) = cx.agent_ready(node, &before, started).await? else {
+        let why = format!(
+            "the agent was not ready within {:?}: nothing could be asked of it",
+            started.limit
+        );
+        return Err(Halt::Inconclusive(why));
+    };
+    cx.record_delay("generation 2 is ready", ready.duration_since(started.since));
+    has_lasted(ready, cx.limits().ready).await;
+    let state = cx.cluster().agent(node).await?;
+    if state.ready != Some(true) {
+        let why = "the agent took it back that it is ready: nothing could be asked of it".to_owned();
+        return Err(Halt::Inconclusive(why));
+    }
+    cx.phase("verdict, it serves");
+    let within = Within::from(Instant::now(), cx.limits().endpoints);
+    let now = vantages([NodePorts::cluster_ips_now, NodePorts::ports_now]);
+    for (clients, targets) in &now {
+        cx.judge(clients, targets, within).await?;
+    }
+
+    cx.phase("heal");
+    let left = (sockets.heal().await?, packets.heal().await?);
+    cx.fault(&format!("healed: {left:?} detached"));
+    for (clients, targets) in &now {
+        cx.judge_briefly(clients, targets, Within::from_now(cx.limits().heal))
+            .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Services that change while no agent runs: one whose two backends are replaced by two others, and one that is deleted.
+//!
+//! What is left stays alive: those backends are the traps.
+
+use std::{net::IpAddr, sync::Arc};
+
+use faults::StoppedAgent;
+use harness::{
+    case::Family,
+    context::Context,
+    objects::Key,
+    pods::{Backend, endpoints, serve},
+    probing::{Within, identities},
+    recovery::{Recovering, Started},
+    target::Target,
+    verdict::Halt,
+};
+use lab::cluster::Stop;
+use oracle::history::{Attempt, Transport};
+use serde_json::{Value, json};
+
+const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::UdpConnected, Transport::Udp];
+const PORT: u16 = 80;
+const TARGET: u16 = 8080;
+
+/// The Services of one family, of one axis.
+pub(super) struct Replaced {
+    axis: String,
+    family: Family,
+    namespace: String,
+    shop: IpAddr,
+    gone: IpAddr,
+    old: Vec<Backend>,
+    new: Vec<Backend>,
+}
+
+impl Replaced {
+    /// For each family, an axis; served by the old backends when this returns.
+    pub(super) async fn stage(cx: &Context, axis: &str, node: &str) -> Result<Vec<Self>, Halt> {
+        let mut all = Vec::new();
+        for family in cx.families() {
+            all.push(Self::one(cx, format!("{family}, {axis}"), family, node).await?);
+        }
+        cx.fence().await?;
+        let within = Within::from_now(cx.limits().service);
+        let targets = before(&all);
+        cx.control("the old backends serve", cx.clients(), &targets, within)
+            .await?;
+        Ok(all)
+    }
+
+    async fn one(cx: &Context, axis: String, family: Family, node: &str) -> Result<Self, Halt> {
+        let namespace = cx.namespace().await?;
+        let nodes = cx.nodes();
+        let last = nodes.last().map_or(node, String::as_str);
+        let values: Vec<Value> = [("old1", node), ("old2", node), ("new1", node), ("new2", last)]
+            .into_iter()
+            .map(|(name, node)| {
+                let args = serve(name, &namespace, &[TARGET], &[TARGET]);
+                json!({ "name": name, "namespace": namespace, "node": node, "args": args })
+            })
+            .collect();
+        let mut old = cx.backends(&values).await?;
+        let new = old.split_off(2);
+        let values = json!({
+            "namespace": namespace, "family": family.to_string(), "endpoints": endpoints(&old, family)?,
+        });
+        Ok(Self {
+            shop: cx.apply_service("shop", &values).await?,
+            gone: cx.apply_service("gone", &values).await?,
+            axis,
+            family,
+            namespace,
+            old,
+            new,
+        })
+    }
+
+    fn served(&self, name: &str, address: IpAddr, backends: &[Backend]) -> Vec<Target> {
+        let served = |&transport: &Transport| {
+            let expected = identities(backends, transport, TARGET);
+            Target::serves(&self.axis, name, transport, (address, PORT).into(), expected)
+        };
+        TRANSPORTS.iter().map(served).collect()
+    }
+}
+
+/// As long as nothing has changed.
+pub(super) fn before(all: &[Replaced]) -> Vec<Target> {
+    let of = |one: &Replaced| {
+        [
+            one.served("shop", one.shop, &one.old),
+            one.served("gone", one.gone, &one.old),
+        ]
+        .concat()
+    };
+    all.iter().flat_map(of).collect()
+}
+
+/// What is permitted after the change.
+pub(super) fn after(all: &[Replaced]) -> Vec<Target> {
+    let of = |one: &Replaced| {
+        let none =
+            |&transport: &Transport| Target::none(&one.axis, "gone", transport, (one.gone, PORT).into());
+        let mut targets = one.served("shop", one.shop, &one.new);
+        targets.extend(TRANSPORTS.iter().map(none));
+        targets
+    };
+    all.iter().flat_map(of).collect()
+}
+
+/// The change.
+pub(super) async fn change(cx: &Context, all: &[Replaced]) -> Result<(), Halt> {
+    for one in all {
+        let slice = Key::slice(&one.namespace, "shop");
+        let endpoints = json!({ "endpoints": endpoints(&one.new, one.family)? });
+        cx.objects().patch(&slice, endpoints).await?;
+        for key in [
+            Key::slice(&one.namespace, "gone"),
+            Key::service(&one.namespace, "gone"),
+        ] {
+            cx.objects().delete(&key).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Verdict: none of these attempts has reached a trap.
+pub(super) async fn traps_untouched(
+    cx: &Context,
+    all: &[Replaced],
+    attempts: &[Attempt],
+) -> Result<(), Halt> {
+    for one in all {
+        for trap in &one.old {
+            cx.trap_untouched(&one.axis, attempts, trap).await?;
+        }
+    }
+    Ok(())
+}
+
+/// An agent that was stopped, and the recovery from what is done meanwhile.
+pub(super) struct Down {
+    agent: StoppedAgent,
+    recovery: Recovering,
+}
+
+/// Stops the agent of a node.
+pub(super) async fn stop(cx: &Context, node: &str, how: Stop) -> Result<Down, Halt> {
+    let recovery = cx.recovering(node).await?;
+    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, how).await?;
+    cx.fault(&format!("agent of {node} stopped by {how:?}"));
+    Ok(Down { agent, recovery })
+}
+
+/// An agent that was started after a change.
+pub(super) struct Up {
+    recovery: Recovering,
+    /// T_heal, from when it was ready.
+    pub(super) healing: Within,
+}
+
+/// Starts it, and waits for it to be ready.
+pub(super) async fn start(cx: &Context, down: Down) -> Result<Up, Halt> {
+    let Down { agent, mut recovery } = down;
+    let ((), Started { healing, .. }) = recovery.start(cx, agent.start()).await?;
+    Ok(Up { recovery, healing })
+}
+
+/// Verdict: from T_heal on, and for T_hold, everything is as after the change, and the traps get nothing.
+pub(super) async fn judge(cx: &Context, all: &[Replaced], up: Up) -> Result<(), Halt> {
+    let targets = after(all);
+    let judged = cx.judge(cx.clients(), &targets, up.healing).await?;
+    cx.fence().await?;
+    let window = cx.background(cx.clients(), &targets, cx.limits().hold).await?;
+    let held = cx.hold(window).await?;
+    traps_untouched(cx, all, &[judged, held].concat()).await?;
+    let axes: Vec<&str> = all.iter().map(|one| one.axis.as_str()).collect();
+    up.recovery.end(cx, &axes).await
+}

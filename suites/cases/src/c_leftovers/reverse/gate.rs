@@ -1,0 +1,194 @@
+//! Node ports, and processes of the host that want to bind them.
+
+use harness::{
+    case::Family,
+    client::Client,
+    context::Context,
+    objects::Key,
+    pods::{Backend, endpoints},
+    probing::Within,
+    verdict::Halt,
+    waiting::Looks,
+};
+use oracle::{
+    bound::{Port, bound},
+    check::{Observed, Stream},
+    finding::Finding,
+    history::{PlanEntry, Transport},
+};
+use serde_json::{Value, json};
+
+use super::{
+    POST_BIND, of_family,
+    twins::{TARGET, require},
+};
+
+/// A socket of each has a port of its own.
+const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
+/// Sockets that ask for a port, one after the other, of each client and transport.
+const EACH: u32 = 3;
+
+/// A Service with node ports, of one family.
+pub(in super::super) struct Gate {
+    /// The hook: its axis.
+    pub(in super::super) axis: &'static str,
+    family: Family,
+    namespace: String,
+    backend: Backend,
+    /// Of TCP and of UDP.
+    ports: [u16; 2],
+    /// Processes of the host.
+    clients: Vec<Client>,
+}
+
+impl Gate {
+    /// Chooses node ports that nobody has but a Service, and makes one that has them.
+    pub(in super::super) async fn stage(
+        cx: &Context,
+        namespace: &str,
+        family: Family,
+        backend: &Backend,
+        clients: Vec<Client>,
+    ) -> Result<Self, Halt> {
+        let mut gate = Self {
+            axis: of_family(POST_BIND, family),
+            family,
+            namespace: namespace.to_owned(),
+            backend: backend.clone(),
+            ports: [0; 2],
+            clients,
+        };
+        // The API server chooses.
+        gate.ports = gate.make(cx).await?;
+        gate.delete(cx).await?;
+        let within = Within::from_now(cx.limits().service);
+        cx.fence().await?;
+        let findings = gate.settle(cx, Port::Free, within).await?;
+        require(cx, gate.axis, "control failed (nobody has the ports)", findings);
+        gate.make(cx).await?;
+        Ok(gate)
+    }
+
+    /// Whether generation 1 keeps its node ports: otherwise there is nothing that a leftover could keep.
+    pub(in super::super) async fn is_kept(&self, cx: &Context, within: Within) -> Result<bool, Halt> {
+        Ok(self.settle(cx, Port::Kept, within).await?.is_empty())
+    }
+
+    /// Witness: the leftover keeps the ports of a Service that is gone.
+    pub(in super::super) async fn stays_kept(&self, cx: &Context, within: Within) -> Result<(), Halt> {
+        let findings = self.settle(cx, Port::Kept, within).await?;
+        require(
+            cx,
+            self.axis,
+            "not witnessed (the leftover keeps the ports)",
+            findings,
+        );
+        Ok(())
+    }
+
+    /// Verdict: within the limit processes of the host bind the former node ports.
+    pub(in super::super) async fn judge(&self, cx: &Context, within: Within) -> Result<(), Halt> {
+        let findings = self.settle(cx, Port::Free, within).await?;
+        if findings.is_empty() {
+            cx.record_delay(self.axis, within.since.elapsed());
+        }
+        cx.judged(self.axis, findings);
+        Ok(())
+    }
+
+    /// Verdict: so it stays.
+    pub(in super::super) async fn judge_again(&self, cx: &Context) -> Result<(), Halt> {
+        if cx.is_open(self.axis) {
+            cx.judged(self.axis, self.ask(cx, Port::Free).await?);
+        }
+        Ok(())
+    }
+
+    /// The Service and its slice.
+    pub(in super::super) async fn delete(&self, cx: &Context) -> Result<(), Halt> {
+        for key in [
+            Key::slice(&self.namespace, "gate"),
+            Key::service(&self.namespace, "gate"),
+        ] {
+            cx.objects().delete(&key).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes it with these ports, or with some if there are none yet; returns which it has.
+    async fn make(&self, cx: &Context) -> Result<[u16; 2], Halt> {
+        let ports = TRANSPORTS.iter().zip(self.ports).map(|(&transport, number)| {
+            let protocol = protocol(transport);
+            let mut port = json!({ "name": protocol.to_lowercase(), "port": 80, "protocol": protocol });
+            if number != 0 {
+                port["nodePort"] = json!(number);
+            }
+            port
+        });
+        let values = json!({
+            "namespace": self.namespace,
+            "family": self.family.to_string(),
+            "endpoints": endpoints([&self.backend], self.family)?,
+            "ports": ports.collect::<Vec<Value>>(),
+        });
+        cx.apply_service("gate", &values).await?;
+        let object = cx.objects().get(&Key::service(&self.namespace, "gate")).await?;
+        let port = |at: usize| {
+            let port = object["spec"]["ports"][at]["nodePort"].as_u64();
+            port.and_then(|port| u16::try_from(port).ok())
+                .ok_or_else(|| Halt::Harness("the Service gate has no node ports".to_owned()))
+        };
+        Ok([port(0)?, port(1)?])
+    }
+
+    /// Asks again and again, until the ports are as expected or the limit has passed. Returns what was found last.
+    async fn settle(&self, cx: &Context, port: Port, within: Within) -> Result<Vec<Finding>, Halt> {
+        let mut looks = Looks::within(within);
+        loop {
+            let findings = self.ask(cx, port).await?;
+            if findings.is_empty() || !looks.again().await {
+                return Ok(findings);
+            }
+        }
+    }
+
+    /// Processes of the host dial the backend from these ports; whether they are answered is another question.
+    async fn ask(&self, cx: &Context, port: Port) -> Result<Vec<Finding>, Halt> {
+        let address = self.backend.address(self.family)?;
+        let of = |transport| format!("bind {} ({})", protocol(transport), self.axis);
+        let mut findings = Vec::new();
+        for client in &self.clients {
+            let entry = |(&transport, number): (&Transport, u16)| PlanEntry {
+                target: of(transport),
+                transport,
+                address,
+                port: TARGET,
+                count: EACH,
+                interval_ms: 0,
+                limit_ms: u64::try_from(cx.limits().probe.as_millis()).unwrap_or(u64::MAX),
+                until: None,
+                flows: None,
+                source_ports: Some([number, number]),
+            };
+            let entries = TRANSPORTS.iter().zip(self.ports).map(entry).collect();
+            let attempts = cx.run(client, entries).await?;
+            let observed = Observed::new(&attempts, &[], cx.limits().times());
+            for transport in TRANSPORTS {
+                let stream = Stream {
+                    client: client.name.clone(),
+                    target: of(transport),
+                    transport,
+                };
+                findings.extend(bound(&observed, &stream, port, EACH as usize));
+            }
+        }
+        Ok(findings)
+    }
+}
+
+fn protocol(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Tcp => "TCP",
+        _ => "UDP",
+    }
+}

@@ -1,0 +1,195 @@
+//! Two VIPs of one backend, and sockets that talk to one after the other.
+//!
+//! A socket's way back is found by the socket and its backend. What a leftover remembers of a socket that sent to the first
+//! VIP is wrong as soon as the same socket sends to the second: only sockets that live through the change of generations
+//! show it. Sockets at ports of earlier ones are tried as well, ten thousand of each family.
+
+use std::net::SocketAddr;
+
+use harness::{
+    case::Family,
+    context::Context,
+    pods::{Backend, endpoints},
+    probing::{Within, identities},
+    sockets::{Sockets, Which},
+    target::Target,
+    verdict::Halt,
+};
+use oracle::{
+    finding::Finding,
+    history::{Attempt, Transport},
+    peer::Shows,
+    record,
+};
+use serde_json::json;
+
+use super::{GETPEERNAME, RECVMSG, of_family};
+
+/// Sockets of each family, over all clients and both transports.
+const SOCKETS: u32 = 10_000;
+/// Of the Services.
+const PORT: u16 = 80;
+/// Of the backend.
+pub(in super::super) const TARGET: u16 = 8080;
+
+/// The VIPs of one family, as one kind of socket talks to them.
+pub(in super::super) struct Twins {
+    /// The hook: its axis.
+    pub(in super::super) axis: &'static str,
+    first: Target,
+    second: Target,
+    /// The backend at its own address.
+    direct: Target,
+    /// Whom a leftover shows, whomever such a socket talks to.
+    forged: SocketAddr,
+    /// For each client.
+    sockets: u32,
+}
+
+impl Twins {
+    /// Those of a family: seen by unconnected and by connected sockets.
+    pub(in super::super) async fn stage(
+        cx: &Context,
+        namespace: &str,
+        family: Family,
+        backend: &Backend,
+        clients: usize,
+    ) -> Result<[Self; 2], Halt> {
+        let values = json!({
+            "namespace": namespace, "family": family.to_string(), "endpoints": endpoints([backend], family)?,
+        });
+        let first: SocketAddr = (cx.apply_service("first", &values).await?, PORT).into();
+        let second: SocketAddr = (cx.apply_service("second", &values).await?, PORT).into();
+        let direct: SocketAddr = (backend.address(family)?, TARGET).into();
+        let kinds = [(RECVMSG, Transport::Udp), (GETPEERNAME, Transport::UdpConnected)];
+        let clients = u32::try_from(clients).unwrap_or(u32::MAX).max(1);
+        let sockets = SOCKETS.div_ceil(clients * 2);
+        Ok(kinds.map(|(hooks, transport)| {
+            let axis = of_family(hooks, family);
+            let served = |name, address| {
+                let by = identities([backend], transport, TARGET);
+                Target::serves_one_of(axis, name, transport, address, by)
+            };
+            Self {
+                axis,
+                first: served("first", first),
+                second: served("second", second),
+                direct: served("backend", direct),
+                forged: first,
+                sockets,
+            }
+        }))
+    }
+
+    /// Control: both VIPs serve, and all sockets have sent to the first one last.
+    pub(in super::super) async fn begin(
+        &self,
+        cx: &Context,
+        sockets: &mut Sockets,
+        within: Within,
+    ) -> Result<(), Halt> {
+        for target in [&self.second, &self.first] {
+            let findings = cx.settle_exchange(sockets, target, Shows::WhomItDialled, within);
+            self.require(cx, "control failed (generation 1 serves)", findings.await?);
+        }
+        let all = Which::Oldest(self.sockets);
+        let (_, findings) = cx
+            .exchange(sockets, &self.first, all, Shows::WhomItDialled)
+            .await?;
+        self.require(cx, "control failed (generation 1 serves every socket)", findings);
+        Ok(())
+    }
+
+    /// Witness: with nothing else attached, sockets that talk to the backend itself are shown the first VIP.
+    pub(in super::super) async fn is_forged(
+        &self,
+        cx: &Context,
+        sockets: &mut Sockets,
+        within: Within,
+    ) -> Result<(), Halt> {
+        let forged = Shows::Always(self.forged);
+        let findings = cx.settle_exchange(sockets, &self.direct, forged, within).await?;
+        self.require(cx, "not witnessed (the leftover shows the first VIP)", findings);
+        Ok(())
+    }
+
+    /// Verdict: within the limit sockets of generation 1 show whom they dial, and then N of each client.
+    pub(in super::super) async fn judge(
+        &self,
+        cx: &Context,
+        sockets: &mut Sockets,
+        within: Within,
+    ) -> Result<(), Halt> {
+        // What has not settled shows in the rounds that follow.
+        let findings = cx.settle_exchange(sockets, &self.second, Shows::WhomItDialled, within);
+        if findings.await?.is_empty() {
+            cx.record_delay(self.axis, within.since.elapsed());
+        }
+        let enough = u32::try_from(self.second.probes(cx.limits())).unwrap_or(u32::MAX);
+        let attempts = self.judge_both(cx, sockets, Which::Oldest(enough)).await?;
+        cx.record(
+            &format!("peers as sockets show them ({})", self.axis),
+            format!("{:?}", record::peers(&attempts)),
+        );
+        Ok(())
+    }
+
+    /// Verdict: so it stays.
+    pub(in super::super) async fn judge_again(
+        &self,
+        cx: &Context,
+        sockets: &mut Sockets,
+    ) -> Result<(), Halt> {
+        let fewest = u32::try_from(self.second.fewest()).unwrap_or(u32::MAX);
+        self.judge_both(cx, sockets, Which::Oldest(fewest))
+            .await
+            .map(drop)
+    }
+
+    /// Verdict: sockets that are opened now, at the ports of all that were used in generation 1, show whom they dial.
+    pub(in super::super) async fn judge_anew(&self, cx: &Context, sockets: &mut Sockets) -> Result<(), Halt> {
+        self.judge_round(cx, sockets, &self.second, Which::Anew(self.sockets))
+            .await
+            .map(drop)
+    }
+
+    /// To one VIP and then to the other.
+    async fn judge_both(
+        &self,
+        cx: &Context,
+        sockets: &mut Sockets,
+        which: Which,
+    ) -> Result<Vec<Attempt>, Halt> {
+        let mut attempts = self.judge_round(cx, sockets, &self.second, which).await?;
+        attempts.extend(self.judge_round(cx, sockets, &self.first, which).await?);
+        Ok(attempts)
+    }
+
+    async fn judge_round(
+        &self,
+        cx: &Context,
+        sockets: &mut Sockets,
+        target: &Target,
+        which: Which,
+    ) -> Result<Vec<Attempt>, Halt> {
+        if !cx.is_open(self.axis) {
+            return Ok(Vec::new());
+        }
+        let (attempts, findings) = cx.exchange(sockets, target, which, Shows::WhomItDialled).await?;
+        cx.judged(self.axis, findings);
+        Ok(attempts)
+    }
+
+    fn require(&self, cx: &Context, what: &str, findings: Vec<Finding>) {
+        require(cx, self.axis, what, findings);
+    }
+}
+
+/// An axis of which something else was found is inconclusive.
+pub(in super::super) fn require(cx: &Context, axis: &str, what: &str, findings: Vec<Finding>) {
+    if let Some(first) = findings.first() {
+        let first = first.to_string();
+        let why = format!("{what}: {}", first.lines().next().unwrap_or_default());
+        cx.inconclusive(axis, why, findings);
+    }
+}

@@ -1,0 +1,98 @@
+//! A VIP of each family, served by b_old (the trap) and then by others, where families share one fault.
+
+use std::time::Instant;
+
+use harness::{
+    case::Family,
+    context::Context,
+    objects::Key,
+    pods::{Backend, endpoints},
+    target::Target,
+    verdict::Halt,
+};
+use serde_json::json;
+
+use super::generations::{
+    CONNECT, SENDMSG,
+    vips::{ALL, Vips, backends},
+};
+
+/// One family's VIP, and what serves it before and after.
+pub(super) struct Shop {
+    family: Family,
+    namespace: String,
+    vips: Vips,
+    pub(super) old: Backend,
+    new: Vec<Backend>,
+}
+
+impl Shop {
+    /// One for each family, served by its b_old; the name of the connect hook is its axis.
+    pub(super) async fn stage(cx: &Context, node: &str) -> Result<Vec<Self>, Halt> {
+        let mut shops = Vec::new();
+        for family in cx.families() {
+            shops.push(Self::of(cx, family, node).await?);
+        }
+        Ok(shops)
+    }
+
+    async fn of(cx: &Context, family: Family, node: &str) -> Result<Self, Halt> {
+        let namespace = cx.namespace().await?;
+        let (old, new) = backends(cx, &namespace, node).await?;
+        let values = json!({
+            "namespace": namespace, "family": family.to_string(), "endpoints": endpoints([&old], family)?,
+        });
+        let vips = Vips {
+            axis: of_family(CONNECT, family).to_owned(),
+            shop: cx.apply_service("shop", &values).await?,
+            gone: None,
+        };
+        Ok(Self {
+            family,
+            namespace,
+            vips,
+            old,
+            new,
+        })
+    }
+
+    pub(super) fn axis(&self) -> &str {
+        &self.vips.axis
+    }
+
+    /// The same VIP, for another axis.
+    pub(super) fn for_axis(mut self, suffix: &str) -> Self {
+        self.vips.axis += suffix;
+        self
+    }
+
+    /// Served by b_old.
+    pub(super) fn by_old(&self) -> Vec<Target> {
+        self.vips.serve(std::slice::from_ref(&self.old), ALL)
+    }
+
+    /// Served by the others.
+    pub(super) fn by_new(&self) -> Vec<Target> {
+        self.vips.serve(&self.new, ALL)
+    }
+
+    /// Writes the others in b_old's place; returns when that was acknowledged.
+    pub(super) async fn replace(&self, cx: &Context) -> Result<Instant, Halt> {
+        let slice = Key::slice(&self.namespace, "shop");
+        let changed = json!({ "endpoints": endpoints(&self.new, self.family)? });
+        Ok(cx.objects().patch(&slice, changed).await?.at)
+    }
+}
+
+/// The connect and sendmsg hooks of the cluster's families.
+pub(super) fn hooks(cx: &Context) -> Vec<&'static str> {
+    let both = |family| [CONNECT, SENDMSG].map(|hooks| of_family(hooks, family));
+    cx.families().into_iter().flat_map(both).collect()
+}
+
+fn of_family(hooks: [&'static str; 2], family: Family) -> &'static str {
+    match family {
+        Family::IPv4 => hooks[0],
+        Family::IPv6 => hooks[1],
+    }
+}

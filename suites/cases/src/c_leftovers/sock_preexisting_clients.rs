@@ -1,0 +1,121 @@
+//! `sock-preexisting-clients`: a process of the host and pods that run before the agent's first start, one of them in a
+//! private cgroup namespace, reach a VIP with new connections within T_heal of readiness.
+//!
+//! The node is one on which the agent was not yet started: it has been removed by its documented way, nothing of it is
+//! there, and the VIP is translated by nobody. The clients dial from then on and are never started again; what they dial
+//! after the node has come to serve is judged.
+use std::{sync::Arc, time::Duration};
+
+use faults::{Remains, StoppedAgent};
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    client::Client,
+    context::Context,
+    pods::serve,
+    probing::Within,
+    verdict::Halt,
+    waiting::eventually,
+};
+use lab::cluster::{Place, Stop};
+use serde_json::json;
+
+use super::served::Served;
+
+pub(crate) const CASE: Case = Case {
+    id: "sock-preexisting-clients",
+    area: "C leftover programs and maps",
+    claims: &["sock-preexisting-clients"],
+    sentence: "processes and pods that ran before the agent's first start are served once it is ready",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[],
+    },
+    disruptive: true,
+    manifest: include_str!("served.yaml"),
+    longest: Duration::from_secs(480),
+    run: |cx| Box::pin(run(cx)),
+};
+
+const AXIS: &str = "first start";
+/// How long what was removed may take to die.
+const LATE: Duration = Duration::from_secs(60);
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    let node = &cx.nodes()[0];
+    cx.phase("a Service is served");
+    let served = Served::stage(cx, AXIS, node).await?;
+    let control = Within::from_now(cx.limits().service);
+    cx.control("the Service is served", cx.clients(), &served.targets, control)
+        .await?;
+
+    cx.phase("the agent is removed: the node is as before its first start");
+    let before = cx.cluster().agent(node).await?;
+    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+    cx.cluster().wipe_state(node).await?;
+    cx.fault(&format!("agent of {node} stopped and removed"));
+    eventually(
+        "nothing of the agent is left on the node",
+        Within::from_now(LATE),
+        || async {
+            let left = Remains::of(&**cx.cluster(), node).await.map_err(Halt::from)?;
+            Ok(left.is_empty().then_some(()))
+        },
+    )
+    .await?;
+    let clients = clients(cx, node).await?;
+    cx.witness(
+        "the VIP is translated by nobody",
+        &clients,
+        &served.to_nobody(),
+        Within::from_now(cx.limits().service),
+    )
+    .await?;
+
+    cx.phase("the clients dial, and the agent starts for the first time");
+    let dialling = cx.background(&clients, &served.targets, cx.limits().hold).await?;
+    agent.start().await?;
+    let started = Within::from_now(cx.limits().heal);
+    let ready = cx.agent_ready(node, &before, started).await?;
+    match ready {
+        Some(ready) => cx.record_delay("the agent is ready", ready.duration_since(started.since)),
+        None => cx.record("the agent is ready", format!("not within {:?}", started.limit)),
+    }
+
+    cx.phase("verdict: within T_heal they are served, and stay so");
+    let healing = ready.map_or(started, |ready| Within::from(ready, cx.limits().heal));
+    // Others are asked until the node serves, at most until T_heal: from then on what these dial counts.
+    let settled = cx.settle(&cx.clients_on(node), &served.targets, healing).await?;
+    cx.record_settled(&settled);
+    cx.hold(dialling.counting_from_now()).await?;
+    Ok(())
+}
+
+/// On the host, in a pod, and in a pod and a cgroup namespace of its own; the pods begin now.
+async fn clients(cx: &Context, node: &str) -> Result<Vec<Client>, Halt> {
+    let namespace = cx.namespace().await?;
+    let names = ["early", "private"];
+    let values: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let args = serve(name, &namespace, &[8080], &[]);
+            json!({ "name": name, "namespace": namespace, "node": node, "args": args })
+        })
+        .collect();
+    let pods = cx.backends(&values).await?;
+    let in_pod = |at: usize| Client {
+        name: format!("{}@{node}", names[at]),
+        node: node.to_owned(),
+        place: Place::Pod {
+            namespace: pods[at].namespace.clone(),
+            name: pods[at].name.clone(),
+        },
+        private_cgroups: at == 1,
+    };
+    let of_node = cx.clients_on(node).into_iter();
+    let hosts = of_node.filter(|client| matches!(client.place, Place::Host { .. }));
+    Ok(hosts.chain([in_pod(0), in_pod(1)]).collect())
+}

@@ -1,0 +1,110 @@
+//! `stale-map-pin`: pinned service maps of an earlier run hold entries of a deleted Service and of old backends; in a second run
+//! their keys, values or sizes are other than the new agent wants. After its start current VIPs serve the API's set, deleted
+//! ones are NONE, and the traps get nothing.
+//!
+//! The API changes while the agent is down: one Service's two backends are replaced by two, another Service is deleted. The
+//! witness: old programs, with their maps, still send to the traps. In the second run another map is pinned in the place of
+//! each, with larger keys, larger values or more entries in turn, and some of the old contents; the programs keep the
+//! maps that they have.
+use std::{sync::Arc, time::Duration};
+
+use faults::{Refitted, Remains, StoppedAgent};
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    verdict::Halt,
+};
+use lab::cluster::Stop;
+
+use super::replaced::{Replaced, after, before, change, judge, start, stop};
+
+pub(crate) const CASE: Case = Case {
+    id: "stale-map-pin",
+    area: "C leftover programs and maps",
+    claims: &["stale-map-pin"],
+    sentence: "pinned maps of an earlier run, of the same layout or another, bring back neither Services nor backends",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[],
+    },
+    disruptive: true,
+    manifest: include_str!("generations.yaml"),
+    longest: Duration::from_secs(900),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// How the new agent finds the pinned maps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    AsTheyWere,
+    LaidOutOtherwise,
+}
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    for (axis, found) in [
+        ("pins as they were", Found::AsTheyWere),
+        ("pins laid out otherwise", Found::LaidOutOtherwise),
+    ] {
+        pinned(cx, axis, found).await?;
+    }
+    Ok(())
+}
+
+async fn pinned(cx: &Context, axis: &str, found: Found) -> Result<(), Halt> {
+    let node = &cx.nodes()[0];
+    cx.phase(&format!("{axis}: the old backends serve"));
+    let services = Replaced::stage(cx, axis, node).await?;
+
+    cx.phase(&format!("{axis}: the agent is killed, and the API changes"));
+    let down = stop(cx, node, Stop::Kill).await?;
+    let left = Remains::of(&**cx.cluster(), node).await?;
+    cx.fault(&format!("left on {node}: {left}"));
+    if !left.has("pins") {
+        return Err(Halt::NotSupported(
+            "the implementation pins nothing on the node: there is nothing that a new agent could find"
+                .to_owned(),
+        ));
+    }
+    if found == Found::LaidOutOtherwise {
+        let Refitted(refitted) = Refitted::on(&**cx.cluster(), node).await?;
+        cx.fault(&format!("laid out otherwise: {refitted:?}"));
+        if refitted.is_empty() {
+            return Err(Halt::NotSupported(
+                "no map of the implementation is pinned that could be laid out otherwise".to_owned(),
+            ));
+        }
+    }
+    change(cx, &services).await?;
+
+    cx.phase(&format!(
+        "{axis}: witness, the traps are reached while no agent runs"
+    ));
+    let within = Within::from_now(cx.limits().endpoints);
+    let here = cx.clients_on(node);
+    cx.witness("the old maps still serve", &here, &before(&services), within)
+        .await?;
+
+    cx.phase(&format!("{axis}: the agent starts"));
+    let up = start(cx, down).await?;
+    cx.phase(&format!(
+        "{axis}: verdict, what the API says is served, the traps get nothing"
+    ));
+    judge(cx, &services, up).await?;
+
+    cx.phase(&format!("{axis}: heal"));
+    if found == Found::LaidOutOtherwise {
+        // What an agent did not take for its own is no use to it any more.
+        let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+        cx.cluster().wipe_state(node).await?;
+        agent.start().await?;
+        cx.fault("healed: the agent was stopped, its state removed, and it was started again");
+        let healing = Within::from_now(cx.limits().heal);
+        cx.judge_briefly(cx.clients(), &after(&services), healing).await?;
+    }
+    Ok(())
+}

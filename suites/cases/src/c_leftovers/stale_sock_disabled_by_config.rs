@@ -1,0 +1,176 @@
+//! `stale-sock-disabled-by-config`: translation at sockets is switched off in the configuration, and the agent is killed and
+//! started again. The VIP is served by the packet path, and the trap gets nothing.
+//!
+//! Backends change after the switch: a leftover with correct data could not be told from none. A program at a hook that
+//! was not there before the kill shows that the switch had no effect: then nothing is said. Not supported by
+//! a target without a switch. Both families at once: they share the restart.
+use std::{sync::Arc, time::Duration};
+
+use faults::{Attached, HeldProgram, LeftoverPrograms, StoppedAgent};
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    recovery::Started,
+    target::Target,
+    verdict::Halt,
+};
+use lab::cluster::{Stop, Variant};
+
+use super::{
+    generations::LONGEST,
+    shops::{Shop, hooks},
+};
+
+pub(crate) const CASE: Case = Case {
+    id: "stale-sock-disabled-by-config",
+    area: "C leftover programs and maps",
+    claims: &["stale-sock-disabled-by-config"],
+    sentence: "after translation at sockets was switched off, no socket program sends anybody to a backend of long ago",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[],
+    },
+    disruptive: true,
+    manifest: include_str!("generations.yaml"),
+    longest: Duration::from_secs(480),
+    run: |cx| Box::pin(run(cx)),
+};
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    if !cx.cluster().describe().variants.contains(&Variant::SocketLbOff) {
+        return Err(Halt::NotSupported(
+            "the target names no variant socket-lb-off: it has no switch for translation at sockets"
+                .to_owned(),
+        ));
+    }
+    let node = &cx.nodes()[0];
+    cx.phase("translation at sockets is on, each VIP serves b_old");
+    let shops = Shop::stage(cx, node).await?;
+    let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
+    let by_old: Vec<Target> = shops.iter().flat_map(Shop::by_old).collect();
+    cx.control("each VIP serves b_old", cx.clients(), &by_old, within)
+        .await?;
+    let hooks = hooks(cx);
+    let mut held =
+        LeftoverPrograms::hold(&**cx.cluster(), node, &hooks, cx.limits().longest(LONGEST)).await?;
+    if held.held().is_empty() {
+        return Err(Halt::NotSupported(
+            "no program is attached at the sockets of the agent's cgroup: there is nothing to be switched off"
+                .to_owned(),
+        ));
+    }
+    let before_kill = held.list().await?;
+    cx.fault(&format!("at sockets of {node}: {:?}", held.held()));
+
+    cx.phase("the agent is killed, and started with translation at sockets switched off");
+    let mut recovery = cx.recovering(node).await?;
+    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    let switching = agent.start_as(Variant::SocketLbOff);
+    let (switched, Started { healing, .. }) = recovery.start(cx, switching).await?;
+    cx.fault(&format!(
+        "agent of {node} killed, and started as {:?}",
+        Variant::SocketLbOff
+    ));
+    let list = held.list().await?;
+    is_off(held.held(), &before_kill, &list)?;
+    // Nobody has written yet: what goes on serving b_old is right, whoever does it.
+    cx.control(
+        "each VIP still serves b_old, by the new agent",
+        cx.clients(),
+        &by_old,
+        healing,
+    )
+    .await?;
+
+    cx.phase("verdict: the backends change, the VIPs serve exactly the slices, the traps get nothing");
+    let mut since = healing;
+    for shop in &shops {
+        since = Within::from(shop.replace(cx).await?, cx.limits().endpoints);
+    }
+    let current: Vec<Target> = shops.iter().flat_map(Shop::by_new).collect();
+    let judged = cx.judge(cx.clients(), &current, since).await?;
+    cx.fence().await?;
+    let window = cx.background(cx.clients(), &current, cx.limits().hold).await?;
+    let attempts = [judged, cx.hold(window).await?].concat();
+    for shop in &shops {
+        cx.trap_untouched(shop.axis(), &attempts, &shop.old).await?;
+    }
+    let list = held.list().await?;
+    cx.record(
+        "programs at the sockets without translation there",
+        format!("{list:?}"),
+    );
+    is_off(held.held(), &before_kill, &list)?;
+    let axes: Vec<&str> = shops.iter().map(Shop::axis).collect();
+    recovery.end(cx, &axes).await?;
+    held.heal().await?;
+
+    cx.phase("heal: translation at sockets is on again");
+    let before = cx.cluster().agent(node).await?;
+    switched.heal().await?;
+    cx.fault(&format!("healed: the agent of {node} has its own configuration"));
+    let started = Within::from_now(cx.limits().heal);
+    if cx.agent_ready(node, &before, started).await?.is_none() {
+        cx.record(
+            "switched on again",
+            format!("not ready within {:?}", started.limit),
+        );
+    }
+    cx.judge_briefly(cx.clients(), &current, started).await
+}
+
+/// Inconclusive if at any hook a program runs that is neither held nor was there before the agent was killed: an agent
+/// that translates nothing at sockets attaches none.
+fn is_off(held: &[HeldProgram], before: &[Attached], now: &[Attached]) -> Result<(), Halt> {
+    let was_there = |hook: &str, id: &u32| {
+        held.iter().any(|program| program.id == *id)
+            || before
+                .iter()
+                .any(|attached| attached.hook == hook && attached.effective.contains(id))
+    };
+    for Attached { hook, effective, .. } in now {
+        if let Some(id) = effective.iter().find(|id| !was_there(hook, id)) {
+            return Err(Halt::Inconclusive(format!(
+                "translation at sockets was not switched off: program {id} came to {hook} after the agent was killed"
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(hook: &str, effective: &[u32]) -> Attached {
+        Attached {
+            hook: hook.to_owned(),
+            effective: effective.to_vec(),
+            direct: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_program_that_came_after_the_kill_shows_that_sockets_are_not_off() {
+        let held = [HeldProgram {
+            hook: "connect4".to_owned(),
+            id: 3,
+            name: "earlier".to_owned(),
+            maps: Vec::new(),
+        }];
+        let before = [at("connect4", &[3, 9]), at("connect6", &[])];
+        for now in [&[][..], &[3], &[9, 3]] {
+            assert!(is_off(&held, &before, &[at("connect4", now)]).is_ok(), "{now:?}");
+        }
+        for now in [at("connect4", &[3, 4]), at("connect6", &[9])] {
+            let halt = is_off(&held, &before, std::slice::from_ref(&now));
+            assert!(matches!(halt, Err(Halt::Inconclusive(_))), "{now:?}");
+        }
+    }
+}

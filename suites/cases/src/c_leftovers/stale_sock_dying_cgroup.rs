@@ -1,0 +1,115 @@
+//! `stale-sock-dying-cgroup`: the socket links that the agent finds pinned lead to a cgroup that is not the node's, and in a
+//! second run to one that was removed. After its restart processes of the host and pods are served through the VIP by the
+//! current backends, and the trap gets nothing.
+//!
+//! Nothing is attached to the node's cgroup before the restart while links are pinned: that is the witness. An
+//! implementation that pins none is not supported. Both families at once: they share the restart.
+use std::{sync::Arc, time::Duration};
+
+use faults::{LeftoverPrograms, StoppedAgent};
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    probing::Within,
+    recovery::Started,
+    target::Target,
+    verdict::Halt,
+};
+use lab::cluster::Stop;
+
+use super::{
+    generations::LONGEST,
+    shops::{Shop, hooks},
+};
+
+pub(crate) const CASE: Case = Case {
+    id: "stale-sock-dying-cgroup",
+    area: "C leftover programs and maps",
+    claims: &["stale-sock-dying-cgroup"],
+    sentence: "socket links to a cgroup where nobody is are not taken for links of the node's",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 1,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[],
+    },
+    disruptive: true,
+    manifest: include_str!("generations.yaml"),
+    longest: Duration::from_secs(600),
+    run: |cx| Box::pin(run(cx)),
+};
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    displaced(cx, ", another cgroup", false).await?;
+    displaced(cx, ", removed", true).await
+}
+
+async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt> {
+    let node = &cx.nodes()[0];
+    cx.phase(&format!("each VIP serves b_old{suffix}"));
+    let shops: Vec<Shop> = Shop::stage(cx, node)
+        .await?
+        .into_iter()
+        .map(|shop| shop.for_axis(suffix))
+        .collect();
+    let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
+    let by_old: Vec<Target> = shops.iter().flat_map(Shop::by_old).collect();
+    cx.control("each VIP serves b_old", cx.clients(), &by_old, within)
+        .await?;
+
+    cx.phase(&format!(
+        "the agent is killed, its pinned links lead elsewhere{suffix}"
+    ));
+    let mut recovery = cx.recovering(node).await?;
+    let mut held =
+        LeftoverPrograms::hold(&**cx.cluster(), node, &hooks(cx), cx.limits().longest(LONGEST)).await?;
+    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    let pins = held.displace(removed).await?;
+    if pins.is_empty() {
+        return Err(Halt::NotSupported(
+            "no pinned link attaches a program to the sockets of the agent's cgroup: none can lead elsewhere"
+                .to_owned(),
+        ));
+    }
+    let list = held.list().await?;
+    cx.fault(&format!(
+        "agent of {node} killed; links to another cgroup pinned at {pins:?}{suffix}; attached to the node's: {list:?}"
+    ));
+    let is_held = |id: &u32| held.held().iter().any(|held| held.id == *id);
+    if let Some(still) = list.iter().find(|hook| hook.effective.iter().any(is_held)) {
+        return Err(Halt::Inconclusive(format!(
+            "not witnessed: programs of the agent run at {} of the node's cgroup: {:?}",
+            still.hook, still.effective
+        )));
+    }
+    for shop in &shops {
+        shop.replace(cx).await?;
+    }
+
+    cx.phase(&format!("the agent starts and finds the links{suffix}"));
+    let ((), Started { healing, .. }) = recovery.start(cx, agent.start()).await?;
+
+    cx.phase(&format!(
+        "verdict: from T_heal the VIPs serve exactly the slices, the traps get nothing{suffix}"
+    ));
+    let current: Vec<Target> = shops.iter().flat_map(Shop::by_new).collect();
+    let judged = cx.judge(cx.clients(), &current, healing).await?;
+    cx.fence().await?;
+    let window = cx.background(cx.clients(), &current, cx.limits().hold).await?;
+    let attempts = [judged, cx.hold(window).await?].concat();
+    for shop in &shops {
+        cx.trap_untouched(shop.axis(), &attempts, &shop.old).await?;
+    }
+    let list = held.list().await?;
+    cx.record(
+        &format!("attached to the node's cgroup at the end{suffix}"),
+        format!("{list:?}"),
+    );
+    let axes: Vec<&str> = shops.iter().map(Shop::axis).collect();
+    recovery.end(cx, &axes).await?;
+    held.heal().await?;
+    Ok(())
+}

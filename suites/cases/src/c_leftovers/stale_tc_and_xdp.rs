@@ -1,0 +1,229 @@
+//! `stale-tc-and-xdp`: filters of an earlier run with another priority, links of TCX without pins, or a program of XDP are at the
+//! devices of a node. Node port and ClusterIP are served by current backends from pods of other nodes and from outside,
+//! each packet translated once.
+//!
+//! Generation 1's packet programs are held by id, at every device at which it has some; it is killed and its pins are
+//! lost. They are attached again as filters, or by links that nobody pins. Of XDP there is one that this suite makes, at the
+//! uplink: it uses the maps of generation 1, and sends datagrams for the node port to b_old. b_old is on another node,
+//! leaves the slice and stays alive: it is the trap. Before generation 2 starts a client outside reaches the trap by the
+//! leftover, as nobody else is there to translate. Where an agent puts its programs first, the leftover sees addresses that are
+//! translated already: so another Service is deleted meanwhile, and its frontends must be NONE. Backends listen at the
+//! Service's port too: what was translated twice, or not at all, would arrive there.
+use std::{sync::Arc, time::Duration};
+
+use faults::{Again, LeftoverPackets, StoppedAgent};
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    client::Client,
+    context::Context,
+    probing::Within,
+    recovery::Started,
+    target::Target,
+    verdict::Halt,
+    waiting::eventually,
+};
+use lab::cluster::{Capability, Stop};
+use oracle::{
+    history::{Attempt, Transport},
+    trap::trap_untouched,
+};
+
+use super::node_ports::NodePorts;
+
+pub(crate) const CASE: Case = Case {
+    id: "stale-tc-and-xdp",
+    area: "C leftover programs and maps",
+    claims: &["stale-tc-and-xdp"],
+    sentence: "packet programs of an earlier run translate nothing twice, nor to backends that are gone",
+    tier: Tier::Robustness,
+    features: &[],
+    needs: Needs {
+        nodes: 2,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[Capability::Outside],
+    },
+    disruptive: true,
+    manifest: include_str!("node_ports.yaml"),
+    longest: Duration::from_secs(900),
+    run: |cx| Box::pin(run(cx)),
+};
+
+/// What is left over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Filters,
+    Links,
+    Xdp,
+}
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    for (axis, left) in [
+        ("filters", Left::Filters),
+        ("links of TCX", Left::Links),
+        ("XDP", Left::Xdp),
+    ] {
+        if left == Left::Links
+            && let Some(why) = lacks_links(cx).await?
+        {
+            cx.not_enabled(axis, &why);
+            continue;
+        }
+        leftover(cx, axis, left).await?;
+    }
+    Ok(())
+}
+
+/// Asked before anything of the axis is staged: an axis that has begun needs a verdict.
+async fn lacks_links(cx: &Context) -> Result<Option<String>, Halt> {
+    let expires = cx.limits().longest(CASE.longest);
+    let mut packets = LeftoverPackets::hold(&**cx.cluster(), &cx.nodes()[0], expires).await?;
+    let why = packets.lacks_links().await?;
+    packets.heal().await?;
+    Ok(why)
+}
+
+async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
+    let node = &cx.nodes()[0];
+    let outside = cx
+        .outside()
+        .ok_or_else(|| Halt::Harness("no client outside".to_owned()))?;
+    cx.phase(&format!("{axis}: generation 1, b_old serves"));
+    let mut services = Vec::new();
+    for family in cx.families() {
+        services.push(NodePorts::stage(cx, axis, family, node).await?);
+    }
+    cx.fence().await?;
+    let all = |of: fn(&NodePorts) -> Vec<Target>| services.iter().flat_map(of).collect::<Vec<_>>();
+    // Node ports are dialled from inside at the very end: one client that dials both at once may come by one source port to
+    // one backend in two ways.
+    let vantages = |cluster_ips, ports| {
+        [
+            (cx.clients().to_vec(), all(cluster_ips)),
+            (vec![outside.clone()], all(ports)),
+        ]
+    };
+    for (clients, targets) in vantages(NodePorts::old_cluster_ips, NodePorts::old_ports) {
+        let within = Within::from_now(cx.limits().service);
+        cx.control("generation 1 serves b_old", &clients, &targets, within)
+            .await?;
+    }
+
+    cx.phase(&format!(
+        "{axis}: generation 1 is killed, its packet programs stay"
+    ));
+    let mut recovery = cx.recovering(node).await?;
+    let expires = cx.limits().longest(CASE.longest);
+    let mut packets = LeftoverPackets::hold(&**cx.cluster(), node, expires).await?;
+    if packets.held().is_empty() {
+        return Err(Halt::NotSupported(
+            "no program is attached to a device of the node: there is nothing to be left over".to_owned(),
+        ));
+    }
+    cx.fault(&format!("held on {node}: {:?}", packets.held()));
+    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    agent.lose_pins().await?;
+    let again = match left {
+        Left::Filters => Again::Filters,
+        Left::Links => Again::Links,
+        Left::Xdp => Again::Xdp {
+            device_of: services[0].node,
+            pairs: services
+                .iter()
+                .map(NodePorts::misleading)
+                .collect::<Result<_, _>>()?,
+        },
+    };
+    let attached = packets.attach(again).await?;
+    cx.fault(&format!(
+        "agent of {node} killed, its pins lost; attached again: {attached:?}"
+    ));
+    for service in &services {
+        service.replace(cx).await?;
+    }
+
+    cx.phase(&format!("{axis}: witness, the leftover sends to the trap"));
+    cx.fault(&format!(
+        "at devices before generation 2: {:?}",
+        packets.list().await?
+    ));
+    witness(cx, left, &outside, &services).await?;
+
+    cx.phase(&format!("{axis}: generation 2 starts"));
+    let ((), Started { healing, .. }) = recovery.start(cx, agent.start()).await?;
+    cx.phase(&format!(
+        "{axis}: verdict, the current backends serve, the trap gets nothing"
+    ));
+    let mut attempts = Vec::new();
+    let vantages = vantages(NodePorts::cluster_ips_now, NodePorts::ports_now);
+    for (clients, targets) in &vantages {
+        attempts.extend(cx.judge(clients, targets, healing).await?);
+    }
+    let list = packets.list().await?;
+    cx.fault(&format!("at devices after generation 2: {list:?}"));
+    cx.fence().await?;
+    let mut windows = Vec::new();
+    for (clients, targets) in &vantages {
+        windows.push(cx.background(clients, targets, cx.limits().hold).await?);
+    }
+    for held in futures::future::try_join_all(windows.into_iter().map(|window| cx.hold(window))).await? {
+        attempts.extend(held);
+    }
+    attempts.extend(
+        cx.judge(cx.clients(), &all(NodePorts::ports_now), healing)
+            .await?,
+    );
+    for service in &services {
+        for trap in &service.old {
+            cx.trap_untouched(&service.axis, &attempts, trap).await?;
+        }
+    }
+    let axes: Vec<&str> = services.iter().map(|service| service.axis.as_str()).collect();
+    recovery.end(cx, &axes).await?;
+
+    cx.phase(&format!("{axis}: heal"));
+    let detached = packets.heal().await?;
+    cx.fault(&format!("healed: {detached:?} detached"));
+    cx.record(
+        &format!("leftover programs that were still attached at the end ({axis})"),
+        format!("{detached:?}"),
+    );
+    for (clients, targets) in &vantages {
+        cx.judge_briefly(clients, targets, Within::from_now(cx.limits().heal))
+            .await?;
+    }
+    Ok(())
+}
+
+/// From outside each node port leads to the trap. XDP has nobody who translates the answers: the trap's log is asked.
+async fn witness(cx: &Context, left: Left, outside: &Client, services: &[NodePorts]) -> Result<(), Halt> {
+    let within = Within::from_now(cx.limits().endpoints);
+    let clients = std::slice::from_ref(outside);
+    if left != Left::Xdp {
+        let trapped: Vec<Target> = services.iter().flat_map(NodePorts::old_ports).collect();
+        return cx
+            .witness("the node port reaches the trap", clients, &trapped, within)
+            .await;
+    }
+    for service in services {
+        let mut misled = service.old_ports();
+        misled.retain(|target| target.transport == Transport::Udp && target.address == service.misled);
+        let reached = eventually("the node port reaches the trap", within, async || {
+            let attempts: Vec<Attempt> = cx.probe_briefly(outside, &misled).await?;
+            for trap in &service.old {
+                let log = cx.log(trap).await?;
+                if trap_untouched(&attempts, &trap.server(), &log).is_some() {
+                    return Ok(Some(()));
+                }
+            }
+            Ok(None)
+        });
+        match reached.await {
+            Err(Halt::Inconclusive(why)) => {
+                cx.inconclusive(&service.axis, format!("not witnessed: {why}"), Vec::new());
+            }
+            other => other?,
+        }
+    }
+    Ok(())
+}

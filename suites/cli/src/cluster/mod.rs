@@ -1,0 +1,188 @@
+//! Clusters by a kubeconfig.
+//!
+//! `exec.rs`: a program in a pod, with this process's pipes. `rbac.rs`: what an account must be allowed to do.
+//! `images.rs`: what nodes run.
+pub(crate) mod exec;
+pub(crate) mod images;
+pub(crate) mod rbac;
+
+use std::path::PathBuf;
+
+use lab::{
+    embedded::IpFamilies,
+    kind::{Existing, KindConfig, KindError, KindTarget},
+    kubernetes::{Connection, Options, Tested, Tier},
+};
+
+use self::images::RegistryArgs;
+
+/// The namespace of runs, if no other is named.
+pub(crate) const NAMESPACE: &str = "plumbline-run";
+/// Where the program is in images of the suite.
+const PROGRAM: &str = "/plumbline";
+
+/// Where a run is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Provider {
+    /// Labs that are made on this host
+    #[default]
+    Lab,
+    /// A cluster that is there, by a kubeconfig
+    Existing,
+    /// A cluster of kind, made of this host's containers: all cases run in it, one after another
+    Kind,
+}
+
+/// A cluster of kind.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "A cluster of kind (--provider kind)")]
+pub(crate) struct KindArgs {
+    /// Image of the nodes, in place of kind's own choice
+    #[arg(long, env = "KIND_NODE_IMAGE", value_name = "NAME:TAG")]
+    kind_image: Option<String>,
+    /// Use this cluster, and leave it: its images and its agent are those of this run afterwards
+    #[arg(long, value_name = "NAME")]
+    reuse: Option<String>,
+}
+
+impl KindArgs {
+    /// As options of the command line.
+    pub(crate) fn options(&self) -> String {
+        let image = self
+            .kind_image
+            .iter()
+            .map(|image| format!(" --kind-image {image}"));
+        let reuse = self.reuse.iter().map(|name| format!(" --reuse {name}"));
+        image.chain(reuse).collect()
+    }
+
+    /// Whether one is named that is to be used again.
+    pub(crate) fn is_told(&self) -> bool {
+        self.reuse.is_some()
+    }
+
+    /// The cluster of a run.
+    ///
+    /// # Errors
+    /// There is no such target on kind.
+    pub(crate) fn cluster(
+        self,
+        target: &str,
+        nodes: u8,
+        families: IpFamilies,
+    ) -> Result<(KindConfig, Existing), KindError> {
+        let existing = match self.reuse {
+            Some(_) => Existing::Use,
+            None => Existing::Refuse,
+        };
+        let config = KindConfig {
+            name: self
+                .reuse
+                .unwrap_or_else(|| format!("plumbline-{}", std::process::id())),
+            nodes,
+            families,
+            image: self.kind_image,
+            target: KindTarget::find(target)?,
+        };
+        Ok((config, existing))
+    }
+}
+
+/// A cluster that is there.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "A cluster that is there (--provider existing)")]
+pub(crate) struct ExistingArgs {
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// What the suite may do: namespaced (objects in --namespace, which has to be there), api (the default; in namespaces of
+    /// its own), or node (pods in the networks of nodes, too). What an account needs for it: `plumbline rbac`
+    #[arg(long, value_name = "namespaced|api|node", value_parser = rbac::tier)]
+    tier: Option<Tier>,
+    #[command(flatten)]
+    registry: RegistryArgs,
+    /// The image of clients and backends, which nodes have or can pull, in place of that of `plumbline images list`; its
+    /// entry point is `plumbline probe`
+    #[arg(long, value_name = "IMAGE", conflicts_with = "registry")]
+    image: Option<String>,
+    /// Where plumbline is in that image, if not at /plumbline
+    #[arg(long, value_name = "PATH")]
+    image_program: Option<String>,
+    /// Namespace of what belongs to the whole run, made and removed by it; with --tier namespaced that of everything, which
+    /// stays
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
+}
+
+impl ExistingArgs {
+    /// Whether all is in one namespace.
+    pub(crate) fn is_confined(&self) -> bool {
+        self.tier == Some(Tier::Namespaced)
+    }
+
+    /// As options of the command line.
+    pub(crate) fn options(&self) -> String {
+        let option = |name: &str, value: &Option<String>| {
+            let value = value.as_ref();
+            value.map_or_else(String::new, |value| format!(" --{name} {value}"))
+        };
+        let tier = self.tier.map(|tier| tier.name().to_owned());
+        let connection = self.connection.clone().connection().options();
+        let connection: String = connection.iter().map(|word| format!(" {word}")).collect();
+        [
+            connection,
+            option("tier", &tier),
+            option("registry", &self.registry.registry),
+            option("image", &self.image),
+            option("image-program", &self.image_program),
+            option("namespace", &self.namespace),
+        ]
+        .concat()
+    }
+
+    /// Everything that is told of the cluster.
+    pub(crate) fn cluster(self, mut tested: Tested, run: &str, plumbline: PathBuf) -> Options {
+        // Pods of others are not shown to an account that has one namespace.
+        if self.is_confined() {
+            tested.agents = None;
+        }
+        let image = self.image.unwrap_or_else(|| self.registry.probe());
+        Options {
+            provider: "existing".to_owned(),
+            tested,
+            connection: self.connection.connection(),
+            tier: self.tier.unwrap_or_default(),
+            image,
+            program: self.image_program.unwrap_or_else(|| PROGRAM.to_owned()),
+            namespace: self.namespace.unwrap_or_else(|| NAMESPACE.to_owned()),
+            run: run.to_owned(),
+            plumbline,
+        }
+    }
+}
+
+/// The way to the API, on the command line.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ConnectionArgs {
+    /// Instead of $KUBECONFIG, ~/.kube/config, or the account of the pod that it runs in
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl ConnectionArgs {
+    /// Whether a cluster is named at all.
+    pub(crate) fn is_told(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some()
+    }
+
+    /// The same for the library.
+    pub(crate) fn connection(self) -> Connection {
+        Connection {
+            kubeconfig: self.kubeconfig,
+            context: self.context,
+        }
+        .absolute()
+    }
+}

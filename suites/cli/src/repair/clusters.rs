@@ -1,0 +1,58 @@
+//! What killed runs have left in a cluster by a kubeconfig.
+
+use std::{collections::BTreeSet, process::ExitCode};
+
+use harness::{
+    cleanup::{Made, runs_in},
+    limits::{Limits, Profile},
+};
+use lab::kubernetes::{Connection, holder, remove_lease};
+
+use super::names;
+
+/// Removes everything that has the label of a run, but what the run has that holds the cluster now.
+///
+/// # Errors
+/// It can't be reached, or something can't be removed.
+pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow::Result<ExitCode> {
+    let client = connection.client().await?;
+    let own = match names(&client).await {
+        Err(error) if is_forbidden(&error) => BTreeSet::new(),
+        names => names?,
+    };
+    // Those that may make no namespace.
+    let mut confined: BTreeSet<String> = runs_in(&client, namespace).await?.into_iter().collect();
+    confined.retain(|run| !own.contains(run));
+    // Before anything is removed: a Lease that is not renewed takes a while to show it.
+    let held = holder(&client, namespace).await?;
+    if let Some(holder) = &held {
+        println!("{} has the cluster since {}, and stays", holder.who, holder.since);
+    }
+    let is_held = |run: &String| held.as_ref().is_some_and(|holder| holder.run == *run);
+    let own = own.iter().map(|run| (run, None));
+    let confined = confined.iter().map(|run| (run, Some(namespace)));
+    let mut removed = 0;
+    for (run, confined) in own.chain(confined).filter(|(run, _)| !is_held(run)) {
+        let made = Made {
+            run,
+            case: None,
+            confined,
+        };
+        made.cleanup(&client, Limits::of(Profile::Cluster).cleanup)
+            .await?;
+        println!("what {run} had left is removed");
+        removed += 1;
+    }
+    if held.is_none() && remove_lease(&client, namespace).await? {
+        println!("the Lease of a run that has ended is removed");
+        removed += 1;
+    }
+    if removed == 0 {
+        println!("nothing else is left");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_forbidden(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.is_forbidden())
+}

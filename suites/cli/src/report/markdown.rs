@@ -1,0 +1,106 @@
+//! A summary in Markdown, as services that run workflows show it on a run's page: what failed first, then every case.
+
+use std::fmt::Write as _;
+
+use super::format::{Case, Report, Verdict};
+use crate::{count::counted, run};
+
+/// Most bytes of a summary: GitHub shows none of a larger one
+/// (<https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#step-isolation-and-limits>: 1 MiB
+/// for a step). What is left is for the table and the last line.
+const MOST: usize = 900_000;
+
+/// The summary. What others have written (reasons, addresses of errors) is shown as text, never as markup.
+pub(crate) fn render(report: &Report) -> String {
+    let cluster = &report.cluster;
+    let mut text = format!(
+        "### {}: {} on {} ({}, {})\n\n{}\n",
+        if report.failed() {
+            "failed"
+        } else {
+            "nothing failed"
+        },
+        escaped(&cluster.target),
+        escaped(&cluster.provider),
+        escaped(&cluster.families.join(" and ")),
+        escaped(&cluster.kernel),
+        run::counts(report),
+    );
+    text += "\n| verdict | case | tier | axes | seconds |\n|---|---|---|---|---|\n";
+    // A stable sort: within both halves the order of the catalogue.
+    let mut cases: Vec<&Case> = report.cases.iter().collect();
+    cases.sort_by_key(|case| !case.fails_the_run());
+    for case in &cases {
+        let (passed, all) = case.passed_axes();
+        let label = match case.fails_the_run() {
+            true => format!("**{}**", case.label()),
+            false => case.label().to_owned(),
+        };
+        let (id, tier) = (escaped(&case.id), escaped(&case.tier));
+        let _ = writeln!(
+            text,
+            "| {label} | {id} | {tier} | {passed}/{all} | {:.1} |",
+            case.seconds
+        );
+    }
+    let mut left_out = 0_usize;
+    for case in cases {
+        if case.label() == Verdict::Pass.name() {
+            continue;
+        }
+        let story = format!(
+            "\n<details><summary>{} {}</summary>\n\n<pre>{}</pre>\n</details>\n",
+            escaped(&case.id),
+            case.label(),
+            escaped(run::story(case).trim())
+        );
+        if text.len() + story.len() > MOST {
+            left_out += 1;
+        } else {
+            text += &story;
+        }
+    }
+    if left_out > 0 {
+        let _ = writeln!(
+            text,
+            "\n{} more than fits here: report.html has all.",
+            counted(left_out, "case tells", "cases tell")
+        );
+    }
+    text
+}
+
+/// As HTML's and a table's text.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '|' => escaped += "&#124;",
+            _ => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_to_be_shown_is_counted() {
+        let mut report = super::super::golden::report();
+        for case in &mut report.cases {
+            case.warnings = vec!["x".repeat(MOST / 3)];
+        }
+        let text = render(&report);
+        assert!(text.len() < 1 << 20, "{}", text.len());
+        assert!(
+            text.ends_with("\n4 cases tell more than fits here: report.html has all.\n"),
+            "{}",
+            &text[text.len() - 100..]
+        );
+    }
+}

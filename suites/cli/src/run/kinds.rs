@@ -1,0 +1,131 @@
+//! The kind cluster of a run: made for it or used again, and shared by all cases, one after another.
+
+use std::{sync::Arc, time::Instant};
+
+use anyhow::Context as _;
+use harness::{case::Case, cleanup::Made, report::CaseReport};
+use lab::{
+    cluster::{Cluster, Description},
+    kind::{self, Existing, KindCluster, KindConfig, Step},
+};
+use tokio::sync::OnceCell;
+
+use super::{
+    process::{self, At, End, Settings},
+    progress::Line,
+    schedule::Site,
+    seconds,
+};
+
+/// The only cluster of a run.
+#[derive(Debug)]
+pub(super) struct Kinds<'a> {
+    settings: &'a Settings,
+    config: KindConfig,
+    existing: Existing,
+    up: OnceCell<Arc<KindCluster>>,
+}
+
+impl<'a> Kinds<'a> {
+    pub(super) fn new(settings: &'a Settings, config: KindConfig, existing: Existing) -> Self {
+        Self {
+            settings,
+            config,
+            existing,
+            up: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn describe(cluster: &Arc<KindCluster>) -> &Description {
+        cluster.cluster().describe()
+    }
+
+    /// Removes it, or says how it is used if it stays.
+    ///
+    /// # Errors
+    /// It could not be removed.
+    pub(super) async fn close(&self) -> anyhow::Result<()> {
+        let Some(cluster) = self.up.get() else {
+            return Ok(());
+        };
+        let name = cluster.name();
+        if self.settings.keep || self.existing == Existing::Use {
+            cluster.keep()?;
+            eprintln!(
+                "the kind cluster {name} stays up, KUBECONFIG={}: `plumbline run --provider kind --reuse {name}` uses it, \
+                 `kind delete cluster --name {name}` and then `plumbline cleanup` remove it",
+                cluster.kubeconfig().display()
+            );
+            return Ok(());
+        }
+        let began = Instant::now();
+        let down = kind::down(name).await;
+        down.with_context(|| {
+            format!("the verdicts stand, but the kind cluster {name} could not be removed")
+        })?;
+        eprintln!("  cluster removed: {}", seconds(began.elapsed()));
+        Ok(())
+    }
+
+    /// Heals what a case that died has left: agents that are stopped, namespaces. Returns what can't be healed.
+    async fn after_death(&self, cluster: &dyn Cluster, case: Case) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for node in cluster.describe().nodes.iter().filter(|_| case.disruptive) {
+            let started = cluster.start_agent(&node.name).await;
+            let stays = |error| format!("the agent of {} stays down: {error}", node.name);
+            warnings.extend(started.err().map(stays));
+        }
+        if !self.settings.keep {
+            let (run, limit) = (&self.settings.run, self.settings.limits.cleanup);
+            let made = Made {
+                run,
+                case: Some(case.id),
+                confined: None,
+            };
+            let cleaned = made.cleanup(&cluster.client(), limit).await;
+            warnings.extend(cleaned.err().map(|halt| halt.to_string()));
+        }
+        warnings
+    }
+}
+
+impl Site for Kinds<'_> {
+    type Lab = Arc<KindCluster>;
+
+    fn name<'a>(&self, cluster: &'a Arc<KindCluster>) -> &'a str {
+        cluster.name()
+    }
+
+    async fn make(&self) -> anyhow::Result<Arc<KindCluster>> {
+        let step = |step: &Step| eprintln!("  {}: {}", step.what, seconds(step.took));
+        let up = async || {
+            KindCluster::up(&self.config, self.existing, step)
+                .await
+                .map(Arc::new)
+        };
+        Ok(Arc::clone(self.up.get_or_try_init(up).await?))
+    }
+
+    async fn run(&self, cluster: &Arc<KindCluster>, case: Case, line: &Line<'_>) -> CaseReport {
+        let at = At::Kind(cluster.name());
+        let End {
+            mut report,
+            is_its_own,
+        } = process::run(self.settings, at, case, line).await;
+        if !is_its_own {
+            report
+                .warnings
+                .extend(self.after_death(cluster.cluster(), case).await);
+        }
+        report
+    }
+
+    async fn is_intact(&self, cluster: &Arc<KindCluster>) -> bool {
+        cluster.cluster().intact().await.is_ok()
+    }
+
+    async fn end(&self, _: Arc<KindCluster>) -> anyhow::Result<()> {
+        // All cases share it: it is closed after the last.
+        Ok(())
+    }
+}

@@ -1,0 +1,288 @@
+//! The labs of a run: made for it, each with a name of its own, or one that is there.
+
+use std::{
+    fs,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use harness::{case::Case, cleanup::Made, report::CaseReport};
+use lab::{
+    cluster::{Cluster as _, Description},
+    embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime, sibling},
+};
+
+use super::{
+    process::{self, At, End, Settings},
+    progress::Line,
+    schedule::Site,
+};
+use crate::lab::TargetArgs;
+
+/// Between two looks at it.
+const LOOK: Duration = Duration::from_millis(50);
+/// Lines shown of the log of one that has ended.
+const SAID: usize = 10;
+
+/// What is to be tested, and where.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// Whatever runs in a lab that is up.
+    Running(String),
+    /// A target of the command line.
+    Named(TargetArgs),
+    /// An agent with one known bug.
+    Mutant(String),
+}
+
+impl Target {
+    pub(super) fn new(lab: Option<String>, target: TargetArgs, mutant: Option<String>) -> Self {
+        match (lab, mutant) {
+            (Some(name), _) => Self::Running(name),
+            (None, Some(name)) => Self::Mutant(name),
+            (None, None) => Self::Named(target),
+        }
+    }
+
+    /// As options of the command line.
+    pub(super) fn options(&self) -> String {
+        match self {
+            Self::Running(name) => format!(" --lab {name}"),
+            Self::Named(target) => target.options(),
+            Self::Mutant(name) => format!(" --mutant {name}"),
+        }
+    }
+}
+
+/// The labs of a run.
+#[derive(Debug)]
+pub(super) struct Labs<'a> {
+    settings: &'a Settings,
+    from: From,
+    /// How many were made.
+    made: AtomicUsize,
+    /// Names of those that stay up.
+    stay: Mutex<Vec<String>>,
+}
+
+/// Where they come from.
+#[derive(Debug)]
+enum From {
+    /// One that is up, and stays.
+    Running(String),
+    /// They are made like this, but for the name.
+    Made(Box<LabConfig>),
+}
+
+/// A lab of a run.
+#[derive(Debug)]
+pub(super) struct RunLab {
+    name: String,
+    cluster: LabCluster,
+}
+
+impl RunLab {
+    pub(super) fn describe(&self) -> &Description {
+        self.cluster.describe()
+    }
+}
+
+impl<'a> Labs<'a> {
+    /// # Errors
+    /// A program is not there.
+    pub(super) fn new(
+        settings: &'a Settings,
+        target: &Target,
+        families: IpFamilies,
+        control_plane: ControlPlane,
+        nodes: u8,
+    ) -> anyhow::Result<Self> {
+        let made = |agent| {
+            anyhow::Ok(From::Made(Box::new(LabConfig {
+                name: format!("run-{}", std::process::id()),
+                nodes,
+                families,
+                control_plane,
+                agent,
+                plumbline: sibling("plumbline")?,
+            })))
+        };
+        Ok(Self {
+            settings,
+            from: match target {
+                Target::Running(name) => From::Running(name.clone()),
+                Target::Named(target) => made(target.agent()?)?,
+                Target::Mutant(name) => made(mutant(name)?)?,
+            },
+            made: AtomicUsize::new(0),
+            stay: Mutex::default(),
+        })
+    }
+
+    /// Names of those that stay up after they have ended for the run.
+    pub(super) fn stay(&self) -> Vec<String> {
+        self.stay.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until every agent of a new lab is ready, or has at least lasted: verdicts on one that ends by itself at once,
+    /// for a wrong option say, would be about nothing.
+    async fn agents_run(&self, lab: &LabCluster) -> anyhow::Result<()> {
+        let nodes = &lab.describe().nodes;
+        let all_ready = async {
+            loop {
+                let mut ready = 0;
+                for node in nodes {
+                    let agent = lab.agent(&node.name).await?;
+                    if let Some(exit) = agent.last_exit {
+                        bail!(
+                            "the agent of {} does not run, it ended with {exit}; the last that it said:\n{}",
+                            node.name,
+                            said_last(lab, &node.name)
+                        );
+                    }
+                    ready += usize::from(agent.ready == Some(true));
+                }
+                if ready == nodes.len() {
+                    return Ok(());
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        // An agent without /readyz only has to last.
+        let lasts = tokio::time::timeout(self.settings.limits.agent_lasts, all_ready);
+        tokio::select! {
+            lasted = lasts => lasted.unwrap_or(Ok(())),
+            () = self.settings.interrupted.cancelled() => Ok(()),
+        }
+    }
+
+    /// Heals what a case that died has left in a lab that others use after it: namespaces, and what it did to nodes. Returns what can't be healed.
+    async fn after_death(&self, lab: &RunLab, case: &Case) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let cluster = &lab.cluster;
+        if case.disruptive {
+            for node in &cluster.describe().nodes {
+                match faults::heal(cluster, &node.name).await {
+                    Ok(healed) => warnings.extend(healed.held),
+                    Err(error) => warnings.push(format!("what the case did to {} stays: {error}", node.name)),
+                }
+            }
+        }
+        if !self.settings.keep {
+            let made = Made {
+                run: &self.settings.run,
+                case: Some(case.id),
+                confined: None,
+            };
+            let cleaned = made
+                .cleanup(&cluster.client(), self.settings.limits.cleanup)
+                .await;
+            warnings.extend(cleaned.err().map(|halt| halt.to_string()));
+        }
+        warnings
+    }
+}
+
+impl Site for Labs<'_> {
+    type Lab = RunLab;
+
+    fn name<'a>(&self, lab: &'a RunLab) -> &'a str {
+        &lab.name
+    }
+
+    /// Attaches to the one that is up, or makes one. With `keep` it outlives this process.
+    async fn make(&self) -> anyhow::Result<RunLab> {
+        let config = match &self.from {
+            From::Running(name) => {
+                return Ok(RunLab {
+                    name: name.clone(),
+                    cluster: LabCluster::attach(name).await?,
+                });
+            }
+            From::Made(config) => config,
+        };
+        // The first is named as the run is, others have their number.
+        let before = self.made.fetch_add(1, Ordering::Relaxed);
+        let name = match before {
+            0 => config.name.clone(),
+            _ => format!("{}-{}", config.name, before + 1),
+        };
+        let config = LabConfig {
+            name,
+            ..LabConfig::clone(config)
+        };
+        let step = |step: &str| {
+            // Nothing else is shown yet.
+            if before == 0 {
+                eprintln!("  {step}");
+            }
+        };
+        let lifetime = if self.settings.keep {
+            Lifetime::Detached
+        } else {
+            Lifetime::WithCaller
+        };
+        let cluster = LabCluster::up(&config, lifetime, step).await?;
+        if let Err(why) = self.agents_run(&cluster).await {
+            cluster.down().await?;
+            return Err(why);
+        }
+        Ok(RunLab {
+            name: config.name,
+            cluster,
+        })
+    }
+
+    async fn run(&self, lab: &RunLab, case: Case, line: &Line<'_>) -> CaseReport {
+        let End {
+            mut report,
+            is_its_own,
+        } = process::run(self.settings, At::Lab(&lab.name), case, line).await;
+        let goes_on = match self.from {
+            From::Running(_) => true,
+            From::Made(_) => self.settings.keep || !case.disruptive,
+        };
+        if !is_its_own && goes_on {
+            report.warnings.extend(self.after_death(lab, &case).await);
+        }
+        report
+    }
+
+    async fn is_intact(&self, lab: &RunLab) -> bool {
+        lab.cluster.intact().await.is_ok()
+    }
+
+    async fn end(&self, lab: RunLab) -> anyhow::Result<()> {
+        let RunLab { name, cluster } = lab;
+        let stays = matches!(self.from, From::Running(_)) || self.settings.keep;
+        if stays {
+            let mut stay = self.stay.lock().unwrap_or_else(PoisonError::into_inner);
+            if !stay.contains(&name) {
+                stay.push(name);
+            }
+            return Ok(());
+        }
+        let down = cluster.down().await;
+        down.with_context(|| format!("failed to take down the lab {name}"))
+    }
+}
+
+fn said_last(lab: &LabCluster, node: &str) -> String {
+    let path = lab.logs().join(format!("agent-{node}.log"));
+    let log = fs::read_to_string(&path).unwrap_or_else(|error| format!("{}: {error}", path.display()));
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(SAID)..].join("\n")
+}
+
+fn mutant(name: &str) -> anyhow::Result<AgentCommand> {
+    let program = sibling("plumbline-mutant")
+        .context("mutants are a program of their own: cargo build --package mutants")?;
+    let mut agent = AgentCommand::of_target("reference", Some(&program))?;
+    agent.argv.extend(["--mutant".to_owned(), name.to_owned()]);
+    agent.label = format!("mutant:{name}");
+    Ok(agent)
+}

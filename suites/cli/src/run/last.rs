@@ -1,0 +1,155 @@
+//! The last run in a folder: what failed in it, and how long its cases took.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use cases::joint::{self, Joint};
+use harness::{case::Case, report::AxisReport, verdict};
+
+use crate::report::{
+    files,
+    format::{Axis, Report, Verdict},
+};
+
+/// What is needed of the last run to run again what failed in it.
+#[derive(Debug)]
+pub(super) struct Last {
+    /// Ids of cases.
+    pub(super) failed: BTreeSet<String>,
+    pub(super) seed: u64,
+    /// What rows that are judged over cases go on with, by their ids.
+    pub(super) joint: BTreeMap<&'static str, Earlier>,
+}
+
+/// What a row that is judged over cases goes on with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Earlier {
+    /// Its axes that passed, of cases that are not run again.
+    pub(super) axes: Vec<AxisReport>,
+    /// Whether all of its cases were selected then.
+    pub(super) was_whole: bool,
+}
+
+impl Last {
+    /// Of the report in a folder.
+    ///
+    /// # Errors
+    /// There is none, or nothing failed in it.
+    pub(super) fn read(out: &Path) -> anyhow::Result<Self> {
+        let path = out.join(files::YAML);
+        let report =
+            files::read(&path).context("--rerun-failed needs the report of a run with this --out")?;
+        let mut failed: BTreeSet<String> = report
+            .cases
+            .iter()
+            .filter(|case| case.fails_the_run())
+            .map(|case| case.id.clone())
+            .collect();
+        if failed.is_empty() {
+            bail!(
+                "no case of {} failed or was inconclusive: there is nothing to run again",
+                path.display()
+            );
+        }
+        // Where such a row failed, so has one of its axes, or one of its cases.
+        for row in joint::ALL {
+            if failed.remove(row.id) {
+                failed.extend(open(row, &report));
+            }
+        }
+        let row_of = |row: &'static Joint| Some((row.id, earlier(row, &report, &failed)?));
+        let joint = joint::ALL.iter().filter_map(row_of).collect();
+        let seed = report.run.seed;
+        Ok(Self { failed, seed, joint })
+    }
+}
+
+/// Cases of such a row that have not shown that they needed nothing.
+fn open(row: &Joint, report: &Report) -> Vec<String> {
+    let judged = report.cases.iter().find(|case| case.id == row.id);
+    let axes = judged.map_or(&[][..], |case| &case.axes);
+    let has_not = |case: &Case| {
+        axes.iter()
+            .any(|axis| is_of(&axis.name, case.id) && axis.verdict != Verdict::Pass)
+    };
+    let cases = row.cases().into_iter().filter(has_not);
+    cases.map(|case| case.id.to_owned()).collect()
+}
+
+/// Nothing, if none of its cases was selected.
+fn earlier(row: &Joint, report: &Report, again: &BTreeSet<String>) -> Option<Earlier> {
+    let judged = report.cases.iter().find(|case| case.id == row.id)?;
+    let is_again = |name: &str| again.iter().any(|id| is_of(name, id));
+    let goes_on = |axis: &&Axis| axis.verdict == Verdict::Pass && !is_again(&axis.name);
+    let axes = judged.axes.iter().filter(goes_on).map(|axis| AxisReport {
+        name: axis.name.clone(),
+        verdict: verdict::Verdict::Pass,
+        findings: Vec::new(),
+    });
+    let cases = row.cases();
+    let selected = |case: &Case| report.cases.iter().any(|one| one.id == case.id);
+    Some(Earlier {
+        axes: axes.collect(),
+        was_whole: judged.verdict != Verdict::Skipped && (report.run.rerun || cases.iter().all(selected)),
+    })
+}
+
+/// Whether an axis of such a row is of a case.
+fn is_of(axis: &str, case: &str) -> bool {
+    axis.split_once(": ").is_some_and(|(id, _)| id == case)
+}
+
+/// How long cases took, by id.
+#[derive(Debug, Default)]
+pub(super) struct Durations(pub(super) BTreeMap<String, Duration>);
+
+impl Durations {
+    /// In the last run in a folder. Nothing but the order of cases comes of it, so that a report that is not there, or
+    /// that an earlier version wrote, is none.
+    pub(super) fn read(out: &Path) -> Self {
+        let report = files::read(&out.join(files::YAML));
+        let cases = report.map(|report| report.cases).unwrap_or_default();
+        let measured = cases.into_iter().filter_map(|case| {
+            let took = Duration::try_from_secs_f64(case.seconds).ok()?;
+            (!took.is_zero()).then_some((case.id, took))
+        });
+        Self(measured.collect())
+    }
+
+    /// How long a case will take: as it did, or as it may.
+    pub(super) fn expected(&self, case: &Case) -> Duration {
+        self.0.get(case.id).copied().unwrap_or(case.longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::golden;
+
+    #[test]
+    fn a_row_that_is_judged_over_cases_runs_those_again_that_failed_it_and_keeps_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut report = golden::report();
+        for is_rerun in [false, true] {
+            report.run.rerun = is_rerun;
+            std::fs::write(folder.path().join(files::YAML), files::yaml(&report).unwrap()).unwrap();
+            let last = Last::read(folder.path()).unwrap();
+            assert!(!last.failed.contains("stale-no-reboot"), "it is no case");
+            assert!(
+                last.failed.contains("stale-sock-legacy-multi") && !last.failed.contains("stale-map-pin")
+            );
+            let earlier = &last.joint["stale-no-reboot"];
+            let kept: Vec<&str> = earlier.axes.iter().map(|axis| axis.name.as_str()).collect();
+            assert_eq!(kept, ["stale-map-pin: IPv4, pins as they were"]);
+            assert_eq!(
+                earlier.was_whole, is_rerun,
+                "the first was a run of two of its cases"
+            );
+        }
+    }
+}

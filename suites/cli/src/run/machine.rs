@@ -1,0 +1,57 @@
+//! What a machine can bear: how many cases and labs at once.
+//!
+//! Cases wait for most of their time, and clients pace themselves: of a processor (AMD EPYC, unoptimized programs) a lab
+//! with one case took 0.14 to 0.40 on average, the case's own process 0.05, and both together 0.75 while pods start and
+//! controls are probed. So two cases for each processor keep it at 60 to 80 %. The rest is for when several of them do so
+//! at once: without it, time limits would judge the machine.
+
+use std::{fs, thread::available_parallelism};
+
+/// Cases for each processor.
+const CASES: usize = 2;
+/// What a lab with a case takes at most, in KiB of memory.
+const LAB_KIB: usize = 300 << 10;
+
+/// Cases at once.
+pub(super) fn jobs() -> usize {
+    available_parallelism().map_or(1, usize::from) * CASES
+}
+
+/// Labs at once: one for each case, as far as half of the memory that is available lasts.
+pub(super) fn labs() -> usize {
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    fitting(jobs(), &memory)
+}
+
+fn fitting(wanted: usize, meminfo: &str) -> usize {
+    let available = available_kib(meminfo).map(|available| available / 2 / LAB_KIB);
+    available.map_or(1, |labs| labs.clamp(1, wanted))
+}
+
+/// `MemAvailable` of /proc/meminfo (proc(5)).
+fn available_kib(meminfo: &str) -> Option<usize> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labs_are_as_many_as_cases_while_memory_lasts() {
+        let with = |mib: usize| {
+            format!(
+                "MemTotal: 1 kB\nMemAvailable:   {} kB\nBuffers: 3 kB\n",
+                mib << 10
+            )
+        };
+        assert_eq!(fitting(6, &with(16 << 10)), 6);
+        assert_eq!(fitting(6, &with(2 * 900)), 3);
+        assert_eq!(fitting(6, &with(10)), 1, "one there must be");
+        assert_eq!(fitting(6, ""), 1);
+        assert!(available_kib(&fs::read_to_string("/proc/meminfo").unwrap()).is_some());
+    }
+}

@@ -1,0 +1,233 @@
+//! Labs and cases side by side: disruptive cases have a lab each, all others share one.
+//!
+//! A disruptive case meets a lab that nobody has used, and nobody uses its lab after it: what it leaves (programs, pins,
+//! agents that back off) is what the next must not meet, and a new lab is up in a fraction of a second. A shared lab that
+//! has died is replaced; what was in it has shown nothing.
+//!
+//! Whenever there is room, the first case in the order begins whose lab may be there. Bounds: [`Settings::jobs`] cases and
+//! [`Settings::labs`] labs at once, and no more labs in all than cases, as a shared one is replaced only after a case that
+//! ran in it. While cases wait that share a lab, one of the labs is kept for them.
+mod order;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::{future::Future, sync::OnceLock};
+
+use futures::{StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
+use harness::{case::Case, report::CaseReport, verdict::Verdict};
+
+use self::{
+    order::order,
+    state::{Begin, State},
+};
+use super::{
+    exempt::{self, Exemption, fails_the_run},
+    last::Durations,
+    process::{Settings, without_run},
+    progress::{Line, Progress},
+    select::Selection,
+};
+
+/// Where labs come from and what runs a case in one: a trait, so that the schedule can be tested without any.
+pub(super) trait Site {
+    /// A lab that is up.
+    type Lab: 'static;
+
+    /// Its name, for people.
+    fn name<'a>(&self, lab: &'a Self::Lab) -> &'a str;
+
+    /// One that nothing has run in.
+    fn make(&self) -> impl Future<Output = anyhow::Result<Self::Lab>>;
+
+    /// Runs a case in it to its end, whatever that is.
+    fn run(&self, lab: &Self::Lab, case: Case, line: &Line<'_>) -> impl Future<Output = CaseReport>;
+
+    /// Whether it is still there.
+    fn is_intact(&self, lab: &Self::Lab) -> impl Future<Output = bool>;
+
+    /// Ends what [`Site::make`] made.
+    fn end(&self, lab: Self::Lab) -> impl Future<Output = anyhow::Result<()>>;
+}
+
+/// What is to be run.
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    pub(super) selection: Selection,
+    pub(super) exemptions: &'a [Exemption],
+    /// How long cases took.
+    pub(super) durations: &'a Durations,
+}
+
+/// What has come of a run.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// In the order of the catalogue, each with the reason if it is exempt.
+    pub(super) reports: Vec<(CaseReport, Option<String>)>,
+    /// The first lab that was not taken down cleanly.
+    pub(super) down: anyhow::Result<()>,
+}
+
+/// What was chosen, under way.
+struct Schedule<'a, S> {
+    settings: &'a Settings,
+    site: &'a S,
+    exemptions: &'a [Exemption],
+    progress: &'a Progress,
+    /// The case after which no other begins.
+    stopped_by: OnceLock<&'static str>,
+}
+
+/// What has ended.
+enum Done<Lab> {
+    /// The lab that cases share is up, or is not.
+    Shared(Result<Lab, String>),
+    /// A case in the lab that is shared, which is intact, or not.
+    Together(CaseReport, bool),
+    /// A case and its own lab, which was taken down.
+    Alone(CaseReport, anyhow::Result<()>),
+    /// A lab.
+    Lab(anyhow::Result<()>),
+}
+
+/// Runs what is selected. `first` is a lab that is up already.
+pub(super) async fn all<S: Site>(
+    settings: &Settings,
+    site: &S,
+    first: S::Lab,
+    plan: Plan<'_>,
+    progress: &Progress,
+) -> Ended {
+    let Plan {
+        selection,
+        exemptions,
+        durations,
+    } = plan;
+    let schedule = Schedule {
+        settings,
+        site,
+        exemptions,
+        progress,
+        stopped_by: OnceLock::new(),
+    };
+    let mut reports: Vec<CaseReport> = selection
+        .excluded
+        .into_iter()
+        .map(|(case, verdict)| without_run(&case, settings, verdict))
+        .collect();
+    let waiting = order(
+        selection.run,
+        settings.shuffle.then_some(settings.seed),
+        durations,
+    );
+    let mut state = State::new(settings.labs, settings.jobs, waiting, first);
+    let mut under_way = FuturesUnordered::new();
+    let mut down = Ok(());
+    loop {
+        if let Some(why) = schedule.over() {
+            let without = |case| schedule.without(&case, why.clone());
+            reports.extend(state.give_up(|_| true).into_iter().map(without));
+        }
+        while let Some(begin) = state.next() {
+            under_way.push(schedule.begin(begin));
+        }
+        let Some(done) = under_way.next().await else {
+            break;
+        };
+        let ended = match done {
+            Done::Shared(Ok(lab)) => {
+                state.shared_is_up(lab);
+                Ok(())
+            }
+            Done::Shared(Err(why)) => {
+                let without = |case| schedule.without(&case, why.clone());
+                reports.extend(state.shared_is_not_up().into_iter().map(without));
+                Ok(())
+            }
+            Done::Together(report, is_intact) => {
+                reports.push(report);
+                state.shared_case_ended(is_intact);
+                Ok(())
+            }
+            Done::Alone(report, ended) => {
+                reports.push(report);
+                state.lone_case_ended();
+                ended
+            }
+            Done::Lab(ended) => {
+                state.lab_ended();
+                ended
+            }
+        };
+        down = down.and(ended);
+    }
+    drop(under_way);
+    let place = |report: &CaseReport| cases::ALL.iter().position(|case| case.id == report.id);
+    reports.sort_by_key(place);
+    let with_exemption = |report: CaseReport| {
+        let exempt = cases::find(&report.id).and_then(|case| exempt::reason(&case, exemptions));
+        (report, exempt)
+    };
+    Ended {
+        reports: reports.into_iter().map(with_exemption).collect(),
+        down,
+    }
+}
+
+impl<S: Site> Schedule<'_, S> {
+    fn begin(&self, what: Begin<S::Lab>) -> LocalBoxFuture<'_, Done<S::Lab>> {
+        match what {
+            Begin::Share => Box::pin(async { Done::Shared(self.make().await) }),
+            Begin::Together(lab, case) => Box::pin(async move {
+                let report = self.one(&lab, case).await;
+                Done::Together(report, self.site.is_intact(&lab).await)
+            }),
+            Begin::Alone(lab, case) => Box::pin(async move {
+                let made = match lab {
+                    Some(lab) => Ok(lab),
+                    None => self.make().await,
+                };
+                match made {
+                    Ok(lab) => Done::Alone(self.one(&lab, case).await, self.site.end(lab).await),
+                    Err(why) => Done::Alone(self.without(&case, why), Ok(())),
+                }
+            }),
+            Begin::End(lab) => Box::pin(async { Done::Lab(self.site.end(lab).await) }),
+        }
+    }
+
+    async fn make(&self) -> Result<S::Lab, String> {
+        let made = self.site.make().await;
+        made.map_err(|error| format!("no lab came up for it: {error:#}"))
+    }
+
+    async fn one(&self, lab: &S::Lab, case: Case) -> CaseReport {
+        // Labs come up meanwhile.
+        if let Some(why) = self.over() {
+            return self.without(&case, why);
+        }
+        let line = self.progress.begin(&case, self.site.name(lab));
+        let report = self.site.run(lab, case, &line).await;
+        let exempt = exempt::reason(&case, self.exemptions);
+        if self.settings.fail_fast && fails_the_run(&report.verdict, exempt.as_deref()) {
+            self.stopped_by.get_or_init(|| case.id);
+        }
+        line.end(&report, exempt.is_some());
+        report
+    }
+
+    fn without(&self, case: &Case, why: String) -> CaseReport {
+        without_run(case, self.settings, Verdict::Inconclusive { why })
+    }
+
+    /// Why no further case begins.
+    fn over(&self) -> Option<String> {
+        if self.settings.interrupted.is_cancelled() {
+            return Some("the run was interrupted before it began".to_owned());
+        }
+        let by = self.stopped_by.get()?;
+        Some(format!(
+            "it did not begin, as {by} had failed the run before (--fail-fast)"
+        ))
+    }
+}

@@ -1,0 +1,176 @@
+//! What may begin next: pure, so that every bound shows in a test.
+
+use std::sync::Arc;
+
+use harness::case::Case;
+
+/// What waits and what is under way.
+#[derive(Debug)]
+pub(super) struct State<Lab> {
+    /// Labs at once, at most.
+    most_labs: usize,
+    /// Cases at once, at most.
+    most_cases: usize,
+    /// Cases in the order in which they begin where they may.
+    waiting: Vec<Case>,
+    /// The lab that was made before the first case, until a disruptive case takes it.
+    first: Option<Lab>,
+    shared: Shared<Lab>,
+    /// Cases under way in it.
+    together: usize,
+    /// Disruptive cases under way, each with a lab.
+    alone: usize,
+    /// Labs that are there, coming up or going down.
+    labs: usize,
+}
+
+/// The lab that cases share.
+#[derive(Debug)]
+enum Shared<Lab> {
+    /// There is none.
+    None,
+    Coming,
+    Up(Arc<Lab>),
+    /// It has died, and what is under way in it ends.
+    Dead(Arc<Lab>),
+}
+
+/// What begins.
+#[derive(Debug)]
+pub(super) enum Begin<Lab> {
+    /// A lab to be shared.
+    Share,
+    /// A case in the lab that is shared.
+    Together(Arc<Lab>, Case),
+    /// A disruptive case in this lab, or in a new one.
+    Alone(Option<Lab>, Case),
+    /// The end of a lab.
+    End(Lab),
+}
+
+impl<Lab> State<Lab> {
+    /// Of cases in their order, none of which has begun. `first` is a lab that nothing has run in.
+    pub(super) fn new(most_labs: usize, most_cases: usize, waiting: Vec<Case>, first: Lab) -> Self {
+        let is_shared = waiting.iter().any(|case| !case.disruptive);
+        let (first, shared) = if is_shared {
+            (None, Shared::Up(Arc::new(first)))
+        } else {
+            (Some(first), Shared::None)
+        };
+        Self {
+            most_labs,
+            most_cases,
+            waiting,
+            first,
+            shared,
+            together: 0,
+            alone: 0,
+            labs: 1,
+        }
+    }
+
+    /// What begins now, if anything may; it has begun when this returns.
+    pub(super) fn next(&mut self) -> Option<Begin<Lab>> {
+        self.end_of_a_lab()
+            .or_else(|| self.share())
+            .or_else(|| self.case())
+    }
+
+    /// A lab that nobody needs any more.
+    fn end_of_a_lab(&mut self) -> Option<Begin<Lab>> {
+        if self.waiting.is_empty()
+            && let Some(first) = self.first.take()
+        {
+            return Some(Begin::End(first));
+        }
+        let is_over = match self.shared {
+            Shared::Up(_) => !self.some_share(),
+            Shared::Dead(_) => true,
+            Shared::None | Shared::Coming => false,
+        };
+        if !is_over || self.together > 0 {
+            return None;
+        }
+        match std::mem::replace(&mut self.shared, Shared::None) {
+            // Nobody else has it: no case is under way in it.
+            Shared::Up(lab) | Shared::Dead(lab) => Arc::into_inner(lab).map(Begin::End),
+            Shared::None | Shared::Coming => None,
+        }
+    }
+
+    /// A lab for cases that share one, if they have none.
+    fn share(&mut self) -> Option<Begin<Lab>> {
+        let lacks = matches!(self.shared, Shared::None) && self.some_share();
+        if !lacks || self.labs >= self.most_labs {
+            return None;
+        }
+        self.labs += 1;
+        self.shared = Shared::Coming;
+        Some(Begin::Share)
+    }
+
+    /// The first case whose lab may be there.
+    fn case(&mut self) -> Option<Begin<Lab>> {
+        if self.together + self.alone >= self.most_cases {
+            return None;
+        }
+        let kept = matches!(self.shared, Shared::None) && self.some_share();
+        let room = self.first.is_some() || self.labs + usize::from(kept) < self.most_labs;
+        let is_up = matches!(self.shared, Shared::Up(_));
+        let may_begin = |case: &Case| if case.disruptive { room } else { is_up };
+        let at = self.waiting.iter().position(may_begin)?;
+        let case = self.waiting.remove(at);
+        match &self.shared {
+            Shared::Up(lab) if !case.disruptive => {
+                self.together += 1;
+                Some(Begin::Together(Arc::clone(lab), case))
+            }
+            _ => {
+                self.alone += 1;
+                let first = self.first.take();
+                self.labs += usize::from(first.is_none());
+                Some(Begin::Alone(first, case))
+            }
+        }
+    }
+
+    fn some_share(&self) -> bool {
+        self.waiting.iter().any(|case| !case.disruptive)
+    }
+
+    /// What [`Begin::Share`] has brought up.
+    pub(super) fn shared_is_up(&mut self, lab: Lab) {
+        self.shared = Shared::Up(Arc::new(lab));
+    }
+
+    /// [`Begin::Share`] has brought up nothing: cases that share a lab do not begin. Returns them.
+    pub(super) fn shared_is_not_up(&mut self) -> Vec<Case> {
+        self.shared = Shared::None;
+        self.labs -= 1;
+        self.give_up(|case| !case.disruptive)
+    }
+
+    /// What [`Begin::End`] named is gone.
+    pub(super) fn lab_ended(&mut self) {
+        self.labs -= 1;
+    }
+
+    /// A case has ended in the lab that is shared, which is intact, or dead.
+    pub(super) fn shared_case_ended(&mut self, is_intact: bool) {
+        self.together -= 1;
+        if !is_intact && let Shared::Up(lab) = &self.shared {
+            self.shared = Shared::Dead(Arc::clone(lab));
+        }
+    }
+
+    /// A disruptive case has ended, and its lab with it.
+    pub(super) fn lone_case_ended(&mut self) {
+        self.alone -= 1;
+        self.labs -= 1;
+    }
+
+    /// Cases of those that wait which will not begin.
+    pub(super) fn give_up(&mut self, which: impl Fn(&Case) -> bool) -> Vec<Case> {
+        self.waiting.extract_if(.., |case| which(case)).collect()
+    }
+}

@@ -1,0 +1,193 @@
+//! Labs that are numbers and cases that last as long as a test says.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::bail;
+use tokio_util::sync::CancellationToken;
+
+use super::clock::Clock;
+
+use super::super::*;
+use crate::run::process::tests::settings;
+
+/// A case of the catalogue that begins, or ends, in a lab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stay {
+    pub(super) case: &'static str,
+    pub(super) lab: usize,
+    pub(super) began: u64,
+    pub(super) ended: u64,
+}
+
+/// Labs by number; the first is 0.
+#[derive(Default)]
+pub(super) struct Fake {
+    /// Seconds that cases take; others take one.
+    pub(super) lasts: BTreeMap<&'static str, u64>,
+    /// Cases in which their lab dies.
+    pub(super) deadly: BTreeSet<&'static str>,
+    /// Cases that fail.
+    pub(super) failing: BTreeSet<&'static str>,
+    /// Labs from this number on do not come up.
+    pub(super) none_from: Option<usize>,
+    pub(super) clock: Clock,
+    pub(super) made: Cell<usize>,
+    pub(super) dead: RefCell<BTreeSet<usize>>,
+    pub(super) up: RefCell<BTreeSet<usize>>,
+    pub(super) most_up: Cell<usize>,
+    pub(super) stays: RefCell<Vec<Stay>>,
+}
+
+impl Fake {
+    pub(super) fn stays(&self) -> Vec<Stay> {
+        self.stays.borrow().clone()
+    }
+
+    pub(super) fn stay(&self, case: &str) -> Stay {
+        let mut stays = self.stays().into_iter();
+        stays.find(|stay| stay.case == case).expect("it has run")
+    }
+}
+
+impl Site for Fake {
+    type Lab = (usize, String);
+
+    fn name<'a>(&self, lab: &'a Self::Lab) -> &'a str {
+        &lab.1
+    }
+
+    async fn make(&self) -> anyhow::Result<Self::Lab> {
+        let number = self.made.replace(self.made.get() + 1);
+        // In no time, but not at once.
+        self.clock.passes(0).await;
+        if self.none_from.is_some_and(|first| number >= first) {
+            bail!("no room");
+        }
+        let mut up = self.up.borrow_mut();
+        up.insert(number);
+        self.most_up.set(self.most_up.get().max(up.len()));
+        Ok((number, format!("lab{number}")))
+    }
+
+    async fn run(&self, lab: &Self::Lab, case: Case, _: &Line<'_>) -> CaseReport {
+        let began = self.clock.now();
+        self.clock
+            .passes(self.lasts.get(case.id).copied().unwrap_or(1))
+            .await;
+        self.stays.borrow_mut().push(Stay {
+            case: case.id,
+            lab: lab.0,
+            began,
+            ended: self.clock.now(),
+        });
+        if self.deadly.contains(case.id) {
+            self.dead.borrow_mut().insert(lab.0);
+        }
+        let verdict = if self.dead.borrow().contains(&lab.0) {
+            Verdict::Inconclusive {
+                why: "the cluster ended".into(),
+            }
+        } else if self.failing.contains(case.id) {
+            Verdict::Fail { why: "w".into() }
+        } else {
+            Verdict::Pass
+        };
+        without_run(
+            &case,
+            &settings(Path::new("/nowhere"), None, Duration::ZERO),
+            verdict,
+        )
+    }
+
+    async fn is_intact(&self, lab: &Self::Lab) -> bool {
+        !self.dead.borrow().contains(&lab.0)
+    }
+
+    async fn end(&self, lab: Self::Lab) -> anyhow::Result<()> {
+        self.clock.passes(0).await;
+        assert!(self.up.borrow_mut().remove(&lab.0), "it is up");
+        if self.dead.borrow().contains(&lab.0) {
+            bail!("lab{} was dead", lab.0);
+        }
+        Ok(())
+    }
+}
+
+/// How a run is to be.
+pub(super) struct Wanted {
+    pub(super) labs: usize,
+    pub(super) jobs: usize,
+    pub(super) shuffled_by: Option<u64>,
+    pub(super) fail_fast: bool,
+    pub(super) interrupted: CancellationToken,
+}
+
+impl Wanted {
+    pub(super) fn at_once(labs: usize, jobs: usize) -> Self {
+        Self {
+            labs,
+            jobs,
+            shuffled_by: None,
+            fail_fast: false,
+            interrupted: CancellationToken::new(),
+        }
+    }
+
+    /// Runs cases to their end; nothing is up then.
+    pub(super) fn run(&self, fake: &Fake, cases: &[Case]) -> Ended {
+        let settings = Settings {
+            labs: self.labs,
+            jobs: self.jobs,
+            seed: self.shuffled_by.unwrap_or_default(),
+            shuffle: self.shuffled_by.is_some(),
+            fail_fast: self.fail_fast,
+            interrupted: self.interrupted.clone(),
+            ..settings(Path::new("/nowhere"), None, Duration::ZERO)
+        };
+        let plan = Plan {
+            selection: Selection {
+                run: cases.to_vec(),
+                excluded: Vec::new(),
+            },
+            exemptions: &[],
+            durations: &Durations(
+                fake.lasts
+                    .iter()
+                    .map(|(id, lasts)| ((*id).to_owned(), Duration::from_secs(*lasts)))
+                    .collect(),
+            ),
+        };
+        let progress = Progress::new(cases.len());
+        let ended = fake.clock.run(async {
+            let first = fake.make().await.unwrap();
+            all(&settings, fake, first, plan, &progress).await
+        });
+        let (up, most) = (fake.up.borrow(), fake.most_up.get());
+        assert!(up.is_empty(), "{up:?} stay up");
+        assert!(most <= self.labs, "{most} labs at once");
+        for stay in fake.stays() {
+            let at_once = |other: &&Stay| other.began <= stay.began && stay.began < other.ended;
+            let others = fake.stays();
+            assert!(others.iter().filter(at_once).count() <= self.jobs, "{stay:?}");
+        }
+        assert_eq!(
+            ids(&ended),
+            cases.iter().map(|case| case.id).collect::<Vec<_>>(),
+            "as in the catalogue"
+        );
+        ended
+    }
+}
+
+pub(super) fn ids(ended: &Ended) -> Vec<&str> {
+    ended
+        .reports
+        .iter()
+        .map(|(report, _)| report.id.as_str())
+        .collect()
+}

@@ -1,0 +1,225 @@
+//! The schedule with labs and cases that a test makes up.
+
+mod clock;
+mod fake;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use fake::{Fake, Wanted};
+
+fn verdicts(ended: &Ended) -> BTreeMap<&str, &'static str> {
+    let reports = ended.reports.iter();
+    reports
+        .map(|(report, _)| (report.id.as_str(), report.verdict.name()))
+        .collect()
+}
+
+/// So many cases of the catalogue, in its order.
+fn some(together: usize, alone: usize) -> Vec<Case> {
+    let of = |disruptive: bool, count: usize| {
+        let cases = cases::ALL
+            .iter()
+            .filter(move |case| case.disruptive == disruptive);
+        cases.take(count).map(|case| case.id).collect::<Vec<_>>()
+    };
+    let chosen = [of(false, together), of(true, alone)].concat();
+    cases::ALL
+        .iter()
+        .copied()
+        .filter(|case| chosen.contains(&case.id))
+        .collect()
+}
+
+fn disruptive(cases: &[Case]) -> impl Iterator<Item = &'static str> {
+    cases.iter().filter(|case| case.disruptive).map(|case| case.id)
+}
+
+fn shared(cases: &[Case]) -> impl Iterator<Item = &'static str> {
+    cases.iter().filter(|case| !case.disruptive).map(|case| case.id)
+}
+
+#[test]
+fn a_disruptive_case_has_a_lab_that_nobody_else_ever_has_and_all_others_share_one() {
+    for (labs, jobs) in [(1, 1), (1, 6), (2, 1), (2, 3), (3, 6), (6, 6), (20, 20)] {
+        for shuffled_by in [None, Some(1), Some(2)] {
+            let (fake, cases) = (Fake::default(), some(6, 6));
+            let wanted = Wanted {
+                shuffled_by,
+                ..Wanted::at_once(labs, jobs)
+            };
+            let ended = wanted.run(&fake, &cases);
+            ended.down.unwrap();
+            let of = |id| fake.stay(id).lab;
+            let lone: BTreeSet<usize> = disruptive(&cases).map(of).collect();
+            let together: BTreeSet<usize> = shared(&cases).map(of).collect();
+            assert_eq!((lone.len(), together.len()), (6, 1), "{labs} labs, {jobs} jobs");
+            assert!(lone.is_disjoint(&together));
+        }
+    }
+}
+
+#[test]
+fn what_takes_longest_begins_first_and_all_end_soon() {
+    let cases = some(4, 4);
+    let (slow, others): (Vec<_>, Vec<_>) = cases
+        .iter()
+        .map(|case| case.id)
+        .partition(|id| [shared(&cases).last(), disruptive(&cases).last()].contains(&Some(*id)));
+    let fake = Fake {
+        lasts: slow
+            .iter()
+            .map(|id| (*id, 60))
+            .chain(others.iter().map(|id| (*id, 10)))
+            .collect(),
+        ..Fake::default()
+    };
+    let ended = Wanted::at_once(3, 3).run(&fake, &cases);
+    assert!(
+        ended
+            .reports
+            .iter()
+            .all(|(report, _)| report.verdict == Verdict::Pass)
+    );
+    for id in slow {
+        assert_eq!(fake.stay(id).began, 0, "{id}");
+    }
+    // Sixty seconds of other work beside them, by one.
+    assert_eq!(fake.stays().iter().map(|stay| stay.ended).max(), Some(60));
+}
+
+#[test]
+fn with_one_lab_what_shares_it_comes_first_and_the_others_follow_one_by_one() {
+    let (fake, cases) = (Fake::default(), some(3, 3));
+    Wanted::at_once(1, 3).run(&fake, &cases).down.unwrap();
+    assert!(shared(&cases).all(|id| fake.stay(id).began == 0));
+    let lone: BTreeSet<u64> = disruptive(&cases).map(|id| fake.stay(id).began).collect();
+    assert_eq!(lone, BTreeSet::from([1, 2, 3]));
+}
+
+#[test]
+fn a_lab_that_dies_takes_its_own_cases_and_is_replaced() {
+    let cases = some(6, 2);
+    let deadly = shared(&cases).next().unwrap();
+    let lone = disruptive(&cases).next().unwrap();
+    let mut lasts: BTreeMap<_, _> = cases.iter().map(|case| (case.id, 10)).collect();
+    lasts.insert(deadly, 11);
+    lasts.insert(lone, 5);
+    let fake = Fake {
+        lasts,
+        deadly: BTreeSet::from([deadly, lone]),
+        ..Fake::default()
+    };
+    // Two beside each other in the lab that is shared: the deadly one and another, which is over when the lab dies, and
+    // the next, which is not.
+    let ended = Wanted::at_once(2, 3).run(&fake, &cases);
+    let why = ended.down.as_ref().unwrap_err().to_string();
+    assert!(
+        why.contains("was dead"),
+        "a lab that can't be taken down is told: {why}"
+    );
+    let first = fake.stay(deadly);
+    for (id, verdict) in verdicts(&ended) {
+        let stay = fake.stay(id);
+        let died = (stay.lab == first.lab && stay.ended >= first.ended) || id == lone;
+        assert_eq!(verdict, if died { "inconclusive" } else { "pass" }, "{stay:?}");
+    }
+    let labs: BTreeSet<usize> = shared(&cases).map(|id| fake.stay(id).lab).collect();
+    assert_eq!(labs.len(), 2, "one in its place");
+}
+
+#[test]
+fn cases_whose_lab_does_not_come_up_are_inconclusive_and_say_why() {
+    let cases = some(3, 2);
+    let deadly = shared(&cases).next().unwrap();
+    let fake = Fake {
+        deadly: BTreeSet::from([deadly]),
+        none_from: Some(1),
+        ..Fake::default()
+    };
+    let ended = Wanted::at_once(1, 1).run(&fake, &cases);
+    let ran: Vec<_> = fake.stays().iter().map(|stay| stay.case).collect();
+    for (report, _) in &ended.reports {
+        assert_eq!(report.verdict.name(), "inconclusive");
+        let said = report.verdict.why().contains("no lab came up for it: no room");
+        assert_eq!(said, !ran.contains(&report.id.as_str()), "{}", report.verdict);
+    }
+    assert!(ran.contains(&deadly) && ran.len() < cases.len(), "{ran:?}");
+}
+
+#[test]
+fn after_a_failure_nothing_begins_and_what_has_begun_ends() {
+    let cases = some(3, 3);
+    let failing = disruptive(&cases).next().unwrap();
+    let mut lasts: BTreeMap<_, _> = cases.iter().map(|case| (case.id, 5)).collect();
+    let beside = shared(&cases).next().unwrap();
+    lasts.extend([(failing, 10), (beside, 20)]);
+    let fake = Fake {
+        lasts,
+        failing: BTreeSet::from([failing]),
+        ..Fake::default()
+    };
+    let wanted = Wanted {
+        fail_fast: true,
+        ..Wanted::at_once(2, 2)
+    };
+    let ended = wanted.run(&fake, &cases);
+    ended.down.unwrap();
+    let ran: BTreeSet<_> = fake.stays().iter().map(|stay| stay.case).collect();
+    assert_eq!(ran, BTreeSet::from([failing, beside]));
+    for (report, _) in &ended.reports {
+        if !ran.contains(report.id.as_str()) {
+            let why = report.verdict.why();
+            assert!(why.contains(failing) && why.contains("--fail-fast"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn an_interruption_begins_nothing_more_and_takes_every_lab_down() {
+    let (fake, cases) = (Fake::default(), some(4, 4));
+    let wanted = Wanted::at_once(3, 3);
+    wanted.interrupted.cancel();
+    let ended = wanted.run(&fake, &cases);
+    ended.down.unwrap();
+    assert!(fake.stays().is_empty());
+    assert!(
+        ended
+            .reports
+            .iter()
+            .all(|(report, _)| report.verdict.why().contains("interrupted"))
+    );
+}
+
+#[test]
+fn the_same_verdicts_are_the_same_report_whatever_the_schedule() {
+    let cases = some(6, 6);
+    let failing: BTreeSet<_> = [shared(&cases).nth(2), disruptive(&cases).nth(1)]
+        .into_iter()
+        .flatten()
+        .collect();
+    let mut seen = BTreeSet::new();
+    for (labs, jobs, shuffled_by) in [(1, 1, None), (2, 2, Some(3)), (6, 6, None), (6, 2, Some(4))] {
+        let fake = Fake {
+            failing: failing.clone(),
+            ..Fake::default()
+        };
+        let wanted = Wanted {
+            shuffled_by,
+            ..Wanted::at_once(labs, jobs)
+        };
+        let ended = wanted.run(&fake, &cases);
+        let pairs = ended
+            .reports
+            .iter()
+            .map(|(report, _)| (report.id.clone(), report.verdict.name()));
+        seen.insert(pairs.collect::<Vec<_>>());
+    }
+    assert_eq!(seen.len(), 1, "{seen:?}");
+}
+
+#[test]
+fn where_nothing_runs_the_lab_that_was_asked_is_taken_down() {
+    let fake = Fake::default();
+    Wanted::at_once(2, 2).run(&fake, &[]).down.unwrap();
+}

@@ -1,0 +1,167 @@
+//! `plumbline targets`: what can be under test, how it is installed, and whether a file says it rightly.
+
+use std::{io::Write as _, process::ExitCode};
+
+use anyhow::Context as _;
+use cases::claims;
+use clap::Subcommand;
+use comfy_table::{Table, presets};
+use lab::target::Target;
+
+use crate::COULD_NOT_RUN;
+
+/// What can be under test.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the targets that this program has, and where each runs
+    List,
+    /// Print the file of one: how it is run and installed, its features and deviations. A beginning for your own
+    Show {
+        /// Name of a target
+        name: String,
+    },
+    /// Check that files are targets: every field, claims and features that the catalogue has, steps that can be run and
+    /// always install the same. Exit code 0, or 2 and everything that is wrong
+    Check {
+        /// Names, or paths of files; all that this program has, if there are none
+        #[arg(value_name = "NAME|FILE")]
+        targets: Vec<String>,
+    },
+}
+
+pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    let text = match command {
+        Command::List => table()?,
+        Command::Show { name } => Target::file(name)
+            .with_context(|| format!("there is no target {name:?}: `plumbline targets list` shows all"))?
+            .to_owned(),
+        Command::Check { targets } => return Ok(check(targets)),
+    };
+    // Who reads may stop reading.
+    drop(std::io::stdout().write_all(text.as_bytes()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table() -> anyhow::Result<String> {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header([
+        "TARGET",
+        "IN THE LAB",
+        "ON A CLUSTER",
+        "FEATURES",
+        "DEVIATIONS",
+    ]);
+    for name in Target::names() {
+        let target = Target::find(name)?;
+        let cluster = target.cluster.map_or_else(
+            || "no".to_owned(),
+            |cluster| cluster.version.unwrap_or_else(|| "yes".to_owned()),
+        );
+        table.add_row([
+            name,
+            if target.lab.is_some() { "yes" } else { "no" },
+            &cluster,
+            &target.features.len().to_string(),
+            &target.deviations.len().to_string(),
+        ]);
+    }
+    Ok(format!("{table}\n"))
+}
+
+fn check(named: &[String]) -> ExitCode {
+    let all: Vec<String> = Target::names().map(str::to_owned).collect();
+    let mut wrong = false;
+    for name in if named.is_empty() { &all } else { named } {
+        let problems = problems(name);
+        if problems.is_empty() {
+            println!("{name}: a target");
+        }
+        for problem in problems {
+            wrong = true;
+            eprintln!("{name}: {problem}");
+        }
+    }
+    ExitCode::from(if wrong { COULD_NOT_RUN } else { 0 })
+}
+
+/// Everything that is wrong with a target, by its name or the path of its file.
+fn problems(name: &str) -> Vec<String> {
+    let target = match Target::find(name) {
+        Ok(target) => target,
+        Err(error) => return vec![error.why],
+    };
+    let features = claims::features();
+    let unknown = target
+        .features
+        .iter()
+        .filter(|feature| !features.contains(feature.as_str()));
+    let mut problems: Vec<String> = unknown
+        .map(|feature| format!("no claim asks for the feature {feature:?} (`plumbline list --claims`)"))
+        .collect();
+    for deviation in &target.deviations {
+        let claim = &deviation.claim;
+        if claims::find(claim).is_none() {
+            problems.push(format!("there is no claim {claim:?} (`plumbline list --claims`)"));
+        }
+        if deviation.reason.is_empty() || !deviation.link.starts_with("https://") {
+            problems.push(format!(
+                "expected a reason and a link of the deviation from {claim}, found {:?} and {:?}",
+                deviation.reason, deviation.link
+            ));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_every_target_says_of_itself_is_in_the_catalogue() {
+        for name in Target::names() {
+            assert_eq!(problems(name), [""; 0], "{name}");
+        }
+    }
+
+    #[test]
+    fn all_are_listed_and_shown_as_files() {
+        let table = table().unwrap();
+        for name in Target::names() {
+            assert!(
+                table.lines().any(|line| line.trim_start().starts_with(name)),
+                "{table}"
+            );
+            assert!(
+                Target::file(name).unwrap().starts_with("# "),
+                "{name} says what it is"
+            );
+        }
+        assert_eq!(Target::file("no-such-target"), None);
+    }
+
+    #[test]
+    fn everything_that_is_wrong_with_a_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("own.yaml");
+        let path = file.to_string_lossy();
+        let lab = "lab: {program: p, run: [], cleanup: [], ready: {port: 1, path: /}}";
+        fs::write(&file, lab).unwrap();
+        assert_eq!(problems(&path), [""; 0]);
+        let text = format!(
+            "features: [teleport]\ndeviations: [{{claim: no-such-claim, reason: '', link: x}}]\n{lab}\n"
+        );
+        fs::write(&file, text).unwrap();
+        let found = problems(&path);
+        for part in ["\"teleport\"", "\"no-such-claim\"", "a reason and a link"] {
+            assert!(
+                found.iter().any(|problem| problem.contains(part)),
+                "{part}: {found:?}"
+            );
+        }
+        fs::write(&file, "lab: {}").unwrap();
+        assert_eq!(problems(&path).len(), 1);
+    }
+}

@@ -1,0 +1,78 @@
+//! What the workflows of `.github` tell this program is understood by it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Parser as _;
+
+/// Every workflow, the description of every action, and their scripts.
+fn files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.github")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { &mut folders } else { &mut files }.push(path);
+        }
+    }
+    files
+}
+
+/// The words that follow this program's name in a line, variables being what they may be.
+fn told(line: &str) -> Option<Vec<String>> {
+    let line = line.split(" >> ").next().unwrap();
+    let words: Vec<&str> = line
+        .split_whitespace()
+        .map(|word| word.trim_matches(['"', '\'']))
+        .collect();
+    let command = words.iter().position(|word| *word != "sudo");
+    let named = command.filter(|at| ["plumbline", "target/debug/plumbline"].contains(&words[*at]));
+    let passed = |command: &str| words.windows(3).any(|three| three == ["cargo", "xtask", command]);
+    let mut told = vec!["plumbline".to_owned()];
+    let rest = match named {
+        Some(at) => &words[at + 1..],
+        _ if passed("e2e") || passed("mutants") => {
+            told.push("run".to_owned());
+            let at = words.iter().position(|word| *word == "--")?;
+            &words[at + 1..]
+        }
+        _ => return None,
+    };
+    for word in rest {
+        told.push(match *word {
+            "$IMAGE" => "kindest/node:v1.36.1".to_owned(),
+            "$SEED" => "19216811".to_owned(),
+            "$TARGET" => "kube-proxy-nftables".to_owned(),
+            "${arguments[@]}" => "--filter=release".to_owned(),
+            "${FAMILY:+\"$FAMILY\"}" => "--dual".to_owned(),
+            word => {
+                assert!(!word.contains('$'), "{line}: what may {word} be?");
+                word.to_owned()
+            }
+        });
+    }
+    Some(told)
+}
+
+#[test]
+fn what_workflows_tell_this_program_is_understood() {
+    let mut understood = 0;
+    for file in files() {
+        let text = fs::read_to_string(&file).unwrap().replace("\\\n", " ");
+        for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+            let line = line.trim_start_matches("- ").trim_start_matches("run: ");
+            if let Some(words) = told(line) {
+                // What asks for the version is understood, and is an error to clap.
+                if let Err(error) = crate::Arguments::try_parse_from(&words)
+                    && error.use_stderr()
+                {
+                    panic!("{}: {words:?}: {error}", file.display());
+                }
+                understood += 1;
+            }
+        }
+    }
+    assert!(understood >= 8, "{understood}: this test no longer finds them");
+}

@@ -1,0 +1,177 @@
+//! What a run leaves on nodes that is killed with everything of theirs, and how it is undone.
+
+use std::{fs, path::Path, time::Instant};
+
+use faults::{As, At, ForeignPrograms, LeftoverPrograms, Reattached, Remains, Staging};
+use lab::{
+    cluster::{Cluster as _, Place},
+    embedded::{LabCluster, LabConfig, Lifetime},
+};
+use nix::sys::signal::Signal;
+
+use super::{
+    CASE, LIMIT,
+    leftovers::repair,
+    privileged,
+    support::{Run, signal},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_faults_have_left_on_nodes_is_undone_once_and_the_lab_is_as_before() {
+    if !privileged() {
+        return;
+    }
+    let name = format!("healed-{}", std::process::id());
+    let lab = LabCluster::up(&LabConfig::new(&name).unwrap(), Lifetime::WithCaller, |_| {})
+        .await
+        .unwrap();
+    ready(&lab).await;
+    let before = [left(&lab, "node1").await, left(&lab, "node2").await];
+
+    let mut run = Run::in_lab("stale-sock-pins-hidden", &name);
+    run.until(": witness");
+    let (case, hidden) = (run.case(), hidden_pins(&lab).await);
+    // None may notice the end of another, as when all are killed at once.
+    for pid in [run.child.id(), case] {
+        signal(pid, Signal::SIGSTOP);
+    }
+    kill_helpers(&name, hidden);
+    for pid in [case, run.child.id()] {
+        signal(pid, Signal::SIGKILL);
+    }
+    run.child.wait().unwrap();
+    leave_programs(&lab, &name).await;
+    assert!(left(&lab, "node2").await.exceeds(&before[1]));
+
+    let (code, said) = repair("heal", &name);
+    assert_eq!(code, Some(0), "{said}");
+    for expected in [
+        &format!("the pins of {hidden} were hidden"),
+        "node2: program ",
+        "at connect4 of a cgroup, without a link is undone",
+        "clsact ingress is undone",
+        "node2: the mount at ",
+    ] {
+        assert!(said.contains(expected), "{expected:?}: {said}");
+    }
+    let (code, said) = repair("heal", &name);
+    assert!(code == Some(0) && said.contains("nothing is wrong"), "{said}");
+    let (code, said) = repair("cleanup", &name);
+    assert!(code == Some(0) && said.contains("are removed"), "{said}");
+
+    ready(&lab).await;
+    for node in ["node1", "node2"] {
+        let mounts = on_node(&lab, node, &["cat", "/proc/self/mountinfo"]).await;
+        let at_bpffs = |line: &&str| line.split(' ').nth(4) == Some("/sys/fs/bpf");
+        assert_eq!(mounts.lines().filter(at_bpffs).count(), 1, "{mounts}");
+        assert!(!mounts.contains("plumbline-above"), "{mounts}");
+        let folder = format!("/run/plumbline/{name}/node-{node}");
+        let files = fs::read_dir(&folder).into_iter().flatten().count();
+        assert_eq!(files, 0, "in {folder}");
+    }
+    let begun = Instant::now();
+    loop {
+        let now = [left(&lab, "node1").await, left(&lab, "node2").await];
+        if now.iter().map(but_pins).eq(before.iter().map(but_pins)) {
+            break;
+        }
+        // Links whose pins have gone are seen a moment longer.
+        assert!(begun.elapsed() < LIMIT, "before: {before:?}, now: {now:?}");
+    }
+    let run = Run::in_lab(CASE, &name);
+    let (status, case) = tokio::task::spawn_blocking(move || run.end()).await.unwrap();
+    assert_eq!(
+        (status.code(), case["verdict"].as_str()),
+        (Some(0), Some("pass")),
+        "{case}"
+    );
+    lab.down().await.unwrap();
+}
+
+/// Programs and a mount of helpers that are killed.
+async fn leave_programs(lab: &LabCluster, name: &str) {
+    let mut programs = LeftoverPrograms::hold(lab, "node2", &["connect4"], LIMIT)
+        .await
+        .unwrap();
+    let above = Staging {
+        at: At::AboveShown,
+        manner: As::Multi,
+    };
+    let attached = programs.attach(above).await.unwrap();
+    assert!(matches!(attached, Reattached::Done(ids) if ids.len() == 1));
+    let nodes = &lab.describe().nodes;
+    let node = nodes.iter().find(|node| node.name == "node2").unwrap();
+    let device_of = *node.addresses.first().unwrap();
+    let foreign = ForeignPrograms::attach(lab, "node2", &["connect4"], device_of, LIMIT)
+        .await
+        .unwrap();
+    kill_helpers(name, "node2");
+    drop((programs, foreign));
+}
+
+/// The node on which the case has hidden the pins.
+async fn hidden_pins(lab: &LabCluster) -> &'static str {
+    for node in ["node1", "node2"] {
+        let mounts = on_node(lab, node, &["cat", "/proc/self/mountinfo"]).await;
+        if mounts.contains("plumbline-cover") {
+            return node;
+        }
+    }
+    panic!("the case has hidden no pins");
+}
+
+/// Kills everything that runs on a node beside its agent and its pods, and waits until it is dead.
+fn kill_helpers(name: &str, node: &str) {
+    let hierarchy = lb_loader::mount_points("cgroup2").unwrap();
+    let system = hierarchy
+        .first()
+        .unwrap()
+        .join(format!("plumbline-lab-{name}/{node}/system"));
+    fs::write(system.join("cgroup.kill"), "1").unwrap();
+    let begun = Instant::now();
+    while !is_empty(&system) {
+        assert!(begun.elapsed() < LIMIT, "helpers on {node} do not die");
+        std::thread::yield_now();
+    }
+}
+
+fn is_empty(cgroup: &Path) -> bool {
+    let events = fs::read_to_string(cgroup.join("cgroup.events")).unwrap();
+    events.lines().any(|line| line == "populated 0")
+}
+
+async fn ready(lab: &LabCluster) {
+    let begun = Instant::now();
+    for node in ["node1", "node2"] {
+        while lab.agent(node).await.unwrap().ready != Some(true) {
+            assert!(begun.elapsed() < LIMIT, "the agent of {node} is not ready");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    }
+}
+
+async fn left(lab: &LabCluster, node: &str) -> Remains {
+    Remains::of(lab, node).await.unwrap()
+}
+
+/// All but pins: those of the devices of pods that are gone are the agent's, which removes them when it starts next.
+fn but_pins(remains: &Remains) -> Vec<String> {
+    let all = remains.to_string();
+    let kinds = all.split(", ").filter(|kind| !kind.ends_with(" pins"));
+    kinds.map(str::to_owned).collect()
+}
+
+async fn on_node(lab: &LabCluster, node: &str, command: &[&str]) -> String {
+    let place = Place::Host {
+        node: node.to_owned(),
+    };
+    let argv: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
+    let child = lab.exec(&place, &argv).await.unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?} on {node}: {:?}",
+        output.status
+    );
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,0 +1,297 @@
+//! The rights that `plumbline rbac` prints, in an API server that grants nothing else.
+
+use std::{
+    net::IpAddr,
+    process::Command,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Namespace, Node, Pod},
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use lab::{
+    cluster::Cluster as _,
+    kubernetes::{
+        Agents, ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, Tested, Tier,
+        extension,
+    },
+};
+use serde_json::{Value, json};
+
+use super::kubernetes::{ControlPlane, LEAST, client};
+
+/// How long anything may take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(100);
+/// The only node.
+const NODE: &str = "n1";
+/// A namespace that no run has made.
+const TEAM: &str = "team";
+
+fn typed<T: serde::de::DeserializeOwned>(object: Value) -> T {
+    serde_json::from_value(object).unwrap()
+}
+
+/// The role that is printed for a tier.
+fn printed(tier: Tier) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
+        .args(["rbac", "--tier", tier.name(), "--namespace", TEAM])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_saphyr::from_str(&String::from_utf8(output.stdout).unwrap()).unwrap()
+}
+
+/// What an administrator does: a role, for the user of the test.
+async fn grant(admin: &Client, role: &Value) {
+    let params = PostParams::default();
+    let kind = role["kind"].as_str().unwrap();
+    let name = role["metadata"]["name"].clone();
+    let binding = json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+        "subjects": [{"kind": "User", "name": LEAST, "apiGroup": "rbac.authorization.k8s.io"}],
+    });
+    if kind == "Role" {
+        let namespace = role["metadata"]["namespace"].as_str().unwrap();
+        let roles: Api<Role> = Api::namespaced(admin.clone(), namespace);
+        roles.create(&params, &typed(role.clone())).await.unwrap();
+        let bindings: Api<RoleBinding> = Api::namespaced(admin.clone(), namespace);
+        bindings.create(&params, &typed(binding)).await.unwrap();
+    } else {
+        let roles: Api<ClusterRole> = Api::all(admin.clone());
+        roles.create(&params, &typed(role.clone())).await.unwrap();
+        let bindings: Api<ClusterRoleBinding> = Api::all(admin.clone());
+        bindings.create(&params, &typed(binding)).await.unwrap();
+    }
+}
+
+/// A node, and a namespace that is the administrator's.
+async fn furnish(admin: &Client) {
+    let params = PostParams::default();
+    let namespaces: Api<Namespace> = Api::all(admin.clone());
+    let team = typed(json!({"metadata": {"name": TEAM}}));
+    namespaces.create(&params, &team).await.unwrap();
+    let nodes: Api<Node> = Api::all(admin.clone());
+    let node = typed(json!({"metadata": {"name": NODE}}));
+    nodes.create(&params, &node).await.unwrap();
+    let ready = json!({"status": {
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}],
+    }});
+    nodes
+        .patch_status(NODE, &PatchParams::default(), &Patch::Merge(ready))
+        .await
+        .unwrap();
+}
+
+/// What scheduler, kubelet and the namespace controller would do: one pod of those that name no node gets the only one, pods
+/// there are Ready, and namespaces that are deleted go.
+async fn others(admin: Client) {
+    let namespaces: Api<Namespace> = Api::all(admin.clone());
+    let pods: Api<Pod> = Api::all(admin.clone());
+    loop {
+        for pod in pods.list(&ListParams::default()).await.unwrap() {
+            let (name, params) = (pod.name_any(), PatchParams::default());
+            let of: Api<Pod> = Api::namespaced(admin.clone(), &pod.namespace().unwrap());
+            let is_placed = pod.spec.is_some_and(|spec| spec.node_name.is_some());
+            let status = if is_placed {
+                json!({"phase": "Running", "hostIPs": [{"ip": "10.0.0.1"}], "hostIP": "10.0.0.1",
+                       "conditions": [{"type": "Ready", "status": "True"}]})
+            } else if name.ends_with("-0") {
+                let binding = json!({
+                    "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+                    "target": {"kind": "Node", "name": NODE},
+                });
+                let create = PostParams::default();
+                let _: Result<Value, _> = of.create_subresource("binding", &name, &create, &binding).await;
+                continue;
+            } else {
+                json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                                       "message": "0/1 nodes are available"}]})
+            };
+            // It may be gone meanwhile.
+            let _ = of
+                .patch_status(&name, &params, &Patch::Merge(json!({ "status": status })))
+                .await;
+        }
+        for mut namespace in namespaces.list(&ListParams::default()).await.unwrap() {
+            if namespace.metadata.deletion_timestamp.is_some() {
+                let name = namespace.name_any();
+                namespace.spec = None;
+                let _: Result<Namespace, _> = namespaces
+                    .replace_subresource("finalize", &name, &PostParams::default(), &namespace)
+                    .await;
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Looks at the cluster until that ends as expected: an API server learns of roles a moment after they are written.
+async fn survey_until(
+    options: &Options,
+    expected: impl Fn(&Result<KubernetesCluster, KubernetesError>) -> bool,
+) -> Result<KubernetesCluster, KubernetesError> {
+    let began = Instant::now();
+    loop {
+        let found = KubernetesCluster::survey(options.clone(), Arc::new(ApiOnly)).await;
+        if expected(&found) {
+            return found;
+        }
+        assert!(began.elapsed() < LIMIT, "{found:?}");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// How many rights a role gives: how many lack without it.
+fn rights(role: &Value) -> usize {
+    let count =
+        |rule: &Value| rule["verbs"].as_array().unwrap().len() * rule["resources"].as_array().unwrap().len();
+    role["rules"].as_array().unwrap().iter().map(count).sum()
+}
+
+fn lacks(found: &Result<KubernetesCluster, KubernetesError>, of: usize) -> bool {
+    matches!(found, Err(KubernetesError::Rights { missing, .. }) if missing.len() == of)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_printed_roles_are_enough_and_what_lacks_of_them_is_named() {
+    let Some(mut control_plane) = ControlPlane::start_or_skip() else {
+        return;
+    };
+    control_plane.up().await;
+    let admin = client(&control_plane.kubeconfig()).await;
+    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(kubeconfig.path(), control_plane.kubeconfig_of(LEAST)).unwrap();
+    let options = |tier: Tier, namespace: &str| Options {
+        provider: "existing".to_owned(),
+        tested: Tested::default(),
+        connection: Connection {
+            kubeconfig: Some(kubeconfig.path().to_owned()),
+            context: None,
+        },
+        tier,
+        image: "probe".to_owned(),
+        program: "plumbline".to_owned(),
+        namespace: namespace.to_owned(),
+        run: "run-1-rights".to_owned(),
+        plumbline: "plumbline".into(),
+    };
+    furnish(&admin).await;
+    let others = tokio::spawn(others(admin.clone()));
+    one_namespace(&admin, &options(Tier::Namespaced, TEAM)).await;
+    own_namespaces(&admin, &options(Tier::Node, "plumbline-run")).await;
+    others.abort();
+}
+
+/// With rights in a namespace only, nodes are found by pods, and the namespace stays with nothing in it.
+async fn one_namespace(admin: &Client, options: &Options) {
+    let role = printed(options.tier);
+    drop(survey_until(options, |found| lacks(found, rights(&role))).await);
+    grant(admin, &role).await;
+    let mut cluster = survey_until(options, Result::is_ok).await.unwrap();
+    let guard = Guard::take(&cluster, "somebody").await.unwrap();
+    let leases: Api<Lease> = Api::namespaced(admin.clone(), TEAM);
+    assert_eq!(leases.list(&ListParams::default()).await.unwrap().items.len(), 1);
+    cluster.find_nodes().await.unwrap();
+    let nodes = &cluster.about().description.nodes;
+    assert_eq!(
+        (nodes.len(), nodes[0].name.as_str()),
+        (1, NODE),
+        "no other takes a pod"
+    );
+    assert_eq!(nodes[0].addresses, ["10.0.0.1".parse::<IpAddr>().unwrap()]);
+    guard.release().await.unwrap();
+    let pods: Api<Pod> = Api::all(admin.clone());
+    assert_eq!(pods.list(&ListParams::default()).await.unwrap().items.len(), 0);
+    assert_eq!(leases.list(&ListParams::default()).await.unwrap().items.len(), 0);
+    let namespaces: Api<Namespace> = Api::all(admin.clone());
+    let team = namespaces.get(TEAM).await.unwrap();
+    assert_eq!(team.metadata.deletion_timestamp, None);
+}
+
+/// The agents of a target are found by its labels, or named if they are not there; each start of one is seen.
+async fn agents_are_seen(admin: &Client, options: &Options) {
+    let mut options = options.clone();
+    options.tested.agents = Some(Agents {
+        agent: typed(json!({
+            "namespace": TEAM, "daemon-set": "agent", "container": "agent", "labels": {"app": "agent"},
+        })),
+        dump: None,
+    });
+    let nobody = KubernetesCluster::survey(options.clone(), Arc::new(ApiOnly))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        nobody.to_string(),
+        "the node n1 has no agent of the target: expected a pod app=agent in the namespace team with a container agent; \
+         choose the --target that is installed, or none"
+    );
+    let pods: Api<Pod> = Api::namespaced(admin.clone(), TEAM);
+    let pod = typed(json!({
+        "metadata": {"name": "agent", "labels": {"app": "agent"}},
+        "spec": {"nodeName": NODE, "containers": [{"name": "agent", "image": "agent"}]},
+    }));
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    let runs = |restarts: i32| {
+        let ended = json!({"terminated": {"exitCode": 137}});
+        Patch::Merge(json!({"status": {"containerStatuses": [{
+            "name": "agent", "image": "agent", "imageID": "", "ready": true, "restartCount": restarts,
+            "lastState": if restarts > 0 { ended } else { json!({}) },
+        }]}}))
+    };
+    let params = PatchParams::default();
+    pods.patch_status("agent", &params, &runs(0)).await.unwrap();
+    let extension = extension(&options).await.unwrap();
+    let cluster = KubernetesCluster::survey(options, extension).await.unwrap();
+    for (restarts, starts, last_exit) in [(0, 1, None), (0, 1, None), (3, 2, Some("exit code 137"))] {
+        pods.patch_status("agent", &params, &runs(restarts))
+            .await
+            .unwrap();
+        let state = cluster.agent(NODE).await.unwrap();
+        assert_eq!(
+            (state.starts, state.ready),
+            (starts, Some(true)),
+            "{restarts} restarts"
+        );
+        assert_eq!(state.last_exit.as_deref(), last_exit);
+    }
+}
+
+/// The role of the whole cluster; without one right of it, that is named.
+async fn own_namespaces(admin: &Client, options: &Options) {
+    let role = printed(options.tier);
+    // What it may in one namespace it may not everywhere.
+    drop(survey_until(options, |found| lacks(found, rights(&role))).await);
+    grant(admin, &role).await;
+    let cluster = survey_until(options, Result::is_ok).await.unwrap();
+    let guard = Guard::take(&cluster, "somebody").await.unwrap();
+    guard.release().await.unwrap();
+    agents_are_seen(admin, options).await;
+
+    let mut less: ClusterRole = typed(role);
+    for rule in less.rules.iter_mut().flatten() {
+        if rule.resources.as_deref() == Some(&["services".to_owned()]) {
+            rule.verbs.retain(|verb| verb != "delete");
+        }
+    }
+    let patch = Patch::Merge(json!({ "rules": less.rules }));
+    let roles: Api<ClusterRole> = Api::all(admin.clone());
+    roles
+        .patch(&less.name_any(), &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    let found = survey_until(options, |found| lacks(found, 1)).await.unwrap_err();
+    assert_eq!(
+        found.to_string(),
+        "the account of the kubeconfig may not delete services; `plumbline rbac --tier node` prints what it needs"
+    );
+}
