@@ -37,9 +37,15 @@ pub(crate) struct Arguments {
     /// that holds nothing else. Takes twice as long; needs git, and root
     #[arg(long)]
     check: bool,
+    /// Only if this is the tag of the version that the sources have: `v1.2.3`
+    #[arg(long)]
+    tag: Option<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if let Some(tag) = &arguments.tag {
+        expect_tag(tag)?;
+    }
     ebpf::refresh()?;
     let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
     expect_target(&target)?;
@@ -193,6 +199,17 @@ fn flags(sources: &Path) -> anyhow::Result<OsString> {
     Ok(flags)
 }
 
+/// All packages have the workspace's version, this one too.
+fn expect_tag(tag: &str) -> anyhow::Result<()> {
+    let expected = concat!("v", env!("CARGO_PKG_VERSION"));
+    if tag != expected {
+        bail!(
+            "expected the tag {expected}, as the version in Cargo.toml, found {tag}: change the version in a commit, and tag that"
+        );
+    }
+    Ok(())
+}
+
 fn expect_target(target: &str) -> anyhow::Result<()> {
     let output = Command::new("rustc")
         .args(["--print", "target-libdir", "--target", target])
@@ -218,4 +235,22 @@ fn expect_static(program: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         bail!("{} is not static: it names an interpreter", program.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_that_of_the_version() {
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(expect_tag(&format!("v{version}")).is_ok());
+        for tag in [version, "v99.0.0", ""] {
+            let error = expect_tag(tag).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("v{version}")) && error.contains(tag),
+                "{error}"
+            );
+        }
+    }
 }

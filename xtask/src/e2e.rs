@@ -15,17 +15,33 @@ pub(crate) struct Arguments {
     /// kube-proxy-iptables, or the path of a file
     #[arg(long, value_name = "NAME|FILE")]
     target: Option<String>,
+    /// The cluster: a lab of this host's namespaces, or one of kind (needs Docker and kind), whose images are made of
+    /// the programs that are built here
+    #[arg(long, value_name = "lab|kind", default_value = "lab")]
+    provider: Provider,
     /// Passed on to `plumbline run`; `-- --help` shows what it takes
     #[arg(last = true, value_name = "ARGS")]
     run: Vec<String>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Provider {
+    Lab,
+    Kind,
+}
+
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    build(&PROGRAMS)?;
+    match arguments.provider {
+        Provider::Lab => build(&PROGRAMS)?,
+        Provider::Kind => build_static(&PROGRAMS)?,
+    }
     let program = steps::programs()?.join("plumbline");
     let mut command = steps::as_root(&program, "making the cluster")?;
     // Reports go to `target/plumbline` below the workspace, unless `--out` says otherwise.
     command.arg("run").current_dir(steps::root());
+    if arguments.provider == Provider::Kind {
+        command.args(["--provider", "kind"]);
+    }
     if let Some(target) = &arguments.target {
         command.args(["--target", target]);
     }
@@ -42,4 +58,17 @@ pub(crate) fn build(packages: &[&str]) -> anyhow::Result<()> {
         command.args(["--package", package]);
     }
     steps::must("build", &mut command)
+}
+
+/// The same as static programs, for images FROM scratch. Only the program itself is built otherwise than usual, not what it
+/// is built from: for those that are shipped there is `cargo xtask dist`.
+fn build_static(packages: &[&str]) -> anyhow::Result<()> {
+    ebpf::refresh()?;
+    for package in packages {
+        let mut command = steps::cargo();
+        command.args(["rustc", "--package", package, "--bin", package, "--"]);
+        command.args(["-C", "target-feature=+crt-static", "-C", "strip=symbols"]);
+        steps::must("build, static", &mut command)?;
+    }
+    Ok(())
 }

@@ -1,8 +1,23 @@
 //! `cargo xtask lint`: what a change must be clean under.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use crate::{steps, tidy};
+use crate::{steps, tidy, workflows};
+
+/// What looks at `.github`: the program, its arguments, and where it comes from. actionlint starts shellcheck, where that is
+/// installed, for what steps run. zizmor looks nothing up over the network.
+const WORKFLOWS: [(&str, &[&str], &str); 2] = [
+    (
+        "actionlint",
+        &[],
+        "go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12",
+    ),
+    (
+        "zizmor",
+        &["--offline", "--quiet", "--no-progress", "."],
+        "pipx install zizmor==1.32.0, or cargo install zizmor --locked",
+    ),
+];
 
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let mut clean = steps::run("format", steps::cargo().args(["fmt", "--all", "--check"]))?;
@@ -37,7 +52,11 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
         ],
     )?;
     clean &= optional("machete", &["machete", "--skip-target-dir"])?;
-    let findings = tidy::findings(&steps::root())?;
+    for (program, arguments, install) in WORKFLOWS {
+        clean &= linter(program, arguments, install)?;
+    }
+    let mut findings = tidy::findings(&steps::root())?;
+    findings.extend(workflows::findings(&steps::root())?);
     for finding in &findings {
         eprintln!("      tidy: {finding}");
     }
@@ -56,4 +75,13 @@ fn optional(name: &str, arguments: &[&str]) -> anyhow::Result<bool> {
         return Ok(true);
     }
     steps::run(name, steps::cargo().args(arguments))
+}
+
+fn linter(program: &str, arguments: &[&str], install: &str) -> anyhow::Result<bool> {
+    if !steps::on_path(program) {
+        eprintln!("  --- {program}: not run, it is not installed ({install})");
+        return Ok(true);
+    }
+    let mut command = Command::new(program);
+    steps::run(program, command.args(arguments).current_dir(steps::root()))
 }

@@ -6,12 +6,13 @@
 //! |---|---|
 //! | `e2e` | the suite against the reference agent |
 //! | `test`, `runner` | every test of the workspace, with root for those that need it |
+//! | `kernels` | the real-kernel tests and a lab on other kernels, in virtual machines |
 //! | `mutants` | the suite against agents with one known bug each |
 //! | `ebpf` | the eBPF object: built, or compared with the committed one |
 //! | `dist` | the programs as they are shipped: static, reproducible |
 //! | `bench` | what the datapath costs, and the agent |
 //! | `miri` | the pure crates under Miri, both byte orders |
-//! | `lint`, `tidy` | formatting, clippy, dependencies, the rules of the layout |
+//! | `lint`, `tidy`, `workflows` | formatting, clippy, dependencies, the rules of the layout and of workflows |
 //! | `soak` | random histories by the million |
 //! | `steps` | runs, times and names commands |
 
@@ -19,6 +20,7 @@ mod bench;
 mod dist;
 mod e2e;
 mod ebpf;
+mod kernels;
 mod lint;
 mod miri;
 mod mutants;
@@ -27,6 +29,7 @@ mod soak;
 mod steps;
 mod test;
 mod tidy;
+mod workflows;
 
 use std::process::ExitCode;
 
@@ -48,6 +51,8 @@ enum Command {
     Test(test::Arguments),
     /// Run the suite against agents that carry one known bug each; every one must be caught
     Mutants(mutants::Arguments),
+    /// Run the packet tables, the socket tests and a lab on other kernels, in virtual machines
+    Kernels(kernels::Arguments),
     /// Build the eBPF object, or check that the committed one is that of its sources
     Ebpf(ebpf::Args),
     /// Build the programs as they are shipped: static, stripped, reproducible
@@ -71,6 +76,7 @@ fn main() -> ExitCode {
         Some(Command::E2e(arguments)) => e2e::run(&arguments),
         Some(Command::Test(arguments)) => test::run(&arguments),
         Some(Command::Mutants(arguments)) => mutants::run(&arguments),
+        Some(Command::Kernels(arguments)) => kernels::run(&arguments),
         Some(Command::Ebpf(arguments)) => ebpf::run(&arguments),
         Some(Command::Dist(arguments)) => dist::run(&arguments),
         Some(Command::Bench(args)) => bench::run(&args),

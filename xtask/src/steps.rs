@@ -13,8 +13,10 @@ use std::{
 use anyhow::{Context as _, bail};
 
 /// Variables that a program under sudo needs as the user has them.
-const KEPT: [&str; 8] = [
+const KEPT: [&str; 10] = [
     "CARGO",
+    "DOCKER_",
+    "KIND_",
     "CARGO_",
     "NEXTEST",
     "PLUMBLINE_",

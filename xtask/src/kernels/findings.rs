@@ -1,0 +1,357 @@
+//! What the events of a machine say of its kernel.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use guest::{End, Event, Plan};
+
+use super::{
+    archive::Kernel,
+    machine::{Outcome, Stop, ended},
+    programs::{FEATURES, VERIFIER},
+};
+use crate::mutants::outcome::parsed;
+
+/// Of one kernel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Findings {
+    /// Its whole release.
+    pub(super) kernel: String,
+    /// What it offers, in the order of the probes.
+    pub(super) features: Vec<(String, bool)>,
+    /// How many programs its verifier accepted, and the most instructions that it walked through for one.
+    pub(super) verified: Option<Verified>,
+    /// What came of each program with tests, by its name.
+    pub(super) tests: BTreeMap<String, Tests>,
+    /// The verdict on each case.
+    pub(super) cases: BTreeMap<String, String>,
+    /// All that did not hold, in words.
+    pub(super) problems: Vec<String>,
+    /// How it ran, and how long each program took.
+    pub(super) took: String,
+}
+
+/// What the verifier said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Verified {
+    pub(super) programs: usize,
+    pub(super) most_processed: u64,
+}
+
+/// What came of a program with tests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tests {
+    pub(super) passed: usize,
+    pub(super) failed: Vec<String>,
+    /// Name and reason.
+    pub(super) skipped: Vec<String>,
+}
+
+impl Findings {
+    /// Version and patch level, such as `6.12`.
+    pub(super) fn release(&self) -> String {
+        let mut numbers = self.kernel.split(['.', '-', '+']);
+        [numbers.next(), numbers.next()]
+            .map(Option::unwrap_or_default)
+            .join(".")
+    }
+
+    /// Whether there is nothing to complain of.
+    pub(super) fn held(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// Reads all of it.
+pub(super) fn of(kernel: &Kernel, plan: &Plan, outcome: &Outcome) -> Findings {
+    let mut findings = Findings {
+        kernel: kernel.release.clone(),
+        ..Findings::default()
+    };
+    if outcome.stop != Stop::Over {
+        findings.problems.push(outcome.stop.to_string());
+    }
+    let how = if outcome.accelerated {
+        "KVM"
+    } else {
+        "emulated, without KVM"
+    };
+    findings.took = how.to_owned();
+    if let Some(boot) = outcome.boot {
+        findings.took += &format!("; boot {:.0} s", boot.as_secs_f64());
+    }
+    for event in &outcome.events {
+        if let Event::ModuleRefused { module, why } = event {
+            findings
+                .problems
+                .push(format!("module {module} was refused: {why}"));
+        }
+    }
+    for step in &plan.steps {
+        Program::of(&step.name, &outcome.events).judge(&mut findings);
+    }
+    findings
+}
+
+/// What was told of one program.
+struct Program<'a> {
+    name: &'a str,
+    lines: Vec<&'a str>,
+    files: Vec<&'a str>,
+    end: Option<(End, Duration)>,
+}
+
+impl<'a> Program<'a> {
+    fn of(name: &'a str, events: &'a [Event]) -> Self {
+        let mut program = Self {
+            name,
+            lines: Vec::new(),
+            files: Vec::new(),
+            end: None,
+        };
+        for event in events {
+            match event {
+                Event::Line { step, text } if step == name => program.lines.push(text),
+                Event::File { step, text, .. } if step == name => program.files.push(text),
+                Event::Ended {
+                    step,
+                    end,
+                    milliseconds,
+                } if step == name => program.end = Some((*end, Duration::from_millis(*milliseconds))),
+                _ => {}
+            }
+        }
+        program
+    }
+
+    fn judge(&self, findings: &mut Findings) {
+        let name = self.name;
+        let Some((end, took)) = self.end else {
+            findings.problems.push(format!("{name} did not run to its end"));
+            return;
+        };
+        findings.took += &format!("; {name} {:.0} s", took.as_secs_f64());
+        let problem = match name {
+            FEATURES => {
+                findings.features = self.features();
+                (findings.features.is_empty() || end != End::Code(0))
+                    .then(|| format!("{}: {}", ended(end), self.lines.join(" / ")))
+            }
+            VERIFIER => {
+                findings.verified = Some(self.verified());
+                (end != End::Code(0)).then(|| format!("{}: {}", ended(end), self.refused()))
+            }
+            "lab" => {
+                findings.cases = self.cases();
+                let unpassed: Vec<String> = findings
+                    .cases
+                    .iter()
+                    .filter(|(_, verdict)| *verdict != "pass")
+                    .map(|(case, verdict)| format!("{case} {verdict}"))
+                    .collect();
+                (findings.cases.is_empty() || !unpassed.is_empty() || end != End::Code(0))
+                    .then(|| format!("{}: {}", ended(end), unpassed.join(", ")))
+            }
+            _ => {
+                let tests = self.tests();
+                let is_whole = self.lines.iter().any(|line| line.starts_with("test result: ok"));
+                let failed = tests.failed.join(", ");
+                findings.tests.insert(name.to_owned(), tests);
+                (!is_whole || end != End::Code(0)).then(|| format!("{}; failed: {failed}", ended(end)))
+            }
+        };
+        findings
+            .problems
+            .extend(problem.map(|problem| format!("{name}: {problem}")));
+    }
+
+    /// Lines of a name and `yes` or `no`.
+    fn features(&self) -> Vec<(String, bool)> {
+        let lines = self.lines.iter().filter_map(|line| line.split_once('\t'));
+        lines
+            .map(|(name, offered)| (name.to_owned(), offered == "yes"))
+            .collect()
+    }
+
+    /// Lines of four fields, of which the third is how many instructions were walked through.
+    fn verified(&self) -> Verified {
+        let processed = self.lines.iter().filter_map(|line| {
+            let fields: Vec<&str> = line.split('\t').collect();
+            (fields.len() == 4).then(|| fields[2].parse::<u64>().ok())?
+        });
+        processed.fold(Verified::default(), |sum, processed| Verified {
+            programs: sum.programs + 1,
+            most_processed: sum.most_processed.max(processed),
+        })
+    }
+
+    fn refused(&self) -> String {
+        let errors = self.lines.iter().filter(|line| line.starts_with("error"));
+        errors.copied().collect::<Vec<_>>().join(" / ")
+    }
+
+    /// `test some::name ... ok`, without those on record as skipped.
+    fn tests(&self) -> Tests {
+        let mut tests = Tests {
+            skipped: self
+                .files
+                .iter()
+                .flat_map(|file| file.lines())
+                .map(str::to_owned)
+                .collect(),
+            ..Tests::default()
+        };
+        tests.skipped.sort_unstable();
+        tests.skipped.dedup();
+        for line in &self.lines {
+            let Some((name, result)) = line
+                .strip_prefix("test ")
+                .and_then(|line| line.split_once(" ... "))
+            else {
+                continue;
+            };
+            if result != "ok" {
+                if !result.starts_with("ignored") {
+                    tests.failed.push(name.to_owned());
+                }
+            } else if !tests.skipped.iter().any(|skip| is_of(skip, name)) {
+                tests.passed += 1;
+            }
+        }
+        tests
+    }
+
+    /// Verdicts by case, from the suite's report.
+    fn cases(&self) -> BTreeMap<String, String> {
+        let report = self.files.first().and_then(|text| parsed(text).ok());
+        let cases = report.as_ref().and_then(|report| report["cases"].as_array());
+        let verdicts = cases.into_iter().flatten().filter_map(|case| {
+            let (id, verdict) = (case["id"].as_str()?, case["verdict"].as_str()?);
+            Some((id.to_owned(), verdict.to_owned()))
+        });
+        verdicts.collect()
+    }
+}
+
+/// Whether a line of the record is of this test.
+fn is_of(skip: &str, test: &str) -> bool {
+    skip.strip_prefix(test).is_some_and(|rest| rest.starts_with(": "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::kernels::programs::{Part, steps};
+
+    fn line(step: &str, text: &str) -> Event {
+        Event::Line {
+            step: step.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    fn file(step: &str, text: &str) -> Event {
+        Event::File {
+            step: step.to_owned(),
+            path: String::new(),
+            text: text.to_owned(),
+        }
+    }
+
+    fn end(step: &str, end: End) -> Event {
+        Event::Ended {
+            step: step.to_owned(),
+            end,
+            milliseconds: 1000,
+        }
+    }
+
+    fn findings(parts: &[Part], events: Vec<Event>, stop: Stop) -> Findings {
+        let kernel = Kernel {
+            release: "6.12.107+deb13-cloud-amd64".to_owned(),
+            image: PathBuf::new(),
+            modules: PathBuf::new(),
+        };
+        let plan = Plan {
+            modules: Vec::new(),
+            steps: steps(parts, Duration::from_secs(60)),
+        };
+        let outcome = Outcome {
+            events,
+            stop,
+            accelerated: false,
+            boot: None,
+        };
+        of(&kernel, &plan, &outcome)
+    }
+
+    fn first() -> Vec<Event> {
+        vec![
+            line("features", "TCX\tyes"),
+            line("features", "netkit\tno"),
+            end("features", End::Code(0)),
+            line("verifier", "connect4\t90\t1234\t64+8"),
+            line("verifier", "connect6\t90\t2234\t64"),
+            end("verifier", End::Code(0)),
+        ]
+    }
+
+    #[test]
+    fn what_held_is_counted_and_what_was_skipped_is_no_pass() {
+        let mut events = first();
+        events.extend([
+            line("sockets", "test a::one ... ok"),
+            line("sockets", "test a::one_more ... ok"),
+            line("sockets", "test a::two ... ignored, of another test"),
+            line("sockets", "test result: ok. 2 passed; 0 failed; 1 ignored"),
+            file("sockets", "a::one: no TCX\n"),
+            end("sockets", End::Code(0)),
+            file("lab", "cases:\n- id: some-case\n  verdict: pass\n"),
+            end("lab", End::Code(0)),
+        ]);
+        let found = findings(&[Part::Sockets, Part::Lab], events, Stop::Over);
+        assert_eq!(found.problems, Vec::<String>::new());
+        assert_eq!(found.release(), "6.12");
+        let features = [("TCX".to_owned(), true), ("netkit".to_owned(), false)];
+        assert_eq!(found.features, features);
+        let verified = found.verified.unwrap();
+        assert_eq!((verified.programs, verified.most_processed), (2, 2234));
+        let tests = &found.tests["sockets"];
+        assert_eq!((tests.passed, tests.skipped.len()), (1, 1));
+        assert_eq!(found.cases["some-case"], "pass");
+    }
+
+    #[test]
+    fn whatever_did_not_hold_is_named() {
+        let check = |events: Vec<Event>, said: &str| {
+            let events = [first(), events].concat();
+            let found = findings(&[Part::Sockets], events, Stop::Over);
+            assert!(!found.held());
+            let problems = found.problems.join("\n");
+            assert!(problems.contains(said), "{said} in {problems}");
+        };
+        check(vec![], "sockets did not run to its end");
+        check(vec![end("sockets", End::Code(0))], "sockets: done; failed");
+        check(vec![end("sockets", End::Limit)], "killed at its time limit");
+        check(
+            vec![
+                line("sockets", "test a::b ... FAILED"),
+                end("sockets", End::Code(101)),
+            ],
+            "exit code 101; failed: a::b",
+        );
+        let lab = vec![
+            file("lab", "cases:\n- id: some-case\n  verdict: inconclusive\n"),
+            end("lab", End::Code(1)),
+        ];
+        let found = findings(&[Part::Lab], [first(), lab].concat(), Stop::Over);
+        assert!(
+            found.problems[0].contains("some-case inconclusive"),
+            "{:?}",
+            found.problems
+        );
+        let found = findings(&[], first(), Stop::Panic("not syncing: no init".to_owned()));
+        assert!(found.problems[0].contains("no init"), "{:?}", found.problems);
+    }
+}

@@ -1,0 +1,333 @@
+//! A machine of QEMU, from its start to its end, and what its first process tells meanwhile.
+
+use std::{
+    fmt,
+    fs::{self, File, OpenOptions},
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use guest::{End, Event, Plan};
+
+use super::{archive::Kernel, expect_on_path};
+
+/// The program, as all distributions name it.
+const QEMU: &str = "qemu-system-x86_64";
+/// What makes a machine as fast as this one.
+const KVM: &str = "/dev/kvm";
+/// Of programs, the maps of a node, and two nodes.
+const MEMORY: &str = "3G";
+/// All that it can be, but for one instruction, for which kernels have another way: after `cmpxchg16b`, QEMU 7.2 (Debian 12)
+/// has flags that are none until the next instruction sets them, and an interrupt between the two ends a kernel by a double
+/// fault. Kernels since 6.5 use it whenever they allocate.
+const MODEL: &str = "max,-cx16";
+/// Tests look at programs from one processor while they run on another.
+const PROCESSORS: &str = "2";
+/// Files that the kernel, programs and QEMU wrote to.
+const CONSOLE: &str = "console.txt";
+const OUTPUT: &str = "output.txt";
+const ERRORS: &str = "qemu.txt";
+/// The first process ends a program at its limit; this much later at the latest it has said so.
+const GRACE: Duration = Duration::from_secs(120);
+/// While nothing but lines of a program come, one of them is shown this often.
+const SHOWN_EVERY: Duration = Duration::from_secs(30);
+/// Of a panic, the line that says why begins so.
+const PANIC: &str = "Kernel panic - not syncing";
+
+/// What came of a machine.
+pub(super) struct Outcome {
+    /// All that was told.
+    pub(super) events: Vec<Event>,
+    /// How it ended.
+    pub(super) stop: Stop,
+    /// Whether KVM ran it.
+    pub(super) accelerated: bool,
+    /// From its start until its first process said so.
+    pub(super) boot: Option<Duration>,
+}
+
+/// How a machine ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    /// All programs have ended.
+    Over,
+    /// The first process could not go on.
+    Failed(String),
+    /// The kernel gave up.
+    Panic(String),
+    /// Nothing came in time.
+    Silent(String),
+    /// QEMU ended before the machine did.
+    Qemu(String),
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Over => f.write_str("all programs have ended"),
+            Self::Failed(why) => write!(f, "the first process could not go on: {why}"),
+            Self::Panic(line) => write!(f, "the kernel gave up ({CONSOLE} has all it said): {line}"),
+            Self::Silent(what) => write!(f, "the machine hangs: {what}"),
+            Self::Qemu(why) => write!(f, "QEMU ended before the machine: {why}"),
+        }
+    }
+}
+
+/// Whether what runs a machine is there.
+pub(super) fn expect_programs() -> anyhow::Result<()> {
+    expect_on_path(
+        QEMU,
+        "qemu-system-x86 (Debian, Ubuntu) or qemu-system-x86-core (Fedora)",
+        "a virtual machine",
+    )
+}
+
+/// Runs a machine to its end: with KVM, unless that can't be used.
+pub(super) fn run(
+    kernel: &Kernel,
+    initial: &Path,
+    folder: &Path,
+    plan: &Plan,
+    limit: Duration,
+) -> anyhow::Result<Outcome> {
+    let attempt = |kvm| attempt(kernel, initial, folder, plan, limit, kvm);
+    if OpenOptions::new().read(true).write(true).open(KVM).is_ok() {
+        let outcome = attempt(true)?;
+        match &outcome.stop {
+            // It can be opened on machines, virtual ones themselves, where it does not work.
+            Stop::Qemu(why) if outcome.boot.is_none() => {
+                eprintln!("      {KVM} is there and can't be used, so the processor is emulated: {why}");
+            }
+            _ => return Ok(outcome),
+        }
+    }
+    attempt(false)
+}
+
+fn attempt(
+    kernel: &Kernel,
+    initial: &Path,
+    folder: &Path,
+    plan: &Plan,
+    limit: Duration,
+    kvm: bool,
+) -> anyhow::Result<Outcome> {
+    let errors = folder.join(ERRORS);
+    let file = File::create(&errors).with_context(|| format!("failed to write {}", errors.display()))?;
+    let mut command = command(kernel, initial, &folder.join(CONSOLE), kvm);
+    let started = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(file)
+        .spawn()
+        .with_context(|| format!("failed to start {QEMU}"))?;
+    let Some(port) = child.stdout.take() else {
+        bail!("{QEMU} has no output");
+    };
+    let (teller, told) = channel();
+    let reader = thread::spawn(move || {
+        for line in BufReader::new(port).split(b'\n').map_while(Result::ok) {
+            // Anything else is none of the first process's: a kernel that writes to the second port.
+            if let Ok(event) = serde_json::from_slice::<Event>(&line)
+                && teller.send(event).is_err()
+            {
+                return;
+            }
+        }
+    });
+    let mut outcome = Outcome {
+        events: Vec::new(),
+        stop: Stop::Over,
+        accelerated: kvm,
+        boot: None,
+    };
+    let listened = Listener {
+        told: &told,
+        plan,
+        limit,
+        started,
+        output: &folder.join(OUTPUT),
+    }
+    .listen(&mut outcome);
+    // Otherwise it has closed its output, which is the last that it does.
+    if !matches!(listened, Ok(None)) {
+        child.kill().context("failed to end QEMU")?;
+    }
+    let ended = child.wait().context("failed to wait for QEMU")?.to_string();
+    drop(told);
+    let _ = reader.join();
+    let silent = listened?;
+    let said = fs::read_to_string(&errors).unwrap_or_default();
+    outcome.stop = stop(&outcome.events, silent, &folder.join(CONSOLE), &ended, &said);
+    Ok(outcome)
+}
+
+fn command(kernel: &Kernel, initial: &Path, console: &Path, kvm: bool) -> Command {
+    let mut command = Command::new(QEMU);
+    command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+    command.args([
+        "-accel",
+        if kvm { "kvm" } else { "tcg" },
+        "-cpu",
+        MODEL,
+        "-smp",
+        PROCESSORS,
+        "-m",
+        MEMORY,
+    ]);
+    command.arg("-kernel").arg(&kernel.image);
+    command.arg("-initrd").arg(initial);
+    // A panic restarts the machine at once, which ends it.
+    command.args(["-append", "console=ttyS0 panic=-1 loglevel=5"]);
+    command.arg("-serial").arg(format!("file:{}", console.display()));
+    command.args(["-serial", "stdio"]);
+    command
+}
+
+/// Why it stopped.
+fn stop(events: &[Event], silent: Option<String>, console: &Path, ended: &str, said: &str) -> Stop {
+    let console = fs::read(console).unwrap_or_default();
+    let console = String::from_utf8_lossy(&console);
+    let panic = console.lines().find(|line| line.contains(PANIC));
+    match (events.last(), panic) {
+        (Some(Event::Over), _) => Stop::Over,
+        (Some(Event::Failed { why }), _) => Stop::Failed(why.clone()),
+        (_, Some(line)) => Stop::Panic(line.trim().to_owned()),
+        _ => match silent {
+            Some(what) => Stop::Silent(what),
+            None => Stop::Qemu(format!("{ended}; {}", said.trim().replace('\n', " / "))),
+        },
+    }
+}
+
+/// Hears what is told, writes it down and shows how it goes on.
+struct Listener<'a> {
+    told: &'a Receiver<Event>,
+    plan: &'a Plan,
+    limit: Duration,
+    started: Instant,
+    output: &'a Path,
+}
+
+impl Listener<'_> {
+    /// To the end of the machine. What nothing was heard of in time; then the machine is still there.
+    fn listen(&self, outcome: &mut Outcome) -> anyhow::Result<Option<String>> {
+        let mut output = File::create(self.output)
+            .with_context(|| format!("failed to write {}", self.output.display()))?;
+        let (mut shown, mut during) = (Instant::now(), "the start".to_owned());
+        // Of the start a tenth; of each program all of it, and then the first process has said how it ended.
+        let mut deadline = self.started + self.limit / 10 + GRACE;
+        loop {
+            let event = match self
+                .told
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {
+                    return Ok(Some(format!("nothing came of {during} in time")));
+                }
+            };
+            match &event {
+                Event::Booted { kernel } => {
+                    outcome.boot = Some(self.started.elapsed());
+                    self.show(&format!("{kernel} is up"));
+                    deadline = Instant::now() + GRACE;
+                }
+                Event::ModuleRefused { module, why } => self.show(&format!("{module} was refused: {why}")),
+                Event::Begun { step } => {
+                    during.clone_from(step);
+                    shown = Instant::now();
+                    deadline = Instant::now() + self.limit + GRACE;
+                    self.show(&format!("{step}: {}", self.command(step)));
+                }
+                Event::Line { step, text } => {
+                    writeln!(output, "{step}: {text}").context("failed to write what a program said")?;
+                    if shown.elapsed() > SHOWN_EVERY {
+                        shown = Instant::now();
+                        self.show(&format!("{step}: {text}"));
+                    }
+                }
+                Event::Ended {
+                    step,
+                    end,
+                    milliseconds,
+                } => {
+                    let seconds = Duration::from_millis(*milliseconds).as_secs_f64();
+                    self.show(&format!("{step}: {} after {seconds:.1} s", ended(*end)));
+                    deadline = Instant::now() + GRACE;
+                }
+                Event::File { .. } | Event::Failed { .. } | Event::Over => {}
+            }
+            outcome.events.push(event);
+        }
+    }
+
+    fn show(&self, what: &str) {
+        eprintln!("      {:>6.1} s  {what}", self.started.elapsed().as_secs_f64());
+    }
+
+    fn command(&self, name: &str) -> String {
+        let step = self.plan.steps.iter().find(|step| step.name == name);
+        step.map(|step| step.command.join(" ")).unwrap_or_default()
+    }
+}
+
+/// How a program ended, in words.
+pub(super) fn ended(end: End) -> String {
+    match end {
+        End::Code(0) => "done".to_owned(),
+        End::Code(code) => format!("exit code {code}"),
+        End::Signal(signal) => format!("ended by signal {signal}"),
+        End::Limit => "killed at its time limit (--time-limit)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_ends_early_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let console = folder.path().join(CONSOLE);
+        let booted = [Event::Booted {
+            kernel: "6.1".to_owned(),
+        }];
+        let stop = |events: &[Event], silent: Option<&str>| {
+            stop(
+                events,
+                silent.map(str::to_owned),
+                &console,
+                "exit status: 1",
+                "no memory\n",
+            )
+            .to_string()
+        };
+        assert_eq!(stop(&[Event::Over], None), "all programs have ended");
+        let said = stop(&booted, None);
+        assert!(said.contains("exit status: 1; no memory"), "{said}");
+        let said = stop(&booted, Some("nothing came of sockets in time"));
+        assert!(said.contains("hangs: nothing came of sockets"), "{said}");
+        fs::write(
+            &console,
+            "[1.0] x\n[2.0] Kernel panic - not syncing: Attempted to kill init!\n",
+        )
+        .unwrap();
+        let said = stop(&booted, None);
+        assert!(
+            said.contains("gave up") && said.contains("Attempted to kill init"),
+            "{said}"
+        );
+        let failed = [Event::Failed {
+            why: "no plan".to_owned(),
+        }];
+        assert!(stop(&failed, None).contains("no plan"));
+    }
+}

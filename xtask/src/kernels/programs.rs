@@ -1,0 +1,262 @@
+//! What runs in the machines: built as for `cargo xtask test`, without debug symbols, and with the libraries that each needs.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use guest::Step;
+use object::{
+    LittleEndian,
+    elf::{FileHeader64, PT_INTERP},
+    read::elf::{FileHeader as _, ProgramHeader as _},
+};
+use serde_json::Value;
+
+use super::{FOLDER, expect_on_path};
+use crate::{e2e, steps};
+
+/// A part of what runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(super) enum Part {
+    /// What the kernel offers, and what its verifier says of each program
+    Features,
+    /// The packet tables (BPF_PROG_TEST_RUN)
+    Packets,
+    /// The loader's tests: hooks of sockets and devices, real connections
+    Sockets,
+    /// Cases of the suite, in a lab of two nodes
+    Lab,
+}
+
+/// Cases that run in the lab: of each outage and of the groundwork, as few as show that all parts work there.
+const CASES: [&str; 4] = [
+    "clusterip-from-pod",
+    "release-prefix-null-slice",
+    "stale-sock-legacy-multi",
+    "uninstall-leaves-nothing",
+];
+
+/// By how much limits of the suite are lengthened: an emulated processor is ten to twenty times as slow.
+const TIMEOUT_SCALE: &str = "10";
+
+/// Where the suite's report is.
+const REPORT: &str = "/run/out/report.yaml";
+
+/// Programs of lb-loader that ask the kernel.
+const ASKING: [&str; 2] = ["lb-features", "lb-verify"];
+
+/// Test programs: of which part, of which package, and their name.
+const TESTS: [(Part, &str, &str); 2] = [
+    (Part::Packets, "lb-packets", "tables"),
+    (Part::Sockets, "lb-loader", "kernel"),
+];
+
+/// What they are called among what runs.
+pub(super) const FEATURES: &str = "features";
+pub(super) const VERIFIER: &str = "verifier";
+
+/// Files of the machine.
+pub(super) struct Built {
+    /// The path there, and where it is here.
+    pub(super) files: BTreeMap<String, PathBuf>,
+}
+
+/// Builds what these parts run. Their own programs are optimised, as an emulated processor is slow; the suite's are those
+/// of `cargo xtask e2e`.
+pub(super) fn build(parts: &[Part]) -> anyhow::Result<Built> {
+    let mut programs = Vec::new();
+    let mut add = |names: &[&str], folder: &Path| {
+        for name in names {
+            programs.push((format!("/bin/{name}"), folder.join(name)));
+        }
+    };
+    let own = steps::programs()?;
+    if parts.contains(&Part::Lab) {
+        e2e::build(&e2e::PROGRAMS)?;
+        add(&e2e::PROGRAMS, &own);
+    }
+    for program in ASKING {
+        let built = steps::optimised("lb-loader", program)?;
+        add(&[program], built.parent().unwrap_or(&own));
+    }
+    programs.push(("/init".to_owned(), steps::optimised("guest", "guest")?));
+    for (part, package, test) in TESTS {
+        if parts.contains(&part) {
+            programs.push((format!("/bin/{test}"), tests(package, test)?));
+        }
+    }
+    expect_on_path("strip", "binutils", "making the machines' programs small")?;
+    let folder = steps::root().join(FOLDER).join("programs");
+    fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
+    let mut files = BTreeMap::new();
+    for (path, program) in programs {
+        let stripped = folder.join(path.rsplit('/').next().unwrap_or_default());
+        let mut strip = Command::new("strip");
+        strip.arg("-o").arg(&stripped).arg(&program);
+        let status = strip.status().context("failed to start strip")?;
+        if !status.success() {
+            bail!("strip failed on {}", program.display());
+        }
+        for library in libraries(&stripped)? {
+            files.insert(library.display().to_string(), library);
+        }
+        files.insert(path, stripped);
+    }
+    Ok(Built { files })
+}
+
+/// Builds a test program, optimised, and says where cargo has put it.
+fn tests(package: &str, test: &str) -> anyhow::Result<PathBuf> {
+    let mut build = steps::cargo();
+    build.args([
+        "test",
+        "--no-run",
+        "--release",
+        "--package",
+        package,
+        "--test",
+        test,
+    ]);
+    build.args(["--message-format", "json-render-diagnostics"]);
+    eprintln!("  ==> build: the tests {test} of {package}");
+    let output = build
+        .stderr(Stdio::inherit())
+        .output()
+        .context("failed to start cargo")?;
+    if !output.status.success() {
+        bail!("the tests {test} of {package} do not build; cargo's output above says why");
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    let program = said.lines().find_map(|line| executable(line, test));
+    program.with_context(|| format!("cargo does not say where the test program {test} is"))
+}
+
+/// The test program that a message of cargo's is about.
+fn executable(line: &str, test: &str) -> Option<PathBuf> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let is_it = message["target"]["name"] == test && message["profile"]["test"] == true;
+    message["executable"]
+        .as_str()
+        .filter(|_| is_it)
+        .map(PathBuf::from)
+}
+
+/// The libraries that a program loads, and what loads them; none, if it is static.
+fn libraries(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let bytes = fs::read(program).with_context(|| format!("failed to read {}", program.display()))?;
+    let header = FileHeader64::<LittleEndian>::parse(&*bytes).context("not an ELF file of 64 bits")?;
+    let segments = header.program_headers(LittleEndian, &*bytes)?;
+    let Some(interpreter) = segments
+        .iter()
+        .find(|segment| segment.p_type(LittleEndian) == PT_INTERP)
+    else {
+        return Ok(Vec::new());
+    };
+    let path = interpreter
+        .data(LittleEndian, &*bytes)
+        .ok()
+        .and_then(|path| std::str::from_utf8(path.strip_suffix(&[0])?).ok())
+        .with_context(|| format!("{} names no interpreter", program.display()))?;
+    let output = Command::new(path)
+        .arg("--list")
+        .arg(program)
+        .output()
+        .with_context(|| format!("failed to start {path}"))?;
+    let mut libraries = listed(&String::from_utf8_lossy(&output.stdout));
+    libraries.push(PathBuf::from(path));
+    Ok(libraries)
+}
+
+/// Of each line, such as `libc.so.6 => /lib/libc.so.6 (0x00007f)`, the path.
+fn listed(said: &str) -> Vec<PathBuf> {
+    let paths = said.lines().filter_map(|line| {
+        let (_, found) = line.split_once("=> ")?;
+        found.split(" (").next()
+    });
+    paths.map(PathBuf::from).collect()
+}
+
+/// What a machine runs, in this order.
+pub(super) fn steps(parts: &[Part], limit: Duration) -> Vec<Step> {
+    // Tests put those that they skip on record in a file; it is told, and the report.
+    let step = |name: &str, command: &str| {
+        let skips = format!("/run/skipped-{name}.txt");
+        Step {
+            name: name.to_owned(),
+            command: command.split_whitespace().map(str::to_owned).collect(),
+            environment: BTreeMap::from([("PLUMBLINE_SKIPS".to_owned(), skips.clone())]),
+            limit_seconds: limit.as_secs(),
+            files: vec![skips, REPORT.to_owned()],
+        }
+    };
+    let mut steps = vec![
+        step(FEATURES, "/bin/lb-features /sys/fs/cgroup"),
+        step(VERIFIER, "/bin/lb-verify"),
+    ];
+    for part in parts {
+        steps.push(match part {
+            // Always asked.
+            Part::Features => continue,
+            Part::Packets => step("packets", "/bin/tables --test-threads=1"),
+            Part::Sockets => step("sockets", "/bin/kernel --test-threads=1"),
+            Part::Lab => {
+                let cases = CASES.join("|");
+                let run = format!(
+                    "/bin/plumbline run --filter ^({cases})$ --labs 1 --jobs 1 --timeout-scale {TIMEOUT_SCALE} --out \
+                     /run/out"
+                );
+                step("lab", &run)
+            }
+        });
+    }
+    steps
+}
+
+/// The names of all of them, for people.
+pub(super) fn named(plan: &guest::Plan) -> String {
+    let names: Vec<&str> = plan.steps.iter().map(|step| step.name.as_str()).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_read_from_what_the_loader_lists() {
+        let said = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f1b)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f1c)\n";
+        assert_eq!(listed(said), [PathBuf::from("/lib/x86_64-linux-gnu/libc.so.6")]);
+    }
+
+    #[test]
+    fn the_test_program_is_found_among_cargos_messages() {
+        let message = |name: &str, test: bool| {
+            format!(
+                r#"{{"target":{{"name":"{name}"}},"profile":{{"test":{test}}},"executable":"/t/{name}-1"}}"#
+            )
+        };
+        assert_eq!(
+            executable(&message("kernel", true), "kernel"),
+            Some("/t/kernel-1".into())
+        );
+        assert_eq!(executable(&message("kernel", false), "kernel"), None);
+        assert_eq!(executable(&message("tables", true), "kernel"), None);
+        assert_eq!(executable("not JSON", "kernel"), None);
+    }
+
+    #[test]
+    fn what_the_kernel_offers_is_asked_whatever_else_runs() {
+        let names = |parts: &[Part]| {
+            let steps = steps(parts, Duration::from_secs(60));
+            steps.into_iter().map(|step| step.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&[Part::Lab]), ["features", "verifier", "lab"]);
+        assert_eq!(names(&[Part::Features]), ["features", "verifier"]);
+    }
+}
