@@ -3,12 +3,9 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    os::fd::AsRawFd,
+    io::ErrorKind,
     path::{Path, PathBuf},
-};
-
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
+    process::Command,
 };
 
 /// What a lab could change of this host, apart from processes, namespaces and cgroups, which [`Traces`] has.
@@ -20,7 +17,7 @@ pub(crate) struct Host {
     mounts: Vec<String>,
     pins: BTreeSet<PathBuf>,
     sysctls: BTreeMap<PathBuf, Vec<u8>>,
-    nftables: BTreeMap<&'static str, Vec<u8>>,
+    nftables: String,
     iptables: Vec<String>,
 }
 
@@ -41,7 +38,7 @@ impl Host {
             mounts: mounts.lines().map(str::to_owned).collect(),
             pins: children(Path::new("/sys/fs/bpf")).into_iter().collect(),
             sysctls,
-            nftables: NFTABLES.map(|(what, question)| (what, nftables(question))).into(),
+            nftables: nftables(),
             iptables: tables.map(read).to_vec(),
         }
     }
@@ -103,34 +100,17 @@ fn routes() -> BTreeSet<String> {
     all.lines().map(route).collect()
 }
 
-/// What can be listed of nftables (iptables-nft's rules too): NFT_MSG_GET… of linux/netfilter/nf_tables.h.
-const NFTABLES: [(&str, u16); 4] = [("tables", 1), ("chains", 4), ("rules", 7), ("sets", 10)];
-
-/// The first part of the kernel's list, which holds all of a host with few rules, and shows a change at the beginning
-/// of a host with many.
-fn nftables(question: u16) -> Vec<u8> {
-    /// NFNL_SUBSYS_NFTABLES.
-    const NFTABLES: u16 = 10 << 8;
-    const REQUEST_DUMP: u16 = 0x1 | 0x300;
-    const HEADER: usize = 16;
-    let protocol = SockProtocol::NetlinkNetFilter;
-    let netlink = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        protocol,
-    )
-    .expect("netlink");
-    // nlmsghdr (length, type, flags, sequence, port), then nfgenmsg (family, version, resource).
-    let mut request = 20_u32.to_ne_bytes().to_vec();
-    request.extend((NFTABLES | question).to_ne_bytes());
-    request.extend(REQUEST_DUMP.to_ne_bytes());
-    request.extend([0; 8 + 4]);
-    let kernel = NetlinkAddr::new(0, 0);
-    sendto(netlink.as_raw_fd(), &request, &kernel, MsgFlags::empty()).expect("ask");
-    let mut buffer = vec![0; 1 << 16];
-    let length = recv(netlink.as_raw_fd(), &mut buffer, MsgFlags::empty()).expect("an answer");
-    // The header has the port of this socket, which differs from one question to the next.
-    buffer.truncate(length);
-    buffer.split_off(HEADER.min(length))
+/// Of nftables (iptables-nft's rules too), without what counts. By nft(8), which reads what is in several messages, and
+/// again what changed in between; nothing is compared where there is no nft, which is said.
+fn nftables() -> String {
+    let output = match Command::new("nft").args(["--stateless", "list", "ruleset"]).output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            eprintln!("not compared: rules of nftables, because nft is not installed");
+            return String::new();
+        }
+        other => other.expect("run nft"),
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "nft list ruleset: {said}");
+    String::from_utf8(output.stdout).expect("text")
 }
