@@ -2,7 +2,7 @@
 //!
 //! Each mutant names the cases that must fail on it, and is killed if all of them do. The unmutated agent is tried as
 //! well: a case that fails it can kill nothing. A mutant and a case are a run with a lab of its own; so many are under way
-//! at once, what takes the unmutated agent longest first.
+//! at once, what takes the unmutated agent longest first; what decided nothing is tried once more.
 //!
 //! `outcome.rs`: what came of it; `table.rs`: what is printed.
 pub(crate) mod outcome;
@@ -62,8 +62,8 @@ const UNMUTATED: &str = "none";
 /// Where reports go, below the workspace.
 const OUT: &str = "target/plumbline/mutants";
 /// Trials for each processor. `plumbline run` has two cases for each and says why; a case that fails waits for most of its
-/// time until T_heal has passed.
-const PER_PROCESSOR: usize = 3;
+/// time until T_heal has passed. What that leaves undecided is tried once more, one for each processor.
+const PER_PROCESSOR: usize = 4;
 
 /// An agent with a bug.
 struct Mutant {
@@ -116,7 +116,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let trials = trials(&mutants, &baseline, arguments.every_case);
     let mut by_mutant: BTreeMap<&str, Outcomes> = BTreeMap::new();
     let mut not_run: BTreeMap<&str, anyhow::Error> = BTreeMap::new();
-    for (trial, tried) in side_by_side(&trials, arguments) {
+    let jobs = arguments.jobs.map_or_else(default_jobs, NonZero::get);
+    let (decided, open): (Vec<_>, Vec<_>) =
+        side_by_side(&trials.iter().collect::<Vec<_>>(), jobs, &arguments.run)
+            .into_iter()
+            .partition(|(_, tried)| tried.as_ref().is_ok_and(is_decided));
+    let open: Vec<&Trial<'_>> = open.into_iter().map(|(trial, _)| trial).collect();
+    if !open.is_empty() {
+        eprintln!(
+            "  ==> {} trials once more, fewer at once: they decided nothing",
+            open.len()
+        );
+    }
+    let again = side_by_side(&open, jobs.div_ceil(PER_PROCESSOR), &arguments.run);
+    for (trial, tried) in decided.into_iter().chain(again) {
         match tried {
             Ok(outcomes) => by_mutant.entry(trial.name()).or_default().extend(outcomes),
             Err(error) => drop(not_run.insert(&trial.folder, error)),
@@ -175,19 +188,24 @@ fn folder(mutant: &Mutant, case: &str) -> String {
     format!("{}/{case}", mutant.name)
 }
 
+/// Whether a trial says anything about its mutant. A machine that is used up decides nothing, and costs a second trial.
+fn is_decided(outcomes: &Outcomes) -> bool {
+    !outcomes.is_empty() && outcomes.values().all(|outcome| outcome.verdict != "inconclusive")
+}
+
 /// Runs so many trials at once, all of them, whatever comes of one.
 fn side_by_side<'a, 'b>(
-    trials: &'b [Trial<'a>],
-    arguments: &Arguments,
+    trials: &[&'b Trial<'a>],
+    jobs: usize,
+    more: &[String],
 ) -> Vec<(&'b Trial<'a>, anyhow::Result<Outcomes>)> {
-    let jobs = arguments.jobs.map_or_else(default_jobs, NonZero::get);
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
-                while let Some(trial) = trials.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcomes = trial.run(&arguments.run);
+                while let Some(&trial) = trials.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcomes = trial.run(more);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                     results.push((trial, outcomes));
                 }
@@ -356,6 +374,15 @@ mod tests {
         assert_eq!(survived(&a, &baseline, &outcomes(&[("a", "pass")])), ["a"]);
         let inconclusive = outcomes(&[("a", "inconclusive")]);
         assert_eq!(survived(&a, &baseline, &inconclusive), ["a"], "it proves nothing");
+    }
+
+    #[test]
+    fn what_was_not_run_or_not_decided_is_tried_again_and_what_survived_is_not() {
+        assert!(!is_decided(&outcomes(&[])));
+        assert!(!is_decided(&outcomes(&[("a", "fail"), ("b", "inconclusive")])));
+        for verdict in ["fail", "pass", "skipped"] {
+            assert!(is_decided(&outcomes(&[("a", verdict)])), "{verdict}");
+        }
     }
 
     #[test]

@@ -103,7 +103,10 @@ fn routes() -> BTreeSet<String> {
 /// Of nftables (iptables-nft's rules too), without what counts. By nft(8), which reads what is in several messages, and
 /// again what changed in between; nothing is compared where there is no nft, which is said.
 fn nftables() -> String {
-    let output = match Command::new("nft").args(["--stateless", "list", "ruleset"]).output() {
+    let output = match Command::new("nft")
+        .args(["--stateless", "list", "ruleset"])
+        .output()
+    {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             eprintln!("not compared: rules of nftables, because nft is not installed");
             return String::new();
