@@ -83,6 +83,7 @@ fn config(args: UpArgs) -> anyhow::Result<LabConfig> {
         nodes,
         families: families.families(),
         control_plane: control_plane.control_plane()?,
+        timeout_scale: 1,
         agent: target.agent()?,
         plumbline: sibling("plumbline")?,
     })

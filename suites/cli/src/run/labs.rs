@@ -107,6 +107,8 @@ impl<'a> Labs<'a> {
                 nodes,
                 families,
                 control_plane,
+                // Between 1 and 100, as the option is checked.
+                timeout_scale: settings.limits.scale.ceil() as u32,
                 agent,
                 plumbline: sibling("plumbline")?,
             })))

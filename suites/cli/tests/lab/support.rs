@@ -52,6 +52,7 @@ pub(crate) fn config(name: &str, folder: &Path) -> LabConfig {
         nodes: 2,
         families: IpFamilies::Ipv4,
         control_plane: ControlPlane::default(),
+        timeout_scale: 1,
         agent: AgentCommand {
             label: "fake".to_owned(),
             ..AgentCommand::of_target("reference", Some(&agent)).expect("the target")

@@ -25,6 +25,8 @@ pub struct LabConfig {
     pub families: IpFamilies,
     /// What answers as the Kubernetes API.
     pub control_plane: ControlPlane,
+    /// How many times as long as elsewhere it may take to come up: 1, and more on a slow machine.
+    pub timeout_scale: u32,
     /// What is under test on each node.
     pub agent: AgentCommand,
     /// The `plumbline` executable: it is the supervisor and, as `plumbline probe`, the only container image.
@@ -94,14 +96,6 @@ impl Default for ControlPlane {
 impl ControlPlane {
     /// Most API servers of one lab.
     pub const MOST_SERVERS: u8 = topology::MOST_API_SERVERS;
-
-    /// How long a lab with it may take to come up.
-    pub(super) fn up(&self) -> Duration {
-        match self.programs {
-            Some(_) => LIMITS.up_programs,
-            None => LIMITS.up,
-        }
-    }
 
     fn check_programs(&self) -> Result<(), LabError> {
         let Some(folder) = &self.programs else {
@@ -181,9 +175,19 @@ impl LabConfig {
             nodes: 2,
             families: IpFamilies::default(),
             control_plane: ControlPlane::default(),
+            timeout_scale: 1,
             agent: AgentCommand::of_target("reference", None)?,
             plumbline: sibling("plumbline")?,
         })
+    }
+
+    /// How long it may take to come up.
+    pub(super) fn up_limit(&self) -> Duration {
+        let limit = match self.control_plane.programs {
+            Some(_) => LIMITS.up_programs,
+            None => LIMITS.up,
+        };
+        limit.saturating_mul(self.timeout_scale.max(1))
     }
 
     /// Everything that can be wrong before anything is made.
@@ -263,5 +267,38 @@ pub fn check_name(name: &str) -> Result<(), LabError> {
         Err(LabError::Name {
             found: name.to_owned(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_machine_has_longer_to_come_up() {
+        let config = LabConfig {
+            name: "a".to_owned(),
+            nodes: 2,
+            families: IpFamilies::default(),
+            control_plane: ControlPlane::default(),
+            timeout_scale: 1,
+            agent: AgentCommand::of_target("reference", Some(Path::new("/bin/true"))).expect("a target"),
+            plumbline: PathBuf::from("/bin/true"),
+        };
+        assert_eq!(config.up_limit(), LIMITS.up);
+        let slow = LabConfig {
+            timeout_scale: 10,
+            ..config.clone()
+        };
+        assert_eq!(slow.up_limit(), LIMITS.up * 10);
+        let programs = ControlPlane {
+            programs: Some(PathBuf::from("/usr/bin")),
+            ..ControlPlane::default()
+        };
+        let kubernetes = LabConfig {
+            control_plane: programs,
+            ..slow
+        };
+        assert_eq!(kubernetes.up_limit(), LIMITS.up_programs * 10);
     }
 }

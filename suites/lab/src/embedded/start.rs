@@ -52,7 +52,7 @@ impl Leash {
         stdin.write_all(&line).await.map_err(failed())?;
 
         // More than the lab's own limit, which gives the better message.
-        let limit = config.control_plane.up() + LIMITS.down;
+        let limit = config.up_limit() + LIMITS.down;
         let deadline = Instant::now() + limit;
         let mut events = BufReader::new(stdout.take(LIMITS.control_bytes)).lines();
         let gave_up = |why: String| LabError::Start {

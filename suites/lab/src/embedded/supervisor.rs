@@ -121,7 +121,7 @@ impl Held {
         let (down, mut asked) = mpsc::channel(1);
         let name = config.name.clone();
         let (steps, mut told) = output::steps();
-        let limit = config.control_plane.up();
+        let limit = config.up_limit();
         let starting = timeout(limit, Lab::start(config, &self.tree, &self.dir, down, steps));
         let lab = {
             let mut starting = pin!(starting);
