@@ -18,6 +18,8 @@ use super::{archive::Kernel, expect_on_path};
 
 /// The program, as all distributions name it.
 const QEMU: &str = "qemu-system-x86_64";
+/// Ends what it starts together with this process, however that ends (PR_SET_PDEATHSIG of prctl(2)).
+const WITH_PARENT: &str = "setpriv";
 /// What makes a machine as fast as this one.
 const KVM: &str = "/dev/kvm";
 /// Of programs, the maps of a node, and two nodes.
@@ -84,6 +86,11 @@ pub(super) fn expect_programs() -> anyhow::Result<()> {
         QEMU,
         "qemu-system-x86 (Debian, Ubuntu) or qemu-system-x86-core (Fedora)",
         "a virtual machine",
+    )?;
+    expect_on_path(
+        WITH_PARENT,
+        "util-linux",
+        "a virtual machine that ends with this command",
     )
 }
 
@@ -169,7 +176,8 @@ fn attempt(
 }
 
 fn command(kernel: &Kernel, initial: &Path, console: &Path, kvm: bool) -> Command {
-    let mut command = Command::new(QEMU);
+    let mut command = Command::new(WITH_PARENT);
+    command.args(["--pdeathsig", "KILL", QEMU]);
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     command.args([
         "-accel",
