@@ -182,6 +182,8 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         audits: Audits::new(audit_interval, now),
         latency: Latency::default(),
         survey: Survey::default(),
+        // A cluster without Nodes has a plan, too.
+        nodes_changed: true,
     };
     let (sender, events) = queue();
     let (asking, questions) = mpsc::channel(QUESTIONS);

@@ -30,6 +30,8 @@ pub enum Part {
     OwnWay,
     /// The agent's own probe through the datapath.
     Probe,
+    /// The network of pods, where this agent gives it to them.
+    PodNetwork,
 }
 
 /// A board that every part writes on; clones are the same board.

@@ -23,6 +23,7 @@
 //! | [`own`] | the agent's own way to the API server |
 //! | [`datapath`], [`hooks`] | programs at the node's cgroup and devices: attached, stale ones evicted |
 //! | [`udp`] | flows and sockets of backends that serve no more: ended |
+//! | [`pod_network`] | conflist, routes and masquerading for clusters without a CNI |
 //! | [`probe`] | the agent's own probe through the programs |
 //! | [`reports`]: [`board`], [`ledger`], [`metrics`] | what all parts report to |
 //! | [`events`], [`health_checks`] | findings → Kubernetes Events; health check node ports |
@@ -61,6 +62,7 @@ pub mod model;
 pub mod names;
 pub mod own;
 pub mod plan;
+pub mod pod_network;
 pub mod probe;
 pub mod reconcile;
 pub mod reflect;

@@ -1,6 +1,9 @@
 //! One round of the control loop: what it does, in which order, and who is told of it.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::watch;
 
@@ -17,6 +20,7 @@ use crate::{
     model::{Event, Kind},
     names::ObjectName,
     own::ApiServers,
+    pod_network,
     reconcile::Drift,
     reports::Reports,
     udp::Departures,
@@ -42,6 +46,8 @@ pub(super) struct Rounds<B, D: Datapath> {
     pub(super) audits: Audits,
     pub(super) latency: Latency,
     pub(super) survey: Survey,
+    /// Since the pods' network was planned last.
+    pub(super) nodes_changed: bool,
 }
 
 /// When the next map is audited.
@@ -66,6 +72,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         if self.control.synced() {
             self.latency.note(&arrival);
         }
+        self.nodes_changed |= matches!(arrival.event, Event::NodeApplied(_) | Event::NodeDeleted(_));
         tell_story(&arrival.event);
         self.control.apply(arrival.event);
     }
@@ -89,6 +96,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         let changes = self.control.take_changes();
         self.act_on(changes);
         self.learn_all();
+        self.plan_pod_network();
         self.hooks.look(self.control.synced(), now);
         self.audit(now);
         self.survey
@@ -257,6 +265,25 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         if let Some(view) = view {
             self.hooks.host(view);
         }
+    }
+
+    /// Plans the pods' network, if Nodes have changed; not before all of them are known.
+    fn plan_pod_network(&mut self) {
+        let wanted = self.host.as_ref().filter(|host| host.pod_network.is_some());
+        let Some(host) = wanted.filter(|_| self.nodes_changed && self.control.synced()) else {
+            return;
+        };
+        let plan = pod_network::plan(&host.node, self.control.brain().model().nodes());
+        if let Some(plans) = &host.pod_network {
+            plans.send_if_modified(|before| {
+                let differs = before.as_deref() != Some(&plan);
+                if differs {
+                    *before = Some(Arc::new(plan));
+                }
+                differs
+            });
+        }
+        self.nodes_changed = false;
     }
 
     /// Tells which addresses the Node object has, if it has others than before.

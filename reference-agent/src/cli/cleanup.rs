@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::{Bpffs, Cgroup};
+use crate::pod_network::{CniFolder, remove};
 
 /// What to clean.
 #[derive(Debug, Args)]
@@ -13,6 +14,8 @@ pub struct Cleanup {
     cgroup: Cgroup,
     #[command(flatten)]
     bpffs: Bpffs,
+    #[command(flatten)]
+    folder: CniFolder,
 }
 
 impl Cleanup {
@@ -23,10 +26,12 @@ impl Cleanup {
     }
 }
 
-pub(super) fn cleanup(
+#[tokio::main]
+pub(super) async fn cleanup(
     Cleanup {
         cgroup: Cgroup { cgroup },
         bpffs: Bpffs { bpffs },
+        folder: CniFolder { cni_conf_dir },
     }: &Cleanup,
 ) -> anyhow::Result<()> {
     let lb_loader::Cleanup {
@@ -50,11 +55,16 @@ pub(super) fn cleanup(
     for path in &unpinned {
         println!("removed {}", path.display());
     }
-    if detached.is_empty() && disarmed.is_empty() && unpinned.is_empty() {
+    let pod_network = remove(cni_conf_dir).await;
+    for what in pod_network.iter().flatten() {
+        println!("{what}");
+    }
+    let nothing = pod_network.as_ref().is_ok_and(Vec::is_empty);
+    if nothing && detached.is_empty() && disarmed.is_empty() && unpinned.is_empty() {
         println!("nothing to clean");
     }
     for blind in &blind {
         println!("{blind}");
     }
-    Ok(())
+    pod_network.map(drop).map_err(anyhow::Error::msg)
 }

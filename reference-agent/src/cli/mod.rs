@@ -70,7 +70,8 @@ pub enum Command {
     /// Asks the running agent; without one the pinned maps are read. Which of them is said on stderr. Sorted and without
     /// ids, so that two nodes can be compared with diff.
     Dump(Dump),
-    /// Detach every program of this agent, of any start, and remove its pins; programs of others stay.
+    /// Detach every program of this agent, of any start, and remove its pins; programs of others stay. So it does with the
+    /// network of pods, if an agent has set one up: configuration, routes and masquerading.
     ///
     /// Connections that were translated stay as they are; new ones to Services are not translated any more. No
     /// agent may be running. Nothing there is no error.

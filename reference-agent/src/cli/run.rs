@@ -23,6 +23,7 @@ use crate::{
     model::Event,
     own::{ApiServers, Memory, OwnFlags},
     plan::Perspective,
+    pod_network::{self, PodNetworkFlags},
     probe::{ProbeFlags, Prober},
     reports::Reports,
 };
@@ -43,6 +44,8 @@ pub struct Run {
     own: OwnFlags,
     #[command(flatten, next_help_heading = "Addresses and devices of this node")]
     host: HostFlags,
+    #[command(flatten, next_help_heading = "The network of pods")]
+    pod_network: PodNetworkFlags,
     #[command(flatten)]
     probe: ProbeFlags,
     #[command(flatten, next_help_heading = "Where programs and maps are")]
@@ -142,8 +145,11 @@ where
     let probe = prober.as_ref().map(Prober::plan).transpose()?;
     workers.extend(prober.map(|prober| prober.run(reports.clone()).boxed()));
     feeds.extend(api_servers.clone().map(ApiServers::feed));
-    let (feed, host) = host::feed(run.node.node.clone(), run.host.options(), probe);
+    let (feed, mut host) = host::feed(run.node.node.clone(), run.host.options(), probe);
     feeds.push(feed);
+    let (worker, plans) = pod_network::worker(&run.pod_network, &host, &reports);
+    workers.push(worker);
+    host.pod_network = plans;
     let parts = agent::Parts {
         brain,
         datapath,

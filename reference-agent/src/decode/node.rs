@@ -23,11 +23,16 @@ pub fn node(object: &Value) -> Result<Decoded<Node>, Defect> {
             None
         }
     };
-    let mut addresses = Vec::new();
+    let (mut addresses, mut internal) = (Vec::new(), Vec::new());
     for (field, value) in items("status.addresses", &object["status"]["addresses"], &mut defects) {
         let address = &value["address"];
         match (ip(address), value["type"].as_str()) {
-            (Some(address), _) => addresses.push(address),
+            (Some(address), kind) => {
+                addresses.push(address);
+                if kind == Some("InternalIP") {
+                    internal.push(address);
+                }
+            }
             (None, Some("InternalIP" | "ExternalIP")) => {
                 defects.push(expected(&format!("{field}.address"), "an IP address", address));
             }
@@ -47,6 +52,7 @@ pub fn node(object: &Value) -> Result<Decoded<Node>, Defect> {
             name,
             zone,
             addresses,
+            internal,
             pods,
         },
         defects,

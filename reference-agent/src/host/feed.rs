@@ -12,6 +12,7 @@ use super::{
 use crate::{
     agent::{EventSender, Feed},
     model::{Event, Host, Probe},
+    pod_network::Plan,
 };
 
 /// The other end of a [`feed`]: what the control loop and the hooks have of it.
@@ -23,6 +24,8 @@ pub struct HostWatch {
     pub views: watch::Receiver<Option<Arc<View>>>,
     /// Takes the addresses of this node's Node object, those to be preferred first.
     pub internal: watch::Sender<Vec<IpAddr>>,
+    /// Takes what the pods' network consists of; `None`: it is not this agent's.
+    pub pod_network: Option<watch::Sender<Option<Arc<Plan>>>>,
 }
 
 /// Tells of this machine: [`Event::Host`] at once and whenever its addresses change, views whenever anything does.
@@ -46,6 +49,7 @@ pub fn feed(node: String, options: HostOptions, probe: Option<Probe>) -> (Feed, 
             node,
             views,
             internal,
+            pod_network: None,
         },
     )
 }

@@ -38,6 +38,8 @@ pub struct Link {
     pub up: bool,
     /// Whether the other end of the pair is in another network namespace.
     pub elsewhere: bool,
+    /// Bytes of its largest packet, without link header.
+    pub mtu: Option<u32>,
     /// Index of what it is a port of.
     pub port_of: Option<u32>,
 }
@@ -71,11 +73,12 @@ pub struct HostAddress {
 impl Link {
     /// As the kernel tells it; `None`: without a name.
     pub(super) fn read(message: LinkMessage) -> Option<(u32, Self)> {
-        let (mut name, mut info, mut elsewhere, mut port_of) = (None, None, false, None);
+        let (mut name, mut info, mut elsewhere, mut mtu, mut port_of) = (None, None, false, None, None);
         for attribute in message.attributes {
             match attribute {
                 LinkAttribute::IfName(found) => name = Some(found),
                 LinkAttribute::LinkInfo(found) => info = Some(found),
+                LinkAttribute::Mtu(found) => mtu = Some(found),
                 LinkAttribute::LinkNetNsId(_) => elsewhere = true,
                 LinkAttribute::Controller(index) if index != 0 => port_of = Some(index),
                 _ => {}
@@ -99,6 +102,7 @@ impl Link {
             ethernet: header.link_layer_type == LinkLayerType::Ether,
             up: header.flags.contains(LinkFlags::Up),
             elsewhere,
+            mtu,
             port_of,
         };
         Some((header.index, link))

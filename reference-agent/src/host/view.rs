@@ -38,6 +38,8 @@ pub struct View {
     pub v4: Option<Ipv4Addr>,
     /// The same, IPv6.
     pub v6: Option<Ipv6Addr>,
+    /// The smallest MTU of the devices that have these two: what a packet to another node may have, in bytes.
+    pub mtu: Option<u32>,
     /// Devices to be served, by index, with their names.
     pub devices: BTreeMap<u32, (String, DeviceKind)>,
     /// Devices that should be served and can't: their packets have no Ethernet header.
@@ -77,6 +79,7 @@ impl View {
             .into_iter()
             .chain(view.v6.map(IpAddr::V6))
             .collect();
+        view.mtu = looking.mtu(&own);
         for (index, link) in &snapshot.links {
             match looking.kind(*index, link, &own) {
                 Some(kind) if link.ethernet => {
@@ -128,6 +131,14 @@ impl Looking<'_> {
             .flat_map(|(_, device)| self.hosts().filter(move |(at, _)| at == device))
             .map(|(_, address)| address)
             .find(|address| Family::of(*address) == family)
+    }
+
+    /// The smallest MTU of the devices that have one of these addresses.
+    fn mtu(&self, own: &[IpAddr]) -> Option<u32> {
+        let devices = self.hosts().filter(|(_, address)| own.contains(address));
+        devices
+            .filter_map(|(device, _)| self.snapshot.links.get(&device)?.mtu)
+            .min()
     }
 
     /// The rules, in their order.

@@ -82,6 +82,10 @@ pub struct Metrics {
     pub health_check_servers: Labelled<Gauge, 0>,
     /// By code.
     pub health_check_answers: Labelled<Counter, 1>,
+    /// By state.
+    pub pod_routes: Labelled<Gauge, 1>,
+    /// Attempts to set up the pods' network that failed in part.
+    pub pod_network_failures: Labelled<Counter, 0>,
 }
 
 impl Default for Metrics {
@@ -231,6 +235,16 @@ impl Metrics {
             ["code"],
             "Answers of health check node ports by HTTP status code.",
         );
+        let pod_routes = register.gauge(
+            "pod_routes",
+            ["state"],
+            "Routes to pods of other nodes (--pod-network): planned (of the Nodes), set (that the kernel has).",
+        );
+        let pod_network_failures = register.counter(
+            "pod_network_failures",
+            [],
+            "Attempts to set up the network of pods, or to take away that of an earlier start, of which a part failed; each is followed by another.",
+        );
         let (registry, descriptions) = std::mem::replace(register, Register::new()).finish();
         build.at([env!("CARGO_PKG_VERSION")]).set(1);
         Self {
@@ -265,6 +279,8 @@ impl Metrics {
             events,
             health_check_servers,
             health_check_answers,
+            pod_routes,
+            pod_network_failures,
         }
     }
 

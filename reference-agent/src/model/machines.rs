@@ -31,6 +31,11 @@ impl Machines {
         self.nodes.get(name)
     }
 
+    /// All Nodes.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
     /// The addresses of clients of all Nodes.
     pub(super) fn clients(&self) -> impl Iterator<Item = Range> {
         self.nodes.values().flat_map(Node::clients)

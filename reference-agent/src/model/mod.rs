@@ -201,6 +201,11 @@ impl Model {
         self.machines.node(name)
     }
 
+    /// All Nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.machines.nodes()
+    }
+
     /// The addresses of the cluster's clients: all Nodes' and their pods', as far as Nodes say; in no order.
     pub fn clients(&self) -> impl Iterator<Item = Range> {
         self.machines.clients()

@@ -166,6 +166,8 @@ pub struct Node {
     pub zone: Option<String>,
     /// The IP addresses of `status.addresses`.
     pub addresses: Vec<IpAddr>,
+    /// Those of them that other nodes reach it at (`InternalIP`), in their order.
+    pub internal: Vec<IpAddr>,
     /// Where its pods' addresses are from (`spec.podCIDRs`); none where something else than Nodes says so.
     pub pods: Vec<Range>,
 }

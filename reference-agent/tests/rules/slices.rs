@@ -124,6 +124,7 @@ fn a_node_has_a_zone_and_the_addresses_and_networks_that_are_some() {
         name: "node1".to_owned(),
         zone: Some("a".to_owned()),
         addresses: ips("10.0.0.1 192.0.2.1 fd00::1"),
+        internal: ips("10.0.0.1 fd00::1"),
         pods: ranges("10.244.1.0/24 fd00:244:1::/64"),
     };
     assert_eq!(decoded.object, expected);

@@ -124,7 +124,7 @@ impl KindCluster {
         let agents = Agents::new(config.target, program.clone(), folder.clone());
         match &agent {
             Some(image) => {
-                let wanted = wanted(image, &nodes, &config.name)?;
+                let wanted = wanted(image, &nodes, config)?;
                 agents::apply(&client, &manifests::objects(&wanted)?).await?;
             }
             None => agents::mind_label(&client, agents.daemon_set()).await?,
@@ -289,12 +289,12 @@ fn tested(kind: KindTarget, target: &Target, program: &Program) -> Tested {
 fn wanted<'a>(
     image: &'a str,
     nodes: &'a [Container],
-    cluster: &str,
+    config: &KindConfig,
 ) -> Result<manifests::Wanted<'a>, KindError> {
     let control_plane = nodes.iter().find(|node| node.is_control_plane);
     let address = control_plane.and_then(|node| Some((node, *node.addresses.first()?)));
     let (node, address) = address.ok_or_else(|| KindError::Unexpected {
-        what: format!("find the control plane of {cluster}"),
+        what: format!("find the control plane of {}", config.name),
         why: "no node of it has that role, and an address".to_owned(),
     })?;
     Ok(manifests::Wanted {
@@ -302,6 +302,7 @@ fn wanted<'a>(
         server: (address, API_SERVER).into(),
         cgroup: &node.cgroup_root,
         bpffs: &node.bpffs,
+        pod_network: config.pod_network,
     })
 }
 

@@ -22,6 +22,18 @@ pub struct KindConfig {
     pub image: Option<String>,
     /// What is under test.
     pub target: KindTarget,
+    /// Who gives pods their network.
+    pub pod_network: PodNetwork,
+}
+
+/// Who gives pods their network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodNetwork {
+    /// What kind installs.
+    #[default]
+    Kind,
+    /// The reference agent, by its option `--pod-network`: there is no other CNI.
+    Agent,
 }
 
 /// What can be under test on kind.
@@ -83,10 +95,14 @@ impl KindConfig {
         };
         let mut text = format!(
             "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nname: {}\nnetworking:\n  ipFamily: {family}\n  \
-             kubeProxyMode: {}\nnodes:\n",
+             kubeProxyMode: {}\n",
             self.name,
             self.target.proxy_mode()
         );
+        if self.pod_network == PodNetwork::Agent {
+            text += "  disableDefaultCNI: true\n";
+        }
+        text += "nodes:\n";
         for number in 0..self.nodes {
             let role = if number == 0 { "control-plane" } else { "worker" };
             // Writing into a text does not fail.
@@ -110,6 +126,7 @@ mod tests {
             families,
             image: Some("kindest/node:v1.36.3".to_owned()),
             target,
+            pod_network: PodNetwork::Kind,
         }
     }
 
@@ -134,6 +151,15 @@ mod tests {
         ] {
             assert_eq!(config(families, target).to_yaml(), golden);
         }
+    }
+
+    #[test]
+    fn where_the_agent_gives_pods_their_network_no_other_cni_is_installed() {
+        let config = KindConfig {
+            pod_network: PodNetwork::Agent,
+            ..config(IpFamilies::Dual, KindTarget::Reference)
+        };
+        assert_eq!(config.to_yaml(), include_str!("golden/reference-dual-pod-network.yaml"));
     }
 
     #[test]

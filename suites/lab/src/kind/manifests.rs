@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::Path};
 
 use serde_json::{Value, json};
 
-use super::KindError;
+use super::{KindError, PodNetwork};
 
 /// As it is shipped.
 const SHIPPED: &str = include_str!("../../../../reference-agent/deploy/agent.yaml");
@@ -15,6 +15,10 @@ const CONFIGURATION: &str = "agent.yaml";
 pub(super) const NAMESPACE: &str = "kube-system";
 /// Label of nodes whose agent a case keeps stopped.
 pub(super) const STOPPED: &str = "plumbline-agent-stopped";
+
+/// Where container runtimes look for the pods' network, and the volume by which the agent writes there.
+const CNI_FOLDER: &str = "/etc/cni/net.d";
+const CNI: &str = "cni";
 
 /// What a cluster decides about the agent.
 #[derive(Clone, Debug)]
@@ -27,6 +31,8 @@ pub(super) struct Wanted<'a> {
     pub(super) cgroup: &'a Path,
     /// Their bpf file system.
     pub(super) bpffs: &'a Path,
+    /// Who gives pods their network.
+    pub(super) pod_network: PodNetwork,
 }
 
 /// The objects, in the order in which they are to be applied.
@@ -44,8 +50,12 @@ pub(super) fn objects(wanted: &Wanted<'_>) -> Result<Vec<Value>, KindError> {
         match object["kind"].as_str() {
             Some("ConfigMap") => {
                 let text = object["data"][CONFIGURATION].as_str().unwrap_or_default();
+                let more = match wanted.pod_network {
+                    PodNetwork::Kind => "",
+                    PodNetwork::Agent => "pod-network: true\n",
+                };
                 object["data"][CONFIGURATION] =
-                    format!("{text}api-server:\n- https://{}\n", wanted.server).into();
+                    format!("{text}api-server:\n- https://{}\n{more}", wanted.server).into();
             }
             Some("DaemonSet") => {
                 daemon_set(object, wanted).map_err(|lacks| wrong(format!("it has no {lacks}")))?;
@@ -75,6 +85,14 @@ fn daemon_set(object: &mut Value, wanted: &Wanted<'_>) -> Result<(), &'static st
         let volume = volume.ok_or("volume of the node's cgroups or bpffs")?;
         volume["hostPath"]["path"] = path.to_string_lossy().into();
     }
+    if wanted.pod_network == PodNetwork::Agent {
+        volumes.push(json!({
+            "name": CNI, "hostPath": {"path": CNI_FOLDER, "type": "DirectoryOrCreate"},
+        }));
+        let mounts = pod["containers"][0]["volumeMounts"].as_array_mut();
+        let mount = json!({"name": CNI, "mountPath": CNI_FOLDER});
+        mounts.ok_or("volumeMounts")?.push(mount);
+    }
     Ok(())
 }
 
@@ -90,6 +108,7 @@ mod tests {
             server,
             cgroup: Path::new("/sys/fs/cgroup/unified"),
             bpffs: Path::new("/sys/fs/bpf"),
+            pod_network: PodNetwork::Kind,
         };
         let filled = objects(&wanted).expect("filled in");
         let shipped: Vec<Value> = serde_saphyr::from_multiple(SHIPPED).expect("YAML");
@@ -123,5 +142,19 @@ mod tests {
         assert_eq!(path("cgroup"), "/sys/fs/cgroup/unified");
         assert_eq!(path("bpffs"), "/sys/fs/bpf");
         assert_eq!(path("state"), "/run/plumbline");
+        let with_network = Wanted {
+            pod_network: PodNetwork::Agent,
+            ..wanted
+        };
+        let filled = objects(&with_network).expect("filled in");
+        let text = filled[3]["data"]["agent.yaml"].as_str().expect("a text");
+        assert!(text.ends_with("6443\npod-network: true\n"), "{text}");
+        let more = &filled[4]["spec"]["template"]["spec"];
+        let last = |list: &Value| list.as_array().and_then(|list| list.last().cloned());
+        assert_eq!(
+            last(&more["containers"][0]["volumeMounts"]),
+            Some(json!({"name": "cni", "mountPath": "/etc/cni/net.d"}))
+        );
+        assert_eq!(last(&more["volumes"]).expect("a volume")["hostPath"]["path"], "/etc/cni/net.d");
     }
 }

@@ -37,7 +37,7 @@ mod state;
 mod tools;
 
 pub use cluster::{Existing, KindCluster, Step};
-pub use config::{KindConfig, KindTarget};
+pub use config::{KindConfig, KindTarget, PodNetwork};
 pub use error::KindError;
 pub use limits::{LIMITS, Limits};
 pub use removal::{down, remove_dead};

@@ -1,0 +1,224 @@
+//! What pods send out of the cluster comes from their node's address: one table of nf_tables, as
+//!
+//! ```text
+//! table inet plumbline {
+//!   set pods4 { type ipv4_addr; flags interval; elements = { 10.244.1.0/24 } }
+//!   set kept4 { type ipv4_addr; flags interval; elements = { 10.244.0.0/16, 192.0.2.1-192.0.2.3, 224.0.0.0/4 } }
+//!   chain postrouting {
+//!     type nat hook postrouting priority srcnat; policy accept;
+//!     meta nfproto ipv4 ip saddr @pods4 ip daddr != @kept4 masquerade fully-random
+//!   }
+//! }
+//! ```
+//!
+//! and the same for IPv6. Written in one transaction, so that no packet sees a part; connections that are translated already
+//! stay so. Chains of this type in `inet` tables are there since Linux 5.2.
+
+mod message;
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use nix::errno::Errno;
+
+use self::message::{Batch, Kind, attribute, nested, number, text};
+use super::NAME;
+
+/// `NF_INET_POST_ROUTING` of linux/netfilter.h.
+const POST_ROUTING: u32 = 4;
+/// `NF_IP_PRI_NAT_SRC` of linux/netfilter_ipv4.h.
+const SOURCE_NAT: u32 = 100;
+/// `NF_NAT_RANGE_PROTO_RANDOM_FULLY` of linux/netfilter/nf_nat.h: two processors that choose a port at once don't choose
+/// the same.
+const RANDOM_FULLY: u32 = 1 << 4;
+/// How many ends of ranges are said in one message: its attributes hold 64 KiB.
+const ELEMENTS: usize = 512;
+const CHAIN: &str = "postrouting";
+
+/// What is masqueraded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Masquerade {
+    /// Sources.
+    pub pods: Vec<IpNet>,
+    /// Destinations to which they keep their address, multicast beside them.
+    pub kept: Vec<IpNet>,
+}
+
+impl Masquerade {
+    /// Replaces the table of the calling thread's network namespace by one that says this.
+    ///
+    /// # Errors
+    /// What the kernel says; the table is as it was.
+    pub fn write(&self) -> io::Result<()> {
+        let mut batch = Batch::new();
+        // Deleting what is not there would end the transaction.
+        batch.add(Kind::NEW_TABLE, &[text(1, NAME)]);
+        batch.add(Kind::DELETE_TABLE, &[text(1, NAME)]);
+        batch.add(Kind::NEW_TABLE, &[text(1, NAME)]);
+        let hook = [number(1, POST_ROUTING), number(2, SOURCE_NAT)];
+        batch.add(
+            Kind::NEW_CHAIN,
+            &[text(1, NAME), text(3, CHAIN), nested(4, &hook), text(7, "nat")],
+        );
+        for family in [&V4, &V6] {
+            let pods = family.of(&self.pods);
+            if pods.is_empty() {
+                continue;
+            }
+            let mut kept = family.of(&self.kept);
+            kept.push(family.multicast);
+            family.set(&mut batch, family.pods, &pods);
+            family.set(&mut batch, family.kept, &IpNet::aggregate(&kept));
+            family.rule(&mut batch);
+        }
+        batch.send()
+    }
+
+    /// Removes the table, and says whether it was there.
+    ///
+    /// # Errors
+    /// What the kernel says. One without nf_tables has no table.
+    pub fn remove() -> io::Result<bool> {
+        let mut batch = Batch::new();
+        batch.add(Kind::DELETE_TABLE, &[text(1, NAME)]);
+        match batch.send() {
+            Ok(()) => Ok(true),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::ENOENT | Errno::EPROTONOSUPPORT | Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(false),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+/// A set's name, and its number in the transaction.
+type Set = (&'static str, u32);
+
+/// What differs between families.
+struct Family {
+    /// `NFPROTO_IPV4`, `NFPROTO_IPV6` of linux/netfilter.h.
+    protocol: u8,
+    /// nft's number of the type of addresses, by which it shows them.
+    kind: u32,
+    /// Bytes of an address.
+    length: u32,
+    /// Where source and destination begin in the header.
+    source: u32,
+    destination: u32,
+    multicast: IpNet,
+    pods: Set,
+    kept: Set,
+}
+
+const V4: Family = Family {
+    protocol: 2,
+    kind: 7,
+    length: 4,
+    source: 12,
+    destination: 16,
+    multicast: IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 4)),
+    pods: ("pods4", 1),
+    kept: ("kept4", 2),
+};
+const V6: Family = Family {
+    protocol: 10,
+    kind: 8,
+    length: 16,
+    source: 8,
+    destination: 24,
+    multicast: IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8)),
+    pods: ("pods6", 3),
+    kept: ("kept6", 4),
+};
+
+impl Family {
+    fn of(&self, ranges: &[IpNet]) -> Vec<IpNet> {
+        let is_v4 = self.length == V4.length;
+        ranges.iter().filter(|range| range.addr().is_ipv4() == is_v4).copied().collect()
+    }
+
+    /// A set of ranges that are disjoint. Each is an element where it begins, and one where it does no more; what reaches to
+    /// the end of all addresses has no such end.
+    fn set(&self, batch: &mut Batch, (name, id): Set, ranges: &[IpNet]) {
+        const INTERVAL: u32 = 4;
+        const INTERVAL_END: u32 = 1;
+        batch.add(
+            Kind::NEW_SET,
+            &[
+                text(1, NAME),
+                text(2, name),
+                number(3, INTERVAL),
+                number(4, self.kind),
+                number(5, self.length),
+                number(10, id),
+            ],
+        );
+        let mut elements = Vec::new();
+        for range in ranges {
+            let value = |address: &[u8]| nested(1, &[attribute(1, address)]);
+            elements.push(nested(1, &[value(&bytes(range.network()))]));
+            if let Some(end) = after(range.broadcast()) {
+                elements.push(nested(1, &[value(&bytes(end)), number(3, INTERVAL_END)]));
+            }
+        }
+        for some in elements.chunks(ELEMENTS) {
+            batch.add(
+                Kind::NEW_ELEMENTS,
+                &[text(1, NAME), text(2, name), nested(3, some), number(4, id)],
+            );
+        }
+    }
+
+    /// Linux/netfilter/nf_tables.h has the numbers of expressions' attributes.
+    fn rule(&self, batch: &mut Batch) {
+        const REGISTER: u32 = 1;
+        const PROTOCOL_OF_PACKET: u32 = 15;
+        const EQUAL: u32 = 0;
+        const NETWORK_HEADER: u32 = 1;
+        const INVERTED: u32 = 1;
+        let address = |offset| {
+            let of = [number(1, REGISTER), number(2, NETWORK_HEADER), number(3, offset), number(4, self.length)];
+            expression("payload", &of)
+        };
+        let lookup = |(name, id): Set, flags| {
+            let of = [text(1, name), number(2, REGISTER), number(4, id), number(5, flags)];
+            expression("lookup", &of)
+        };
+        let same = nested(3, &[attribute(1, &[self.protocol])]);
+        let expressions = [
+            expression("meta", &[number(1, REGISTER), number(2, PROTOCOL_OF_PACKET)]),
+            expression("cmp", &[number(1, REGISTER), number(2, EQUAL), same]),
+            address(self.source),
+            lookup(self.pods, 0),
+            address(self.destination),
+            lookup(self.kept, INVERTED),
+            expression("masq", &[number(1, RANDOM_FULLY)]),
+        ];
+        batch.add(
+            Kind::NEW_RULE,
+            &[text(1, NAME), text(2, CHAIN), nested(4, &expressions)],
+        );
+    }
+}
+
+fn expression(name: &str, data: &[Vec<u8>]) -> Vec<u8> {
+    nested(1, &[text(1, name), nested(2, data)])
+}
+
+fn bytes(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+/// The address after this one.
+fn after(address: IpAddr) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(v4) => v4.to_bits().checked_add(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
+        IpAddr::V6(v6) => v6.to_bits().checked_add(1).map(|bits| Ipv6Addr::from_bits(bits).into()),
+    }
+}
