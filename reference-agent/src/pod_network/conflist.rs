@@ -46,7 +46,10 @@ impl Conflist {
             })
             .collect();
         let routes: Vec<Value> = defaults.into_iter().map(|to| json!({"dst": to})).collect();
-        let ranges: Vec<Value> = ranges.iter().map(|range| json!([{"subnet": range.to_string()}])).collect();
+        let ranges: Vec<Value> = ranges
+            .iter()
+            .map(|range| json!([{"subnet": range.to_string()}]))
+            .collect();
         let mut link = json!({
             "type": "ptp",
             "ipMasq": false,
@@ -94,7 +97,9 @@ impl Conflist {
         let mut found = Vec::new();
         for entry in entries {
             let name = entry?.file_name();
-            let extension = Path::new(&name).extension().and_then(|extension| extension.to_str());
+            let extension = Path::new(&name)
+                .extension()
+                .and_then(|extension| extension.to_str());
             if extension.is_some_and(|it| EXTENSIONS.contains(&it)) && !(ours && name == FILE) {
                 found.push(name.to_string_lossy().into_owned());
             }

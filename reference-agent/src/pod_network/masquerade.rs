@@ -6,7 +6,7 @@
 //!   set kept4 { type ipv4_addr; flags interval; elements = { 10.244.0.0/16, 192.0.2.1-192.0.2.3, 224.0.0.0/4 } }
 //!   chain postrouting {
 //!     type nat hook postrouting priority srcnat; policy accept;
-//!     meta nfproto ipv4 ip saddr @pods4 ip daddr != @kept4 masquerade fully-random
+//!     meta nfproto ipv4 ip saddr @pods4 ip daddr != @kept4 masquerade to :32768-60999 fully-random
 //!   }
 //! }
 //! ```
@@ -36,6 +36,13 @@ const SOURCE_NAT: u32 = 100;
 const RANDOM_FULLY: u32 = 1 << 4;
 /// How many ends of ranges are said in one message: its attributes hold 64 KiB.
 const ELEMENTS: usize = 512;
+/// Ports that connections get: those that the kernel gives to sockets (`ip_local_port_range`, ip_sysctl). Of its own choice
+/// it would take any from 1024 on, node ports among them, whose packets are the datapath's.
+const FIRST_PORT: u16 = 32_768;
+const LAST_PORT: u16 = 60_999;
+/// Registers of the two.
+const LOWEST: u32 = 1;
+const HIGHEST: u32 = 2;
 const CHAIN: &str = "postrouting";
 
 /// What is masqueraded.
@@ -77,6 +84,14 @@ impl Masquerade {
         batch.send()
     }
 
+    /// Whether the table is there.
+    ///
+    /// # Errors
+    /// What the kernel says. One without nf_tables has no table.
+    pub fn is_there() -> io::Result<bool> {
+        lacking(Batch::ask(Kind::GET_TABLE, &[text(1, NAME)]))
+    }
+
     /// Removes the table, and says whether it was there.
     ///
     /// # Errors
@@ -84,13 +99,18 @@ impl Masquerade {
     pub fn remove() -> io::Result<bool> {
         let mut batch = Batch::new();
         batch.add(Kind::DELETE_TABLE, &[text(1, NAME)]);
-        match batch.send() {
-            Ok(()) => Ok(true),
-            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
-                Some(Errno::ENOENT | Errno::EPROTONOSUPPORT | Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(false),
-                _ => Err(error),
-            },
-        }
+        lacking(batch.send())
+    }
+}
+
+/// `false`: there is no such table, or nothing that could have one.
+fn lacking(done: io::Result<()>) -> io::Result<bool> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ENOENT | Errno::EPROTONOSUPPORT | Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(false),
+            _ => Err(error),
+        },
     }
 }
 
@@ -137,7 +157,11 @@ const V6: Family = Family {
 impl Family {
     fn of(&self, ranges: &[IpNet]) -> Vec<IpNet> {
         let is_v4 = self.length == V4.length;
-        ranges.iter().filter(|range| range.addr().is_ipv4() == is_v4).copied().collect()
+        ranges
+            .iter()
+            .filter(|range| range.addr().is_ipv4() == is_v4)
+            .copied()
+            .collect()
     }
 
     /// A set of ranges that are disjoint. Each is an element where it begins, and one where it does no more; what reaches to
@@ -180,11 +204,21 @@ impl Family {
         const NETWORK_HEADER: u32 = 1;
         const INVERTED: u32 = 1;
         let address = |offset| {
-            let of = [number(1, REGISTER), number(2, NETWORK_HEADER), number(3, offset), number(4, self.length)];
+            let of = [
+                number(1, REGISTER),
+                number(2, NETWORK_HEADER),
+                number(3, offset),
+                number(4, self.length),
+            ];
             expression("payload", &of)
         };
         let lookup = |(name, id): Set, flags| {
-            let of = [text(1, name), number(2, REGISTER), number(4, id), number(5, flags)];
+            let of = [
+                text(1, name),
+                number(2, REGISTER),
+                number(4, id),
+                number(5, flags),
+            ];
             expression("lookup", &of)
         };
         let same = nested(3, &[attribute(1, &[self.protocol])]);
@@ -195,13 +229,24 @@ impl Family {
             lookup(self.pods, 0),
             address(self.destination),
             lookup(self.kept, INVERTED),
-            expression("masq", &[number(1, RANDOM_FULLY)]),
+            immediate(LOWEST, FIRST_PORT),
+            immediate(HIGHEST, LAST_PORT),
+            expression(
+                "masq",
+                &[number(1, RANDOM_FULLY), number(2, LOWEST), number(3, HIGHEST)],
+            ),
         ];
         batch.add(
             Kind::NEW_RULE,
             &[text(1, NAME), text(2, CHAIN), nested(4, &expressions)],
         );
     }
+}
+
+/// A port in a register, in network order.
+fn immediate(register: u32, port: u16) -> Vec<u8> {
+    let value = nested(2, &[attribute(1, &port.to_be_bytes())]);
+    expression("immediate", &[number(1, register), value])
 }
 
 fn expression(name: &str, data: &[Vec<u8>]) -> Vec<u8> {
@@ -218,7 +263,13 @@ fn bytes(address: IpAddr) -> Vec<u8> {
 /// The address after this one.
 fn after(address: IpAddr) -> Option<IpAddr> {
     match address {
-        IpAddr::V4(v4) => v4.to_bits().checked_add(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
-        IpAddr::V6(v6) => v6.to_bits().checked_add(1).map(|bits| Ipv6Addr::from_bits(bits).into()),
+        IpAddr::V4(v4) => v4
+            .to_bits()
+            .checked_add(1)
+            .map(|bits| Ipv4Addr::from_bits(bits).into()),
+        IpAddr::V6(v6) => v6
+            .to_bits()
+            .checked_add(1)
+            .map(|bits| Ipv6Addr::from_bits(bits).into()),
     }
 }

@@ -60,7 +60,11 @@ pub type Plans = watch::Sender<Option<Arc<Plan>>>;
 
 /// What keeps the pods' network as it is planned, and what takes the plans; without `--pod-network`, what removes that of
 /// an earlier start.
-pub fn worker(flags: &PodNetworkFlags, host: &HostWatch, reports: &Reports) -> (BoxFuture<'static, ()>, Option<Plans>) {
+pub fn worker(
+    flags: &PodNetworkFlags,
+    host: &HostWatch,
+    reports: &Reports,
+) -> (BoxFuture<'static, ()>, Option<Plans>) {
     let folder = &flags.folder.cni_conf_dir;
     if !flags.pod_network {
         return (worker::clear(folder.clone(), reports.clone()).boxed(), None);

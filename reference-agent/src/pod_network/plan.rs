@@ -106,7 +106,9 @@ impl<'a> Planning<'a> {
         let before = self.taken.range(..=first).next_back();
         let within = self.taken.range(first..=last).next();
         let clash = [before, within].into_iter().flatten().map(|(_, taken)| taken);
-        let clash = clash.into_iter().find(|(other, _)| other.contains(&net) || net.contains(other));
+        let clash = clash
+            .into_iter()
+            .find(|(other, _)| other.contains(&net) || net.contains(other));
         let why = if let Some((other, whose)) = clash {
             format!("{other} is that of the node {whose}")
         } else if let Some(machine) = self.machines.range(first..=last).next() {
@@ -115,7 +117,10 @@ impl<'a> Planning<'a> {
             self.taken.insert(first, (net, &node.name));
             return Some(net);
         };
-        self.plan.troubles.push(format!("the podCIDR {range} of the node {} is left out: {why}", node.name));
+        self.plan.troubles.push(format!(
+            "the podCIDR {range} of the node {} is left out: {why}",
+            node.name
+        ));
         None
     }
 

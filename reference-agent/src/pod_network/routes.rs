@@ -86,7 +86,11 @@ pub(super) async fn reconcile(
             continue;
         }
         let request = handle.route().add(message(*to, *gateway));
-        let request = if before.is_some() { request.replace() } else { request };
+        let request = if before.is_some() {
+            request.replace()
+        } else {
+            request
+        };
         match request.execute().await {
             Ok(()) => {
                 outcome.changed += 1;
@@ -100,7 +104,9 @@ pub(super) async fn reconcile(
                     outcome.there += 1;
                     continue;
                 }
-                outcome.troubles.push(trouble(*to, *gateway, node, &error, &others));
+                outcome
+                    .troubles
+                    .push(trouble(*to, *gateway, node, &error, &others));
             }
         }
     }
@@ -133,7 +139,9 @@ fn trouble(to: IpNet, gateway: IpAddr, node: &str, error: &rtnetlink::Error, oth
     match others.first() {
         Some(other) => {
             let protocol = u8::from(other.message.header.protocol);
-            let via = other.gateway.map_or_else(String::new, |via| format!(" via {via}"));
+            let via = other
+                .gateway
+                .map_or_else(String::new, |via| format!(" via {via}"));
             format!("{begin}: somebody else has a route there{via} (protocol {protocol}), which stays")
         }
         None => format!(

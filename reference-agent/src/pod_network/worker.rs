@@ -90,7 +90,8 @@ impl Worker {
                 Err(error) => error,
             };
             self.reports.metrics.pod_network_failures.at([]).inc();
-            let trouble = format!("the pod network can't be kept: the kernel's routes can't be read: {error}");
+            let trouble =
+                format!("the pod network can't be kept: the kernel's routes can't be read: {error}");
             self.reports.board.say(Part::PodNetwork, vec![trouble]);
             sleep(delay).await;
             delay = (delay * 2).min(RETRY_LIMIT);
@@ -152,7 +153,10 @@ impl Worker {
     ) -> Result<Round, rtnetlink::Error> {
         let nothing = Plan::default();
         let mut round = Round::default();
-        let looked = self.conflist.foreign().and_then(|foreign| Ok((foreign, self.conflist.is_there()?)));
+        let looked = self
+            .conflist
+            .foreign()
+            .and_then(|foreign| Ok((foreign, self.conflist.is_there()?)));
         let (refused, own) = match looked {
             Ok((foreign, ours)) => {
                 round.troubles.extend(self.conflist.warning(&foreign, ours));
@@ -160,7 +164,9 @@ impl Worker {
             }
             Err(error) => {
                 let at = self.conflist.path();
-                round.troubles.push(format!("{} can't be looked at: {error}", at.display()));
+                round
+                    .troubles
+                    .push(format!("{} can't be looked at: {error}", at.display()));
                 (false, false)
             }
         };
@@ -189,9 +195,13 @@ impl Worker {
         if own && !wanted.own.is_empty() {
             let path = self.conflist.path();
             match self.conflist.write(&Conflist::render(&wanted.own, mtu)) {
-                Ok(true) => tracing::info!(file = %path.display(), ranges = ?wanted.own, mtu, "pods have a network"),
+                Ok(true) => {
+                    tracing::info!(file = %path.display(), ranges = ?wanted.own, mtu, "pods have a network")
+                }
                 Ok(false) => {}
-                Err(error) => round.troubles.push(format!("{} can't be written: {error}", path.display())),
+                Err(error) => round
+                    .troubles
+                    .push(format!("{} can't be written: {error}", path.display())),
             }
         }
         round.troubles.extend(forwarding(&wanted.own));
@@ -215,21 +225,31 @@ impl Worker {
     }
 }
 
-/// Removes what an earlier start with a pod network has left, until it is gone.
+/// Removes what an earlier start with a pod network has left, until it is gone. Where there is no table of ours in this
+/// network namespace there was none, and the file, which is no namespace's, is another node's of this host.
 pub(crate) async fn clear(folder: PathBuf, reports: Reports) {
     let mut delay = RETRY_FIRST;
     loop {
-        match remove(&folder).await {
+        let found = match Masquerade::is_there() {
+            Ok(true) => remove(&folder).await,
+            Ok(false) => Ok(Vec::new()),
+            Err(error) => Err(format!("nf_tables can't be asked: {error}")),
+        };
+        match found {
             Ok(removed) => {
                 for what in removed {
-                    tracing::info!(what, "an earlier start gave pods their network, this one does not");
+                    tracing::info!(
+                        what,
+                        "an earlier start gave pods their network, this one does not"
+                    );
                 }
                 reports.board.say(Part::PodNetwork, Vec::new());
                 return;
             }
             Err(error) => {
                 reports.metrics.pod_network_failures.at([]).inc();
-                let trouble = format!("what an earlier start with --pod-network has left is still there: {error}");
+                let trouble =
+                    format!("what an earlier start with --pod-network has left is still there: {error}");
                 reports.board.say(Part::PodNetwork, vec![trouble]);
             }
         }

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `outside` | node ports, load balancers, external IPs, policies, ranges and affinity, from outside and from pods |
 //! | `own_way` | the agent sees on when the Service that leads to its API server has no backends |
+//! | `pod_network` | pods' network without another CNI: routes, sources, the conflist, and what is left of them |
 //! | `probing` | the agent's own probe sees what others do to connections |
 //! | `udp` | clients of UDP whose backend stops serving |
 //! | `leftovers` | programs of an earlier load are gone when the next agent is ready |
@@ -34,6 +35,7 @@ mod network;
 mod objects;
 mod outside;
 mod own_way;
+mod pod_network;
 mod probing;
 mod sockets;
 mod udp;

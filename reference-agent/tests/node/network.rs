@@ -8,8 +8,12 @@ use std::{
     thread,
 };
 
+use futures::TryStreamExt as _;
 use nix::sched::{CloneFlags, unshare};
-use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use rtnetlink::{
+    Handle, LinkUnspec, LinkVeth, RouteMessageBuilder,
+    packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol},
+};
 use tokio::runtime;
 
 use crate::place::usable;
@@ -253,6 +257,80 @@ async fn route(handle: &Handle, to: Option<(IpAddr, u8)>, via: Via) {
     } else {
         route!(V6, Ipv6Addr);
     }
+}
+
+/// Routes of the main table with this protocol number, of the calling thread's namespace, sorted.
+pub(crate) fn routes_of(protocol: u8) -> Vec<String> {
+    let mut found: Vec<String> = netlink(async move |handle| {
+        let mut found = Vec::new();
+        for family in [
+            RouteMessageBuilder::<Ipv4Addr>::new().build(),
+            RouteMessageBuilder::<Ipv6Addr>::new().build(),
+        ] {
+            let listed: Vec<RouteMessage> = handle
+                .route()
+                .get(family)
+                .execute()
+                .try_collect()
+                .await
+                .expect("routes");
+            found.extend(listed);
+        }
+        found
+    })
+    .iter()
+    .filter(|route| {
+        u8::from(route.header.protocol) == protocol && route.header.table == RouteHeader::RT_TABLE_MAIN
+    })
+    .map(shown)
+    .collect();
+    found.sort();
+    found
+}
+
+fn shown(route: &RouteMessage) -> String {
+    let address = |address: &RouteAddress| match address {
+        RouteAddress::Inet(v4) => v4.to_string(),
+        RouteAddress::Inet6(v6) => v6.to_string(),
+        other => format!("{other:?}"),
+    };
+    let (mut to, mut via) = (String::new(), String::new());
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Destination(found) => to = address(found),
+            RouteAttribute::Gateway(found) => via = address(found),
+            _ => {}
+        }
+    }
+    format!("{to}/{} via {via}", route.header.destination_prefix_length)
+}
+
+/// Sets or removes a route of somebody with this protocol number.
+pub(crate) fn somebodys_route(protocol: u8, to: (Ipv4Addr, u8), via: Ipv4Addr, there: bool) {
+    netlink(async move |handle| {
+        let route = RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(to.0, to.1)
+            .gateway(via)
+            .protocol(RouteProtocol::from(protocol))
+            .build();
+        let done = if there {
+            handle.route().add(route).execute().await
+        } else {
+            handle.route().del(route).execute().await
+        };
+        done.expect("a route");
+    });
+}
+
+/// Takes a device of the calling thread's namespace down and up again: routes by it are gone then.
+pub(crate) fn flap(device: &'static str) {
+    let keep = format!("/proc/sys/net/ipv6/conf/{device}/keep_addr_on_down");
+    fs::write(keep, "1").expect("a setting of the device");
+    netlink(async move |handle| {
+        let down = LinkUnspec::new_with_name(device).down().build();
+        handle.link().set(down).execute().await.expect("the device down");
+        up(&handle, device).await;
+    });
 }
 
 /// Loopback and settings of the calling thread's namespace. Idempotent.

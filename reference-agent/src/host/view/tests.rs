@@ -17,6 +17,7 @@ impl Machine {
                 ethernet: true,
                 up: true,
                 elsewhere: false,
+                mtu: Some(1500),
                 port_of: None,
             },
         );
@@ -286,4 +287,29 @@ fn addresses_of_a_device_that_is_down_are_nobodys() {
     assert_eq!(view.addresses, BTreeSet::new());
     assert_eq!(view.v4, None);
     assert_eq!(view.devices[&2].0, "eth0", "it may come up");
+}
+
+#[test]
+fn the_mtu_of_pods_is_that_of_the_devices_that_have_the_nodes_addresses() {
+    let machine = Machine::default()
+        .link(2, "eth0", LinkKind::Other)
+        .with(2, |link| link.mtu = Some(1450))
+        .address(2, "192.0.2.1")
+        .link(3, "eth1", LinkKind::Other)
+        .with(3, |link| link.mtu = Some(1280))
+        .address(3, "2001:db8::1")
+        .link(4, "eth2", LinkKind::Other)
+        .with(4, |link| link.mtu = Some(576))
+        .address(4, "198.51.100.1")
+        .route(2);
+    let options = |ips: &[&str]| HostOptions {
+        node_ips: ips.iter().map(|ip| ip.parse().expect("an address")).collect(),
+        ..HostOptions::default()
+    };
+    assert_eq!(machine.view(&options(&[])).mtu, Some(1450));
+    assert_eq!(
+        machine.view(&options(&["192.0.2.1", "2001:db8::1"])).mtu,
+        Some(1280)
+    );
+    assert_eq!(Machine::default().view(&options(&[])).mtu, None);
 }

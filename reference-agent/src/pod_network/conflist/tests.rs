@@ -1,7 +1,9 @@
 use super::*;
 
 fn ranges(text: &str) -> Vec<IpNet> {
-    text.split(' ').map(|range| range.parse().expect("a range")).collect()
+    text.split(' ')
+        .map(|range| range.parse().expect("a range"))
+        .collect()
 }
 
 #[test]
@@ -9,7 +11,11 @@ fn the_file_is_that_of_the_golden_files() {
     for (text, mtu, golden) in [
         ("10.244.1.0/24", Some(1500), include_str!("../golden/v4.conflist")),
         ("fd00:1::/64", Some(1280), include_str!("../golden/v6.conflist")),
-        ("10.244.1.0/24 fd00:1::/64", None, include_str!("../golden/dual.conflist")),
+        (
+            "10.244.1.0/24 fd00:1::/64",
+            None,
+            include_str!("../golden/dual.conflist"),
+        ),
     ] {
         assert_eq!(Conflist::render(&ranges(text), mtu), golden, "{text}");
     }
@@ -26,12 +32,19 @@ fn it_is_written_once_and_removed_once_and_nothing_else_is_left() {
     let other = Conflist::render(&ranges("10.244.2.0/24"), None);
     assert!(conflist.write(&other).expect("written"));
     assert_eq!(fs::read_to_string(conflist.path()).expect("read"), other);
-    let names: Vec<_> = fs::read_dir(&folder).expect("read").flatten().map(|entry| entry.file_name()).collect();
+    let names: Vec<_> = fs::read_dir(&folder)
+        .expect("read")
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
     assert_eq!(names, [FILE]);
     assert!(conflist.foreign().expect("read").is_empty());
     // A writer that was killed.
     fs::write(folder.join(TEMPORARY), "{").expect("written");
-    assert!(conflist.foreign().expect("read").is_empty(), "no runtime reads it");
+    assert!(
+        conflist.foreign().expect("read").is_empty(),
+        "no runtime reads it"
+    );
     assert!(conflist.remove().expect("removed") && !conflist.remove().expect("gone"));
     assert_eq!(fs::read_dir(&folder).expect("read").count(), 0);
 }
@@ -40,7 +53,13 @@ fn it_is_written_once_and_removed_once_and_nothing_else_is_left() {
 fn what_others_have_written_is_named_and_stays() {
     let place = tempfile::tempdir().expect("a folder");
     let conflist = Conflist::new(place.path());
-    for name in ["05-x.conf", "87-podman.conflist", "z.json", "10-y.conflist.bak", "README"] {
+    for name in [
+        "05-x.conf",
+        "87-podman.conflist",
+        "z.json",
+        "10-y.conflist.bak",
+        "README",
+    ] {
         fs::write(place.path().join(name), "{}").expect("written");
     }
     fs::write(conflist.path(), r#"{"name": "mine"}"#).expect("written");

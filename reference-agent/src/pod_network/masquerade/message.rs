@@ -5,8 +5,8 @@ use std::{io, os::fd::AsRawFd as _};
 use nix::{
     errno::Errno,
     sys::socket::{
-        AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
-        setsockopt, socket, sockopt::SndBufForce,
+        AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt,
+        socket, sockopt::SndBufForce,
     },
 };
 
@@ -35,6 +35,7 @@ pub(super) struct Kind(u16);
 
 impl Kind {
     pub(super) const NEW_TABLE: Self = Self(0);
+    pub(super) const GET_TABLE: Self = Self(1);
     pub(super) const DELETE_TABLE: Self = Self(2);
     pub(super) const NEW_CHAIN: Self = Self(3);
     pub(super) const NEW_RULE: Self = Self(6);
@@ -72,13 +73,27 @@ impl Batch {
         out.extend(attributes.concat());
     }
 
-    /// Has the kernel do it, in the calling thread's network namespace. Returns when it is done: the kernel answers before
-    /// it returns from the call that asks.
+    /// Has the kernel do it, in the calling thread's network namespace.
     ///
     /// # Errors
     /// Of what it could not do first; nothing is done then.
     pub(super) fn send(mut self) -> io::Result<()> {
         self.message(END, REQUEST, 0, SUBSYSTEM, &[]);
+        self.exchange()
+    }
+
+    /// Asks the kernel one question, outside any transaction.
+    ///
+    /// # Errors
+    /// What it says; `ENOENT`: there is no such thing.
+    pub(super) fn ask(Kind(kind): Kind, attributes: &[Vec<u8>]) -> io::Result<()> {
+        let mut question = Self(Vec::new());
+        question.message(SUBSYSTEM << 8 | kind, REQUEST | ACKNOWLEDGE, INET, 0, attributes);
+        question.exchange()
+    }
+
+    /// Returns when all is done: the kernel answers before it returns from the call that asks.
+    fn exchange(&self) -> io::Result<()> {
         let socket = socket(
             AddressFamily::Netlink,
             SockType::Raw,

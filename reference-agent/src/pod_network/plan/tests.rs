@@ -61,35 +61,72 @@ fn other_nodes_are_reached_by_their_internal_addresses_in_both_families() {
     );
     let mut turned: Vec<&Node> = nodes.iter().collect();
     turned.reverse();
-    assert_eq!(super::plan("a", turned), plan, "the order of Nodes does not matter");
+    assert_eq!(
+        super::plan("a", turned),
+        plan,
+        "the order of Nodes does not matter"
+    );
 }
 
 #[test]
 fn what_can_not_be_used_is_left_out_and_named() {
     for (others, sentence) in [
-        ("b 192.0.2.2 10.244.1.0/24", "the podCIDR 10.244.1.0/24 of the node b is left out: 10.244.1.0/24 is that of the node a"),
-        ("b 192.0.2.2 10.244.0.0/16", "left out: 10.244.1.0/24 is that of the node a"),
-        ("b 192.0.2.2 10.244.1.128/25", "left out: 10.244.1.0/24 is that of the node a"),
+        (
+            "b 192.0.2.2 10.244.1.0/24",
+            "the podCIDR 10.244.1.0/24 of the node b is left out: 10.244.1.0/24 is that of the node a",
+        ),
+        (
+            "b 192.0.2.2 10.244.0.0/16",
+            "left out: 10.244.1.0/24 is that of the node a",
+        ),
+        (
+            "b 192.0.2.2 10.244.1.128/25",
+            "left out: 10.244.1.0/24 is that of the node a",
+        ),
         ("b 192.0.2.2 0.0.0.0/0", "left out"),
-        ("b 192.0.2.2 192.0.2.0/24", "a node has the address 192.0.2.1 of it"),
+        (
+            "b 192.0.2.2 192.0.2.0/24",
+            "a node has the address 192.0.2.1 of it",
+        ),
         ("b - 10.244.2.0/24", "it has no InternalIP of that family"),
-        ("b 2001:db8::2 10.244.2.0/24", "it has no InternalIP of that family"),
+        (
+            "b 2001:db8::2 10.244.2.0/24",
+            "it has no InternalIP of that family",
+        ),
     ] {
         let plan = plan("a", &nodes(&["a 192.0.2.1 10.244.1.0/24", others]));
         assert!(plan.routes.is_empty(), "{others}: {}", shown(&plan));
-        assert!(plan.troubles.len() == 1 && plan.troubles[0].contains(sentence), "{others}: {}", shown(&plan));
+        assert!(
+            plan.troubles.len() == 1 && plan.troubles[0].contains(sentence),
+            "{others}: {}",
+            shown(&plan)
+        );
     }
-    let twice = nodes(&["c 192.0.2.3 10.244.2.0/24", "a 192.0.2.1 10.244.1.0/24", "b 192.0.2.2 10.244.2.0/24"]);
+    let twice = nodes(&[
+        "c 192.0.2.3 10.244.2.0/24",
+        "a 192.0.2.1 10.244.1.0/24",
+        "b 192.0.2.2 10.244.2.0/24",
+    ]);
     let plan = plan("a", &twice);
-    assert_eq!(plan.routes.values().map(|hop| &*hop.node).collect::<Vec<_>>(), ["b"]);
-    assert!(plan.troubles[0].contains("of the node c is left out"), "{}", shown(&plan));
+    assert_eq!(
+        plan.routes.values().map(|hop| &*hop.node).collect::<Vec<_>>(),
+        ["b"]
+    );
+    assert!(
+        plan.troubles[0].contains("of the node c is left out"),
+        "{}",
+        shown(&plan)
+    );
 }
 
 #[test]
 fn without_ranges_of_its_own_a_node_reaches_others_and_says_what_lacks() {
     for (nodes_, sentence) in [
         (&["b 192.0.2.2 10.244.2.0/24"][..], "there is no Node a"),
-        (&["a 192.0.2.1 -", "b 192.0.2.2 10.244.2.0/24"], "--allocate-node-cidrs"),
+        (
+            &["a 192.0.2.1 -", "b 192.0.2.2 10.244.2.0/24"],
+            "--allocate-node-cidrs",
+        ),
     ] {
         let plan = plan("a", &nodes(nodes_));
         assert!(plan.own.is_empty() && plan.routes.len() == 1, "{}", shown(&plan));

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use lab::{
     embedded::IpFamilies,
-    kind::{Existing, KindConfig, KindError, KindTarget},
+    kind::{Existing, KindConfig, KindError, KindTarget, PodNetwork},
     kubernetes::{Connection, Options, Tested, Tier},
 };
 
@@ -43,6 +43,27 @@ pub(crate) struct KindArgs {
     /// Use this cluster, and leave it: its images and its agent are those of this run afterwards
     #[arg(long, value_name = "NAME")]
     reuse: Option<String>,
+    /// Who gives pods their network: kind's own choice, or the reference agent by its option of this name, without any
+    /// other CNI. With --reuse as it was said when the cluster was made
+    #[arg(long, value_name = "kind|agent", value_enum, default_value_t)]
+    pod_network: PodNetworkArg,
+}
+
+/// Who gives pods their network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum PodNetworkArg {
+    #[default]
+    Kind,
+    Agent,
+}
+
+impl From<PodNetworkArg> for PodNetwork {
+    fn from(said: PodNetworkArg) -> Self {
+        match said {
+            PodNetworkArg::Kind => Self::Kind,
+            PodNetworkArg::Agent => Self::Agent,
+        }
+    }
 }
 
 impl KindArgs {
@@ -53,12 +74,13 @@ impl KindArgs {
             .iter()
             .map(|image| format!(" --kind-image {image}"));
         let reuse = self.reuse.iter().map(|name| format!(" --reuse {name}"));
-        image.chain(reuse).collect()
+        let network = (self.pod_network == PodNetworkArg::Agent).then(|| " --pod-network agent".to_owned());
+        image.chain(reuse).chain(network).collect()
     }
 
-    /// Whether one is named that is to be used again.
+    /// Whether anything is said that is of no other provider.
     pub(crate) fn is_told(&self) -> bool {
-        self.reuse.is_some()
+        self.reuse.is_some() || self.pod_network != PodNetworkArg::Kind
     }
 
     /// The cluster of a run.
@@ -75,6 +97,13 @@ impl KindArgs {
             Some(_) => Existing::Use,
             None => Existing::Refuse,
         };
+        let (kind, pod_network) = (KindTarget::find(target)?, self.pod_network.into());
+        if pod_network == PodNetwork::Agent && kind != KindTarget::Reference {
+            return Err(KindError::Target {
+                target: format!("{target} with --pod-network agent"),
+                expected: KindTarget::Reference.name().to_owned(),
+            });
+        }
         let config = KindConfig {
             name: self
                 .reuse
@@ -82,7 +111,8 @@ impl KindArgs {
             nodes,
             families,
             image: self.kind_image,
-            target: KindTarget::find(target)?,
+            target: kind,
+            pod_network,
         };
         Ok((config, existing))
     }

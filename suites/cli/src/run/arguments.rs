@@ -122,7 +122,9 @@ impl Arguments {
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let existing = self.existing.options();
         if self.kind.is_told() && self.provider != Provider::Kind {
-            bail!("expected --provider kind with --reuse, which names a cluster of kind");
+            bail!(
+                "expected --provider kind with --reuse and --pod-network, which are about a cluster of kind"
+            );
         }
         match self.provider {
             Provider::Lab | Provider::Kind if !existing.is_empty() => {
@@ -245,6 +247,7 @@ mod tests {
         assert!(refused("--image i").contains("--provider existing"));
         assert!(refused("--provider kind --image i").contains("--provider existing"));
         assert!(refused("--reuse k").contains("--provider kind"));
+        assert!(refused("--pod-network agent").contains("--provider kind"));
         assert!(refused("--provider kind --mutant m").contains("--provider lab"));
         assert!(
             parse("--provider kind --reuse k --nodes 3 --dual")

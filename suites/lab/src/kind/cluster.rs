@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    KindConfig, KindError, KindTarget,
+    KindConfig, KindError, KindTarget, PodNetwork,
     agents::{self, Agents},
     baseline,
     beside::{self, Beside, DebugClient},
@@ -134,6 +134,11 @@ impl KindCluster {
             agents.keep_program(&client, node).await?;
         }
         watch.done("agents ready");
+        if config.pod_network == PodNetwork::Agent {
+            // Kubelet looks for a network every few seconds.
+            agents::nodes_ready(&client).await?;
+            watch.done("nodes ready");
+        }
         let options = Options {
             provider: "kind".to_owned(),
             tested: tested(config.target, &target, &program),

@@ -159,7 +159,10 @@ mod tests {
             pod_network: PodNetwork::Agent,
             ..config(IpFamilies::Dual, KindTarget::Reference)
         };
-        assert_eq!(config.to_yaml(), include_str!("golden/reference-dual-pod-network.yaml"));
+        assert_eq!(
+            config.to_yaml(),
+            include_str!("golden/reference-dual-pod-network.yaml")
+        );
     }
 
     #[test]

@@ -55,6 +55,14 @@ pub enum KindError {
         /// What was given.
         found: String,
     },
+    /// Nodes have no network of pods.
+    #[error("these nodes are not Ready within {limit:?}, so pods have no network there: {nodes}")]
+    NodesNotReady {
+        /// Each with what it says of itself.
+        nodes: String,
+        /// How long was waited.
+        limit: Duration,
+    },
     /// Somebody uses it.
     #[error("the kind cluster {name:?} is in use by another run; wait for its end, or choose another name")]
     Held {

@@ -155,6 +155,9 @@ mod tests {
             last(&more["containers"][0]["volumeMounts"]),
             Some(json!({"name": "cni", "mountPath": "/etc/cni/net.d"}))
         );
-        assert_eq!(last(&more["volumes"]).expect("a volume")["hostPath"]["path"], "/etc/cni/net.d");
+        assert_eq!(
+            last(&more["volumes"]).expect("a volume")["hostPath"]["path"],
+            "/etc/cni/net.d"
+        );
     }
 }

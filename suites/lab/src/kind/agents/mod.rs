@@ -45,7 +45,7 @@ use crate::{
 const OTHER: &str = "plumbline-agent-variant";
 
 pub(super) use self::{
-    objects::{apply, expect_proxy, mind_label},
+    objects::{apply, expect_proxy, mind_label, nodes_ready},
     pods::container_id,
 };
 use self::{

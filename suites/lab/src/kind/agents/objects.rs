@@ -1,5 +1,7 @@
 //! What is written to the API for agents.
 
+use std::time::Instant;
+
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
     core::v1::{ConfigMap, Node, ServiceAccount},
@@ -7,12 +9,13 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::kind::{
-    KindConfig, KindError,
+    KindConfig, KindError, LIMITS,
     error::api_error,
     manifests::{NAMESPACE, STOPPED, affinity},
 };
@@ -44,6 +47,56 @@ pub(in crate::kind) async fn apply(client: &Client, objects: &[Value]) -> Result
             .map_err(api_error(what))?;
     }
     Ok(())
+}
+
+/// Waits until kubelets have found a network for pods.
+pub(in crate::kind) async fn nodes_ready(client: &Client) -> Result<(), KindError> {
+    let begin = Instant::now();
+    let api: Api<Node> = Api::all(client.clone());
+    loop {
+        let nodes = api
+            .list(&ListParams::default())
+            .await
+            .map_err(api_error("list the nodes"))?;
+        let late: Vec<String> = nodes.items.iter().filter_map(unready).collect();
+        if late.is_empty() {
+            return Ok(());
+        }
+        if begin.elapsed() > LIMITS.agents_ready {
+            return Err(KindError::NodesNotReady {
+                nodes: late.join("; "),
+                limit: LIMITS.agents_ready,
+            });
+        }
+        sleep(LIMITS.look).await;
+    }
+}
+
+/// Its name, and what it says of itself; `None`: pods can be put there.
+fn unready(node: &Node) -> Option<String> {
+    let name = node.metadata.name.clone().unwrap_or_default();
+    let conditions = node
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let ready = conditions
+        .into_iter()
+        .find(|condition| condition.type_ == "Ready");
+    // The taint goes a moment after the condition has come.
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let tainted = taints
+        .into_iter()
+        .any(|taint| taint.key == "node.kubernetes.io/not-ready");
+    match ready {
+        Some(ready) if ready.status == "True" => {
+            tainted.then(|| format!("{name}: is still tainted not-ready"))
+        }
+        Some(ready) => Some(format!(
+            "{name}: {}",
+            ready.message.as_deref().unwrap_or_default()
+        )),
+        None => Some(format!("{name}: says nothing")),
+    }
 }
 
 fn resource(kind: &str) -> Option<ApiResource> {
