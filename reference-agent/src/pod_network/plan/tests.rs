@@ -57,7 +57,7 @@ fn other_nodes_are_reached_by_their_internal_addresses_in_both_families() {
          10.244.2.0/24 via 192.0.2.2 of b\n10.244.3.0/24 via 192.0.2.3 of c\n\
          fd00:2::/64 via 2001:db8::2 of b\nfd00:3::/64 via 2001:db8::3 of c\n\
          kept 10.244.1.0/24\nkept 10.244.2.0/23\nkept 192.0.2.1/32\nkept 192.0.2.2/31\nkept 192.0.2.9/32\n\
-         kept 2001:db8::1/128\nkept 2001:db8::2/127\nkept fd00:1::/64\nkept fd00:2::/63\n"
+         kept 2001:db8::1/128\nkept 2001:db8::2/127\nkept fd00:1::/64\nkept fd00:2::/64\nkept fd00:3::/64\n"
     );
     let mut turned: Vec<&Node> = nodes.iter().collect();
     turned.reverse();
