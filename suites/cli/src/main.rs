@@ -85,8 +85,8 @@ enum Command {
     Lab(lab::LabArgs),
     /// Remove what killed runs have left: labs that are dead, and their objects in those that are up, or in any cluster
     Cleanup(repair::CleanupArguments),
-    /// Undo what killed runs have done to a lab: to agents, and with programs, mounts and cgroups of nodes
-    Heal(repair::Arguments),
+    /// Undo what killed runs have done to labs, or to any cluster: to agents, and with programs, mounts and cgroups of nodes
+    Heal(repair::HealArguments),
     /// Run one case in this process (what `run` starts)
     #[command(hide = true)]
     Case(case::Arguments),
@@ -96,6 +96,9 @@ enum Command {
     /// Run a program in a pod of a cluster, with this process's pipes (what cases start)
     #[command(hide = true)]
     ExecInPod(cluster::exec::Arguments),
+    /// Become a program on the node of the privileged pod that this runs in
+    #[command(hide = true)]
+    OnNode(cluster::exec::OnNode),
     /// The client and server that run in pods
     #[command(hide = true, subcommand)]
     Probe(probe::cli::ProbeArgs),
@@ -122,7 +125,7 @@ fn main() -> ExitCode {
 fn start(command: Command) -> anyhow::Result<ExitCode> {
     // Probes are many processes at once: one thread each.
     let threads = match command {
-        Command::Probe(_) | Command::Node(_) | Command::ExecInPod(_) => {
+        Command::Probe(_) | Command::Node(_) | Command::ExecInPod(_) | Command::OnNode(_) => {
             tokio::runtime::Builder::new_current_thread()
         }
         _ => tokio::runtime::Builder::new_multi_thread(),
@@ -141,10 +144,11 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
             Command::Rbac(arguments) => cluster::rbac::rbac(&arguments),
             Command::Lab(arguments) => lab::run(arguments).await,
             Command::Cleanup(arguments) => repair::cleanup(arguments).await,
-            Command::Heal(arguments) => repair::heal(&arguments).await,
+            Command::Heal(arguments) => repair::heal(arguments).await,
             Command::Case(arguments) => case::case(arguments).await,
             Command::Node(command) => node::node(&command).await,
             Command::ExecInPod(arguments) => cluster::exec::exec(arguments).await,
+            Command::OnNode(arguments) => cluster::exec::on_node(&arguments),
             Command::Probe(arguments) => probe::cli::run(arguments).await,
         }
     })

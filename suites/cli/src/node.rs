@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use lab::kubernetes;
+use nix::sys::signal::Signal;
 
 /// What a fault or a case may start.
 #[derive(Debug, Subcommand)]
@@ -19,10 +21,24 @@ pub(crate) enum Command {
     TwinMaps(faults::maps::TwinArguments),
     /// Put a map of another layout in the place of each pinned one
     RefitPins(faults::maps::RefitArguments),
+    /// Where this node has its cgroups; as JSON
+    Host,
+    /// The first process of a container; as JSON
+    Process(ProcessArguments),
     /// Undo what helpers have done that were killed; as JSON
     Undo(faults::notes::Arguments),
     /// Count programs, links, maps, pins and rules of the node; as JSON
     Remains(faults::remains::Arguments),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProcessArguments {
+    /// The container's id, as its runtime has it
+    #[arg(long, value_name = "ID")]
+    container: String,
+    /// Sends it a signal
+    #[arg(long, value_name = "SIGSTOP|SIGKILL")]
+    signal: Option<Signal>,
 }
 
 pub(crate) async fn node(command: &Command) -> anyhow::Result<ExitCode> {
@@ -41,6 +57,15 @@ pub(crate) async fn node(command: &Command) -> anyhow::Result<ExitCode> {
         Command::RefitPins(arguments) => {
             let refitted = faults::maps::refit(arguments).map_err(anyhow::Error::msg)?;
             println!("{}", serde_json::to_string(&refitted)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Host => {
+            println!("{}", serde_json::to_string(&kubernetes::host()?)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Process(ProcessArguments { container, signal }) => {
+            let found = kubernetes::container_process(container, *signal).map_err(anyhow::Error::msg)?;
+            println!("{}", serde_json::to_string(&found)?);
             Ok(ExitCode::SUCCESS)
         }
         Command::Undo(arguments) => {

@@ -1,4 +1,5 @@
-//! `plumbline exec-in-pod`: what [`Cluster::exec`](lab::cluster::Cluster::exec) starts for a pod of a cluster.
+//! `plumbline exec-in-pod`: what [`Cluster::exec`](lab::cluster::Cluster::exec) starts for a pod of a cluster; and `on-node`, which
+//! that starts in a pod for its node.
 
 use std::process::ExitCode;
 
@@ -20,6 +21,18 @@ pub(crate) struct Arguments {
     /// The program and its arguments
     #[arg(required = true, last = true)]
     argv: Vec<String>,
+}
+
+/// Become a program on the node: in the mounts and the cgroup of its first process
+#[derive(Debug, clap::Args)]
+pub(crate) struct OnNode {
+    /// The program and its arguments
+    #[arg(required = true, last = true)]
+    argv: Vec<String>,
+}
+
+pub(crate) fn on_node(arguments: &OnNode) -> anyhow::Result<ExitCode> {
+    Ok(lab::kubernetes::on_node(&arguments.argv)?)
 }
 
 /// Ends this process, as the program has ended: a thread that waits for stdin would keep it.

@@ -125,7 +125,8 @@ pub(crate) struct ExistingArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
     /// What the suite may do: namespaced (objects in --namespace, which has to be there), api (the default; in namespaces of
-    /// its own), or node (pods in the networks of nodes, too). What an account needs for it: `plumbline rbac`
+    /// its own), or node (a privileged pod on each node, too, through which processes run there; agents of --target are stopped
+    /// and started). What an account needs for it: `plumbline rbac`
     #[arg(long, value_name = "namespaced|api|node", value_parser = rbac::tier)]
     tier: Option<Tier>,
     #[command(flatten)]

@@ -62,6 +62,7 @@ impl TargetArgs {
             agents: target.cluster.map(|cluster| Agents {
                 agent: cluster.agent,
                 dump: cluster.dump,
+                clean: cluster.clean,
             }),
             ..Tested::default()
         })

@@ -53,7 +53,7 @@ pub(super) fn hierarchy() -> Result<PathBuf, LabError> {
 }
 
 /// The first cgroup2 mount point in a mountinfo (proc(5)).
-fn mount_point(mountinfo: &str) -> Option<PathBuf> {
+pub(crate) fn mount_point(mountinfo: &str) -> Option<PathBuf> {
     mountinfo.lines().find_map(|line| {
         let (mount, source) = line.split_once(" - ")?;
         let file_system = source.split(' ').next()?;

@@ -68,8 +68,9 @@ pub use spawn::Placement;
 use start::Leash;
 pub use supervisor::supervise;
 pub(crate) use {
+    cgroup::mount_point as cgroup_mount,
     health::ready as agent_is_ready,
     netns::NetNs,
     node::{EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6},
-    spawn::program,
+    spawn::{become_program, program},
 };

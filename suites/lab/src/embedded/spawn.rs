@@ -218,7 +218,7 @@ pub(super) fn leader(mut command: Command) -> io::Result<Child> {
 
 /// Becomes a program in its place: terminal, process id and exit code are the program's. Returns only if that
 /// fails.
-pub(super) fn become_program(mut command: Command, placement: Placement) -> io::Result<ExitCode> {
+pub(crate) fn become_program(mut command: Command, placement: Placement) -> io::Result<ExitCode> {
     // setns(2): a mount namespace can't be entered while the file system attributes are shared with other threads.
     unshare(CloneFlags::CLONE_FS)?;
     // SAFETY: as in `spawn`.

@@ -20,8 +20,12 @@ use serde::{Deserialize, Serialize};
 use tokio::{process::Child, time::timeout};
 
 use super::{
-    ExecArguments, Extension, KubernetesError, LIMITS, Options, Tier, error::words, options::host_pod,
-    scouts::scout, survey::survey,
+    ExecArguments, Extension, Host, KubernetesError, LIMITS, Options, Tier,
+    error::words,
+    hosts,
+    options::{host_pod, on_host},
+    scouts::scout,
+    survey::survey,
 };
 use crate::{
     cluster::{
@@ -38,6 +42,9 @@ pub struct About {
     pub options: Options,
     /// What was read.
     pub description: Description,
+    /// What was read on the nodes, under [`Tier::Node`].
+    #[serde(default)]
+    pub host: Option<Host>,
 }
 
 /// A cluster by a kubeconfig.
@@ -65,7 +72,11 @@ impl KubernetesCluster {
         let client = options.connection.client().await?;
         let description = survey(&client, &options, &*extension).await?;
         Ok(Self {
-            about: About { options, description },
+            about: About {
+                options,
+                description,
+                host: None,
+            },
             client,
             extension,
         })
@@ -95,6 +106,20 @@ impl KubernetesCluster {
         Ok(())
     }
 
+    /// Looks at the nodes themselves, where the tier has a pod on each of them: when the run has its pods.
+    ///
+    /// # Errors
+    /// A node can't be entered, or has no cgroup v2; or they have it at different paths.
+    pub async fn look_at_hosts(&mut self) -> Result<(), KubernetesError> {
+        let About {
+            options, description, ..
+        } = &self.about;
+        if options.tier >= Tier::Node {
+            self.about.host = Some(hosts::look(&self.client, options, &description.nodes).await?);
+        }
+        Ok(())
+    }
+
     /// What another process needs for [`KubernetesCluster::attach`].
     #[must_use]
     pub fn about(&self) -> &About {
@@ -116,11 +141,16 @@ impl KubernetesCluster {
                 });
             }
         };
+        let is_host = matches!(place, Place::Host { .. });
         let arguments = ExecArguments {
             connection: options.connection.clone(),
             namespace,
             pod,
-            argv: in_image(&options.program, argv),
+            argv: if is_host && options.tier >= Tier::Node {
+                on_host(&options.program, argv)
+            } else {
+                in_image(&options.program, argv)
+            },
         };
         let mut command = Command::new(&options.plumbline);
         command.args(arguments.words());
@@ -241,7 +271,8 @@ impl Cluster for KubernetesCluster {
     }
 
     fn cgroup_root(&self) -> &Path {
-        self.extension.cgroup_root()
+        let seen = self.about.host.as_ref().map(|host| host.cgroup.as_path());
+        seen.unwrap_or_else(|| self.extension.cgroup_root())
     }
 
     /// Nodes, where they may be listed, and what the extension has; objects and logs of the case are the harness's.

@@ -1,6 +1,6 @@
 //! What can be wrong with a cluster by a kubeconfig.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// Why a cluster can't be used: what was expected, what was found, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +114,58 @@ pub enum KubernetesError {
         /// Where.
         node: String,
         /// What the kubelet said.
+        why: String,
+    },
+    /// The cluster has no place for privileged pods.
+    #[error(
+        "the cluster admits no privileged pod on the node {node}: {why}; expected the namespace {namespace} to admit it: it \
+         has the label pod-security.kubernetes.io/enforce=privileged, other policies of the cluster must except it; or \
+         choose --tier api"
+    )]
+    NotAdmitted {
+        /// The run's.
+        namespace: String,
+        /// Where.
+        node: String,
+        /// What the API server said.
+        why: String,
+    },
+    /// A node can't be used through the run's pod on it.
+    #[error("the node {node} can't be used through the run's pod on it: {why}; choose --tier api to leave nodes alone")]
+    Host {
+        /// Which.
+        node: String,
+        /// What was said there.
+        why: String,
+    },
+    /// Cases have one path for all nodes.
+    #[error(
+        "the node {node} has its cgroup v2 hierarchy at {}, and another at {}; expected one path on all of them",
+        found.display(), expected.display()
+    )]
+    Hosts {
+        /// One that differs.
+        node: String,
+        /// Where it is there.
+        found: PathBuf,
+        /// Where it is on another.
+        expected: PathBuf,
+    },
+    /// What a killed run has left on nodes is not undone.
+    #[error(
+        "{run}, which was killed, may have left faults on nodes; `plumbline heal` with the same kubeconfig and --namespace \
+         undoes them, or use --tier node, which does so first"
+    )]
+    Unhealed {
+        /// Its name.
+        run: String,
+    },
+    /// It may not be done.
+    #[error("failed to {what}: {why}")]
+    Refused {
+        /// What was asked.
+        what: String,
+        /// What the API server said.
         why: String,
     },
     /// A question failed.

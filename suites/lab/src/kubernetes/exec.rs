@@ -131,7 +131,7 @@ async fn bridge(mut process: AttachedProcess) -> Option<Status> {
 }
 
 /// The exit code in a status of `pods/exec`.
-fn code(status: &Status) -> Result<u8, String> {
+pub(super) fn code(status: &Status) -> Result<u8, String> {
     if status.status.as_deref() == Some("Success") {
         return Ok(0);
     }

@@ -3,8 +3,8 @@
 //! Runs disturb each other: agents are stopped, and what one measures another has caused. So each holds a Lease for its
 //! length; a second one is told who holds it. The Lease is in a namespace of the suite, which goes with the run.
 //!
-//! The pods show before the first case that the image can be had on every node; under [`Tier::Node`] they are in the
-//! networks of their nodes, and run what is started on hosts. Under [`Tier::Namespaced`] the namespace is somebody else's and
+//! The pods show before the first case that the image can be had on every node; under [`Tier::Node`] they are privileged, in
+//! the networks and among the processes of their nodes, and what is started on hosts enters these through them. Under [`Tier::Namespaced`] the namespace is somebody else's and
 //! stays, nodes are found later ([`KubernetesCluster::find_nodes`]), and all that is held is the Lease.
 
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -29,7 +29,9 @@ use crate::cluster::{Description, RUN_LABEL};
 pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The same.
 pub(super) const MANAGER: &str = "plumbline";
-/// What a namespace admits (Pod Security Standards): pods in hosts' networks are "privileged".
+/// The only container of the run's own pods.
+pub(super) const CONTAINER: &str = "probe";
+/// What a namespace admits (Pod Security Standards): privileged pods are "privileged".
 const ADMITS: &str = "pod-security.kubernetes.io/enforce";
 
 /// The hold. What it has made stays until [`Guard::release`]; after a SIGKILL, until `plumbline cleanup`.
@@ -200,7 +202,8 @@ async fn pods(client: &Client, options: &Options, description: &Description) -> 
             what: format!("make a pod on the node {}", node.name),
             why: error.to_string(),
         })?;
-        replace(&pods, &host_pod(&node.name), &pod).await?;
+        let made = replace(&pods, &host_pod(&node.name), &pod).await;
+        made.map_err(|error| not_admitted(error, options, &node.name))?;
     }
     for node in &description.nodes {
         until_ready(&pods, &host_pod(&node.name), &node.name, options).await?;
@@ -208,9 +211,22 @@ async fn pods(client: &Client, options: &Options, description: &Description) -> 
     Ok(())
 }
 
+/// Who refuses a privileged pod is not RBAC, which was asked before.
+fn not_admitted(error: KubernetesError, options: &Options, node: &str) -> KubernetesError {
+    match error {
+        KubernetesError::Refused { why, .. } if options.tier >= Tier::Node => KubernetesError::NotAdmitted {
+            namespace: options.namespace.clone(),
+            node: node.to_owned(),
+            why,
+        },
+        other => other,
+    }
+}
+
 /// A server on loopback, at a port that nobody else has: what it runs is nobody's concern, as long as it runs.
 fn pod(options: &Options, node: &str) -> serde_json::Result<Pod> {
     let args = ["serve", "--name", "host", "--address", "127.0.0.1", "--tcp", "0"];
+    let is_privileged = options.tier >= Tier::Node;
     serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -219,10 +235,14 @@ fn pod(options: &Options, node: &str) -> serde_json::Result<Pod> {
         },
         "spec": {
             "nodeName": node,
-            "hostNetwork": options.tier >= Tier::Node,
+            "hostNetwork": is_privileged,
+            "hostPID": is_privileged,
             "terminationGracePeriodSeconds": 0,
             "automountServiceAccountToken": false,
-            "containers": [{ "name": "probe", "image": options.image, "args": args }],
+            "containers": [{
+                "name": CONTAINER, "image": options.image, "args": args,
+                "securityContext": { "privileged": is_privileged },
+            }],
         },
     }))
 }

@@ -1,14 +1,15 @@
-//! What is installed in a cluster, as its target's file says: where its agents are. They are looked at, and left alone.
+//! What is installed in a cluster, as its target's file says: where its agents are. They are looked at; under [`Tier::Node`] they
+//! are stopped and started, too.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt, fs,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Node as ApiNode, Pod};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{AttachParams, ListParams, LogParams},
@@ -17,12 +18,13 @@ use serde::{Deserialize, Serialize};
 use tokio::{io::AsyncReadExt as _, time::timeout};
 
 use super::{
-    ApiOnly, Extension, KubernetesError, LIMITS, Options,
+    ApiOnly, Extension, KubernetesError, LIMITS, Options, Tier,
+    agents::Hand,
     error::{api, words},
     limits::ask,
 };
 use crate::{
-    cluster::{AgentState, ClusterError, Node},
+    cluster::{AgentState, Capability, ClusterError, Node, RUN_LABEL, Stop, Variant},
     target::Agent,
 };
 
@@ -33,6 +35,9 @@ pub struct Agents {
     pub agent: Agent,
     /// What prints what one of them has programmed.
     pub dump: Option<Vec<String>>,
+    /// What removes what one of them keeps on its node.
+    #[serde(default)]
+    pub clean: Option<Vec<String>>,
 }
 
 /// What cases can see of a cluster beside its API: agents, where the target says which pods they are.
@@ -41,7 +46,12 @@ pub struct Agents {
 /// There is no kubeconfig any more.
 pub async fn extension(options: &Options) -> Result<Arc<dyn Extension>, KubernetesError> {
     Ok(match &options.tested.agents {
-        Some(agents) => Arc::new(Installed::new(options.connection.client().await?, agents.clone())),
+        Some(agents) => Arc::new(Installed {
+            client: options.connection.client().await?,
+            agents: agents.clone(),
+            options: options.clone(),
+            seen: Mutex::default(),
+        }),
         None => Arc::new(ApiOnly),
     })
 }
@@ -50,6 +60,7 @@ pub async fn extension(options: &Options) -> Result<Arc<dyn Extension>, Kubernet
 struct Installed {
     client: Client,
     agents: Agents,
+    options: Options,
     seen: Mutex<BTreeMap<String, Seen>>,
 }
 
@@ -59,6 +70,8 @@ struct Seen {
     /// The last run: its pod, and how often that had ended before.
     run: (String, i32),
     starts: u32,
+    /// Its process on the node, and the container that this is of.
+    process: Option<(String, u32)>,
 }
 
 impl fmt::Debug for Installed {
@@ -85,7 +98,13 @@ pub(super) async fn check(client: &Client, agents: &Agents, nodes: &[Node]) -> R
             .iter()
             .any(|pod| on(pod, &node.name) && status(pod, container).is_some())
     };
-    match nodes.iter().find(|node| !is_on(node)) {
+    // What an earlier run keeps off its node comes back when this one has the cluster.
+    let what = "list nodes whose agent a run has stopped";
+    let all: Api<ApiNode> = Api::all(client.clone());
+    let stopped = ask(what, all.list(&ListParams::default().labels(RUN_LABEL))).await?;
+    let stopped = stopped.map_err(api(what))?.items;
+    let is_kept_off = |node: &Node| stopped.iter().any(|stopped| stopped.name_any() == node.name);
+    match nodes.iter().find(|node| !is_on(node) && !is_kept_off(node)) {
         None => Ok(()),
         Some(node) => Err(KubernetesError::NoAgent {
             node: node.name.clone(),
@@ -96,23 +115,35 @@ pub(super) async fn check(client: &Client, agents: &Agents, nodes: &[Node]) -> R
     }
 }
 
-fn on(pod: &Pod, node: &str) -> bool {
+/// For `map_err`: what was tried, as a case sees it.
+fn told(what: &str) -> impl FnOnce(KubernetesError) -> ClusterError {
+    move |error| ClusterError::Failed {
+        what: what.to_owned(),
+        why: error.to_string(),
+    }
+}
+
+pub(super) fn on(pod: &Pod, node: &str) -> bool {
     let placed = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     placed == Some(node) && pod.metadata.deletion_timestamp.is_none()
 }
 
-fn status<'a>(pod: &'a Pod, container: &str) -> Option<&'a ContainerStatus> {
+pub(super) fn status<'a>(pod: &'a Pod, container: &str) -> Option<&'a ContainerStatus> {
     let all = pod.status.as_ref()?.container_statuses.as_ref()?;
     all.iter().find(|status| status.name == container)
 }
 
 impl Installed {
-    fn new(client: Client, agents: Agents) -> Self {
-        Self {
-            client,
-            agents,
-            seen: Mutex::default(),
+    fn hand(&self) -> Hand<'_> {
+        Hand {
+            client: &self.client,
+            agents: &self.agents,
+            options: &self.options,
         }
+    }
+
+    fn touches(&self) -> bool {
+        self.options.tier >= Tier::Node
     }
 
     fn pods(&self) -> Api<Pod> {
@@ -120,19 +151,32 @@ impl Installed {
     }
 
     async fn list(&self) -> Result<Vec<Pod>, ClusterError> {
-        let params = ListParams::default().labels(&self.agents.agent.selector());
-        let listed = timeout(LIMITS.request, self.pods().list(&params)).await;
-        let failed = |why: String| ClusterError::Failed {
-            what: "list the agents".to_owned(),
-            why,
+        self.hand().pods().await.map_err(told("list the agents"))
+    }
+
+    /// Its process, as the node has it; asked there once for each container.
+    async fn process(&self, node: &str, status: Option<&ContainerStatus>) -> Result<Option<u32>, ClusterError> {
+        let Some(id) = status.and_then(running).filter(|_| self.touches()) else {
+            return Ok(None);
         };
-        let listed = listed.map_err(|_| failed(format!("no answer within {:?}", LIMITS.request)))?;
-        Ok(listed.map_err(|error| failed(words(&error)))?.items)
+        let known = |seen: &Seen| seen.process.clone().filter(|(of, _)| of == id);
+        if let Some((_, process)) = self.lock().get(node).and_then(known) {
+            return Ok(Some(process));
+        }
+        let process = self.hand().process(node, id, None).await;
+        let process = process.map_err(told(&format!("find the agent of {node}")))?;
+        let mut seen = self.lock();
+        seen.entry(node.to_owned()).or_default().process = process.map(|process| (id.to_owned(), process));
+        Ok(process)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How often it has been started, as far as was seen.
     fn starts(&self, node: &str, run: Option<(String, i32)>) -> u32 {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.lock();
         let seen = seen.entry(node.to_owned()).or_default();
         if let Some(run) = run.filter(|run| *run != seen.run) {
             seen.run = run;
@@ -143,7 +187,7 @@ impl Installed {
 
     /// The end of what an agent has said, and what it has programmed.
     async fn keep(&self, pod: &Pod, folder: &Path) -> Result<(), String> {
-        let Agents { agent, dump } = &self.agents;
+        let Agents { agent, dump, .. } = &self.agents;
         let name = pod.name_any();
         let late = |_| format!("no answer within {:?}", LIMITS.request);
         let params = LogParams {
@@ -190,7 +234,11 @@ async fn run(pods: &Api<Pod>, pod: &str, container: &str, argv: &[String]) -> Re
 
 #[async_trait]
 impl Extension for Installed {
-    /// Its process is none that is seen from here.
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        self.touches().then_some(Capability::Node).into_iter().collect()
+    }
+
+    /// Its process is seen under [`Tier::Node`] only.
     async fn agent(&self, node: &str) -> Result<AgentState, ClusterError> {
         let pods = self.list().await?;
         let pod = pods.iter().find(|pod| on(pod, node));
@@ -199,13 +247,37 @@ impl Extension for Installed {
             .zip(status)
             .map(|(pod, status)| (pod.uid().unwrap_or_default(), status.restart_count));
         Ok(AgentState {
-            pid: None,
+            pid: self.process(node, status).await?,
             starts: self.starts(node, run),
             ready: status.map(|status| status.ready),
             last_exit: status.and_then(last_exit),
             way: None,
             variant: None,
         })
+    }
+
+    async fn stop_agent(&self, node: &str, how: Stop) -> Result<(), ClusterError> {
+        let done = self.hand().stop(node, how).await;
+        done.map_err(told(&format!("stop the agent of {node}")))
+    }
+
+    async fn start_agent(&self, node: &str, variant: Option<Variant>) -> Result<(), ClusterError> {
+        if variant.is_some() {
+            return Err(ClusterError::Unsupported {
+                what: "start its agents in another configuration",
+            });
+        }
+        let started = async {
+            let hand = self.hand();
+            hand.start(node).await?;
+            hand.runs(node).await
+        };
+        started.await.map_err(told(&format!("start the agent of {node}")))
+    }
+
+    async fn wipe_state(&self, node: &str) -> Result<(), ClusterError> {
+        let done = self.hand().clean(node).await;
+        done.map_err(told(&format!("wipe what the agent of {node} keeps")))
     }
 
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
@@ -223,6 +295,13 @@ impl Extension for Installed {
             why: failed.join("; "),
         })
     }
+}
+
+/// The id of a container that runs, without the name of its runtime.
+pub(super) fn running(status: &ContainerStatus) -> Option<&str> {
+    status.state.as_ref()?.running.as_ref()?;
+    let id = status.container_id.as_deref()?;
+    Some(id.rsplit('/').next().unwrap_or(id))
 }
 
 /// How its container ended last, in words.

@@ -22,11 +22,13 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{KubernetesError, LIMITS, Options, error::api, limits::ask};
+use super::{Connection, KubernetesError, LIMITS, Options, Tier, error::api, limits::ask};
 use crate::cluster::RUN_LABEL;
 
 /// Its name, in the namespace of the suite.
 const NAME: &str = "plumbline-run";
+/// Its annotation that says what the run was told.
+const NOTE: &str = "plumbline-run/options";
 
 /// A run that has a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +82,9 @@ impl Lease {
                 }
                 if lives(&leases, &there).await? {
                     return Err(under_test(&there));
+                }
+                if let Some(left) = noted(&there).filter(|left| left.tier > options.tier) {
+                    return Err(KubernetesError::Unhealed { run: left.run });
                 }
                 let mut own = own.clone();
                 own.metadata.resource_version = there.metadata.resource_version;
@@ -187,13 +192,41 @@ async fn lives(leases: &Api<Object>, there: &Object) -> Result<bool, KubernetesE
     Ok(false)
 }
 
+/// What the last run was told that has ended without letting the cluster go, if it had to do with nodes.
+///
+/// # Errors
+/// The Lease can't be read.
+pub async fn left_on_nodes(client: &Client, namespace: &str) -> Result<Option<Options>, KubernetesError> {
+    let leases: Api<Object> = Api::namespaced(client.clone(), namespace);
+    let what = "read the Lease of the cluster";
+    let there = ask(what, leases.get_opt(NAME)).await?.map_err(api(what))?;
+    Ok(there.as_ref().and_then(noted))
+}
+
+/// The note of a run that has to do with nodes. That of another version of the suite may be none.
+fn noted(there: &Object) -> Option<Options> {
+    serde_json::from_str(there.annotations().get(NOTE)?).ok()
+}
+
+/// What whoever comes after a killed run has to know of it, but the way to the API, which is whoever's.
+fn note(options: &Options) -> Option<String> {
+    let options = Options {
+        connection: Connection::default(),
+        ..options.clone()
+    };
+    let text = serde_json::to_string(&options).ok()?;
+    (options.tier >= Tier::Node).then_some(text)
+}
+
 fn own(options: &Options, who: &str) -> Object {
+    let note = note(options).map(|note| [(NOTE.to_owned(), note)].into());
     let now = Some(MicroTime(Timestamp::now()));
     Object {
         metadata: ObjectMeta {
             name: Some(NAME.to_owned()),
             namespace: Some(options.namespace.clone()),
             labels: Some([(RUN_LABEL.to_owned(), options.run.clone())].into()),
+            annotations: note,
             ..ObjectMeta::default()
         },
         spec: Some(LeaseSpec {

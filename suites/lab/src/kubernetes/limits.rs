@@ -21,6 +21,10 @@ pub struct Limits {
     pub dump_bytes: u64,
     /// From the creation of a pod until it is Ready, the pull of its image included.
     pub pods: Duration,
+    /// From what starts or ends an agent until it runs or is gone, or all are ready.
+    pub agents: Duration,
+    /// How often something is written again that somebody else has written at the same time.
+    pub conflicts: u32,
     /// From the removal of the suite's namespace until it is gone.
     pub namespace_ends: Duration,
     /// How long a Lease counts that is not renewed.
@@ -37,6 +41,8 @@ pub const LIMITS: Limits = Limits {
     log_lines: 5000,
     dump_bytes: 4 * 1024 * 1024,
     pods: Duration::from_secs(180),
+    agents: Duration::from_secs(180),
+    conflicts: 5,
     namespace_ends: Duration::from_secs(120),
     lease: Duration::from_secs(40),
     lease_renewed: Duration::from_secs(8),

@@ -66,7 +66,7 @@ pub enum Tier {
     /// Objects in namespaces of its own. Nothing on nodes.
     #[default]
     Api,
-    /// Besides, pods in the network of their nodes.
+    /// Besides, a privileged pod on each node, through which processes run there; agents of the target are stopped and started.
     Node,
 }
 
@@ -163,6 +163,12 @@ impl Connection {
         }
         self
     }
+}
+
+/// A command line as the run's own pod on a node runs it there, under [`Tier::Node`].
+pub(super) fn on_host(program: &str, argv: &[String]) -> Vec<String> {
+    let own = [program, "on-node", "--"].map(str::to_owned);
+    own.iter().chain(argv).cloned().collect()
 }
 
 /// Name of the run's own pod on a node.

@@ -29,6 +29,12 @@ pub(super) async fn replace(pods: &Api<Pod>, name: &str, pod: &Pod) -> Result<()
             remove(pods, name).await?;
             ask(&what, pods.create(&params, pod)).await?.map_err(api(&what))?;
         }
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {
+            return Err(KubernetesError::Refused {
+                what,
+                why: status.message,
+            });
+        }
         made => drop(made.map_err(api(&what))?),
     }
     Ok(())

@@ -69,9 +69,23 @@ const CLUSTER_RULES: &[Rule] = &[
     },
 ];
 
+/// Besides, where agents of a target are stopped and started: their DaemonSet is kept off nodes by a label of these.
+const NODE_RULES: &[Rule] = &[
+    Rule {
+        group: "",
+        resources: &["nodes"],
+        verbs: &["patch"],
+    },
+    Rule {
+        group: "apps",
+        resources: &["daemonsets"],
+        verbs: &["get", "list", "patch"],
+    },
+];
+
 /// The rules that a tier needs, and nothing else: of a ClusterRole, or under [`Tier::Namespaced`] of a Role in its namespace.
 ///
-/// Pods in hosts' networks are no right of RBAC but one of admission: the namespace that they are in says so by its label
+/// Privileged pods are no right of RBAC but one of admission: the namespace that they are in says so by its label
 /// `pod-security.kubernetes.io/enforce: privileged`, which the suite sets on its own.
 #[must_use]
 pub fn rules(tier: Tier) -> Vec<PolicyRule> {
@@ -88,7 +102,9 @@ pub fn rules(tier: Tier) -> Vec<PolicyRule> {
 
 fn of(tier: Tier) -> impl Iterator<Item = &'static Rule> {
     let of_cluster = (tier > Tier::Namespaced).then_some(CLUSTER_RULES);
-    RULES.iter().chain(of_cluster.into_iter().flatten())
+    let of_nodes = (tier >= Tier::Node).then_some(NODE_RULES);
+    let more = of_cluster.into_iter().chain(of_nodes);
+    RULES.iter().chain(more.flatten())
 }
 
 /// Asks the API server after each right of a tier, in one namespace or in all.
@@ -163,7 +179,9 @@ mod tests {
     fn each_tier_includes_the_one_before_and_the_least_has_nothing_of_the_cluster() {
         let [least, api, node] = Tier::ALL.map(rules);
         assert!(least.iter().all(|rule| api.contains(rule)));
-        assert_eq!(api, node, "pods in hosts' networks are a matter of admission");
+        assert!(api.iter().all(|rule| node.contains(rule)));
+        let more: Vec<&PolicyRule> = node.iter().filter(|rule| !api.contains(rule)).collect();
+        assert_eq!(more.len(), NODE_RULES.len(), "privileged pods are a matter of admission");
         let of_cluster = ["namespaces", "nodes"];
         let resources: Vec<String> = least
             .into_iter()

@@ -10,6 +10,7 @@
 use std::{
     collections::BTreeSet,
     net::IpAddr,
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -30,6 +31,8 @@ pub(super) struct Sandbox {
     node: Arc<Node>,
     cgroup: Cgroup,
     network: Network,
+    /// Where processes of the node keep files, if what is run in the pod later is one.
+    host: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -89,17 +92,19 @@ impl Sandbox {
             node: node.clone(),
             cgroup,
             network,
+            host: None,
         })
     }
 
-    /// A pod with the node's network.
-    pub(super) fn of_node(node: &Arc<Node>, uid: &str) -> Result<Self, LabError> {
+    /// A pod with the node's network; what is run in it later is a process of the node, if there is a folder for such.
+    pub(super) fn of_node(node: &Arc<Node>, uid: &str, host: Option<PathBuf>) -> Result<Self, LabError> {
         let cgroup = node.pod_cgroup(uid);
         cgroup.create()?;
         Ok(Self {
             node: node.clone(),
             cgroup,
             network: Network::OfNode,
+            host,
         })
     }
 
@@ -113,6 +118,18 @@ impl Sandbox {
 
     /// For other processes in the pod.
     pub(super) fn place(&self) -> Place {
+        Place {
+            host: self.host.clone(),
+            ..self.inside()
+        }
+    }
+
+    /// For the container.
+    pub(super) fn placement(&self) -> Result<Placement, LabError> {
+        self.inside().placement()
+    }
+
+    fn inside(&self) -> Place {
         let net = match &self.network {
             Network::OfNode => PlaceNet::OfNode(self.node.clone()),
             Network::Own { net, .. } => PlaceNet::Own(net.clone()),
@@ -120,12 +137,8 @@ impl Sandbox {
         Place {
             net,
             cgroup: self.cgroup.clone(),
+            host: None,
         }
-    }
-
-    /// For the container.
-    pub(super) fn placement(&self) -> Result<Placement, LabError> {
-        self.place().placement()
     }
 
     /// Kills whatever runs in the pod.
@@ -162,6 +175,8 @@ impl Sandbox {
 pub(in crate::embedded) struct Place {
     net: PlaceNet,
     pub(in crate::embedded) cgroup: Cgroup,
+    /// Where processes of the node keep files, if it is one.
+    pub(super) host: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -171,8 +186,11 @@ enum PlaceNet {
 }
 
 impl Place {
-    /// For a process in the pod.
+    /// For a process in the pod, or of its node.
     pub(super) fn placement(&self) -> Result<Placement, LabError> {
+        if let (PlaceNet::OfNode(node), Some(_)) = (&self.net, &self.host) {
+            return node.placement(&node.system_cgroup());
+        }
         let net = self.net().file().try_clone();
         Ok(Placement {
             net: Some(net.map_err(io_error("duplicate a descriptor"))?),

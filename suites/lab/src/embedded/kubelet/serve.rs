@@ -21,7 +21,10 @@ use super::{
     table::{Seen, Table},
     tail::Tail,
 };
-use crate::embedded::{LIMITS, node::Node, spawn};
+use crate::{
+    cluster::NODE_FOLDER,
+    embedded::{LIMITS, node::Node, spawn},
+};
 
 /// The kubelets of all nodes.
 pub(in crate::embedded) struct Kubelets {
@@ -87,6 +90,7 @@ impl Kubelet for Kubelets {
             spawn::program(&self.plumbline, &request.command).map_err(|error| failed(error.to_string()))?;
         let pod = &container.pod;
         command.envs(environment(node, pod.uid.clone(), pod.name.clone()));
+        command.envs(place.host.iter().map(|folder| (NODE_FOLDER, folder)));
         let pipe = |wanted| if wanted { Stdio::piped() } else { Stdio::null() };
         command
             .stdin(pipe(request.stdin))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 
 /// The only image that there is.
 const IMAGE: &str = crate::cluster::PROBE;
@@ -18,6 +18,8 @@ pub(super) struct PodSpec {
     pub(super) args: Vec<String>,
     /// In the node's network namespace.
     pub(super) host_network: bool,
+    /// What is run in it later is the node's own process: its mounts, and no pod's cgroup.
+    pub(super) host_processes: bool,
     /// What is done when the container ends.
     pub(super) restart: Restart,
 }
@@ -95,8 +97,14 @@ pub(super) fn parse(pod: &Pod) -> Result<PodSpec, Problem> {
         image,
         args: container.args.clone().unwrap_or_default(),
         host_network: spec.host_network.unwrap_or(false),
+        host_processes: spec.host_network == Some(true) && spec.host_pid == Some(true) && is_privileged(container),
         restart,
     })
+}
+
+fn is_privileged(container: &Container) -> bool {
+    let context = container.security_context.as_ref();
+    context.and_then(|context| context.privileged) == Some(true)
 }
 
 /// How long a pod that is being deleted may take to end.
@@ -135,9 +143,23 @@ mod tests {
                 image: "registry.example/x/probe:v1@sha256:00".to_owned(),
                 args: vec!["serve".to_owned()],
                 host_network: true,
+                host_processes: false,
                 restart: Restart::OnFailure,
             })
         );
+    }
+
+    #[test]
+    fn only_a_pod_that_could_enter_its_node_has_processes_of_it() {
+        let of = |network: bool, processes: bool, privileged: bool| {
+            let spec = parse(&pod(&json!({
+                "hostNetwork": network, "hostPID": processes,
+                "containers": [{"name": "c", "image": "probe", "securityContext": {"privileged": privileged}}],
+            })));
+            spec.expect("a pod of the lab").host_processes
+        };
+        assert!(of(true, true, true));
+        assert!(!of(false, true, true) && !of(true, false, true) && !of(true, true, false));
     }
 
     #[test]

@@ -1,0 +1,83 @@
+//! The first process of a container, on its node: `plumbline node process`.
+
+use std::{fs, io, path::Path};
+
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+/// The process of a container that began first, as the node has it; `None` if it has none. It gets a signal, if one is
+/// named.
+///
+/// `id` is the container's, as its runtime has it: what runtimes call its cgroup has it in its name.
+///
+/// # Errors
+/// In words, for stderr: processes can't be looked at, or not be signalled.
+pub fn container_process(id: &str, signal: Option<Signal>) -> Result<Option<u32>, String> {
+    if id.is_empty() {
+        return Err("expected a container's id, found none".to_owned());
+    }
+    let found = first(Path::new("/proc"), id).map_err(|error| format!("can't list processes: {error}"))?;
+    if let (Some(process), Some(signal)) = (found, signal) {
+        let pid = i32::try_from(process).map_err(|error| error.to_string())?;
+        match kill(Pid::from_raw(pid), signal) {
+            // It has ended meanwhile.
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(errno) => return Err(format!("can't send {signal} to process {process}: {errno}")),
+        }
+    }
+    Ok(found)
+}
+
+fn first(processes: &Path, id: &str) -> io::Result<Option<u32>> {
+    let mut found: Option<(u64, u32)> = None;
+    for entry in fs::read_dir(processes)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(process) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // It may end at any moment.
+        let read = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+        let is_of_it = read("cgroup").lines().any(|line| line.contains(id));
+        let began = is_of_it.then(|| began(&read("stat"))).flatten();
+        found = began.map(|began| (began, process)).into_iter().chain(found).min();
+    }
+    Ok(found.map(|(_, process)| process))
+}
+
+/// When a process began, in ticks since the boot (proc_pid_stat(5)).
+fn began(stat: &str) -> Option<u64> {
+    // Its name may have spaces and parentheses itself. The third field comes first here, and the 22nd is the start.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_of_a_container_that_began_first_is_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = |pid: u32, cgroup: &str, began: u64| {
+            let folder = folder.path().join(pid.to_string());
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("cgroup"), cgroup).unwrap();
+            let stat = format!("{pid} (a b) c) S{} {began} 0\n", " 0".repeat(18));
+            fs::write(folder.join("stat"), stat).unwrap();
+        };
+        let of = |id: &str| format!("5:memory:/system.slice\n0::/kubepods/pod1/cri-containerd-{id}.scope\n");
+        process(30, &of("abc"), 100);
+        process(7, &of("abc"), 200);
+        process(8, &of("def"), 50);
+        process(1, "0::/init.scope\n", 1);
+        fs::create_dir(folder.path().join("sys")).unwrap();
+        assert_eq!(first(folder.path(), "abc").unwrap(), Some(30), "numbers begin anew");
+        assert_eq!(first(folder.path(), "def").unwrap(), Some(8));
+        assert_eq!(first(folder.path(), "fed").unwrap(), None);
+        assert!(container_process("", None).is_err());
+    }
+}
