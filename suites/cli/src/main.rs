@@ -84,9 +84,9 @@ enum Command {
     #[command(subcommand)]
     Lab(lab::LabArgs),
     /// Remove what killed runs have left: labs that are dead, and their objects in those that are up, or in any cluster
-    Cleanup(repair::CleanupArguments),
+    Cleanup(repair::Where),
     /// Undo what killed runs have done to labs, or to any cluster: to agents, and with programs, mounts and cgroups of nodes
-    Heal(repair::HealArguments),
+    Heal(repair::Where),
     /// Run one case in this process (what `run` starts)
     #[command(hide = true)]
     Case(case::Arguments),

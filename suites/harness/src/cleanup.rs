@@ -57,7 +57,7 @@ impl Made<'_> {
         ListParams::default().labels(&self.selector())
     }
 
-    /// Namespaces, with what is in them, and what a case has made in those of others.
+    /// Namespaces, with what is in them, and what a case or the run has made in those of others.
     async fn namespaces(&self, client: &Client) -> Result<(), Halt> {
         let namespaces: Api<DynamicObject> = all(client, Kind::Namespace, None);
         let names = || async {
@@ -70,7 +70,7 @@ impl Made<'_> {
             )
         };
         let own = names().await?;
-        for kind in [Kind::Service, Kind::EndpointSlice] {
+        for kind in [Kind::Service, Kind::EndpointSlice, Kind::Pod] {
             for key in self.keys(client, kind, None).await? {
                 if !own.contains(&key.namespace) {
                     delete(client, &key).await?;

@@ -15,10 +15,13 @@ use super::NAMESPACE;
   plumbline rbac --tier namespaced --namespace team | kubectl apply -f -     nothing outside of a namespace that is there
 
 Everything that a run makes has the label plumbline-run, and is in namespaces of its own (or in the one that it is given). It
-reads Services, EndpointSlices and pods of others, and changes none.")]
+reads Services, EndpointSlices and pods of others, and changes none. With --tier node and a --target, cases stop and start its
+agents: their DaemonSet gets the label, too, with another update strategy and an affinity, and nodes do whose agent is stopped;
+both are given back at the end, or by `plumbline heal`. Privileged pods are no right of RBAC: the run's namespace has the label
+pod-security.kubernetes.io/enforce=privileged, and other policies of the cluster have to except it.")]
 pub(crate) struct Arguments {
-    /// What the suite may do: namespaced (objects in one namespace), api (in namespaces of its own), or node (pods in the
-    /// networks of nodes, too)
+    /// What the suite may do: namespaced (objects in one namespace), api (in namespaces of its own), or node (privileged pods on
+    /// nodes, too)
     #[arg(long, value_name = "namespaced|api|node", default_value = "api", value_parser = tier)]
     tier: Tier,
     /// The namespace of the tier namespaced

@@ -12,7 +12,7 @@ use lab::{
     kind,
 };
 
-use super::{CleanupArguments, attach, clusters, runs};
+use super::{Where, attach, clusters, runs};
 
 /// From one look at a lab that is dying to the next.
 const LOOK: Duration = Duration::from_millis(100);
@@ -21,8 +21,8 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// Something can't be removed, or a lab neither answers nor lets go.
-pub(crate) async fn cleanup(arguments: CleanupArguments) -> anyhow::Result<ExitCode> {
-    let CleanupArguments {
+pub(crate) async fn cleanup(arguments: Where) -> anyhow::Result<ExitCode> {
+    let Where {
         labs,
         connection,
         namespace,

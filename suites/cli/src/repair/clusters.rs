@@ -2,13 +2,14 @@
 
 use std::{collections::BTreeSet, process::ExitCode};
 
+use anyhow::{Context as _, bail};
 use harness::{
     cleanup::{Made, runs_in},
     limits::{Limits, Profile},
 };
 use lab::kubernetes::{Connection, holder, remove_lease};
 
-use super::names;
+use super::{names, nodes};
 
 /// Removes everything that has the label of a run, but what the run has that holds the cluster now.
 ///
@@ -20,6 +21,7 @@ pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow:
         Err(error) if is_forbidden(&error) => BTreeSet::new(),
         names => names?,
     };
+    let mut removed = 0;
     // Those that may make no namespace.
     let mut confined: BTreeSet<String> = runs_in(&client, namespace).await?.into_iter().collect();
     confined.retain(|run| !own.contains(run));
@@ -28,10 +30,20 @@ pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow:
     if let Some(holder) = &held {
         println!("{} has the cluster since {}, and stays", holder.who, holder.since);
     }
+    // Nodes are reached through what is removed next.
+    if held.is_none() {
+        let (undone, is_whole) = nodes::heal(connection, namespace).await.context(
+            "nothing is removed, as the nodes are reached through it: expected that what a killed run has left on them can \
+             be undone first",
+        )?;
+        if !is_whole {
+            bail!("helpers of a run still live on nodes; try again when they have ended");
+        }
+        removed += usize::from(undone > 0);
+    }
     let is_held = |run: &String| held.as_ref().is_some_and(|holder| holder.run == *run);
     let own = own.iter().map(|run| (run, None));
     let confined = confined.iter().map(|run| (run, Some(namespace)));
-    let mut removed = 0;
     for (run, confined) in own.chain(confined).filter(|(run, _)| !is_held(run)) {
         let made = Made {
             run,

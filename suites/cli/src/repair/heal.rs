@@ -11,17 +11,29 @@ use lab::{
     embedded::{LIMITS, LabCluster},
 };
 
-use super::{Arguments, attach, runs};
+use super::{Where, attach, nodes, runs};
 
 /// From one look at an agent to the next.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Undoes what killed runs have done to nodes ([`faults::heal`]). Faults of the API servers, and what helpers on nodes do, end
+/// Undoes what killed runs have done to nodes of labs, or of the cluster of a kubeconfig ([`faults::heal`]). Faults of the API servers, and what helpers on nodes do, end
 /// with the process that held them; those that are still held are shown.
 ///
 /// # Errors
 /// A run is under way, which stops agents for its own ends; an agent does not start.
-pub(crate) async fn heal(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
+    let Where {
+        labs: arguments,
+        connection,
+        namespace,
+    } = arguments;
+    if connection.is_told() {
+        let (undone, is_whole) = nodes::heal(&connection.connection(), &namespace).await?;
+        if undone == 0 && is_whole {
+            println!("nothing is wrong");
+        }
+        return Ok(ExitCode::from(u8::from(!is_whole)));
+    }
     let mut is_whole = true;
     for name in arguments.names()? {
         match attach(&name).await {

@@ -4,8 +4,9 @@
 mod cleanup;
 mod clusters;
 mod heal;
+mod nodes;
 
-pub(crate) use {cleanup::cleanup, heal::heal};
+pub(crate) use {cleanup::cleanup, heal::heal, nodes::nodes};
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -25,9 +26,9 @@ pub(crate) struct Arguments {
     lab: Option<String>,
 }
 
-/// Where.
+/// Labs, or a cluster.
 #[derive(Debug, clap::Args)]
-pub(crate) struct CleanupArguments {
+pub(crate) struct Where {
     #[command(flatten)]
     labs: Arguments,
     #[command(flatten)]

@@ -6,10 +6,13 @@ use anyhow::Context as _;
 use harness::{case::Case, cleanup::Made, report::CaseReport, verdict::Halt};
 use lab::{
     cluster::{Cluster as _, Description},
-    kubernetes::{Guard, KubernetesCluster, Options, extension},
+    kubernetes::{Guard, KubernetesCluster, Options, Tier, extension, give_back},
+    target::Agent,
 };
 use tempfile::NamedTempFile;
 use tokio::sync::{Mutex, OnceCell};
+
+use crate::repair;
 
 use super::{
     process::{self, At, End, Settings},
@@ -64,10 +67,17 @@ impl<'a> Clusters<'a> {
         let mut cluster =
             KubernetesCluster::survey(self.options.clone(), extension(&self.options).await?).await?;
         let mut about = tempfile::Builder::new().prefix("plumbline-cluster-").tempfile()?;
+        if let Some(words) = touches(&self.options) {
+            eprintln!("  {words}");
+        }
         let guard = Guard::take(&cluster, &who()).await?;
         if let Err(error) = learn(&mut cluster, &mut about).await {
             guard.release().await?;
             return Err(error);
+        }
+        // What another run has left there would be taken for this target's. It can't be said to be undone by letting go.
+        for words in heal(&cluster).await? {
+            eprintln!("  of a run that was killed: {words}");
         }
         Ok(Arc::new(Held {
             cluster,
@@ -85,6 +95,14 @@ impl<'a> Clusters<'a> {
             return Ok(());
         };
         let settings = self.settings;
+        if self.options.tier >= Tier::Node {
+            let given_back = give_back(&held.cluster.client(), Some(&settings.run)).await;
+            for words in given_back
+                .context("the run is over, but agents are not as they were; `plumbline heal` with the kubeconfig does it")?
+            {
+                eprintln!("  {words}");
+            }
+        }
         if !settings.keep {
             let cleaned = held.cleanup(settings, None).await;
             cleaned.map_err(|halt| anyhow::anyhow!("{halt}"))?;
@@ -116,6 +134,12 @@ impl Site for Clusters<'_> {
             mut report,
             is_its_own,
         } = process::run(self.settings, at, case, line).await;
+        if !is_its_own && case.disruptive {
+            match repair::nodes(&held.cluster).await {
+                Ok(all) => report.warnings.extend(all.into_iter().flat_map(|healed| healed.undone)),
+                Err(error) => report.warnings.push(format!("{error:#}")),
+            }
+        }
         if !is_its_own && !self.settings.keep {
             let cleaned = held.cleanup(self.settings, Some(case.id)).await;
             report.warnings.extend(cleaned.err().map(|halt| halt.to_string()));
@@ -139,9 +163,33 @@ impl Site for Clusters<'_> {
     }
 }
 
+/// What cases may do to what others have made, in words.
+fn touches(options: &Options) -> Option<String> {
+    let agents = options.tested.agents.as_ref().filter(|_| options.tier >= Tier::Node)?;
+    let Agent {
+        namespace, daemon_set, ..
+    } = &agents.agent;
+    Some(format!(
+        "cases may stop and start agents of the DaemonSet {namespace}/{daemon_set}, which meanwhile has the update strategy \
+         OnDelete and an affinity; at its end the run gives it back as it was"
+    ))
+}
+
+/// Gives back what killed runs have borrowed, and undoes what they have left on nodes; what was done, in words.
+async fn heal(cluster: &KubernetesCluster) -> anyhow::Result<Vec<String>> {
+    if cluster.about().options.tier < Tier::Node {
+        return Ok(Vec::new());
+    }
+    let mut done = give_back(&cluster.client(), None).await?;
+    let healed = repair::nodes(cluster).await?;
+    done.extend(healed.into_iter().flat_map(|healed| healed.undone));
+    Ok(done)
+}
+
 /// What is known of a cluster only when it is held, and all of it for the processes of cases.
 async fn learn(cluster: &mut KubernetesCluster, about: &mut NamedTempFile) -> anyhow::Result<()> {
     cluster.find_nodes().await?;
+    cluster.look_at_hosts().await?;
     serde_json::to_writer(&mut *about, cluster.about())?;
     Ok(about.flush()?)
 }

@@ -226,6 +226,7 @@ async fn agents_are_seen(admin: &Client, options: &Options) {
             "namespace": TEAM, "daemon-set": "agent", "container": "agent", "labels": {"app": "agent"},
         })),
         dump: None,
+        clean: None,
     });
     let nobody = KubernetesCluster::survey(options.clone(), Arc::new(ApiOnly))
         .await

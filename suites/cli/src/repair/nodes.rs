@@ -1,0 +1,76 @@
+//! What killed runs have left on nodes of a cluster by a kubeconfig.
+
+use anyhow::{Context as _, bail};
+use faults::Healed;
+use lab::{
+    cluster::{Capability, Cluster},
+    kubernetes::{
+        Connection, Guard, KubernetesCluster, extension, give_back, holder, left_on_nodes,
+    },
+};
+
+/// `plumbline heal` with a kubeconfig: gives DaemonSets back that killed runs have borrowed, lets nodes have their agents again,
+/// and undoes what helpers have left there, through pods like those that the run had. Nothing else is touched.
+///
+/// Returns how many things were undone, and whether nothing is wrong any more.
+///
+/// # Errors
+/// A run is under way; something can't be undone: then it is still known what the killed run had, for another try.
+pub(super) async fn heal(connection: &Connection, namespace: &str) -> anyhow::Result<(usize, bool)> {
+    let client = connection.client().await?;
+    if let Some(holder) = holder(&client, namespace).await? {
+        bail!(
+            "{} has the cluster since {}, and heals its own faults; end it first",
+            holder.who,
+            holder.since
+        );
+    }
+    let left = left_on_nodes(&client, namespace).await?;
+    // First of all: without their agents nodes serve nobody.
+    let mut undone = give_back(&client, None).await?;
+    for words in &undone {
+        println!("{words}");
+    }
+    let Some(mut options) = left else {
+        return Ok((undone.len(), true));
+    };
+    connection.clone_into(&mut options.connection);
+    namespace.clone_into(&mut options.namespace);
+    options.plumbline = std::env::current_exe().context("failed to find this program")?;
+    options.run = format!("heal-{}", std::process::id());
+    let mut cluster = KubernetesCluster::survey(options.clone(), extension(&options).await?).await?;
+    let guard = Guard::take(&cluster, "plumbline heal").await?;
+    cluster.look_at_hosts().await?;
+    let mut is_whole = true;
+    for healed in nodes(&cluster).await? {
+        is_whole &= healed.held.is_empty();
+        for words in healed.undone.iter().chain(&healed.held) {
+            println!("{words}");
+        }
+        undone.extend(healed.undone);
+    }
+    guard.release().await?;
+    Ok((undone.len(), is_whole))
+}
+
+/// Undoes what is left on the nodes of a cluster that is held, where it has to do with these at all.
+///
+/// # Errors
+/// The first that can't be undone; the other nodes are healed all the same.
+pub(crate) async fn nodes(cluster: &dyn Cluster) -> anyhow::Result<Vec<Healed>> {
+    let description = cluster.describe();
+    let mut all = Vec::new();
+    let mut first = Ok(());
+    if description.capabilities.contains(&Capability::Node) {
+        for node in &description.nodes {
+            match faults::heal(cluster, &node.name).await {
+                Ok(healed) => all.push(healed),
+                Err(error) => {
+                    let failed = Err(error).with_context(|| format!("failed to heal the node {}", node.name));
+                    first = first.and(failed);
+                }
+            }
+        }
+    }
+    first.map(|()| all)
+}
