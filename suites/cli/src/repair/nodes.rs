@@ -4,9 +4,7 @@ use anyhow::{Context as _, bail};
 use faults::Healed;
 use lab::{
     cluster::{Capability, Cluster},
-    kubernetes::{
-        Connection, Guard, KubernetesCluster, extension, give_back, holder, left_on_nodes,
-    },
+    kubernetes::{Connection, Guard, KubernetesCluster, extension, give_back, holder, left_on_nodes},
 };
 
 /// `plumbline heal` with a kubeconfig: gives DaemonSets back that killed runs have borrowed, lets nodes have their agents again,

@@ -136,7 +136,9 @@ impl Site for Clusters<'_> {
         } = process::run(self.settings, at, case, line).await;
         if !is_its_own && case.disruptive {
             match repair::nodes(&held.cluster).await {
-                Ok(all) => report.warnings.extend(all.into_iter().flat_map(|healed| healed.undone)),
+                Ok(all) => report
+                    .warnings
+                    .extend(all.into_iter().flat_map(|healed| healed.undone)),
                 Err(error) => report.warnings.push(format!("{error:#}")),
             }
         }
@@ -165,9 +167,15 @@ impl Site for Clusters<'_> {
 
 /// What cases may do to what others have made, in words.
 fn touches(options: &Options) -> Option<String> {
-    let agents = options.tested.agents.as_ref().filter(|_| options.tier >= Tier::Node)?;
+    let agents = options
+        .tested
+        .agents
+        .as_ref()
+        .filter(|_| options.tier >= Tier::Node)?;
     let Agent {
-        namespace, daemon_set, ..
+        namespace,
+        daemon_set,
+        ..
     } = &agents.agent;
     Some(format!(
         "cases may stop and start agents of the DaemonSet {namespace}/{daemon_set}, which meanwhile has the update strategy \

@@ -30,20 +30,20 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 
 use super::{CASE, LIMIT, privileged, support::report};
 
-const NAMESPACE: &str = "plumbline-run";
+pub(super) const NAMESPACE: &str = "plumbline-run";
 /// A namespace that no run has made.
 const GIVEN: &str = "default";
 /// A case that makes some.
 const OWN_NAMESPACES: &str = "release-name-lattice";
 
-async fn lab(test: &str) -> LabCluster {
+pub(super) async fn lab(test: &str) -> LabCluster {
     let config = LabConfig::new(&format!("{test}-{}", std::process::id())).unwrap();
     LabCluster::up(&config, Lifetime::WithCaller, |_| {})
         .await
         .unwrap()
 }
 
-fn options(lab: &LabCluster, run: &str) -> Options {
+pub(super) fn options(lab: &LabCluster, run: &str) -> Options {
     Options {
         provider: "existing".to_owned(),
         tested: Tested::default(),
@@ -60,7 +60,7 @@ fn options(lab: &LabCluster, run: &str) -> Options {
     }
 }
 
-async fn survey(options: Options) -> Result<KubernetesCluster, KubernetesError> {
+pub(super) async fn survey(options: Options) -> Result<KubernetesCluster, KubernetesError> {
     KubernetesCluster::survey(options, Arc::new(ApiOnly)).await
 }
 
@@ -338,7 +338,7 @@ async fn a_program_in_a_pod_has_its_pipes_and_ends_with_whoever_started_it() {
 }
 
 /// Feeds a child while it is read, to its end.
-async fn fed(mut child: tokio::process::Child, bytes: &[u8]) -> Output {
+pub(super) async fn fed(mut child: tokio::process::Child, bytes: &[u8]) -> Output {
     let mut stdin = child.stdin.take().unwrap();
     let feed = async move {
         stdin.write_all(bytes).await.unwrap();

@@ -8,6 +8,7 @@
 mod existing;
 mod flags;
 mod healed;
+mod hosts;
 mod labs;
 mod leftovers;
 mod support;

@@ -5,6 +5,7 @@
     reason = "a test that can't go on has failed"
 )]
 
+mod borrowed;
 mod kubernetes;
 mod rights;
 mod watching;

@@ -25,17 +25,20 @@ use lab::{
 };
 use serde_json::{Value, json};
 
-use super::kubernetes::{ControlPlane, LEAST, client};
+use super::{
+    borrowed,
+    kubernetes::{ControlPlane, LEAST, client},
+};
 
 /// How long anything may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// The only node.
-const NODE: &str = "n1";
+pub(super) const NODE: &str = "n1";
 /// A namespace that no run has made.
-const TEAM: &str = "team";
+pub(super) const TEAM: &str = "team";
 
-fn typed<T: serde::de::DeserializeOwned>(object: Value) -> T {
+pub(super) fn typed<T: serde::de::DeserializeOwned>(object: Value) -> T {
     serde_json::from_value(object).unwrap()
 }
 
@@ -276,7 +279,11 @@ async fn own_namespaces(admin: &Client, options: &Options) {
     let cluster = survey_until(options, Result::is_ok).await.unwrap();
     let guard = Guard::take(&cluster, "somebody").await.unwrap();
     guard.release().await.unwrap();
-    agents_are_seen(admin, options).await;
+    // What is on nodes is asked there, where there are some.
+    let mut seen = options.clone();
+    seen.tier = Tier::Api;
+    agents_are_seen(admin, &seen).await;
+    borrowed::agents_are_stopped_and_given_back(admin, options).await;
 
     let mut less: ClusterRole = typed(role);
     for rule in less.rules.iter_mut().flatten() {

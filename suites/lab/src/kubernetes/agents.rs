@@ -142,7 +142,9 @@ impl Hand<'_> {
         }
         let agent = &self.agents.agent;
         let sets: Api<DaemonSet> = Api::namespaced(self.client.clone(), &agent.namespace);
-        let set = ask(&what, sets.get(&agent.daemon_set)).await?.map_err(api(&what))?;
+        let set = ask(&what, sets.get(&agent.daemon_set))
+            .await?
+            .map_err(api(&what))?;
         let name = format!("plumbline-clean-{node}");
         let pod = cleaner(&set, self.agents, argv, self.options, node)
             .ok_or_else(|| failed(format!("its pods have no container {}", agent.container)))?;
@@ -168,7 +170,10 @@ async fn ended(pods: &Api<Pod>, name: &str) -> Result<Option<String>, Kubernetes
             Some("Succeeded") => return Ok(None),
             Some("Failed") => {
                 let said = ask(&what, pods.logs(name, &LogParams::default())).await?;
-                return Ok(Some(format!("it failed: {}", said.map_err(api(&what))?.trim_end())));
+                return Ok(Some(format!(
+                    "it failed: {}",
+                    said.map_err(api(&what))?.trim_end()
+                )));
             }
             _ if began.elapsed() >= LIMITS.agents => {
                 return Err(KubernetesError::Late {

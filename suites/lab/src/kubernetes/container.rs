@@ -75,7 +75,11 @@ mod tests {
         process(8, &of("def"), 50);
         process(1, "0::/init.scope\n", 1);
         fs::create_dir(folder.path().join("sys")).unwrap();
-        assert_eq!(first(folder.path(), "abc").unwrap(), Some(30), "numbers begin anew");
+        assert_eq!(
+            first(folder.path(), "abc").unwrap(),
+            Some(30),
+            "numbers begin anew"
+        );
         assert_eq!(first(folder.path(), "def").unwrap(), Some(8));
         assert_eq!(first(folder.path(), "fed").unwrap(), None);
         assert!(container_process("", None).is_err());

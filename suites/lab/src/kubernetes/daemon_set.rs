@@ -27,16 +27,26 @@ const BEFORE: &str = "plumbline-run/before";
 /// # Errors
 /// It is not there, or somebody writes it at the same time, again and again.
 pub(super) async fn borrow(client: &Client, agent: &Agent, run: &str) -> Result<(), KubernetesError> {
-    let what = format!("keep the DaemonSet {} off nodes", words(&agent.namespace, &agent.daemon_set));
+    let what = format!(
+        "keep the DaemonSet {} off nodes",
+        words(&agent.namespace, &agent.daemon_set)
+    );
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), &agent.namespace);
     let mut tries = LIMITS.conflicts;
     loop {
-        let set = ask(&what, sets.get(&agent.daemon_set)).await?.map_err(api(&what))?;
+        let set = ask(&what, sets.get(&agent.daemon_set))
+            .await?
+            .map_err(api(&what))?;
         if set.annotations().contains_key(BEFORE) && set.labels().contains_key(RUN_LABEL) {
             return Ok(());
         }
         let patch = Patch::Merge(borrowed(&set, run));
-        match ask(&what, sets.patch(&agent.daemon_set, &PatchParams::default(), &patch)).await? {
+        match ask(
+            &what,
+            sets.patch(&agent.daemon_set, &PatchParams::default(), &patch),
+        )
+        .await?
+        {
             Err(kube::Error::Api(status)) if status.is_conflict() && tries > 0 => tries -= 1,
             done => return done.map(drop).map_err(api(&what)),
         }
@@ -249,11 +259,14 @@ mod tests {
 
     #[test]
     fn what_was_borrowed_is_given_back_as_it_was() {
-        let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "10%"}});
+        let rolling =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "10%"}});
         let zone = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]});
         let host = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]});
-        let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [zone, host]}});
-        let preferred = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": zone}]});
+        let required =
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [zone, host]}});
+        let preferred =
+            json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": zone}]});
         for (strategy, affinity) in [
             (rolling.clone(), Value::Null),
             (rolling.clone(), json!({ "nodeAffinity": required })),
@@ -268,7 +281,10 @@ mod tests {
             let required = node.required_during_scheduling_ignored_during_execution.unwrap();
             for term in &required.node_selector_terms {
                 let last = term.match_expressions.as_ref().unwrap().last().unwrap();
-                assert_eq!((last.key.as_str(), last.operator.as_str()), (RUN_LABEL, "DoesNotExist"));
+                assert_eq!(
+                    (last.key.as_str(), last.operator.as_str()),
+                    (RUN_LABEL, "DoesNotExist")
+                );
             }
             let mut after = patched(&during, &as_before(&during));
             // An empty map is none.

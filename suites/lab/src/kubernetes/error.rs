@@ -131,7 +131,9 @@ pub enum KubernetesError {
         why: String,
     },
     /// A node can't be used through the run's pod on it.
-    #[error("the node {node} can't be used through the run's pod on it: {why}; choose --tier api to leave nodes alone")]
+    #[error(
+        "the node {node} can't be used through the run's pod on it: {why}; choose --tier api to leave nodes alone"
+    )]
     Host {
         /// Which.
         node: String,

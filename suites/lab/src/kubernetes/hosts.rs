@@ -24,7 +24,11 @@ use crate::cluster::Node;
 ///
 /// # Errors
 /// One can't be entered, or has no cgroup v2, or has it elsewhere than the others.
-pub(super) async fn look(client: &Client, options: &Options, nodes: &[Node]) -> Result<Host, KubernetesError> {
+pub(super) async fn look(
+    client: &Client,
+    options: &Options,
+    nodes: &[Node],
+) -> Result<Host, KubernetesError> {
     let mut first: Option<Host> = None;
     for Node { name, .. } in nodes {
         let host: Host = ask(client, options, name, &["host"]).await?;
@@ -72,8 +76,12 @@ pub(super) async fn ask<T: DeserializeOwned>(
     .await
     .map_err(|_| failed(format!("{argv:?}: no answer within {:?}", LIMITS.request)))?
     .map_err(|why| failed(format!("{argv:?}: {why}")))?;
-    serde_json::from_slice(&said)
-        .map_err(|error| failed(format!("{argv:?} said {:?}: {error}", String::from_utf8_lossy(&said))))
+    serde_json::from_slice(&said).map_err(|error| {
+        failed(format!(
+            "{argv:?} said {:?}: {error}",
+            String::from_utf8_lossy(&said)
+        ))
+    })
 }
 
 /// What a program in a pod writes to its stdout, if it ends with code 0.

@@ -155,7 +155,11 @@ impl Installed {
     }
 
     /// Its process, as the node has it; asked there once for each container.
-    async fn process(&self, node: &str, status: Option<&ContainerStatus>) -> Result<Option<u32>, ClusterError> {
+    async fn process(
+        &self,
+        node: &str,
+        status: Option<&ContainerStatus>,
+    ) -> Result<Option<u32>, ClusterError> {
         let Some(id) = status.and_then(running).filter(|_| self.touches()) else {
             return Ok(None);
         };

@@ -156,7 +156,8 @@ fn cgroup_of(cgroup: &str, mountinfo: &str) -> Result<PathBuf, OnNodeError> {
         .lines()
         .find_map(|line| line.strip_prefix("0::"))
         .ok_or_else(|| lacks(format!("{cgroup:?}")))?;
-    let mount = cgroup_mount(mountinfo).ok_or_else(|| lacks("no cgroup2 file system is mounted".to_owned()))?;
+    let mount =
+        cgroup_mount(mountinfo).ok_or_else(|| lacks("no cgroup2 file system is mounted".to_owned()))?;
     // What of the hierarchy is mounted: all of it, but for a node that is a container.
     let root = mountinfo.lines().find_map(|line| {
         let (place, kind) = line.split_once(" - ")?;
@@ -182,7 +183,8 @@ mod tests {
         let whole = "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n";
         let found = cgroup_of("0::/init.scope\n", whole).unwrap();
         assert_eq!(found, Path::new("/sys/fs/cgroup/init.scope"));
-        let part = "59 89 0:38 /docker/cd22 /sys/fs/cgroup/unified rw,nosuid shared:31 - cgroup2 cgroup2 rw\n";
+        let part =
+            "59 89 0:38 /docker/cd22 /sys/fs/cgroup/unified rw,nosuid shared:31 - cgroup2 cgroup2 rw\n";
         let text = "4:memory:/docker/cd22/init.scope\n0::/docker/cd22/init.scope\n";
         let found = cgroup_of(text, part).unwrap();
         assert_eq!(found, Path::new("/sys/fs/cgroup/unified/init.scope"));

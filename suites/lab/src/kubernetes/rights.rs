@@ -181,7 +181,11 @@ mod tests {
         assert!(least.iter().all(|rule| api.contains(rule)));
         assert!(api.iter().all(|rule| node.contains(rule)));
         let more: Vec<&PolicyRule> = node.iter().filter(|rule| !api.contains(rule)).collect();
-        assert_eq!(more.len(), NODE_RULES.len(), "privileged pods are a matter of admission");
+        assert_eq!(
+            more.len(),
+            NODE_RULES.len(),
+            "privileged pods are a matter of admission"
+        );
         let of_cluster = ["namespaces", "nodes"];
         let resources: Vec<String> = least
             .into_iter()

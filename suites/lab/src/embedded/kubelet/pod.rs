@@ -146,7 +146,11 @@ impl Worker {
         )
         .map_err(io_error(format!("make the log of {namespace}/{name}")))?;
         let sandbox = if spec.host_network {
-            Sandbox::of_node(node, &uid, spec.host_processes.then(|| dir.node_folder(&node.name)))?
+            Sandbox::of_node(
+                node,
+                &uid,
+                spec.host_processes.then(|| dir.node_folder(&node.name)),
+            )?
         } else {
             Sandbox::create(node, &uid, pool).await?
         };

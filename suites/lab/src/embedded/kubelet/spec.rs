@@ -97,7 +97,9 @@ pub(super) fn parse(pod: &Pod) -> Result<PodSpec, Problem> {
         image,
         args: container.args.clone().unwrap_or_default(),
         host_network: spec.host_network.unwrap_or(false),
-        host_processes: spec.host_network == Some(true) && spec.host_pid == Some(true) && is_privileged(container),
+        host_processes: spec.host_network == Some(true)
+            && spec.host_pid == Some(true)
+            && is_privileged(container),
         restart,
     })
 }
