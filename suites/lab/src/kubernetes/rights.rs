@@ -69,12 +69,13 @@ const CLUSTER_RULES: &[Rule] = &[
     },
 ];
 
-/// Besides, where agents of a target are stopped and started: their DaemonSet is kept off nodes by a label of these.
+/// Besides, where agents of a target are stopped and started: their DaemonSet is kept off nodes by a label of these, and a node
+/// that somebody has cordoned meanwhile shows that it did not recover by itself.
 const NODE_RULES: &[Rule] = &[
     Rule {
         group: "",
         resources: &["nodes"],
-        verbs: &["patch"],
+        verbs: &["get", "patch"],
     },
     Rule {
         group: "apps",
