@@ -18,7 +18,8 @@ pub(super) async fn heal(connection: &Connection, namespace: &str) -> anyhow::Re
     let client = connection.client().await?;
     if let Some(holder) = holder(&client, namespace).await? {
         bail!(
-            "{} has the cluster since {}, and heals its own faults; end it first",
+            "{} has the cluster since {}, and heals its own faults; end it first (one that was killed has it until it has not \
+             been heard of for a while: try again)",
             holder.who,
             holder.since
         );
