@@ -159,6 +159,8 @@ fn api_server(programs: &std::path::Path, folder: &TempDir, ports: [u16; 3]) -> 
             format!("--token-auth-file={}", at("tokens")),
             "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            // As kubeadm and others have it: the flag's default is false.
+            "--allow-privileged=true".to_owned(),
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ],
     )

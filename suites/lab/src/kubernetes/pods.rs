@@ -29,7 +29,10 @@ pub(super) async fn replace(pods: &Api<Pod>, name: &str, pod: &Pod) -> Result<()
             remove(pods, name).await?;
             ask(&what, pods.create(&params, pod)).await?.map_err(api(&what))?;
         }
-        Err(kube::Error::Api(status)) if status.is_forbidden() => {
+        // 422 is an API server without --allow-privileged.
+        Err(kube::Error::Api(status))
+            if status.is_forbidden() || (status.code == 422 && status.message.contains("privileged")) =>
+        {
             return Err(KubernetesError::Refused {
                 what,
                 why: status.message,
