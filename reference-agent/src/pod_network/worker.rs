@@ -196,7 +196,7 @@ impl Worker {
             let path = self.conflist.path();
             match self.conflist.write(&Conflist::render(&wanted.own, mtu)) {
                 Ok(true) => {
-                    tracing::info!(file = %path.display(), ranges = ?wanted.own, mtu, "pods have a network")
+                    tracing::info!(file = %path.display(), ranges = ?wanted.own, mtu, "pods have a network");
                 }
                 Ok(false) => {}
                 Err(error) => round

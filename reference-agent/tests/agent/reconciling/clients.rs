@@ -16,6 +16,7 @@ fn node(name: &str, address: &str, pods: &[&str]) -> Event {
         name: name.to_owned(),
         zone: None,
         addresses: vec![address.parse().expect("an address")],
+        internal: vec![address.parse().expect("an address")],
         pods: pods.iter().map(|text| range(text)).collect(),
     })
 }

@@ -238,6 +238,7 @@ impl NodeShape {
             name: NODES[self.name].to_owned(),
             zone: self.zone.map(|zone| ZONES[zone].to_owned()),
             addresses: ips(&NODE_ADDRESSES, self.addresses).collect(),
+            internal: ips(&NODE_ADDRESSES, self.addresses).collect(),
             pods: chosen(&PODS, self.pods).filter_map(range).collect(),
         }
     }
