@@ -28,7 +28,7 @@ mod watch;
 #[cfg(test)]
 mod workflows;
 
-use std::process::ExitCode;
+use std::{net::SocketAddr, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -99,6 +99,19 @@ enum Command {
     /// Become a program on the node of the privileged pod that this runs in
     #[command(hide = true)]
     OnNode(cluster::exec::OnNode),
+    /// A balancer in front of API servers of kind (what its container runs)
+    #[command(hide = true)]
+    Balance {
+        /// The servers
+        #[arg(required = true)]
+        servers: Vec<SocketAddr>,
+    },
+    /// Keep a fault of the API servers of a cluster of kind, as stdin says, until that ends (what cases start)
+    #[command(hide = true)]
+    HoldApiFault {
+        /// The cluster
+        cluster: String,
+    },
     /// The client and server that run in pods
     #[command(hide = true, subcommand)]
     Probe(probe::cli::ProbeArgs),
@@ -125,7 +138,12 @@ fn main() -> ExitCode {
 fn start(command: Command) -> anyhow::Result<ExitCode> {
     // Probes are many processes at once: one thread each.
     let threads = match command {
-        Command::Probe(_) | Command::Node(_) | Command::ExecInPod(_) | Command::OnNode(_) => {
+        Command::Probe(_)
+        | Command::Node(_)
+        | Command::ExecInPod(_)
+        | Command::OnNode(_)
+        | Command::Balance { .. }
+        | Command::HoldApiFault { .. } => {
             tokio::runtime::Builder::new_current_thread()
         }
         _ => tokio::runtime::Builder::new_multi_thread(),
@@ -149,6 +167,10 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
             Command::Node(command) => node::node(&command).await,
             Command::ExecInPod(arguments) => cluster::exec::exec(arguments).await,
             Command::OnNode(arguments) => cluster::exec::on_node(&arguments),
+            Command::Balance { servers } => Ok(::lab::kind::balance(servers).await.map(|()| ExitCode::SUCCESS)?),
+            Command::HoldApiFault { cluster } => {
+                Ok(::lab::kind::keep(&cluster).await.map(|()| ExitCode::SUCCESS)?)
+            }
             Command::Probe(arguments) => probe::cli::run(arguments).await,
         }
     })

@@ -8,7 +8,9 @@ pub(crate) mod rbac;
 
 use std::path::PathBuf;
 
+use harness::case::Case;
 use lab::{
+    cluster::Capability,
     embedded::IpFamilies,
     kind::{Existing, KindConfig, KindError, KindTarget, PodNetwork},
     kubernetes::{Connection, Options, Tested, Tier},
@@ -47,6 +49,10 @@ pub(crate) struct KindArgs {
     /// other CNI. With --reuse as it was said when the cluster was made
     #[arg(long, value_name = "kind|agent", value_enum, default_value_t)]
     pod_network: PodNetworkArg,
+    /// API servers: two advertise the address of a balancer in front of both, and one of them can be stopped. The default is as
+    /// many as the cases need that are selected; a cluster that is used again has as many as it had
+    #[arg(long, value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
+    apiservers: Option<u8>,
 }
 
 /// Who gives pods their network.
@@ -75,15 +81,19 @@ impl KindArgs {
             .map(|image| format!(" --kind-image {image}"));
         let reuse = self.reuse.iter().map(|name| format!(" --reuse {name}"));
         let network = (self.pod_network == PodNetworkArg::Agent).then(|| " --pod-network agent".to_owned());
-        image.chain(reuse).chain(network).collect()
+        let servers = self.apiservers.iter();
+        let servers = servers.map(|number| format!(" --apiservers {number}"));
+        image.chain(reuse).chain(network).chain(servers).collect()
     }
 
-    /// Whether anything is said that is of no other provider.
-    pub(crate) fn is_told(&self) -> bool {
-        self.reuse.is_some() || self.pod_network != PodNetworkArg::Kind
+    /// The option that was given which only these clusters have.
+    pub(crate) fn told(&self) -> Option<&'static str> {
+        let reuse = self.reuse.as_ref().map(|_| "--reuse");
+        let network = (self.pod_network != PodNetworkArg::Kind).then_some("--pod-network");
+        reuse.or(network).or(self.apiservers.map(|_| "--apiservers"))
     }
 
-    /// The cluster of a run.
+    /// The cluster of a run of these cases.
     ///
     /// # Errors
     /// There is no such target on kind.
@@ -92,6 +102,7 @@ impl KindArgs {
         target: &str,
         nodes: u8,
         families: IpFamilies,
+        cases: &[Case],
     ) -> Result<(KindConfig, Existing), KindError> {
         let existing = match self.reuse {
             Some(_) => Existing::Use,
@@ -113,9 +124,19 @@ impl KindArgs {
             image: self.kind_image,
             target: kind,
             pod_network,
+            api_servers: match existing {
+                Existing::Use => self.apiservers,
+                Existing::Refuse => self.apiservers.or_else(|| Some(api_servers(nodes, cases))),
+            },
         };
         Ok((config, existing))
     }
+}
+
+/// As many as cases ask for, where there are nodes for them.
+fn api_servers(nodes: u8, cases: &[Case]) -> u8 {
+    let several = |case: &Case| case.needs.also.contains(&Capability::SharedAddress);
+    if nodes > 1 && cases.iter().any(several) { 2 } else { 1 }
 }
 
 /// A cluster that is there.
@@ -215,5 +236,37 @@ impl ConnectionArgs {
             context: self.context,
         }
         .absolute()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_two_api_servers_where_a_case_asks_for_several_and_a_node_is_left_for_the_second() {
+        let case = |id| cases::find(id).unwrap();
+        let several = [case("clusterip-from-pod"), case("kubesvc-shared-address-restart")];
+        assert_eq!(api_servers(2, &several), 2);
+        assert_eq!(api_servers(1, &several), 1);
+        assert_eq!(api_servers(2, &several[..1]), 1);
+    }
+
+    #[test]
+    fn a_cluster_that_is_used_again_keeps_its_api_servers() {
+        let args = |reuse: Option<&str>, apiservers| KindArgs {
+            kind_image: None,
+            reuse: reuse.map(str::to_owned),
+            apiservers,
+        };
+        let all = cases::ALL;
+        let servers = |args: KindArgs| {
+            let told = args.cluster("reference", 2, IpFamilies::Ipv4, all).unwrap();
+            told.0.api_servers
+        };
+        assert_eq!(servers(args(None, None)), Some(2));
+        assert_eq!(servers(args(None, Some(1))), Some(1));
+        assert_eq!(servers(args(Some("k"), None)), None);
+        assert_eq!(args(Some("k"), Some(2)).options(), " --reuse k --apiservers 2");
     }
 }

@@ -121,10 +121,8 @@ impl Arguments {
     /// Some were given.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let existing = self.existing.options();
-        if self.kind.is_told() && self.provider != Provider::Kind {
-            bail!(
-                "expected --provider kind with --reuse and --pod-network, which are about a cluster of kind"
-            );
+        if let Some(option) = self.kind.told().filter(|_| self.provider != Provider::Kind) {
+            bail!("expected --provider kind with {option}, which is about a cluster of kind");
         }
         match self.provider {
             Provider::Lab | Provider::Kind if !existing.is_empty() => {
@@ -248,6 +246,7 @@ mod tests {
         assert!(refused("--provider kind --image i").contains("--provider existing"));
         assert!(refused("--reuse k").contains("--provider kind"));
         assert!(refused("--pod-network agent").contains("--provider kind"));
+        assert!(refused("--apiservers 2").contains("--provider kind with --apiservers"));
         assert!(refused("--provider kind --mutant m").contains("--provider lab"));
         assert!(
             parse("--provider kind --reuse k --nodes 3 --dual")

@@ -67,9 +67,15 @@ impl<'a> Kinds<'a> {
         Ok(())
     }
 
-    /// Heals what a case that died has left: agents that are stopped, namespaces. Returns what can't be healed.
-    async fn after_death(&self, cluster: &dyn Cluster, case: Case) -> Vec<String> {
+    /// Heals what a case that died has left: API servers and agents that are stopped, namespaces. Returns what can't be healed.
+    async fn after_death(&self, kind: &KindCluster, case: Case) -> Vec<String> {
         let mut warnings = Vec::new();
+        // First of all: whatever follows asks them.
+        match kind.settle().await {
+            Ok(repaired) => warnings.extend(repaired),
+            Err(error) => warnings.push(error.to_string()),
+        }
+        let cluster: &dyn Cluster = kind.cluster();
         for node in cluster.describe().nodes.iter().filter(|_| case.disruptive) {
             let started = cluster.start_agent(&node.name).await;
             let stays = |error| format!("the agent of {} stays down: {error}", node.name);
@@ -115,7 +121,7 @@ impl Site for Kinds<'_> {
         if !is_its_own {
             report
                 .warnings
-                .extend(self.after_death(cluster.cluster(), case).await);
+                .extend(self.after_death(cluster, case).await);
         }
         report
     }

@@ -2,7 +2,7 @@
 //!
 //! It is there before the lab is, so that whoever asks meanwhile is told so, and whoever wants the lab down is heard.
 
-use std::{io, os::unix::fs::PermissionsExt, path::Path, process, sync::Arc, time::Duration};
+use std::{io, os::unix::fs::PermissionsExt, path::Path, process, sync::Arc};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -15,10 +15,10 @@ use tokio::{
 use super::{
     LIMITS, LabError,
     error::io_error,
+    held,
     lab::Shared,
     protocol::{Refusal, Reply, Request},
 };
-use crate::cluster::ApiFault;
 
 /// Opens the socket.
 pub(super) fn listen(path: &Path) -> Result<UnixListener, LabError> {
@@ -113,47 +113,15 @@ async fn answer(stream: UnixStream, lab: &Shared) -> io::Result<()> {
             drop(lab.down.send(stream.into_inner()).await);
             return Ok(());
         }
-        Ok(Request::ApiFault { fault, lasts }) => return hold(stream, lab, fault, lasts).await,
+        Ok(Request::ApiFault { fault, lasts }) => {
+            let begin = lab.api.begin(fault.clone(), lasts);
+            let heal = async |begun| lab.api.heal(begun).await;
+            return held::hold(stream, &fault, lasts, begin, heal).await;
+        }
         Ok(request) => handle(request, lab).await.unwrap_or_else(Reply::Refused),
         Err(error) => Reply::Refused(Refusal::failed("read the request", &error)),
     };
     send(stream.get_mut(), &reply).await
-}
-
-/// Keeps up a fault of the API servers as long as somebody holds the connection, and no longer than it may last.
-async fn hold(
-    mut stream: BufReader<UnixStream>,
-    lab: &Shared,
-    fault: ApiFault,
-    lasts: Duration,
-) -> io::Result<()> {
-    let name = fault.to_string();
-    let begun = match lab.api.begin(fault, lasts).await {
-        Ok(begun) => begun,
-        Err(refusal) => return send(stream.get_mut(), &Reply::Refused(refusal)).await,
-    };
-    tracing::info!(fault = name, "a fault begins");
-    let mut over = Reply::Done;
-    if send(stream.get_mut(), &Reply::Done).await.is_ok() {
-        let mut line = Vec::new();
-        let mut limited = (&mut stream).take(LIMITS.control_bytes);
-        // However it ends: a line, the end of the connection, or of the time.
-        if timeout(lasts, limited.read_until(b'\n', &mut line))
-            .await
-            .is_err()
-        {
-            over = Reply::Lapsed;
-        }
-    }
-    let healed = lab.api.heal(begun).await;
-    match &healed {
-        Ok(()) => tracing::info!(fault = name, "the fault is over"),
-        Err(why) => tracing::error!(fault = name, ?why, "the fault could not be ended"),
-    }
-    let reply = healed.map_or_else(Reply::Refused, |()| over);
-    // Whoever began it may be gone.
-    drop(send(stream.get_mut(), &reply).await);
-    Ok(())
 }
 
 /// Sends an answer.

@@ -1,6 +1,6 @@
-//! A fault of the API servers, held by its connection to the supervisor.
+//! A fault of the API servers, held by a connection: this end of it, and that of whoever makes it.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -10,12 +10,13 @@ use tokio::{
 
 use super::{
     LIMITS, LabError,
+    control::send,
     dir::LabDir,
     error::io_error,
-    protocol::{Reply, Request},
-    request::{open, unexpected},
+    protocol::{Refusal, Reply, Request},
+    request::open,
 };
-use crate::cluster::ClusterError;
+use crate::cluster::{ApiFault, ClusterError};
 
 /// What a fault may take to begin or to end: an API server that stops answers what is under way, and one that was down is
 /// awaited until it serves.
@@ -30,26 +31,73 @@ const LIMIT: Duration = LIMITS
 #[derive(Debug)]
 #[must_use = "the fault ends when this is dropped"]
 pub struct HeldApiFault {
-    dir: LabDir,
+    /// Of the lab or cluster, for errors.
+    name: String,
     stream: BufReader<UnixStream>,
 }
 
 /// Begins one; it is in force when this returns.
 pub(super) async fn begin(
     dir: &LabDir,
-    fault: crate::cluster::ApiFault,
+    fault: ApiFault,
     lasts: Duration,
 ) -> Result<HeldApiFault, LabError> {
     let stream = open(dir, &Request::ApiFault { fault, lasts }).await?;
-    let mut held = HeldApiFault {
-        dir: dir.clone(),
-        stream: BufReader::new(stream),
+    HeldApiFault::begun(dir.name(), stream).await
+}
+
+/// Keeps up a fault as long as somebody holds the connection, and no longer than it may last: `begin` makes it, `heal` undoes
+/// what that returned.
+pub(crate) async fn hold<B>(
+    mut stream: BufReader<UnixStream>,
+    fault: &ApiFault,
+    lasts: Duration,
+    begin: impl Future<Output = Result<B, Refusal>>,
+    heal: impl AsyncFnOnce(B) -> Result<(), Refusal>,
+) -> io::Result<()> {
+    let name = fault.to_string();
+    let begun = match begin.await {
+        Ok(begun) => begun,
+        Err(refusal) => return send(stream.get_mut(), &Reply::Refused(refusal)).await,
     };
-    held.done().await?;
-    Ok(held)
+    tracing::info!(fault = name, "a fault begins");
+    let mut over = Reply::Done;
+    if send(stream.get_mut(), &Reply::Done).await.is_ok() {
+        let mut line = Vec::new();
+        let mut limited = (&mut stream).take(LIMITS.control_bytes);
+        // However it ends: a line, the end of the connection, or of the time.
+        if timeout(lasts, limited.read_until(b'\n', &mut line))
+            .await
+            .is_err()
+        {
+            over = Reply::Lapsed;
+        }
+    }
+    let healed = heal(begun).await;
+    match &healed {
+        Ok(()) => tracing::info!(fault = name, "the fault is over"),
+        Err(why) => tracing::error!(fault = name, ?why, "the fault could not be ended"),
+    }
+    let reply = healed.map_or_else(Reply::Refused, |()| over);
+    // Whoever began it may be gone.
+    drop(send(stream.get_mut(), &reply).await);
+    Ok(())
 }
 
 impl HeldApiFault {
+    /// That of a connection at whose other end somebody has been asked to [`hold`] it; it is in force when this returns.
+    ///
+    /// # Errors
+    /// It was refused, or the other end is gone.
+    pub(crate) async fn begun(name: &str, stream: UnixStream) -> Result<Self, LabError> {
+        let mut held = Self {
+            name: name.to_owned(),
+            stream: BufReader::new(stream),
+        };
+        held.done().await?;
+        Ok(held)
+    }
+
     /// Ends it; it is over when this returns.
     ///
     /// # Errors
@@ -65,7 +113,7 @@ impl HeldApiFault {
     /// The next answer, which should be that it is done.
     async fn done(&mut self) -> Result<(), LabError> {
         let wrong = |why: String| LabError::Control {
-            name: self.dir.name().to_owned(),
+            name: self.name.clone(),
             why,
         };
         let mut line = Vec::new();
@@ -83,11 +131,11 @@ impl HeldApiFault {
             Ok(Reply::Done) => Ok(()),
             Ok(Reply::Lapsed) => Err(LabError::Refused(ClusterError::FaultLapsed)),
             Ok(Reply::Starting { pid }) => Err(LabError::Starting {
-                name: self.dir.name().to_owned(),
+                name: self.name.clone(),
                 pid,
             }),
             Ok(Reply::Refused(refusal)) => Err(LabError::Refused(ClusterError::from(refusal))),
-            Ok(other) => Err(unexpected(&self.dir, &other)),
+            Ok(other) => Err(wrong(format!("an answer to another question: {other:?}"))),
             Err(error) => Err(wrong(error.to_string())),
         }
     }

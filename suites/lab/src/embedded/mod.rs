@@ -68,9 +68,13 @@ pub use spawn::Placement;
 use start::Leash;
 pub use supervisor::supervise;
 pub(crate) use {
+    api::{Front, is_ready as api_is_ready, kube_client_at},
     cgroup::mount_point as cgroup_mount,
     health::ready as agent_is_ready,
+    held::hold,
     netns::NetNs,
     node::{EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6},
+    protocol::{Missing, Refusal},
+    request::cluster_error,
     spawn::{become_program, program},
 };

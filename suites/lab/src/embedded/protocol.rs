@@ -156,7 +156,7 @@ pub struct PodView {
 /// A [`ClusterError`] on its way.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     NotFound { what: Missing, name: String },
     Failed { what: String, why: String },
 }
@@ -164,7 +164,7 @@ pub(super) enum Refusal {
 /// What can be missing.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Missing {
+pub(crate) enum Missing {
     Node,
     Pod,
     ApiServer,
@@ -195,7 +195,7 @@ impl From<Refusal> for ClusterError {
 
 impl Refusal {
     /// "failed to `what`: `why`".
-    pub(super) fn failed(what: impl Into<String>, why: &impl ToString) -> Self {
+    pub(crate) fn failed(what: impl Into<String>, why: &impl ToString) -> Self {
         Self::Failed {
             what: what.into(),
             why: why.to_string(),

@@ -41,7 +41,7 @@ pub(super) fn unexpected(dir: &LabDir, reply: &Reply) -> LabError {
 }
 
 /// For `map_err`: what was tried, as a case sees it.
-pub(super) fn cluster_error(what: impl Into<String>) -> impl FnOnce(LabError) -> ClusterError {
+pub(crate) fn cluster_error(what: impl Into<String>) -> impl FnOnce(LabError) -> ClusterError {
     let what = what.into();
     move |error| match error {
         LabError::Refused(refused) => refused,

@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -16,13 +17,17 @@ use tokio::time::timeout;
 use super::{
     KindError, LIMITS, PROGRAMS, agents,
     agents::Agents,
+    api::{self, ApiServers},
     baseline::Baseline,
     containers::Container,
     error::io_error,
     placing::{self, on_node},
+    state::Folder,
 };
 use crate::{
-    cluster::{AgentState, Capability, ClusterError, Place, Stop, Variant},
+    cluster::{
+        AgentState, ApiFault, ApiServer, Capability, ClusterError, HeldApiFault, Place, Stop, Variant,
+    },
     embedded::{Placement, Values, program},
     kubernetes::Extension,
 };
@@ -33,6 +38,9 @@ pub(super) struct Beside {
     pub(super) nodes: Vec<Container>,
     pub(super) agents: Agents,
     pub(super) client: DebugClient,
+    /// Where there are several.
+    pub(super) api: Option<ApiServers>,
+    pub(super) folder: Folder,
     /// First process of the outside client's container.
     pub(super) outside: u32,
     /// What nodes had before their agents were installed, if somebody has looked.
@@ -120,6 +128,9 @@ impl Extension for Beside {
     fn capabilities(&self) -> BTreeSet<Capability> {
         let mut all = BTreeSet::from([Capability::Node, Capability::Outside, Capability::HostNetwork]);
         all.extend(self.baseline.iter().map(|_| Capability::Baseline));
+        if self.api.is_some() {
+            all.extend([Capability::ApiFaults, Capability::SharedAddress]);
+        }
         all
     }
 
@@ -201,6 +212,22 @@ impl Extension for Beside {
     async fn start_agent(&self, node: &str, variant: Option<Variant>) -> Result<(), ClusterError> {
         let done = self.agents.start(&self.client.0, self.node(node)?, variant).await;
         done.map_err(told(&format!("start the agent of {node}")))
+    }
+
+    async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError> {
+        let api = self.api.as_ref().ok_or(ClusterError::Unsupported {
+            what: "show its API servers",
+        })?;
+        Ok(api.list())
+    }
+
+    async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<HeldApiFault, ClusterError> {
+        if self.api.is_none() {
+            return Err(ClusterError::Unsupported {
+                what: "make faults of its API servers",
+            });
+        }
+        api::begin(&self.plumbline, &self.folder, fault, lasts).await
     }
 
     async fn wipe_state(&self, node: &str) -> Result<(), ClusterError> {

@@ -1,6 +1,7 @@
 //! Making a cluster, and finding one that is there.
 
 use std::{
+    net::SocketAddr,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -9,6 +10,7 @@ use std::{
 use super::{
     KindConfig, KindError, KindTarget, PodNetwork,
     agents::{self, Agents},
+    api::{self, ApiServers},
     baseline,
     beside::{self, Beside, DebugClient},
     containers::{self, Container},
@@ -24,8 +26,6 @@ use crate::{
     target::Target,
 };
 
-/// Where the API server of a node listens.
-const API_SERVER: u16 = 6443;
 /// Namespace of what belongs to a run and to none of its cases: on kind there is nothing.
 const NAMESPACE: &str = "default";
 /// The file of what was told and read at the start, for other processes.
@@ -38,6 +38,7 @@ const BASELINE: &str = "baseline.json";
 pub struct KindCluster {
     cluster: KubernetesCluster,
     folder: Folder,
+    api: Option<ApiServers>,
     /// Held while the run lives that the cluster ends with.
     lock: Option<Lock>,
 }
@@ -74,6 +75,7 @@ impl KindCluster {
             return Err(KindError::NotRoot);
         }
         let folder = Folder::new(&config.name)?;
+        config.check(existing)?;
         let tools = Tools::find().await?;
         remove_dead().await?;
         if existing == Existing::Use {
@@ -95,15 +97,14 @@ impl KindCluster {
             create(&tools, config, &folder).await?;
             watch.done("cluster made");
         }
-        let kubeconfig = ["get", "kubeconfig", "--name", &config.name];
-        let kubeconfig = tools
-            .kind("read the kubeconfig of the cluster", kubeconfig)
-            .await?;
-        folder.write("kubeconfig", kubeconfig.as_bytes())?;
+        let nodes = containers::nodes(&tools, &config.name).await?;
+        let api = api_servers(&tools, config, &folder, &nodes, &probe).await?;
+        if api.is_some() {
+            watch.done("two API servers");
+        }
         let connection = connection(&folder);
         let client = connection.client().await?;
         agents::expect_proxy(&client, config).await?;
-        let nodes = containers::nodes(&tools, &config.name).await?;
         containers::let_refuse(&nodes)?;
         let all: Vec<String> = [Some(probe.clone()), agent.clone()]
             .into_iter()
@@ -121,13 +122,20 @@ impl KindCluster {
             folder.put(BASELINE, &baseline::look(&nodes).await?)?;
         }
         let (target, program) = target(config.target)?;
-        let agents = Agents::new(config.target, program.clone(), folder.clone());
+        let way = api.as_ref().map(ApiServers::way);
+        let agents = Agents::new(config.target, program.clone(), folder.clone(), way);
+        let front = api.as_ref().map(ApiServers::front);
         match &agent {
             Some(image) => {
-                let wanted = wanted(image, &nodes, config)?;
+                let wanted = wanted(image, &nodes, config, front)?;
                 agents::apply(&client, &manifests::objects(&wanted)?).await?;
             }
-            None => agents::mind_label(&client, agents.daemon_set()).await?,
+            None => {
+                if let Some(front) = front {
+                    agents::lead_proxy(&client, front).await?;
+                }
+                agents::mind_label(&client, agents.daemon_set()).await?;
+            }
         }
         agents.all_ready(&client, &nodes).await?;
         for node in &nodes {
@@ -154,6 +162,8 @@ impl KindCluster {
             nodes,
             agents,
             client: DebugClient(client),
+            api: api.clone(),
+            folder: folder.clone(),
             outside: outside::process(&tools, &config.name).await?,
             baseline: folder.read(BASELINE)?,
             plumbline: programs.plumbline,
@@ -166,6 +176,7 @@ impl KindCluster {
         Ok(Self {
             cluster,
             folder,
+            api,
             lock: Some(lock),
         })
     }
@@ -183,10 +194,15 @@ impl KindCluster {
         let label = about.description.target.clone();
         let kind = KindTarget::find(&label)?;
         let client = about.options.connection.client().await?;
+        let nodes = containers::nodes(&tools, name).await?;
+        let api = ApiServers::of(&folder, &nodes)?;
+        let way = api.as_ref().map(ApiServers::way);
         let beside = Beside {
-            nodes: containers::nodes(&tools, name).await?,
-            agents: Agents::new(kind, target(kind)?.1, folder.clone()),
+            nodes,
+            agents: Agents::new(kind, target(kind)?.1, folder.clone(), way),
             client: DebugClient(client),
+            api: api.clone(),
+            folder: folder.clone(),
             outside: outside::process(&tools, name).await?,
             baseline: folder.read(BASELINE)?,
             plumbline: about.options.plumbline.clone(),
@@ -194,6 +210,7 @@ impl KindCluster {
         Ok(Self {
             cluster: KubernetesCluster::attach(about, Arc::new(beside)).await?,
             folder,
+            api,
             lock: None,
         })
     }
@@ -220,6 +237,17 @@ impl KindCluster {
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.kubeconfig()
+    }
+
+    /// Starts API servers that a case has left down which is dead; says which.
+    ///
+    /// # Errors
+    /// One does not start.
+    pub async fn settle(&self) -> Result<Vec<String>, KindError> {
+        match &self.api {
+            Some(api) => api.settle().await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Lets it stay when the run ends.
@@ -255,6 +283,29 @@ async fn create(tools: &Tools, config: &KindConfig, folder: &Folder) -> Result<(
         .kind(&format!("make the cluster {}", config.name), arguments)
         .await
         .map(drop)
+}
+
+/// Writes the administrator's kubeconfig. Two API servers are made where they are wanted and there is one; `None`: there is one.
+async fn api_servers(
+    tools: &Tools,
+    config: &KindConfig,
+    folder: &Folder,
+    nodes: &[Container],
+    image: &str,
+) -> Result<Option<ApiServers>, KindError> {
+    if let Some(there) = ApiServers::of(folder, nodes)? {
+        there.repair().await?;
+        return Ok(Some(there));
+    }
+    let arguments = ["get", "kubeconfig", "--name", &config.name];
+    let kubeconfig = tools
+        .kind("read the kubeconfig of the cluster", arguments)
+        .await?;
+    folder.write("kubeconfig", kubeconfig.as_bytes())?;
+    match config.api_servers {
+        Some(2) => api::share(tools, folder, nodes, image).await.map(Some),
+        _ => Ok(None),
+    }
 }
 
 fn connection(folder: &Folder) -> Connection {
@@ -295,6 +346,7 @@ fn wanted<'a>(
     image: &'a str,
     nodes: &'a [Container],
     config: &KindConfig,
+    front: Option<SocketAddr>,
 ) -> Result<manifests::Wanted<'a>, KindError> {
     let control_plane = nodes.iter().find(|node| node.is_control_plane);
     let address = control_plane.and_then(|node| Some((node, *node.addresses.first()?)));
@@ -304,7 +356,7 @@ fn wanted<'a>(
     })?;
     Ok(manifests::Wanted {
         image,
-        server: (address, API_SERVER).into(),
+        server: front.unwrap_or((address, api::PORT).into()),
         cgroup: &node.cgroup_root,
         bpffs: &node.bpffs,
         pod_network: config.pod_network,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::embedded::IpFamilies;
 
-use super::KindError;
+use super::{Existing, KindError};
 
 /// The label by which kind finds the containers of a cluster; its value is the cluster's name.
 pub(super) const CLUSTER_LABEL: &str = "io.x-k8s.kind.cluster";
@@ -24,6 +24,9 @@ pub struct KindConfig {
     pub target: KindTarget,
     /// Who gives pods their network.
     pub pod_network: PodNetwork,
+    /// API servers: one, or two that advertise the address of a balancer in front of both; `None`: as many as a cluster has
+    /// that is used again.
+    pub api_servers: Option<u8>,
 }
 
 /// Who gives pods their network.
@@ -85,6 +88,20 @@ impl KindTarget {
 }
 
 impl KindConfig {
+    /// Whether what is told can be had together.
+    ///
+    /// # Errors
+    /// Two API servers on one node.
+    pub(super) fn check(&self, existing: Existing) -> Result<(), KindError> {
+        match self.api_servers {
+            Some(2..) if self.nodes < 2 && existing == Existing::Refuse => Err(KindError::Alone {
+                name: self.name.clone(),
+                nodes: self.nodes.into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// The configuration file (<https://kind.sigs.k8s.io/docs/user/configuration/>).
     #[must_use]
     pub fn to_yaml(&self) -> String {
@@ -127,6 +144,7 @@ mod tests {
             image: Some("kindest/node:v1.36.3".to_owned()),
             target,
             pod_network: PodNetwork::Kind,
+            api_servers: None,
         }
     }
 
@@ -163,6 +181,19 @@ mod tests {
             config.to_yaml(),
             include_str!("golden/reference-dual-pod-network.yaml")
         );
+    }
+
+    #[test]
+    fn two_api_servers_need_two_nodes() {
+        let config = KindConfig {
+            nodes: 1,
+            api_servers: Some(2),
+            ..config(IpFamilies::Ipv4, KindTarget::Reference)
+        };
+        let error = config.check(Existing::Refuse).expect_err("refused").to_string();
+        assert!(error.contains("has 1 nodes") && error.contains("--nodes 2"), "{error}");
+        assert!(config.check(Existing::Use).is_ok(), "its nodes are those it has");
+        assert!(KindConfig { nodes: 2, ..config }.check(Existing::Refuse).is_ok());
     }
 
     #[test]

@@ -122,6 +122,17 @@ pub enum KindError {
         /// What the pods say.
         why: String,
     },
+    /// Two API servers need two nodes.
+    #[error(
+        "the kind cluster {name:?} has {nodes} nodes, and a second API server needs a worker: expected --nodes 2 or more \
+         with --apiservers 2"
+    )]
+    Alone {
+        /// Its name.
+        name: String,
+        /// How many it has, or was to have.
+        nodes: usize,
+    },
     /// A command failed.
     #[error("failed to {what}: `{command}` {why}")]
     Command {

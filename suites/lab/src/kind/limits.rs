@@ -19,6 +19,8 @@ pub struct Limits {
     pub agent_cleanup: Duration,
     /// One count of what a node has.
     pub count: Duration,
+    /// From an order to kubelet until an API server has ended, which lets it answer what is under way, or serves.
+    pub api_server: Duration,
     /// One question to the API.
     pub request: Duration,
     /// From one look at a condition to the next.
@@ -34,6 +36,7 @@ pub const LIMITS: Limits = Limits {
     agent_ready: Duration::from_secs(1),
     agent_cleanup: Duration::from_secs(20),
     count: Duration::from_secs(30),
+    api_server: Duration::from_secs(60),
     request: Duration::from_secs(10),
     look: Duration::from_millis(100),
 };

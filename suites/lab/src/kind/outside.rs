@@ -13,14 +13,14 @@ use super::{KindError, LIMITS, containers::Container, error::io_error, placing::
 use crate::embedded::NetNs;
 
 /// The label of what belongs to a cluster and is no node of it; its value is the cluster's name.
-const LABEL: &str = "plumbline.cluster";
+pub(super) const LABEL: &str = "plumbline.cluster";
 /// The network that kind makes.
-const NETWORK: &str = "kind";
+pub(super) const NETWORK: &str = "kind";
 
 /// Starts it anew. It has the probe's image and does nothing: clients are started beside it.
 pub(super) async fn start(tools: &Tools, cluster: &str, image: &str) -> Result<(), KindError> {
-    remove(tools, cluster).await?;
     let (name, label) = (name(cluster), format!("{LABEL}={cluster}"));
+    remove_one(tools, &name).await?;
     let arguments = [
         "run",
         "--detach",
@@ -78,14 +78,7 @@ pub(super) async fn swallow(tools: &Tools, cluster: &str, nodes: &[Container]) -
         Ok(())
     };
     net.inside(keep).map_err(io_error(what))?;
-    let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{.GlobalIPv6Address}} {{end}}";
-    let text = tools
-        .docker(what, ["inspect", "--format", format, &name(cluster)])
-        .await?;
-    let gateways: Vec<IpAddr> = text
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
+    let gateways = addresses(tools, &name(cluster)).await?;
     let control_plane = nodes.iter().find(|node| node.is_control_plane);
     let control_plane = control_plane.ok_or_else(|| unexpected("no node is a control plane".to_owned()))?;
     let manifest = control_plane.path(Path::new("/etc/kubernetes/manifests/kube-apiserver.yaml"));
@@ -109,6 +102,17 @@ pub(super) async fn swallow(tools: &Tools, cluster: &str, nodes: &[Container]) -
     Ok(())
 }
 
+/// The addresses of a container that runs.
+pub(super) async fn addresses(tools: &Tools, name: &str) -> Result<Vec<IpAddr>, KindError> {
+    let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{.GlobalIPv6Address}} {{end}}";
+    let what = format!("find the addresses of {name}");
+    let text = tools.docker(&what, ["inspect", "--format", format, name]).await?;
+    Ok(text
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect())
+}
+
 /// The ranges of a kube-apiserver.
 fn service_ranges(manifest: &str) -> Vec<&str> {
     let flag = "--service-cluster-ip-range=";
@@ -119,12 +123,20 @@ fn service_ranges(manifest: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Removes it; that it is gone is no error.
+/// Removes a container by its name; that there is none is no error.
+pub(super) async fn remove_one(tools: &Tools, name: &str) -> Result<(), KindError> {
+    remove_all(tools, &format!("name=^/?{name}$")).await
+}
+
+/// Removes everything that belongs to a cluster and is no node of it; that it is gone is no error.
 pub(super) async fn remove(tools: &Tools, cluster: &str) -> Result<(), KindError> {
-    let what = "remove the client outside";
-    let filter = format!("label={LABEL}={cluster}");
+    remove_all(tools, &format!("label={LABEL}={cluster}")).await
+}
+
+async fn remove_all(tools: &Tools, filter: &str) -> Result<(), KindError> {
+    let what = "remove what a cluster has beside its nodes";
     let ids = tools
-        .docker(what, ["ps", "--all", "--quiet", "--filter", &filter])
+        .docker(what, ["ps", "--all", "--quiet", "--filter", filter])
         .await?;
     let ids: Vec<&str> = ids.split_whitespace().collect();
     if ids.is_empty() {

@@ -92,6 +92,27 @@ pub(super) fn process(node: &Container, id: &str) -> Option<u32> {
     first_process(&find(&node.cgroup, id, DEPTH)?)
 }
 
+/// All processes of a node that have a name, as this host sees them.
+pub(super) fn named(node: &Container, name: &str) -> Vec<u32> {
+    let mut all = Vec::new();
+    let mut folders = vec![node.cgroup.clone()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        folders.extend(below.map(|entry| entry.path()));
+        // One that is removed meanwhile has no process.
+        let text = read(&folder.join("cgroup.procs")).unwrap_or_default();
+        all.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+    }
+    let is_so = |pid: &u32| {
+        let comm = read(Path::new(&format!("/proc/{pid}/comm")));
+        // The kernel keeps 15 bytes of it (proc_pid_comm(5)).
+        comm.is_ok_and(|comm| !comm.trim_end().is_empty() && comm.trim_end() == &name[..name.len().min(15)])
+    };
+    all.retain(is_so);
+    all
+}
+
 fn namespace(pid: u32, kind: &str) -> Result<File, KindError> {
     let path = format!("/proc/{pid}/ns/{kind}");
     File::open(&path).map_err(io_error(format!("open {path}")))

@@ -1,6 +1,6 @@
 //! Removing clusters: by name, of runs that are dead, and what did not come up.
 
-use super::{KindError, containers, outside, state::Folder, tools::Tools};
+use super::{KindError, api, containers, outside, state::Folder, tools::Tools};
 
 /// Removes a cluster by its name; that there is none is no error.
 ///
@@ -67,7 +67,7 @@ impl Drop for Undo {
             .status();
         let gone = deleted.is_ok_and(|status| status.success());
         let outside = std::process::Command::new("docker")
-            .args(["rm", "--force", &outside::name(name)])
+            .args(["rm", "--force", &outside::name(name), &api::balancer_name(name)])
             .stdin(std::process::Stdio::null())
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())

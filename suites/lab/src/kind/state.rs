@@ -74,6 +74,10 @@ impl Folder {
         &self.name
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Kind's configuration, as it was made.
     pub(super) fn config(&self) -> PathBuf {
         self.path.join("kind.yaml")
@@ -95,7 +99,12 @@ impl Folder {
     }
 
     fn try_lock(&self) -> Result<Option<Lock>, KindError> {
-        let path = self.path.join("lock");
+        self.hold("lock")
+    }
+
+    /// Holds a lock of it by its name; `None` if somebody does.
+    pub(super) fn hold(&self, name: &str) -> Result<Option<Lock>, KindError> {
+        let path = self.path.join(name);
         let failed = || io_error(format!("lock {}", path.display()));
         let mut options = OpenOptions::new();
         let file = options

@@ -119,7 +119,7 @@ pub(in crate::embedded) async fn kube_client(path: &Path) -> Result<Client, LabE
 }
 
 /// A client for a kubeconfig that asks at another address.
-pub(super) async fn kube_client_at(path: &Path, server: SocketAddr) -> Result<Client, LabError> {
+pub(crate) async fn kube_client_at(path: &Path, server: SocketAddr) -> Result<Client, LabError> {
     client(path, Some(server)).await
 }
 

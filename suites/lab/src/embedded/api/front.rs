@@ -17,19 +17,19 @@ use tokio::{
 use crate::embedded::{LIMITS, LabError, error::io_error, netns::NetNs};
 
 /// A listening socket, and the servers behind it.
-pub(super) struct Front {
+pub(crate) struct Front {
     listener: TcpListener,
     servers: Arc<[SocketAddr]>,
-    /// Where the servers are reached.
-    net: Arc<NetNs>,
+    /// Where the servers are reached, if not where this runs.
+    net: Option<Arc<NetNs>>,
 }
 
 impl Front {
     /// Takes a listening socket over, of whichever namespace it is.
-    pub(super) fn new(
+    pub(crate) fn new(
         listener: StdListener,
         servers: Arc<[SocketAddr]>,
-        net: Arc<NetNs>,
+        net: Option<Arc<NetNs>>,
     ) -> Result<Self, LabError> {
         let listener = listener
             .set_nonblocking(true)
@@ -44,7 +44,7 @@ impl Front {
 
     /// Passes connections on, at most [`Limits::front_connections`](crate::embedded::Limits::front_connections) at
     /// once. A client for which no server is left is cut off, as by a load balancer without backends.
-    pub(super) async fn run(self) {
+    pub(crate) async fn run(self) {
         let room = Arc::new(Semaphore::new(LIMITS.front_connections));
         let mut connections = JoinSet::new();
         let mut turn = 0;
@@ -66,7 +66,7 @@ impl Front {
             turn = (turn + 1) % self.servers.len();
             let net = self.net.clone();
             connections.spawn(async move {
-                pass(client, &order, &net).await;
+                pass(client, &order, net.as_deref()).await;
                 drop(permit);
             });
         }
@@ -79,7 +79,7 @@ impl Front {
     }
 }
 
-async fn pass(mut client: TcpStream, order: &[SocketAddr], net: &NetNs) {
+async fn pass(mut client: TcpStream, order: &[SocketAddr], net: Option<&NetNs>) {
     for server in order {
         match timeout(LIMITS.front_connect, connect(*server, net)).await {
             Ok(Ok(mut server)) => {
@@ -96,10 +96,14 @@ async fn pass(mut client: TcpStream, order: &[SocketAddr], net: &NetNs) {
     }
 }
 
-async fn connect(server: SocketAddr, net: &NetNs) -> io::Result<TcpStream> {
-    let socket = net.inside(|| match server {
+async fn connect(server: SocketAddr, net: Option<&NetNs>) -> io::Result<TcpStream> {
+    let open = || match server {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
-    })?;
+    };
+    let socket = match net {
+        Some(net) => net.inside(open)?,
+        None => open()?,
+    };
     socket.connect(server).await
 }

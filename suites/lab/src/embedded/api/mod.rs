@@ -23,3 +23,4 @@ mod programs;
 mod servers;
 
 pub(super) use {access::kube_client, programs::PROGRAMS, servers::ApiServers};
+pub(crate) use {access::kube_client_at, front::Front, programs::is_ready};

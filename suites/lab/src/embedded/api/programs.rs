@@ -226,7 +226,7 @@ fn keep(name: &'static str, mut child: Child, tasks: &mut JoinSet<()>) {
 }
 
 /// Whether the API is served.
-pub(super) async fn is_ready(client: &Client) -> bool {
+pub(crate) async fn is_ready(client: &Client) -> bool {
     // /readyz is 200 when all hooks are through: default/kubernetes and the namespaces are there.
     let request = http::Request::get("/readyz").body(Vec::new());
     match request {

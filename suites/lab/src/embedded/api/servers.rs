@@ -172,7 +172,7 @@ impl ApiServers {
             fronts.push(these.net.listen(*address)?);
         }
         for listener in fronts {
-            let front = Front::new(listener, behind_front.clone(), these.net.clone())?;
+            let front = Front::new(listener, behind_front.clone(), Some(these.net.clone()))?;
             tasks.spawn(front.run());
         }
 
@@ -205,7 +205,7 @@ impl ApiServers {
     ) -> Result<(), LabError> {
         let listener = loopback()?;
         let address = address_of(&listener)?;
-        tasks.spawn(Front::new(listener, [server.address].into(), self.net.clone())?.run());
+        tasks.spawn(Front::new(listener, [server.address].into(), Some(self.net.clone()))?.run());
         let client = kube_client_at(&dir.kubeconfig(), address).await?;
         server.own.get_or_init(|| client);
         Ok(())

@@ -37,7 +37,7 @@ use super::{
     state::Folder,
 };
 use crate::{
-    cluster::{AgentState, Stop, Variant},
+    cluster::{AgentState, ApiWay, Stop, Variant},
     embedded::{NetNs, Program, agent_is_ready},
 };
 
@@ -45,7 +45,7 @@ use crate::{
 const OTHER: &str = "plumbline-agent-variant";
 
 pub(super) use self::{
-    objects::{apply, expect_proxy, mind_label, nodes_ready},
+    objects::{apply, expect_proxy, lead_proxy, mind_label, nodes_ready},
     pods::container_id,
 };
 use self::{
@@ -61,10 +61,12 @@ pub(super) struct Agents {
     /// Selects its pods, and those of ours.
     selector: String,
     folder: Folder,
+    /// How all of them are told to reach the API, if not by its own address.
+    way: Option<ApiWay>,
 }
 
 impl Agents {
-    pub(super) fn new(kind: KindTarget, program: Program, folder: Folder) -> Self {
+    pub(super) fn new(kind: KindTarget, program: Program, folder: Folder, way: Option<ApiWay>) -> Self {
         let (daemon_set, selector) = match kind {
             KindTarget::Reference => (AGENT, format!("app.kubernetes.io/name in ({AGENT},{OTHER})")),
             KindTarget::KubeProxyIptables | KindTarget::KubeProxyNftables => {
@@ -76,6 +78,7 @@ impl Agents {
             daemon_set,
             selector,
             folder,
+            way,
         }
     }
 
@@ -124,7 +127,7 @@ impl Agents {
             starts: record.starts + pods.iter().map(starts).sum::<u32>(),
             ready,
             last_exit: crashed.or(record.last_exit),
-            way: None,
+            way: self.way.clone(),
             variant: record.variant,
         })
     }

@@ -1,6 +1,6 @@
 //! What is written to the API for agents.
 
-use std::time::Instant;
+use std::{net::SocketAddr, time::Instant};
 
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
@@ -16,6 +16,7 @@ use tokio::time::sleep;
 
 use crate::kind::{
     KindConfig, KindError, LIMITS,
+    api::asking,
     error::api_error,
     manifests::{NAMESPACE, STOPPED, affinity},
 };
@@ -24,6 +25,8 @@ use crate::kind::{
 const MANAGER: &str = "plumbline";
 /// Name of kube-proxy's DaemonSet, and of its ConfigMap, as kubeadm makes them.
 const PROXY: &str = "kube-proxy";
+/// The key of its kubeconfig there.
+const PROXY_KUBECONFIG: &str = "kubeconfig.conf";
 
 /// Applies objects of the agent's manifest.
 pub(in crate::kind) async fn apply(client: &Client, objects: &[Value]) -> Result<(), KindError> {
@@ -135,6 +138,26 @@ pub(in crate::kind) async fn expect_proxy(client: &Client, config: &KindConfig) 
         found,
         expected: config.target.name(),
     })
+}
+
+/// Leads kube-proxy to another address of the API, from its next start on.
+pub(in crate::kind) async fn lead_proxy(client: &Client, to: SocketAddr) -> Result<(), KindError> {
+    let what = "lead kube-proxy to the API";
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let map = maps.get(PROXY).await.map_err(api_error(what))?;
+    let data = map.data.unwrap_or_default();
+    let asking = data
+        .get(PROXY_KUBECONFIG)
+        .and_then(|text| asking(text, to))
+        .ok_or_else(|| KindError::Unexpected {
+            what: what.to_owned(),
+            why: format!("{PROXY_KUBECONFIG} of its ConfigMap names no server"),
+        })?;
+    let patch = json!({"data": {PROXY_KUBECONFIG: asking}});
+    maps.patch(PROXY, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .map(drop)
+        .map_err(api_error(what))
 }
 
 /// Of a KubeProxyConfiguration; iptables is what it does where nothing is said.

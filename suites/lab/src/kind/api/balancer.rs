@@ -1,0 +1,64 @@
+//! The balancer in front of the API servers: a container in the network of the nodes, of the probe's image.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    sync::Arc,
+};
+
+use super::PORT;
+use crate::{
+    embedded::{Front, LabError},
+    kind::{
+        KindError,
+        outside::{self, LABEL, NETWORK},
+        tools::Tools,
+    },
+};
+
+/// Starts it anew; returns its address, of the servers' family.
+pub(super) async fn start(
+    tools: &Tools,
+    cluster: &str,
+    image: &str,
+    servers: &[SocketAddr],
+) -> Result<IpAddr, KindError> {
+    let what = "start the balancer in front of the API servers";
+    let name = name(cluster);
+    outside::remove_one(tools, &name).await?;
+    let mut arguments: Vec<String> = ["run", "--detach", "--name", &name, "--label"]
+        .map(str::to_owned)
+        .to_vec();
+    arguments.push(format!("{LABEL}={cluster}"));
+    arguments.extend(["--network", NETWORK, "--entrypoint", "/plumbline", image, "balance"].map(str::to_owned));
+    arguments.extend(servers.iter().map(ToString::to_string));
+    tools.docker(what, arguments).await?;
+    let wants_ipv6 = servers.iter().any(SocketAddr::is_ipv6);
+    let addresses = outside::addresses(tools, &name).await?;
+    let found = addresses.iter().find(|address| address.is_ipv6() == wants_ipv6);
+    found.copied().ok_or_else(|| KindError::Unexpected {
+        what: what.to_owned(),
+        why: format!("the container {name} has {addresses:?}: `docker logs {name}` says why"),
+    })
+}
+
+/// Name of its container.
+pub(in crate::kind) fn name(cluster: &str) -> String {
+    format!("{cluster}-balancer")
+}
+
+/// What runs in it: each connection goes to the next of the servers that takes it. Never returns but for an error.
+///
+/// # Errors
+/// The port of API servers can't be listened on.
+pub async fn balance(servers: Vec<SocketAddr>) -> Result<(), LabError> {
+    let any: IpAddr = match servers.first() {
+        Some(SocketAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+        _ => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    let listener = TcpListener::bind((any, PORT)).map_err(|error| LabError::Io {
+        what: format!("listen on port {PORT}"),
+        error,
+    })?;
+    Front::new(listener, Arc::from(servers), None)?.run().await;
+    Ok(())
+}

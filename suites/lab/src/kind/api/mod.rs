@@ -1,0 +1,307 @@
+//! Two API servers that advertise one address, that of a balancer in front of both; and what is wrong with them for a while.
+//!
+//! ```text
+//!  administrator, agents, kubelets ─▶ balancer (a container) ─┬─▶ 1: kube-apiserver of the control plane's node ─┐
+//!                                      ▲                      └─▶ 2: kube-apiserver of a worker ─────────────────┴▶ etcd
+//!  default/kubernetes lists only this ─┘
+//! ```
+//!
+//! Both are static pods, as kubeadm makes them: one stops when its manifest goes, and starts when it is back. So the first
+//! outage is made as it came about: whoever stops takes the only endpoint of `default/kubernetes` away, and the other writes it
+//! again when it next looks (`--endpoint-reconciler-type=lease`, every 10 s).
+//!
+//! A fault is held by a process of its own (`keeper`), which puts the manifest back when whoever wanted it is gone. Where that
+//! was killed as well, the manifest is still on its node: [`ApiServers::repair`] finds it.
+//!
+//! Files: this one; `share` (made of a cluster with one), `balancer`, `manifest` (what is changed of kubeadm's), `keeper`.
+
+mod balancer;
+mod keeper;
+mod manifest;
+mod share;
+
+use std::{
+    fs, io,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use kube::Client;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+pub use self::{balancer::balance, keeper::keep};
+pub(super) use self::{balancer::name as balancer_name, keeper::begin, manifest::asking, share::share};
+use super::{
+    KindError, LIMITS,
+    containers::Container,
+    error::io_error,
+    placing,
+    state::{Folder, Lock},
+};
+use crate::{
+    cluster::{ApiServer, ApiWay, Stop},
+    embedded::{api_is_ready, kube_client_at},
+};
+
+/// Where an API server listens, and the balancer.
+pub(super) const PORT: u16 = 6443;
+/// Of a static pod's process, as `/proc/PID/comm` has it.
+const PROCESS: &str = "kube-apiserver";
+/// Where kubelet looks for static pods on nodes that kubeadm has made.
+pub(super) const MANIFEST: &str = "/etc/kubernetes/manifests/kube-apiserver.yaml";
+/// Where the manifest is while its API server is not to run, and what is being made.
+const ASIDE: &str = "/etc/kubernetes/plumbline";
+/// The file of what is shared, in the cluster's folder.
+const SHARED: &str = "api.json";
+
+/// What several API servers of a cluster share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Shared {
+    /// The balancer: what all of them advertise.
+    pub(super) front: SocketAddr,
+    /// Their nodes, by number from 1.
+    nodes: Vec<String>,
+}
+
+/// The API servers of a cluster that has several.
+#[derive(Clone, Debug)]
+pub(super) struct ApiServers {
+    shared: Shared,
+    servers: Vec<Server>,
+    folder: Folder,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    number: u8,
+    node: Container,
+    address: SocketAddr,
+}
+
+/// One that is down as long as this lives; another process can't have it meanwhile.
+#[derive(Debug)]
+pub(super) struct Down {
+    server: Server,
+    _lock: Lock,
+}
+
+impl ApiServers {
+    /// Those of a cluster; `None` if it has one.
+    pub(super) fn of(folder: &Folder, nodes: &[Container]) -> Result<Option<Self>, KindError> {
+        let Some(shared) = folder.read::<Shared>(SHARED)? else {
+            return Ok(None);
+        };
+        let server = |(number, name): (u8, &String)| {
+            let node = nodes.iter().find(|node| node.name == *name);
+            let node = node.ok_or_else(|| KindError::Unexpected {
+                what: format!("find API server {number}"),
+                why: format!("its node {name} does not run"),
+            })?;
+            Ok(Server {
+                number,
+                address: (address(node, shared.front.is_ipv6())?, PORT).into(),
+                node: node.clone(),
+            })
+        };
+        let servers = (1..).zip(&shared.nodes).map(server);
+        Ok(Some(Self {
+            servers: servers.collect::<Result<_, KindError>>()?,
+            shared,
+            folder: folder.clone(),
+        }))
+    }
+
+    /// What they advertise.
+    pub(super) fn front(&self) -> SocketAddr {
+        self.shared.front
+    }
+
+    /// How agents reach them: they know nothing but the balancer.
+    pub(super) fn way(&self) -> ApiWay {
+        ApiWay {
+            server: self.shared.front,
+            further: Vec::new(),
+        }
+    }
+
+    /// All of them by number.
+    pub(super) fn list(&self) -> Vec<ApiServer> {
+        let shown = |server: &Server| ApiServer {
+            number: server.number,
+            address: server.address,
+            running: !server.processes().is_empty(),
+        };
+        self.servers.iter().map(shown).collect()
+    }
+
+    /// One by its number.
+    pub(super) fn server(&self, number: u8) -> Option<&Server> {
+        self.servers.iter().find(|server| server.number == number)
+    }
+
+    /// Ends one, and keeps it ended; it has no process when this returns. `None`: it is down already.
+    pub(super) async fn end(&self, server: &Server, how: Stop) -> Result<Option<Down>, KindError> {
+        let Some(lock) = self.folder.hold(&lock_of(server.number))? else {
+            return Ok(None);
+        };
+        let processes = server.processes();
+        if processes.is_empty() {
+            return Ok(None);
+        }
+        server.take_away()?;
+        if how == Stop::Kill {
+            // Before kubelet has looked.
+            for pid in processes {
+                let pid = i32::try_from(pid).map(Pid::from_raw);
+                // It may have ended meanwhile.
+                pid.map(|pid| kill(pid, Signal::SIGKILL).ok()).ok();
+            }
+        }
+        let down = Down {
+            server: server.clone(),
+            _lock: lock,
+        };
+        if let Err(error) = server.gone().await {
+            server.put_back()?;
+            return Err(error);
+        }
+        Ok(Some(down))
+    }
+
+    /// Starts it again; it serves when this returns.
+    pub(super) async fn start(&self, down: Down) -> Result<(), KindError> {
+        down.server.put_back()?;
+        down.server.serves(&self.folder.kubeconfig()).await
+    }
+
+    /// Starts those that somebody has left down who is dead; says which. One that somebody keeps down stays.
+    pub(super) async fn repair(&self) -> Result<Vec<String>, KindError> {
+        let mut repaired = Vec::new();
+        for server in &self.servers {
+            if !server.is_away() {
+                continue;
+            }
+            let Some(lock) = self.folder.hold(&lock_of(server.number))? else {
+                continue;
+            };
+            let server = server.clone();
+            repaired.push(format!(
+                "API server {} on {} was down, and runs again",
+                server.number, server.node.name
+            ));
+            self.start(Down { server, _lock: lock }).await?;
+        }
+        Ok(repaired)
+    }
+
+    /// Whether all run that nobody keeps down.
+    pub(super) async fn settle(&self) -> Result<Vec<String>, KindError> {
+        let begin = Instant::now();
+        // Whoever holds a fault ends it as soon as it sees that nobody wants it any more.
+        while self.servers.iter().any(Server::is_away) && begin.elapsed() < LIMITS.api_server {
+            let repaired = self.repair().await?;
+            if !repaired.is_empty() {
+                return Ok(repaired);
+            }
+            sleep(LIMITS.look).await;
+        }
+        Ok(Vec::new())
+    }
+}
+
+impl Server {
+    /// Its processes, as this host sees them.
+    fn processes(&self) -> Vec<u32> {
+        placing::named(&self.node, PROCESS)
+    }
+
+    fn aside(&self) -> PathBuf {
+        self.node.path(&Path::new(ASIDE).join("kube-apiserver.yaml"))
+    }
+
+    /// Whether its manifest has been taken away.
+    fn is_away(&self) -> bool {
+        self.aside().exists()
+    }
+
+    /// Takes its manifest away: kubelet ends it.
+    fn take_away(&self) -> Result<(), KindError> {
+        let what = || format!("take the manifest of API server {} away", self.number);
+        let folder = self.node.path(Path::new(ASIDE));
+        fs::create_dir_all(folder).map_err(io_error(what()))?;
+        fs::rename(self.node.path(Path::new(MANIFEST)), self.aside()).map_err(io_error(what()))
+    }
+
+    /// Gives it its manifest back, if that was taken away: kubelet starts it.
+    fn put_back(&self) -> Result<(), KindError> {
+        match fs::rename(self.aside(), self.node.path(Path::new(MANIFEST))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let what = format!("put the manifest of API server {} back", self.number);
+                Err(io_error(what)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until no process of it is left.
+    async fn gone(&self) -> Result<(), KindError> {
+        let begin = Instant::now();
+        while !self.processes().is_empty() {
+            self.in_time(begin, "end")?;
+            sleep(LIMITS.look).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until it serves, as the administrator of a kubeconfig.
+    async fn serves(&self, kubeconfig: &Path) -> Result<(), KindError> {
+        let what = || format!("ask API server {}", self.number);
+        let client: Client =
+            kube_client_at(kubeconfig, self.address)
+                .await
+                .map_err(|error| KindError::Unexpected {
+                    what: what(),
+                    why: error.to_string(),
+                })?;
+        let begin = Instant::now();
+        while !api_is_ready(&client).await {
+            self.in_time(begin, "start")?;
+            sleep(LIMITS.look).await;
+        }
+        Ok(())
+    }
+
+    /// An error when a wait has lasted too long.
+    fn in_time(&self, begin: Instant, what: &str) -> Result<(), KindError> {
+        if begin.elapsed() < LIMITS.api_server {
+            return Ok(());
+        }
+        Err(KindError::Unexpected {
+            what: format!("{what} API server {}", self.number),
+            why: format!(
+                "it had not happened after {:?}: `docker exec {} crictl logs` of its container says why",
+                LIMITS.api_server, self.node.name
+            ),
+        })
+    }
+}
+
+fn lock_of(number: u8) -> String {
+    format!("api-server-{number}.lock")
+}
+
+/// A node's address of a family.
+fn address(node: &Container, ipv6: bool) -> Result<IpAddr, KindError> {
+    let found = node.addresses.iter().find(|address| address.is_ipv6() == ipv6);
+    found.copied().ok_or_else(|| KindError::Unexpected {
+        what: format!("find the address of {}", node.name),
+        why: format!("it has {:?}, none of which is of the API servers' family", node.addresses),
+    })
+}

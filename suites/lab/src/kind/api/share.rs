@@ -1,0 +1,256 @@
+//! Makes two API servers of a cluster with one: the second on a worker, with the first one's keys and etcd; and leads everybody
+//! to the balancer.
+
+use std::{
+    fs,
+    net::{IpAddr, SocketAddr},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+use super::{ASIDE, ApiServers, MANIFEST, PORT, SHARED, Server, Shared, address, balancer, lock_of, manifest};
+use crate::{
+    cluster::api_server_name,
+    kind::{KindError, containers::Container, error::io_error, state::Folder, tools::Tools},
+};
+
+/// Where kubeadm keeps the cluster's keys, and those of an API server among them.
+const KEYS: &str = "/etc/kubernetes/pki";
+const OWN_KEYS: [&str; 2] = ["apiserver.crt", "apiserver.key"];
+/// Those that every API server has: kubeadm's own list for a further control plane, and what it makes of it there.
+const COMMON_KEYS: [&str; 11] = [
+    "ca.crt",
+    "sa.key",
+    "sa.pub",
+    "front-proxy-ca.crt",
+    "front-proxy-client.crt",
+    "front-proxy-client.key",
+    "apiserver-kubelet-client.crt",
+    "apiserver-kubelet-client.key",
+    "apiserver-etcd-client.crt",
+    "apiserver-etcd-client.key",
+    "etcd/ca.crt",
+];
+/// Where etcd of a control plane's node takes clients.
+const ETCD: u16 = 2379;
+/// Who asks the API from a node, by its kubeconfig.
+const ASKING: [&str; 3] = ["kubelet.conf", "controller-manager.conf", "scheduler.conf"];
+
+/// A cluster that is to have two.
+struct Making<'a> {
+    tools: &'a Tools,
+    folder: &'a Folder,
+    first: Server,
+    second: Server,
+    front: SocketAddr,
+    /// kubeadm's manifest of the first.
+    manifest: String,
+}
+
+/// Makes them, and leads the administrator, kubelets and controllers to the balancer in front of them. All serve when this
+/// returns.
+///
+/// # Errors
+/// There is no worker; what kubeadm has made is not what this was written for.
+pub(in crate::kind) async fn share(
+    tools: &Tools,
+    folder: &Folder,
+    nodes: &[Container],
+    image: &str,
+) -> Result<ApiServers, KindError> {
+    let [first, second] = places(folder.name(), nodes)?;
+    let manifest = read(first, MANIFEST)?;
+    let advertised = manifest::flag(&manifest, "--advertise-address=");
+    let advertised: IpAddr = advertised
+        .and_then(|address| address.parse().ok())
+        .ok_or_else(|| strange("it advertises no address"))?;
+    let server = |number, node: &Container| {
+        Ok::<_, KindError>(Server {
+            number,
+            address: (address(node, advertised.is_ipv6())?, PORT).into(),
+            node: node.clone(),
+        })
+    };
+    let (first, second) = (server(1, first)?, server(2, second)?);
+    let behind = [first.address, second.address];
+    let front = balancer::start(tools, folder.name(), image, &behind).await?;
+    let making = Making {
+        tools,
+        folder,
+        first,
+        second,
+        front: (front, PORT).into(),
+        manifest,
+    };
+    making.certify().await?;
+    making.start_second().await?;
+    making.lead(nodes)?;
+    making.restart_first().await?;
+    for node in nodes {
+        let arguments = ["exec", &node.name, "systemctl", "restart", "kubelet"];
+        tools.docker("start kubelets again", arguments).await?;
+    }
+    let shared = Shared {
+        front: making.front,
+        nodes: vec![making.first.node.name.clone(), making.second.node.name.clone()],
+    };
+    folder.put(SHARED, &shared)?;
+    Ok(ApiServers {
+        shared,
+        servers: vec![making.first, making.second],
+        folder: folder.clone(),
+    })
+}
+
+/// The nodes of both.
+fn places<'a>(cluster: &str, nodes: &'a [Container]) -> Result<[&'a Container; 2], KindError> {
+    let first = nodes.iter().find(|node| node.is_control_plane);
+    let second = nodes.iter().find(|node| !node.is_control_plane);
+    match (first, second) {
+        (Some(first), Some(second)) => Ok([first, second]),
+        _ => Err(KindError::Alone {
+            name: cluster.to_owned(),
+            nodes: nodes.len(),
+        }),
+    }
+}
+
+impl Making<'_> {
+    /// Has kubeadm make the certificate of each, which is valid at the balancer, too.
+    async fn certify(&self) -> Result<(), KindError> {
+        let version = manifest::version(&self.manifest).ok_or_else(|| strange("it names no version"))?;
+        let range = manifest::flag(&self.manifest, "--service-cluster-ip-range=");
+        let range = range.ok_or_else(|| strange("it names no range of Services"))?;
+        let node = &self.first.node;
+        for server in [&self.first, &self.second] {
+            let place = format!("{ASIDE}/pki-{}", server.number);
+            make_folder(node, &place)?;
+            for name in ["ca.crt", "ca.key"] {
+                copy(node, &format!("{KEYS}/{name}"), node, &format!("{place}/{name}"))?;
+            }
+            let name = api_server_name(server.number);
+            let also = ["localhost", "127.0.0.1", "::1", &name, &node.name, &self.front.ip().to_string()].join(",");
+            let own = server.address.ip().to_string();
+            let arguments = [
+                "exec", &node.name, "kubeadm", "init", "phase", "certs", "apiserver",
+                "--cert-dir", &place, "--kubernetes-version", version, "--service-cidr", range,
+                "--apiserver-advertise-address", &own, "--apiserver-cert-extra-sans", &also,
+            ];
+            let what = format!("make the certificate of API server {}", server.number);
+            self.tools.docker(&what, arguments).await?;
+        }
+        Ok(())
+    }
+
+    async fn start_second(&self) -> Result<(), KindError> {
+        let (from, to) = (&self.first.node, &self.second.node);
+        make_folder(to, &format!("{KEYS}/etcd"))?;
+        make_folder(to, ASIDE)?;
+        for name in COMMON_KEYS {
+            copy(from, &format!("{KEYS}/{name}"), to, &format!("{KEYS}/{name}"))?;
+        }
+        self.install_keys(&self.second)?;
+        let etcd = SocketAddr::new(self.first.address.ip(), ETCD);
+        let second = self.advertising()?;
+        let second = manifest::on_node(&second, self.second.address.ip(), etcd);
+        let second = second.ok_or_else(|| strange("it names no etcd, or nobody probes it"))?;
+        write(to, &format!("{ASIDE}/kube-apiserver.yaml"), &second)?;
+        self.second.put_back()?;
+        // Its certificate is the administrator's to check by kind's own kubeconfig.
+        self.second.serves(&self.folder.kubeconfig()).await
+    }
+
+    fn advertising(&self) -> Result<String, KindError> {
+        let text = manifest::advertising(&self.manifest, self.front.ip());
+        text.ok_or_else(|| strange("it advertises no address"))
+    }
+
+    /// Leads whoever asks by a kubeconfig to the balancer, from the next start of each on.
+    fn lead(&self, nodes: &[Container]) -> Result<(), KindError> {
+        for node in nodes {
+            for name in ASKING {
+                let path = format!("/etc/kubernetes/{name}");
+                if node.path(Path::new(&path)).exists() {
+                    let text = manifest::asking(&read(node, &path)?, self.front);
+                    let text = text.ok_or_else(|| strange("a kubeconfig beside it names no server"))?;
+                    write(node, &path, &text)?;
+                }
+            }
+        }
+        let path = self.folder.kubeconfig();
+        let text = fs::read_to_string(&path).map_err(io_error(format!("read {}", path.display())))?;
+        let text = manifest::asking(&text, self.front).ok_or_else(|| strange("kind's kubeconfig names no server"))?;
+        self.folder.write("kubeconfig", text.as_bytes())
+    }
+
+    /// It advertises the balancer afterwards. Controllers and scheduler start again with it: they end when nobody answers, and
+    /// begin anew by what their kubeconfigs say then.
+    async fn restart_first(&self) -> Result<(), KindError> {
+        let node = &self.first.node;
+        let _lock = self.folder.hold(&lock_of(self.first.number))?;
+        self.first.take_away()?;
+        self.first.gone().await?;
+        for name in ["kube-controller", "kube-scheduler"] {
+            for pid in crate::kind::placing::named(node, name) {
+                let pid = i32::try_from(pid).map(nix::unistd::Pid::from_raw);
+                // It may have ended by itself.
+                pid.map(|pid| nix::sys::signal::kill(pid, nix::sys::signal::SIGTERM).ok()).ok();
+            }
+        }
+        self.install_keys(&self.first)?;
+        write(node, &format!("{ASIDE}/kube-apiserver.yaml"), &self.advertising()?)?;
+        self.first.put_back()?;
+        self.first.serves(&self.folder.kubeconfig()).await
+    }
+
+    /// What kubeadm has made for it goes where it reads it.
+    fn install_keys(&self, server: &Server) -> Result<(), KindError> {
+        let from = &self.first.node;
+        let place = format!("{ASIDE}/pki-{}", server.number);
+        for name in OWN_KEYS {
+            copy(from, &format!("{place}/{name}"), &server.node, &format!("{KEYS}/{name}"))?;
+        }
+        let place = from.path(Path::new(&place));
+        fs::remove_dir_all(&place).map_err(io_error(format!("remove {}", place.display())))
+    }
+}
+
+/// What kubeadm has made is not what was expected.
+fn strange(why: &str) -> KindError {
+    KindError::Unexpected {
+        what: format!("read {MANIFEST}"),
+        why: why.to_owned(),
+    }
+}
+
+fn read(node: &Container, path: &str) -> Result<String, KindError> {
+    fs::read_to_string(node.path(Path::new(path))).map_err(io_error(format!("read {path} of {}", node.name)))
+}
+
+/// Writes a file for root alone.
+fn write(node: &Container, path: &str, text: &str) -> Result<(), KindError> {
+    put(node, path, text.as_bytes())
+}
+
+fn copy(from: &Container, source: &str, to: &Container, target: &str) -> Result<(), KindError> {
+    let bytes = fs::read(from.path(Path::new(source)));
+    put(to, target, &bytes.map_err(io_error(format!("read {source} of {}", from.name)))?)
+}
+
+fn put(node: &Container, path: &str, bytes: &[u8]) -> Result<(), KindError> {
+    use std::io::Write as _;
+
+    let mut options = fs::OpenOptions::new();
+    options.create(true).truncate(true).write(true).mode(0o600);
+    let opened = options.open(node.path(Path::new(path)));
+    opened
+        .and_then(|mut file| file.write_all(bytes))
+        .map_err(io_error(format!("write {path} of {}", node.name)))
+}
+
+fn make_folder(node: &Container, path: &str) -> Result<(), KindError> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    let made = builder.create(node.path(Path::new(path)));
+    made.map_err(io_error(format!("make {path} on {}", node.name)))
+}
