@@ -85,7 +85,8 @@ enum Command {
     Lab(lab::LabArgs),
     /// Remove what killed runs have left: labs that are dead, and their objects in those that are up, or in any cluster
     Cleanup(repair::Where),
-    /// Undo what killed runs have done to labs, or to any cluster: to agents, and with programs, mounts and cgroups of nodes
+    /// Undo what killed runs have done to labs, to clusters of kind, or to any cluster: to API servers, agents, and with programs,
+    /// mounts and cgroups of nodes
     Heal(repair::Where),
     /// Run one case in this process (what `run` starts)
     #[command(hide = true)]

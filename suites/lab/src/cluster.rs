@@ -162,7 +162,7 @@ pub struct AgentState {
     pub ready: Option<bool>,
     /// Exit status of the last run that ended, in words.
     pub last_exit: Option<String>,
-    /// How it is told to reach the API, where a case has said so, or whoever made the cluster.
+    /// How it is told to reach the API, where a case has said so.
     pub way: Option<ApiWay>,
     /// In which configuration it was started last, if it was in another than its target's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

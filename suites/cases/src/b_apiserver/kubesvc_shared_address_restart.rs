@@ -31,7 +31,7 @@ use harness::{
     waiting::{eventually, has_lasted},
     watch::Version,
 };
-use lab::cluster::{AgentState, ApiFault, ApiWay, Capability, LONGEST, Stop, api_server_name};
+use lab::cluster::{ApiFault, ApiWay, Capability, LONGEST, Stop, api_server_name};
 use oracle::{
     check::Permitted,
     history::{Attempt, Outcome, PlanEntry, Transport},
@@ -164,11 +164,8 @@ fn advertised(listed: &Value) -> Result<SocketAddr, Halt> {
 /// Leads all agents there that may have been told an API server's own address instead.
 async fn lead(cx: &Context, advertised: SocketAddr) -> Result<Vec<LedAgent>, Halt> {
     let servers = cx.cluster().api_servers().await?;
-    if servers.iter().all(|server| server.address == advertised) {
-        return Ok(Vec::new());
-    }
-    let is_led = |agent: &AgentState| agent.way.as_ref().is_some_and(|way| way.server == advertised);
-    if cx.agents().await?.is_some_and(|agents| agents.values().all(is_led)) {
+    let knows_it = cx.cluster().describe().ways.shared;
+    if knows_it || servers.iter().all(|server| server.address == advertised) {
         return Ok(Vec::new());
     }
     cx.phase(&format!("agents reach the API by {advertised}"));

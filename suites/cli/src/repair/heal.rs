@@ -9,6 +9,7 @@ use anyhow::{bail, ensure};
 use lab::{
     cluster::Cluster as _,
     embedded::{LIMITS, LabCluster},
+    kind::{self, KindCluster},
 };
 
 use super::{Where, attach, nodes, runs};
@@ -51,7 +52,33 @@ pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
             None => {}
         }
     }
+    // A name is one of a lab.
+    let kept = if arguments.lab.is_none() { kind::kept()? } else { Vec::new() };
+    for name in kept {
+        if let Err(error) = heal_kind(&name).await {
+            eprintln!("kind cluster {name:?}: {error:#}");
+            is_whole = false;
+        }
+    }
     Ok(ExitCode::from(u8::from(!is_whole)))
+}
+
+/// A cluster of kind that was kept: its API servers first, as whatever follows asks them.
+async fn heal_kind(name: &str) -> anyhow::Result<()> {
+    let Some(cluster) = KindCluster::attach_alone(name).await? else {
+        bail!("a run is under way in it, and heals its own faults; end it first");
+    };
+    let mut undone = cluster.settle().await?;
+    for node in &cluster.cluster().describe().nodes {
+        undone.extend(faults::heal(cluster.cluster(), &node.name).await?.undone);
+    }
+    for words in &undone {
+        println!("kind cluster {name:?}: {words}");
+    }
+    if undone.is_empty() {
+        println!("kind cluster {name:?}: nothing is wrong");
+    }
+    Ok(())
 }
 
 /// Whether nothing is wrong any more.

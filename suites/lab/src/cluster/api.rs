@@ -27,13 +27,16 @@ pub struct ApiWay {
     pub further: Vec<SocketAddr>,
 }
 
-/// Ways to the API that a target documents.
+/// Ways to the API: those that a target documents, and how its agents were told to reach it at their start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ways {
     /// An address of a Service that it serves itself.
     pub service: bool,
     /// Further addresses beside the configured one.
     pub further: bool,
+    /// All agents know no other address than the one that the API servers share, from the start.
+    #[serde(default)]
+    pub shared: bool,
 }
 
 /// The name that only the certificate of the API server of this number is valid for.

@@ -81,6 +81,7 @@ impl Api {
         Ways {
             service: self.service,
             further: self.further.is_some(),
+            shared: false,
         }
     }
 

@@ -21,6 +21,7 @@ use super::{
     tools::Tools,
 };
 use crate::{
+    cluster::Ways,
     embedded::Program,
     kubernetes::{About, Connection, KubernetesCluster, Options, Tested, Tier},
     target::Target,
@@ -122,8 +123,7 @@ impl KindCluster {
             folder.put(BASELINE, &baseline::look(&nodes).await?)?;
         }
         let (target, program) = target(config.target)?;
-        let way = api.as_ref().map(ApiServers::way);
-        let agents = Agents::new(config.target, program.clone(), folder.clone(), way);
+        let agents = Agents::new(config.target, program.clone(), folder.clone());
         let front = api.as_ref().map(ApiServers::front);
         match &agent {
             Some(image) => {
@@ -149,7 +149,7 @@ impl KindCluster {
         }
         let options = Options {
             provider: "kind".to_owned(),
-            tested: tested(config.target, &target, &program),
+            tested: tested(config.target, &target, &program, front.is_some()),
             connection,
             tier: Tier::Node,
             image: probe,
@@ -196,10 +196,9 @@ impl KindCluster {
         let client = about.options.connection.client().await?;
         let nodes = containers::nodes(&tools, name).await?;
         let api = ApiServers::of(&folder, &nodes)?;
-        let way = api.as_ref().map(ApiServers::way);
         let beside = Beside {
             nodes,
-            agents: Agents::new(kind, target(kind)?.1, folder.clone(), way),
+            agents: Agents::new(kind, target(kind)?.1, folder.clone()),
             client: DebugClient(client),
             api: api.clone(),
             folder: folder.clone(),
@@ -213,6 +212,19 @@ impl KindCluster {
             api,
             lock: None,
         })
+    }
+
+    /// One that was kept, while no run uses it; `None`: one does. Nobody else does as long as the value lives.
+    ///
+    /// # Errors
+    /// It is not there any more.
+    pub async fn attach_alone(name: &str) -> Result<Option<Self>, KindError> {
+        let Some(lock) = Folder::new(name)?.lock()? else {
+            return Ok(None);
+        };
+        let mut cluster = Self::attach(name).await?;
+        cluster.lock = Some(lock);
+        Ok(Some(cluster))
     }
 
     /// It as cases see it.
@@ -325,7 +337,7 @@ fn target(kind: KindTarget) -> Result<(Target, Program), KindError> {
     Ok((target, program))
 }
 
-fn tested(kind: KindTarget, target: &Target, program: &Program) -> Tested {
+fn tested(kind: KindTarget, target: &Target, program: &Program, shared: bool) -> Tested {
     let mut features = target.features.clone();
     // Nobody gives Services of this type an address.
     features.remove("loadbalancer");
@@ -333,7 +345,10 @@ fn tested(kind: KindTarget, target: &Target, program: &Program) -> Tested {
         label: kind.name().to_owned(),
         features,
         deviations: target.deviations.clone(),
-        ways: crate::cluster::Ways::default(),
+        ways: Ways {
+            shared,
+            ..Ways::default()
+        },
         variants: match kind {
             KindTarget::Reference => program.variants.keys().copied().collect(),
             KindTarget::KubeProxyIptables | KindTarget::KubeProxyNftables => Default::default(),

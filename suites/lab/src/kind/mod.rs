@@ -44,7 +44,7 @@ pub use cluster::{Existing, KindCluster, Step};
 pub use config::{KindConfig, KindTarget, PodNetwork};
 pub use error::KindError;
 pub use limits::{LIMITS, Limits};
-pub use removal::{down, remove_dead};
+pub use removal::{down, kept, remove_dead};
 
 /// Where programs are put on nodes, for processes that are no pod's.
 const PROGRAMS: &str = "/var/lib/plumbline";

@@ -15,6 +15,18 @@ pub async fn down(name: &str) -> Result<(), KindError> {
     folder.remove()
 }
 
+/// Names of the clusters that were kept when their runs ended.
+///
+/// # Errors
+/// Their folders can't be read.
+pub fn kept() -> Result<Vec<String>, KindError> {
+    let all = Folder::all()?.into_iter();
+    Ok(all
+        .filter(Folder::is_kept)
+        .map(|folder| folder.name().to_owned())
+        .collect())
+}
+
 /// Removes the clusters of runs that are dead; returns their names.
 ///
 /// # Errors

@@ -122,7 +122,12 @@ impl Folder {
 
     /// Whether a run that is dead has left it.
     pub(super) fn is_left(&self) -> Result<bool, KindError> {
-        Ok(!self.path.join("kept").exists() && self.try_lock()?.is_some())
+        Ok(!self.is_kept() && self.try_lock()?.is_some())
+    }
+
+    /// Whether it belongs to nobody's run.
+    pub(super) fn is_kept(&self) -> bool {
+        self.path.join("kept").exists()
     }
 
     /// From now on it belongs to nobody's run.

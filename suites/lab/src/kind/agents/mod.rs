@@ -37,7 +37,7 @@ use super::{
     state::Folder,
 };
 use crate::{
-    cluster::{AgentState, ApiWay, Stop, Variant},
+    cluster::{AgentState, Stop, Variant},
     embedded::{NetNs, Program, agent_is_ready},
 };
 
@@ -61,12 +61,10 @@ pub(super) struct Agents {
     /// Selects its pods, and those of ours.
     selector: String,
     folder: Folder,
-    /// How all of them are told to reach the API, if not by its own address.
-    way: Option<ApiWay>,
 }
 
 impl Agents {
-    pub(super) fn new(kind: KindTarget, program: Program, folder: Folder, way: Option<ApiWay>) -> Self {
+    pub(super) fn new(kind: KindTarget, program: Program, folder: Folder) -> Self {
         let (daemon_set, selector) = match kind {
             KindTarget::Reference => (AGENT, format!("app.kubernetes.io/name in ({AGENT},{OTHER})")),
             KindTarget::KubeProxyIptables | KindTarget::KubeProxyNftables => {
@@ -78,7 +76,6 @@ impl Agents {
             daemon_set,
             selector,
             folder,
-            way,
         }
     }
 
@@ -127,7 +124,7 @@ impl Agents {
             starts: record.starts + pods.iter().map(starts).sum::<u32>(),
             ready,
             last_exit: crashed.or(record.last_exit),
-            way: self.way.clone(),
+            way: None,
             variant: record.variant,
         })
     }

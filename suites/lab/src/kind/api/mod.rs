@@ -45,7 +45,7 @@ use super::{
     state::{Folder, Lock},
 };
 use crate::{
-    cluster::{ApiServer, ApiWay, Stop},
+    cluster::{ApiServer, Stop},
     embedded::{api_is_ready, kube_client_at},
 };
 
@@ -121,14 +121,6 @@ impl ApiServers {
     /// What they advertise.
     pub(super) fn front(&self) -> SocketAddr {
         self.shared.front
-    }
-
-    /// How agents reach them: they know nothing but the balancer.
-    pub(super) fn way(&self) -> ApiWay {
-        ApiWay {
-            server: self.shared.front,
-            further: Vec::new(),
-        }
     }
 
     /// All of them by number.
