@@ -9,6 +9,7 @@ mod existing;
 mod flags;
 mod healed;
 mod hosts;
+mod kind;
 mod labs;
 mod leftovers;
 mod support;

@@ -193,18 +193,20 @@ impl ApiServers {
         Ok(repaired)
     }
 
-    /// Whether all run that nobody keeps down.
+    /// Waits until all serve, as somebody who held a fault and is dead is found out at once by whoever keeps it; starts those
+    /// that nobody keeps down, and says which.
     pub(super) async fn settle(&self) -> Result<Vec<String>, KindError> {
+        let mut repaired = self.repair().await?;
         let begin = Instant::now();
-        // Whoever holds a fault ends it as soon as it sees that nobody wants it any more.
-        while self.servers.iter().any(Server::is_away) && begin.elapsed() < LIMITS.api_server {
-            let repaired = self.repair().await?;
-            if !repaired.is_empty() {
-                return Ok(repaired);
+        for server in &self.servers {
+            while server.is_away() {
+                server.in_time(begin, "start")?;
+                sleep(LIMITS.look).await;
+                repaired.extend(self.repair().await?);
             }
-            sleep(LIMITS.look).await;
+            server.serves(&self.folder.kubeconfig()).await?;
         }
-        Ok(Vec::new())
+        Ok(repaired)
     }
 }
 
