@@ -144,9 +144,7 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
         | Command::ExecInPod(_)
         | Command::OnNode(_)
         | Command::Balance { .. }
-        | Command::HoldApiFault { .. } => {
-            tokio::runtime::Builder::new_current_thread()
-        }
+        | Command::HoldApiFault { .. } => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     }
     .enable_all()
@@ -168,7 +166,9 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
             Command::Node(command) => node::node(&command).await,
             Command::ExecInPod(arguments) => cluster::exec::exec(arguments).await,
             Command::OnNode(arguments) => cluster::exec::on_node(&arguments),
-            Command::Balance { servers } => Ok(::lab::kind::balance(servers).await.map(|()| ExitCode::SUCCESS)?),
+            Command::Balance { servers } => {
+                Ok(::lab::kind::balance(servers).await.map(|()| ExitCode::SUCCESS)?)
+            }
             Command::HoldApiFault { cluster } => {
                 Ok(::lab::kind::keep(&cluster).await.map(|()| ExitCode::SUCCESS)?)
             }

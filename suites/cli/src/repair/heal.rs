@@ -53,7 +53,11 @@ pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
         }
     }
     // A name is one of a lab.
-    let kept = if arguments.lab.is_none() { kind::kept()? } else { Vec::new() };
+    let kept = if arguments.lab.is_none() {
+        kind::kept()?
+    } else {
+        Vec::new()
+    };
     for name in kept {
         if let Err(error) = heal_kind(&name).await {
             eprintln!("kind cluster {name:?}: {error:#}");

@@ -119,9 +119,7 @@ impl Site for Kinds<'_> {
             is_its_own,
         } = process::run(self.settings, at, case, line).await;
         if !is_its_own {
-            report
-                .warnings
-                .extend(self.after_death(cluster, case).await);
+            report.warnings.extend(self.after_death(cluster, case).await);
         }
         report
     }

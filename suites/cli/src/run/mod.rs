@@ -111,9 +111,10 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         }
         Provider::Kind => {
             let (options, target) = (arguments.kind.options(), &arguments.target);
-            let (config, existing) = arguments
-                .kind
-                .cluster(target.name(), arguments.nodes, families, &named)?;
+            let (config, existing) =
+                arguments
+                    .kind
+                    .cluster(target.name(), arguments.nodes, families, &named)?;
             Where::Kind(Box::new(config), existing, options + &target.options())
         }
     };

@@ -46,7 +46,9 @@ const ROWS: &[Row] = &[
     Row {
         what: "no daemon",
         fake: Fake {
-            docker: Some("echo 'failed to connect to the docker API at unix:///var/run/docker.sock' >&2; exit 1"),
+            docker: Some(
+                "echo 'failed to connect to the docker API at unix:///var/run/docker.sock' >&2; exit 1",
+            ),
             ..NOTHING
         },
         options: &[],
@@ -69,7 +71,10 @@ const ROWS: &[Row] = &[
     },
     Row {
         what: "no kind",
-        fake: Fake { kind: None, ..NOTHING },
+        fake: Fake {
+            kind: None,
+            ..NOTHING
+        },
         options: &[],
         expected: &["there is no kind on the PATH", "kind.sigs.k8s.io"],
         called: &[],

@@ -37,11 +37,7 @@ pub struct HeldApiFault {
 }
 
 /// Begins one; it is in force when this returns.
-pub(super) async fn begin(
-    dir: &LabDir,
-    fault: ApiFault,
-    lasts: Duration,
-) -> Result<HeldApiFault, LabError> {
+pub(super) async fn begin(dir: &LabDir, fault: ApiFault, lasts: Duration) -> Result<HeldApiFault, LabError> {
     let stream = open(dir, &Request::ApiFault { fault, lasts }).await?;
     HeldApiFault::begun(dir.name(), stream).await
 }
@@ -138,5 +134,68 @@ impl HeldApiFault {
             Ok(other) => Err(wrong(format!("an answer to another question: {other:?}"))),
             Err(error) => Err(wrong(error.to_string())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    const FAULT: ApiFault = ApiFault::SharedAddress;
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Holds a fault at one end of a connection while `user` has the other; what the user got, and whether it was undone.
+    async fn with<T>(lasts: Duration, user: impl AsyncFnOnce(UnixStream) -> T) -> (T, bool) {
+        let (ours, its) = UnixStream::pair().expect("a connection");
+        let undone = AtomicBool::new(false);
+        let heal = async |()| {
+            undone.store(true, Ordering::Relaxed);
+            Ok(())
+        };
+        let held = hold(BufReader::new(its), &FAULT, lasts, async { Ok(()) }, heal);
+        let (got, held) = tokio::join!(user(ours), held);
+        held.expect("held to its end");
+        (got, undone.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn a_fault_is_undone_however_it_ends() {
+        let end = async |stream| {
+            let held = HeldApiFault::begun("test", stream).await.expect("begun");
+            held.end().await
+        };
+        let (ended, undone) = with(LONG, end).await;
+        assert!(ended.is_ok() && undone, "it was ended: {ended:?}");
+
+        let lapse = async |stream| {
+            let mut held = HeldApiFault::begun("test", stream).await.expect("begun");
+            let mut line = Vec::new();
+            held.stream.read_until(b'\n', &mut line).await.expect("an answer");
+            line
+        };
+        let (said, undone) = with(Duration::from_millis(1), lapse).await;
+        let said: Reply = serde_json::from_slice(&said).expect("an answer");
+        assert!(
+            matches!(said, Reply::Lapsed) && undone,
+            "its time was over: {said:?}"
+        );
+
+        let forget = async |stream| drop(HeldApiFault::begun("test", stream).await.expect("begun"));
+        let ((), undone) = with(LONG, forget).await;
+        assert!(undone, "whoever wanted it is gone");
+    }
+
+    #[tokio::test]
+    async fn what_can_not_begin_is_refused_with_the_reason() {
+        let (ours, its) = UnixStream::pair().expect("a connection");
+        let begin = async { Err::<(), _>(Refusal::failed("begin it", &"API server 2 is down already")) };
+        let heal = async |()| panic!("nothing has begun");
+        let held = hold(BufReader::new(its), &FAULT, LONG, begin, heal);
+        let (begun, held) = tokio::join!(HeldApiFault::begun("test", ours), held);
+        held.expect("held to its end");
+        let error = begun.expect_err("refused").to_string();
+        assert!(error.contains("down already"), "{error}");
     }
 }

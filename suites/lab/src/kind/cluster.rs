@@ -99,7 +99,7 @@ impl KindCluster {
             watch.done("cluster made");
         }
         let nodes = containers::nodes(&tools, &config.name).await?;
-        let api = api_servers(&tools, config, &folder, &nodes, &probe).await?;
+        let api = api::of_cluster(&tools, config, &folder, &nodes, &probe).await?;
         if api.is_some() {
             watch.done("two API servers");
         }
@@ -295,29 +295,6 @@ async fn create(tools: &Tools, config: &KindConfig, folder: &Folder) -> Result<(
         .kind(&format!("make the cluster {}", config.name), arguments)
         .await
         .map(drop)
-}
-
-/// Writes the administrator's kubeconfig. Two API servers are made where they are wanted and there is one; `None`: there is one.
-async fn api_servers(
-    tools: &Tools,
-    config: &KindConfig,
-    folder: &Folder,
-    nodes: &[Container],
-    image: &str,
-) -> Result<Option<ApiServers>, KindError> {
-    if let Some(there) = ApiServers::of(folder, nodes)? {
-        there.repair().await?;
-        return Ok(Some(there));
-    }
-    let arguments = ["get", "kubeconfig", "--name", &config.name];
-    let kubeconfig = tools
-        .kind("read the kubeconfig of the cluster", arguments)
-        .await?;
-    folder.write("kubeconfig", kubeconfig.as_bytes())?;
-    match config.api_servers {
-        Some(2) => api::share(tools, folder, nodes, image).await.map(Some),
-        _ => Ok(None),
-    }
 }
 
 fn connection(folder: &Folder) -> Connection {

@@ -191,7 +191,10 @@ mod tests {
             ..config(IpFamilies::Ipv4, KindTarget::Reference)
         };
         let error = config.check(Existing::Refuse).expect_err("refused").to_string();
-        assert!(error.contains("has 1 nodes") && error.contains("--nodes 2"), "{error}");
+        assert!(
+            error.contains("has 1 nodes") && error.contains("--nodes 2"),
+            "{error}"
+        );
         assert!(config.check(Existing::Use).is_ok(), "its nodes are those it has");
         assert!(KindConfig { nodes: 2, ..config }.check(Existing::Refuse).is_ok());
     }

@@ -21,6 +21,10 @@ pub struct Limits {
     pub count: Duration,
     /// From an order to kubelet until an API server has ended, which lets it answer what is under way, or serves.
     pub api_server: Duration,
+    /// From one look of the balancer at an API server to the next.
+    pub balancer_look: Duration,
+    /// How long it waits for an answer before it takes the API server for one that is not ready.
+    pub balancer_answer: Duration,
     /// One question to the API.
     pub request: Duration,
     /// From one look at a condition to the next.
@@ -37,6 +41,8 @@ pub const LIMITS: Limits = Limits {
     agent_cleanup: Duration::from_secs(20),
     count: Duration::from_secs(30),
     api_server: Duration::from_secs(60),
+    balancer_look: Duration::from_millis(200),
+    balancer_answer: Duration::from_secs(2),
     request: Duration::from_secs(10),
     look: Duration::from_millis(100),
 };

@@ -8,6 +8,10 @@ use std::{
     time::Duration,
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use tokio::time::timeout;
 
 use super::{KindError, containers::Container, error::io_error};
@@ -16,6 +20,8 @@ use crate::embedded::{Placement, spawn};
 /// How deep cgroups of containers are below a node's root, at most: kubelet's, its classes', the pod's, the container's,
 /// and what systemd puts around them.
 const DEPTH: usize = 8;
+/// Bytes of a process's name that the kernel keeps (`TASK_COMM_LEN`, less its end).
+const COMM: usize = 15;
 
 /// A process on a node, outside any pod. It joins the node's first process, whose cgroup may always have one more.
 pub(super) fn of_node(node: &Container) -> Result<Placement, KindError> {
@@ -107,10 +113,18 @@ pub(super) fn named(node: &Container, name: &str) -> Vec<u32> {
     let is_so = |pid: &u32| {
         let comm = read(Path::new(&format!("/proc/{pid}/comm")));
         // The kernel keeps 15 bytes of it (proc_pid_comm(5)).
-        comm.is_ok_and(|comm| !comm.trim_end().is_empty() && comm.trim_end() == &name[..name.len().min(15)])
+        let kept = name.get(..COMM).unwrap_or(name);
+        comm.is_ok_and(|comm| comm.trim_end() == kept)
     };
     all.retain(is_so);
     all
+}
+
+/// Signals processes; one that has ended meanwhile is no error.
+pub(super) fn signal(processes: &[u32], signal: Signal) {
+    for pid in processes.iter().filter_map(|pid| i32::try_from(*pid).ok()) {
+        let _ = kill(Pid::from_raw(pid), signal);
+    }
 }
 
 fn namespace(pid: u32, kind: &str) -> Result<File, KindError> {
@@ -189,6 +203,31 @@ mod tests {
         assert_eq!(below("0::/docker/cd22\n", root), Some(root.to_owned()));
         assert_eq!(below("0::/user.slice\n", root), None);
         assert_eq!(below("4:memory:/docker/cd22\n", root), None);
+    }
+
+    #[test]
+    fn processes_of_a_node_are_found_by_as_much_of_their_names_as_the_kernel_keeps() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let deep = folder.path().join("kubelet.slice/pod1/abc");
+        fs::create_dir_all(&deep).expect("folders");
+        let own = std::process::id();
+        fs::write(deep.join("cgroup.procs"), format!("0\n{own}\n")).expect("a file");
+        let node = Container {
+            name: "a".to_owned(),
+            is_control_plane: false,
+            pid: own,
+            addresses: Vec::new(),
+            cgroup: folder.path().to_owned(),
+            cgroup_root: folder.path().to_owned(),
+            bpffs: folder.path().to_owned(),
+        };
+        let comm = fs::read_to_string("/proc/self/comm").expect("a name");
+        let comm = comm.trim_end();
+        assert_eq!(named(&node, comm), [own]);
+        assert!(named(&node, "kube-apiserver").is_empty());
+        if comm.len() == COMM {
+            assert_eq!(named(&node, &format!("{comm}-and-more")), [own]);
+        }
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener as StdListener},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tokio::{
@@ -20,6 +23,8 @@ use crate::embedded::{LIMITS, LabError, error::io_error, netns::NetNs};
 pub(crate) struct Front {
     listener: TcpListener,
     servers: Arc<[SocketAddr]>,
+    /// Which of them are known to be ready, where somebody looks: they are tried first.
+    ready: Option<Arc<[AtomicBool]>>,
     /// Where the servers are reached, if not where this runs.
     net: Option<Arc<NetNs>>,
 }
@@ -38,8 +43,15 @@ impl Front {
         Ok(Self {
             listener,
             servers,
+            ready: None,
             net,
         })
+    }
+
+    /// Tries servers first that are marked here, in the order of all: one that has just begun to listen may answer late.
+    pub(crate) fn preferring(mut self, ready: Arc<[AtomicBool]>) -> Self {
+        self.ready = Some(ready);
+        self
     }
 
     /// Passes connections on, at most [`Limits::front_connections`](crate::embedded::Limits::front_connections) at
@@ -62,7 +74,7 @@ impl Front {
                     continue;
                 }
             };
-            let order: Vec<SocketAddr> = self.order(turn).collect();
+            let order = self.order(turn);
             turn = (turn + 1) % self.servers.len();
             let net = self.net.clone();
             connections.spawn(async move {
@@ -72,10 +84,17 @@ impl Front {
         }
     }
 
-    /// All servers, from one on.
-    fn order(&self, first: usize) -> impl Iterator<Item = SocketAddr> {
-        let (before, after) = self.servers.split_at(first);
-        after.iter().chain(before).copied()
+    /// All servers, from one on; those first that are known to be ready.
+    fn order(&self, first: usize) -> Vec<SocketAddr> {
+        let is_ready = |at: &usize| match &self.ready {
+            Some(ready) => ready.get(*at).is_some_and(|ready| ready.load(Ordering::Relaxed)),
+            None => true,
+        };
+        let turns = (first..self.servers.len()).chain(0..first);
+        let (mut order, others): (Vec<usize>, Vec<usize>) = turns.partition(is_ready);
+        order.extend(others);
+        let servers = order.into_iter().filter_map(|at| self.servers.get(at));
+        servers.copied().collect()
     }
 }
 
@@ -106,4 +125,32 @@ async fn connect(server: SocketAddr, net: Option<&NetNs>) -> io::Result<TcpStrea
         None => open()?,
     };
     socket.connect(server).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn servers_take_turns_and_those_that_are_ready_come_first() {
+        let any = || StdListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let servers: Vec<SocketAddr> = [1, 2, 3].map(|port| (Ipv4Addr::LOCALHOST, port).into()).to_vec();
+        let ports = |front: &Front, first| -> Vec<u16> {
+            let order = front.order(first).into_iter();
+            order.map(|server| server.port()).collect()
+        };
+        let front = Front::new(any(), servers.clone().into(), None).expect("a front");
+        assert_eq!(ports(&front, 1), [2, 3, 1], "nobody looks");
+        let ready: Arc<[AtomicBool]> = [true, false, true].map(AtomicBool::new).into();
+        let front = front.preferring(ready.clone());
+        assert_eq!(ports(&front, 1), [3, 1, 2]);
+        ready.iter().for_each(|one| one.store(false, Ordering::Relaxed));
+        assert_eq!(
+            ports(&front, 2),
+            [3, 1, 2],
+            "whoever takes it is better than nobody"
+        );
+    }
 }

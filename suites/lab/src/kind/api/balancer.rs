@@ -2,14 +2,20 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
+
+use kube::{Client, Config};
+use tokio::time::{sleep, timeout};
 
 use super::PORT;
 use crate::{
-    embedded::{Front, LabError},
+    embedded::{Front, LabError, api_is_ready},
     kind::{
-        KindError,
+        KindError, LIMITS,
         outside::{self, LABEL, NETWORK},
         tools::Tools,
     },
@@ -29,7 +35,17 @@ pub(super) async fn start(
         .map(str::to_owned)
         .to_vec();
     arguments.push(format!("{LABEL}={cluster}"));
-    arguments.extend(["--network", NETWORK, "--entrypoint", "/plumbline", image, "balance"].map(str::to_owned));
+    arguments.extend(
+        [
+            "--network",
+            NETWORK,
+            "--entrypoint",
+            "/plumbline",
+            image,
+            "balance",
+        ]
+        .map(str::to_owned),
+    );
     arguments.extend(servers.iter().map(ToString::to_string));
     tools.docker(what, arguments).await?;
     let wants_ipv6 = servers.iter().any(SocketAddr::is_ipv6);
@@ -46,7 +62,7 @@ pub(in crate::kind) fn name(cluster: &str) -> String {
     format!("{cluster}-balancer")
 }
 
-/// What runs in it: each connection goes to the next of the servers that takes it. Never returns but for an error.
+/// What runs in it: each connection goes to the next of the servers that are ready, or else that takes it. Never returns but for an error.
 ///
 /// # Errors
 /// The port of API servers can't be listened on.
@@ -59,6 +75,35 @@ pub async fn balance(servers: Vec<SocketAddr>) -> Result<(), LabError> {
         what: format!("listen on port {PORT}"),
         error,
     })?;
-    Front::new(listener, Arc::from(servers), None)?.run().await;
+    let ready: Arc<[AtomicBool]> = servers.iter().map(|_| AtomicBool::new(false)).collect();
+    for (number, server) in servers.iter().copied().enumerate() {
+        tokio::spawn(look(server, ready.clone(), number));
+    }
+    let front = Front::new(listener, Arc::from(servers), None)?;
+    front.preferring(ready).run().await;
     Ok(())
+}
+
+/// Looks again and again whether a server is ready, which everybody may ask (`system:public-info-viewer`).
+async fn look(server: SocketAddr, ready: Arc<[AtomicBool]>, number: usize) {
+    let Ok(address) = format!("https://{server}").parse() else {
+        return;
+    };
+    let mut config = Config::new(address);
+    // Nothing is told it, and what it says decides no more than who is tried first.
+    config.accept_invalid_certs = true;
+    let client = match Client::try_from(config) {
+        Ok(client) => client,
+        Err(error) => {
+            tracing::error!(%server, %error, "nobody looks whether an API server is ready");
+            return;
+        }
+    };
+    loop {
+        let asked = timeout(LIMITS.balancer_answer, api_is_ready(&client)).await;
+        if let Some(ready) = ready.get(number) {
+            ready.store(asked.unwrap_or(false), Ordering::Relaxed);
+        }
+        sleep(LIMITS.balancer_look).await;
+    }
 }

@@ -104,15 +104,20 @@ pub async fn keep(cluster: &str) -> Result<(), KindError> {
     let mut stream = BufReader::new(UnixStream::from_std(stream).map_err(io_error(what))?);
     let mut line = Vec::new();
     let mut limited = (&mut stream).take(LIMITS.control_bytes);
-    limited.read_until(b'\n', &mut line).await.map_err(io_error(what))?;
+    limited
+        .read_until(b'\n', &mut line)
+        .await
+        .map_err(io_error(what))?;
     let unexpected = |why: String| KindError::Unexpected {
         what: what.to_owned(),
         why,
     };
-    let Order { fault, lasts } = serde_json::from_slice(&line).map_err(|error| unexpected(error.to_string()))?;
+    let Order { fault, lasts } =
+        serde_json::from_slice(&line).map_err(|error| unexpected(error.to_string()))?;
     let folder = Folder::new(cluster)?;
     let nodes = containers::nodes(&Tools::find().await?, cluster).await?;
-    let servers = ApiServers::of(&folder, &nodes)?.ok_or_else(|| unexpected("there is only one".to_owned()))?;
+    let servers =
+        ApiServers::of(&folder, &nodes)?.ok_or_else(|| unexpected("there is only one".to_owned()))?;
     let heal = async |begun| match begun {
         Begun::Shared => Ok(()),
         Begun::Down(down) => servers
@@ -134,9 +139,9 @@ async fn make(servers: &ApiServers, fault: &ApiFault, lasts: Duration) -> Result
     match fault {
         ApiFault::SharedAddress => Ok(Begun::Shared),
         ApiFault::Down { server, how } => down(servers, *server, *how).await,
-        ApiFault::Answers { .. } | ApiFault::Unreconciled => {
-            Err(failed(&"the API servers of kind are Kubernetes' own, which can only be stopped"))
-        }
+        ApiFault::Answers { .. } | ApiFault::Unreconciled => Err(failed(
+            &"the API servers of kind are Kubernetes' own, which can only be stopped",
+        )),
     }
 }
 

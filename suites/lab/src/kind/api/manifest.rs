@@ -13,12 +13,18 @@ pub(super) fn on_node(manifest: &str, node: IpAddr, etcd: SocketAddr) -> Option<
     let mut probed = false;
     let annotation = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint: ";
     let lines = with_etcd.lines().map(|line| {
-        if let Some((before, _)) = line.split_once("host: ").filter(|(before, _)| before.trim().is_empty()) {
+        if let Some((before, _)) = line
+            .split_once("host: ")
+            .filter(|(before, _)| before.trim().is_empty())
+        {
             probed = true;
             return format!("{before}host: {:?}\n", node.to_string());
         }
         match line.split_once(annotation) {
-            Some((before, _)) => format!("{before}{annotation}{:?}\n", SocketAddr::from((node, super::PORT)).to_string()),
+            Some((before, _)) => format!(
+                "{before}{annotation}{:?}\n",
+                SocketAddr::from((node, super::PORT)).to_string()
+            ),
             None => format!("{line}\n"),
         }
     });
@@ -80,7 +86,10 @@ mod tests {
         let second = second.expect("kubeadm's");
         assert_eq!(flag(&second, "--etcd-servers="), Some("https://[fc00::3]:2379"));
         assert!(second.contains("host: \"fc00::2\"\n"), "{second}");
-        let asks = asking("    server: https://a:6443\n", "[fc00::9]:6443".parse().expect("an address"));
+        let asks = asking(
+            "    server: https://a:6443\n",
+            "[fc00::9]:6443".parse().expect("an address"),
+        );
         assert_eq!(asks.as_deref(), Some("    server: https://[fc00::9]:6443\n"));
     }
 
@@ -88,7 +97,11 @@ mod tests {
     fn what_is_not_of_kubeadm_is_not_changed() {
         let front: IpAddr = [172, 18, 0, 9].into();
         assert_eq!(advertising("kind: Pod\n", front), None);
-        assert_eq!(on_node("    - --etcd-servers=x\n", front, (front, 2379).into()), None, "no probe");
+        assert_eq!(
+            on_node("    - --etcd-servers=x\n", front, (front, 2379).into()),
+            None,
+            "no probe"
+        );
         assert_eq!(asking("kind: Config\n", (front, 6443).into()), None);
         assert_eq!(version(KUBEADM), Some("v1.36.3"));
         assert_eq!(version("kind: Pod\n"), None);

@@ -28,21 +28,19 @@ use std::{
 };
 
 use kube::Client;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 pub use self::{balancer::balance, keeper::keep};
-pub(super) use self::{balancer::name as balancer_name, keeper::begin, manifest::asking, share::share};
+pub(super) use self::{balancer::name as balancer_name, keeper::begin, manifest::asking};
 use super::{
-    KindError, LIMITS,
+    KindConfig, KindError, LIMITS,
     containers::Container,
     error::io_error,
     placing,
     state::{Folder, Lock},
+    tools::Tools,
 };
 use crate::{
     cluster::{ApiServer, Stop},
@@ -150,11 +148,7 @@ impl ApiServers {
         server.take_away()?;
         if how == Stop::Kill {
             // Before kubelet has looked.
-            for pid in processes {
-                let pid = i32::try_from(pid).map(Pid::from_raw);
-                // It may have ended meanwhile.
-                pid.map(|pid| kill(pid, Signal::SIGKILL).ok()).ok();
-            }
+            placing::signal(&processes, Signal::SIGKILL);
         }
         let down = Down {
             server: server.clone(),
@@ -207,6 +201,29 @@ impl ApiServers {
             server.serves(&self.folder.kubeconfig()).await?;
         }
         Ok(repaired)
+    }
+}
+
+/// Writes the administrator's kubeconfig. Two API servers are made where they are wanted and there is one; `None`: there is one.
+pub(super) async fn of_cluster(
+    tools: &Tools,
+    config: &KindConfig,
+    folder: &Folder,
+    nodes: &[Container],
+    image: &str,
+) -> Result<Option<ApiServers>, KindError> {
+    if let Some(there) = ApiServers::of(folder, nodes)? {
+        there.repair().await?;
+        return Ok(Some(there));
+    }
+    let arguments = ["get", "kubeconfig", "--name", &config.name];
+    let kubeconfig = tools
+        .kind("read the kubeconfig of the cluster", arguments)
+        .await?;
+    folder.write("kubeconfig", kubeconfig.as_bytes())?;
+    match config.api_servers {
+        Some(2) => share::share(tools, folder, nodes, image).await.map(Some),
+        _ => Ok(None),
     }
 }
 
@@ -296,6 +313,9 @@ fn address(node: &Container, ipv6: bool) -> Result<IpAddr, KindError> {
     let found = node.addresses.iter().find(|address| address.is_ipv6() == ipv6);
     found.copied().ok_or_else(|| KindError::Unexpected {
         what: format!("find the address of {}", node.name),
-        why: format!("it has {:?}, none of which is of the API servers' family", node.addresses),
+        why: format!(
+            "it has {:?}, none of which is of the API servers' family",
+            node.addresses
+        ),
     })
 }

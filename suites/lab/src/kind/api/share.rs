@@ -3,15 +3,20 @@
 
 use std::{
     fs,
+    io::Write as _,
     net::{IpAddr, SocketAddr},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::Path,
 };
 
-use super::{ASIDE, ApiServers, MANIFEST, PORT, SHARED, Server, Shared, address, balancer, lock_of, manifest};
+use nix::sys::signal::Signal;
+
+use super::{
+    ASIDE, ApiServers, MANIFEST, PORT, SHARED, Server, Shared, address, balancer, lock_of, manifest,
+};
 use crate::{
     cluster::api_server_name,
-    kind::{KindError, containers::Container, error::io_error, state::Folder, tools::Tools},
+    kind::{KindError, containers::Container, error::io_error, placing, state::Folder, tools::Tools},
 };
 
 /// Where kubeadm keeps the cluster's keys, and those of an API server among them.
@@ -52,7 +57,7 @@ struct Making<'a> {
 ///
 /// # Errors
 /// There is no worker; what kubeadm has made is not what this was written for.
-pub(in crate::kind) async fn share(
+pub(super) async fn share(
     tools: &Tools,
     folder: &Folder,
     nodes: &[Container],
@@ -129,12 +134,34 @@ impl Making<'_> {
                 copy(node, &format!("{KEYS}/{name}"), node, &format!("{place}/{name}"))?;
             }
             let name = api_server_name(server.number);
-            let also = ["localhost", "127.0.0.1", "::1", &name, &node.name, &self.front.ip().to_string()].join(",");
+            let also = [
+                "localhost",
+                "127.0.0.1",
+                "::1",
+                &name,
+                &node.name,
+                &self.front.ip().to_string(),
+            ]
+            .join(",");
             let own = server.address.ip().to_string();
             let arguments = [
-                "exec", &node.name, "kubeadm", "init", "phase", "certs", "apiserver",
-                "--cert-dir", &place, "--kubernetes-version", version, "--service-cidr", range,
-                "--apiserver-advertise-address", &own, "--apiserver-cert-extra-sans", &also,
+                "exec",
+                &node.name,
+                "kubeadm",
+                "init",
+                "phase",
+                "certs",
+                "apiserver",
+                "--cert-dir",
+                &place,
+                "--kubernetes-version",
+                version,
+                "--service-cidr",
+                range,
+                "--apiserver-advertise-address",
+                &own,
+                "--apiserver-cert-extra-sans",
+                &also,
             ];
             let what = format!("make the certificate of API server {}", server.number);
             self.tools.docker(&what, arguments).await?;
@@ -179,7 +206,8 @@ impl Making<'_> {
         }
         let path = self.folder.kubeconfig();
         let text = fs::read_to_string(&path).map_err(io_error(format!("read {}", path.display())))?;
-        let text = manifest::asking(&text, self.front).ok_or_else(|| strange("kind's kubeconfig names no server"))?;
+        let text = manifest::asking(&text, self.front)
+            .ok_or_else(|| strange("kind's kubeconfig names no server"))?;
         self.folder.write("kubeconfig", text.as_bytes())
     }
 
@@ -190,15 +218,15 @@ impl Making<'_> {
         let _lock = self.folder.hold(&lock_of(self.first.number))?;
         self.first.take_away()?;
         self.first.gone().await?;
-        for name in ["kube-controller", "kube-scheduler"] {
-            for pid in crate::kind::placing::named(node, name) {
-                let pid = i32::try_from(pid).map(nix::unistd::Pid::from_raw);
-                // It may have ended by itself.
-                pid.map(|pid| nix::sys::signal::kill(pid, nix::sys::signal::SIGTERM).ok()).ok();
-            }
+        for name in ["kube-controller-manager", "kube-scheduler"] {
+            placing::signal(&placing::named(node, name), Signal::SIGTERM);
         }
         self.install_keys(&self.first)?;
-        write(node, &format!("{ASIDE}/kube-apiserver.yaml"), &self.advertising()?)?;
+        write(
+            node,
+            &format!("{ASIDE}/kube-apiserver.yaml"),
+            &self.advertising()?,
+        )?;
         self.first.put_back()?;
         self.first.serves(&self.folder.kubeconfig()).await
     }
@@ -208,7 +236,12 @@ impl Making<'_> {
         let from = &self.first.node;
         let place = format!("{ASIDE}/pki-{}", server.number);
         for name in OWN_KEYS {
-            copy(from, &format!("{place}/{name}"), &server.node, &format!("{KEYS}/{name}"))?;
+            copy(
+                from,
+                &format!("{place}/{name}"),
+                &server.node,
+                &format!("{KEYS}/{name}"),
+            )?;
         }
         let place = from.path(Path::new(&place));
         fs::remove_dir_all(&place).map_err(io_error(format!("remove {}", place.display())))
@@ -234,12 +267,14 @@ fn write(node: &Container, path: &str, text: &str) -> Result<(), KindError> {
 
 fn copy(from: &Container, source: &str, to: &Container, target: &str) -> Result<(), KindError> {
     let bytes = fs::read(from.path(Path::new(source)));
-    put(to, target, &bytes.map_err(io_error(format!("read {source} of {}", from.name)))?)
+    put(
+        to,
+        target,
+        &bytes.map_err(io_error(format!("read {source} of {}", from.name)))?,
+    )
 }
 
 fn put(node: &Container, path: &str, bytes: &[u8]) -> Result<(), KindError> {
-    use std::io::Write as _;
-
     let mut options = fs::OpenOptions::new();
     options.create(true).truncate(true).write(true).mode(0o600);
     let opened = options.open(node.path(Path::new(path)));
