@@ -72,6 +72,11 @@ async fn heal_kind(name: &str) -> anyhow::Result<()> {
     let Some(cluster) = KindCluster::attach_alone(name).await? else {
         bail!("a run is under way in it, and heals its own faults; end it first");
     };
+    // One by its kubeconfig holds no lock.
+    let living = runs(&cluster.cluster().client()).await?.living;
+    if let Some(run) = living.first() {
+        bail!("{run} is under way in it, and heals its own faults; end it first");
+    }
     let mut undone = cluster.settle().await?;
     for node in &cluster.cluster().describe().nodes {
         undone.extend(faults::heal(cluster.cluster(), &node.name).await?.undone);
