@@ -20,6 +20,7 @@ fn machine(name: &str, addresses: &str) -> Event {
         name: name.to_owned(),
         zone: None,
         addresses: ips(addresses),
+        internal: ips(addresses),
         pods: Vec::new(),
     })
 }

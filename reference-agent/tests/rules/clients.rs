@@ -16,6 +16,7 @@ fn node(name: &str, zone: &str, addresses: &str, pods: &str) -> Event {
         name: name.to_owned(),
         zone: Some(zone.to_owned()),
         addresses: ips(addresses),
+        internal: ips(addresses),
         pods: ranges(pods),
     })
 }

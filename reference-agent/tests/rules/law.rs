@@ -173,6 +173,7 @@ fn any_node() -> impl Strategy<Value = Node> {
         name: pick(which, &NODES).to_owned(),
         zone: pick(zone, &ZONES).map(ToOwned::to_owned),
         addresses: ips(pick(addresses, &MACHINES)),
+        internal: ips(pick(addresses, &MACHINES)),
         pods: ranges(pick(pods, &PODS)),
     })
 }

@@ -1,3 +1,5 @@
+//! The file as it is written, and files of others beside it.
+
 use super::*;
 
 fn ranges(text: &str) -> Vec<IpNet> {

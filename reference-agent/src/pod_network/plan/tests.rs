@@ -1,3 +1,5 @@
+//! Nodes in, routes, ranges and troubles out.
+
 use std::fmt::Write as _;
 
 use super::*;

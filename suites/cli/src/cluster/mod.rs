@@ -261,6 +261,7 @@ mod tests {
         let args = |reuse: Option<&str>, apiservers| KindArgs {
             kind_image: None,
             reuse: reuse.map(str::to_owned),
+            pod_network: PodNetworkArg::Kind,
             apiservers,
         };
         let all = cases::ALL;
