@@ -138,15 +138,21 @@ async fn a_case_passes_in_a_cluster_by_its_kubeconfig_and_nothing_is_left() {
     let (own, given) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let target = installed(&lab).await;
     let path = target.path().to_str().unwrap();
-    let of_node = ["--tier", "node", "--target", path, "--filter", CASE];
+    // Agents of the lab are no DaemonSet's: they can be looked at, not stopped.
+    let by_node = ["--tier", "node", "--target", path, "--filter", CASE];
+    let refused = run(lab.kubeconfig(), own.path(), &by_node).await;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("there is no DaemonSet default/agent"), "{said}");
+    let of_api = ["--tier", "api", "--target", path, "--filter", CASE];
     let both = format!("^({CASE}|{OWN_NAMESPACES})$");
     let of_given = ["--tier", "namespaced", "--namespace", GIVEN, "--filter", &both];
     // A run in one namespace leaves the others to others.
-    let (of_node, of_given) = tokio::join!(
-        run(lab.kubeconfig(), own.path(), &of_node),
+    let (of_api, of_given) = tokio::join!(
+        run(lab.kubeconfig(), own.path(), &of_api),
         run(lab.kubeconfig(), given.path(), &of_given),
     );
-    for (output, out) in [(of_node, &own), (of_given, &given)] {
+    for (output, out) in [(of_api, &own), (of_given, &given)] {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{said}");
         let report = report(out.path());

@@ -72,7 +72,7 @@ async fn a_program_on_a_host_is_the_nodes_and_no_pod_without_its_rights_gets_the
     let output = fed(cluster.exec(&other, &enter).await.unwrap(), b"").await;
     let why = String::from_utf8_lossy(&output.stderr);
     assert!(
-        !output.status.success() && why.contains("a pod with hostPID and hostNetwork"),
+        !output.status.success() && why.contains("expected a privileged pod that runs as root"),
         "{why}"
     );
     guard.release().await.unwrap();

@@ -22,6 +22,28 @@ use crate::{cluster::RUN_LABEL, target::Agent};
 /// Annotation of a borrowed one: what it had before.
 const BEFORE: &str = "plumbline-run/before";
 
+/// Looks whether it is there.
+///
+/// # Errors
+/// [`KubernetesError::NoDaemonSet`]: it is not.
+pub(super) async fn expect(client: &Client, agent: &Agent) -> Result<(), KubernetesError> {
+    let what = format!(
+        "look for the DaemonSet {}",
+        words(&agent.namespace, &agent.daemon_set)
+    );
+    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), &agent.namespace);
+    match ask(&what, sets.get_opt(&agent.daemon_set))
+        .await?
+        .map_err(api(&what))?
+    {
+        Some(_) => Ok(()),
+        None => Err(KubernetesError::NoDaemonSet {
+            namespace: agent.namespace.clone(),
+            name: agent.daemon_set.clone(),
+        }),
+    }
+}
+
 /// Borrows it, if it is not borrowed yet.
 ///
 /// # Errors

@@ -67,6 +67,17 @@ pub enum KubernetesError {
         /// And which container.
         container: String,
     },
+    /// What is to be stopped and started is not there.
+    #[error(
+        "there is no DaemonSet {namespace}/{name}, by which --tier node stops and starts the target's agents; correct \
+         `cluster.agent` in the target's file, or run without --tier node"
+    )]
+    NoDaemonSet {
+        /// Where it was looked for.
+        namespace: String,
+        /// As the target's file calls it.
+        name: String,
+    },
     /// Another run has it.
     #[error(
         "the cluster is under test by {who}, since {since}; wait for its end, or end it (`plumbline cleanup` removes what \

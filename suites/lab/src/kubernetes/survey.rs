@@ -9,7 +9,9 @@ use kube::{
 };
 use tokio::time::timeout;
 
-use super::{Extension, KubernetesError, LIMITS, Options, Tier, error, installed, limits::ask, rights};
+use super::{
+    Extension, KubernetesError, LIMITS, Options, Tier, daemon_set, error, installed, limits::ask, rights,
+};
 use crate::cluster::{Capability, Description, Node};
 
 /// Reads it. Nothing is written: the one Service that is sent is a dry run.
@@ -31,6 +33,9 @@ pub(super) async fn survey(
     let mut capabilities = families(client, options.confined().unwrap_or("default")).await?;
     if let Some(agents) = &options.tested.agents {
         installed::check(client, agents, &nodes).await?;
+        if options.tier >= Tier::Node {
+            daemon_set::expect(client, &agents.agent).await?;
+        }
     }
     capabilities.insert(Capability::ApiWrite);
     if options.tier >= Tier::Node {
