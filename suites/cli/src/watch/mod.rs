@@ -110,7 +110,13 @@ pub(crate) async fn watch(arguments: Arguments) -> anyhow::Result<ExitCode> {
             () = &mut end => return Ok(ExitCode::SUCCESS),
             Some(ended) = tasks.join_next() => ended??,
             event = events.recv() => {
-                let Some(event) = event else { return Ok(ExitCode::SUCCESS) };
+                let Some(event) = event else {
+                    // All have ended, which they do by an error: whichever of the two is seen first.
+                    while let Some(ended) = tasks.join_next().await {
+                        ended??;
+                    }
+                    return Ok(ExitCode::SUCCESS);
+                };
                 let text = if arguments.json { line(&event, &arguments.service) } else { words(&event, &arguments.service) };
                 let mut out = io::stdout().lock();
                 // Whoever reads has gone.
