@@ -101,14 +101,15 @@ fn routes() -> BTreeSet<String> {
 }
 
 /// Of nftables (iptables-nft's rules too), without what counts. By nft(8), which reads what is in several messages, and
-/// again what changed in between; nothing is compared where there is no nft, which is said.
+/// again what changed in between; that nothing is compared where there is no nft is put on record.
 fn nftables() -> String {
     let output = match Command::new("nft")
         .args(["--stateless", "list", "ruleset"])
         .output()
     {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("not compared: rules of nftables, because nft is not installed");
+            let why = "the rest passed, but rules of nftables were not compared: nft is not installed";
+            testing::skip(&testing::current(), why);
             return String::new();
         }
         other => other.expect("run nft"),
