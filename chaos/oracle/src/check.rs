@@ -130,7 +130,8 @@ impl<'a> Observed<'a> {
 
     /// Trouble that says nothing of the datapath: no socket was to be had, the client stood still when it should
     /// have looked, or the backend (one of `served`) took the request up only after the client had given up. Whoever answers
-    /// TLS keeps no log for us: of a connection that it has taken, and then said nothing, nobody can tell.
+    /// TLS keeps no log for us: of a connection that it has taken, and then said nothing, nobody can tell; nor of one that was
+    /// ended when its client should long have given up, as servers do with clients that are silent.
     pub(crate) fn is_not_the_datapaths(&self, attempt: &Attempt, served: Option<&BTreeSet<String>>) -> bool {
         match attempt.outcome {
             Outcome::Failed {
@@ -140,6 +141,9 @@ impl<'a> Observed<'a> {
             Outcome::Timeout {
                 stage: Stage::Tls | Stage::Send | Stage::Receive,
             } if attempt.transport == Transport::Tls => true,
+            _ if attempt.transport == Transport::Tls && is_cut(&attempt.outcome) => {
+                took(attempt) > self.times.probe + STALL
+            }
             Outcome::Timeout { .. } => {
                 took(attempt) > self.times.probe + STALL
                     || served.is_some_and(|identities| self.was_taken_up_late(attempt, identities))
@@ -229,13 +233,13 @@ impl Judged<'_> {
         findings
     }
 
-    /// Without connections that were made and then ended, where these few are permitted.
+    /// Without connections that were made and then ended, where that is permitted.
     fn but_cut<'a>(&self, outside: Vec<&'a Attempt>, of: usize) -> Vec<&'a Attempt> {
-        let cut = outside.iter().filter(|attempt| is_cut(&attempt.outcome)).count();
-        let may_be = matches!(self.expectation.permitted, Permitted::CertifiedOrCut(_));
-        if may_be && cut * CUT_OF < of {
-            let others = outside.into_iter().filter(|attempt| !is_cut(&attempt.outcome));
-            return others.collect();
+        let permitted = matches!(self.expectation.permitted, Permitted::CertifiedOrCut(_));
+        let (cut, others): (Vec<&Attempt>, Vec<&Attempt>) =
+            outside.iter().partition(|attempt| is_cut(&attempt.outcome));
+        if permitted && (cut.len() * CUT_OF < of || were_there_together(&cut)) {
+            return others;
         }
         outside
     }
@@ -353,6 +357,13 @@ fn is_cut(outcome: &Outcome) -> bool {
         Outcome::Garbled { said } => said.is_empty(),
         Outcome::Answered { .. } | Outcome::Timeout { .. } => false,
     }
+}
+
+/// All were under way at one moment, that of whoever ended them by stopping.
+fn were_there_together(attempts: &[&Attempt]) -> bool {
+    let last_begin = attempts.iter().map(|attempt| attempt.start_us).max();
+    let first_end = attempts.iter().map(|attempt| attempt.end_us).min();
+    last_begin <= first_end
 }
 
 fn is_answered_by(attempt: &Attempt, identities: &BTreeSet<String>) -> bool {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// A server that stops ends fewer than one connection of so many in the middle.
+/// A server that stops may end fewer than one connection of so many in the middle, whenever: it may end them by and by.
 pub const CUT_OF: usize = 50;
 
 /// What may happen to the probes of a stream.
@@ -19,7 +19,8 @@ pub enum Permitted {
     ServesOrRefuses(BTreeSet<String>),
     /// Every probe is answered with a certificate that is valid for this name.
     Certified(String),
-    /// The same, but fewer than one of [`CUT_OF`] connections may end before the answer: whoever answers stops meanwhile.
+    /// The same, but connections may end before the answer: whoever answers stops meanwhile. Fewer than one of [`CUT_OF`], or
+    /// only such as were under way at one moment: with slow handshakes these are many.
     CertifiedOrCut(String),
     /// Every probe fails within the refusal limit with one of [`REFUSALS`](crate::check::REFUSALS).
     Refuse,
@@ -65,7 +66,8 @@ impl fmt::Display for Permitted {
             Self::Certified(name) => write!(f, "every probe answered with a certificate for {name}"),
             Self::CertifiedOrCut(name) => write!(
                 f,
-                "every probe connected, and answered with a certificate for {name} but for 1 of {CUT_OF}"
+                "every probe connected, and answered with a certificate for {name} but for 1 of {CUT_OF}, or those \
+                 that were under way at one moment"
             ),
             Self::Refuse => f.write_str("every probe REFUSEd"),
             Self::Silent => f.write_str("SILENCE for every probe"),

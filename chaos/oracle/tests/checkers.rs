@@ -67,6 +67,14 @@ fn failed(stage: Stage, errno: &str) -> Outcome {
     }
 }
 
+/// Reset in the handshake of TLS, `after` milliseconds after the first attempt began.
+fn cut(number: usize, after: u64, milliseconds: u64) -> Attempt {
+    let mut cut = attempt(number, failed(Stage::Tls, "ECONNRESET"), milliseconds);
+    cut.start_us += after * 1000;
+    cut.end_us += after * 1000;
+    cut
+}
+
 fn refused(number: usize) -> Attempt {
     attempt(number, failed(Stage::Connect, "ECONNREFUSED"), 1)
 }
@@ -134,6 +142,8 @@ const B2: &str = "b2/TCP/8080";
     many(51, |n| if n == 9 { attempt(n, failed(Stage::Tls, "ECONNRESET"), 1) } else { answered(n, "a/TCP/443") }))]
 #[case::one_of_many_ended(Permitted::CertifiedOrCut("a".into()),
     many(51, |n| if n == 9 { attempt(n, Outcome::Garbled { said: String::new() }, 1) } else { answered(n, "a/TCP/443") }))]
+#[case::several_cut_at_one_moment(Permitted::CertifiedOrCut("a".into()),
+    many(50, |n| if (9..14).contains(&n) { cut(n, 10 * n as u64, 50) } else { answered(n, "a/TCP/443") }))]
 #[case::none_is_refused_or_silent(Permitted::None, many(28, |n| if n % 2 == 0 { silent(n) } else { refused(n) }))]
 #[case::none_is_refused_whenever_it_is(Permitted::None,
     many(28, |n| attempt(n, failed(Stage::Connect, "ECONNREFUSED"), if n % 2 == 0 { 1300 } else { 1 })))]
@@ -176,8 +186,8 @@ fn what_is_permitted_has_no_finding(#[case] permitted: Permitted, #[case] attemp
 #[case::not_connected(Permitted::CertifiedOrCut("a".into()),
     many(51, |n| if n == 9 { refused(n) } else { answered(n, "a/TCP/443") }), "1 of 51 outside: 1 ECONNREFUSED from connect")]
 #[case::too_many_cut(Permitted::CertifiedOrCut("a".into()),
-    many(50, |n| if n == 9 { attempt(n, failed(Stage::Tls, "ECONNRESET"), 1) } else { answered(n, "a/TCP/443") }),
-    "1 of 50 outside: 1 ECONNRESET from the handshake of TLS")]
+    many(50, |n| if (9..14).contains(&n) { cut(n, 10 * n as u64, 39) } else { answered(n, "a/TCP/443") }),
+    "5 of 50 outside: 5 ECONNRESET from the handshake of TLS")]
 #[case::served_by_another(serves_or_refuses(&[B1]), many(28, |n| if n == 3 { answered(n, B2) } else { refused(n) }),
     "1 of 28 outside: 1 answered by b2/TCP/8080")]
 #[case::neither_served_nor_refused(serves_or_refuses(&[B1]), many(28, silent), "28 nothing, waiting in connect")]
@@ -223,12 +233,21 @@ fn what_the_history_cannot_decide_is_no_violation(
     );
 }
 
-#[test]
-fn a_connection_that_was_taken_and_heard_nothing_over_tls_decides_nothing() {
+#[rstest]
+#[case::heard_nothing(Outcome::Timeout { stage: Stage::Tls }, 3000, Weight::Undecided)]
+#[case::ended_in_time(Outcome::Garbled { said: String::new() }, 3000, Weight::Violation)]
+#[case::ended_long_after_its_limit(Outcome::Garbled { said: String::new() }, 10_042, Weight::Undecided)]
+#[case::reset_after_its_limit(failed(Stage::Tls, "ECONNRESET"), 3101, Weight::Undecided)]
+#[case::refused_after_its_limit(failed(Stage::Connect, "ECONNREFUSED"), 3101, Weight::Violation)]
+fn a_connection_over_tls_that_was_taken_decides_nothing_when_its_client_should_have_given_up(
+    #[case] outcome: Outcome,
+    #[case] milliseconds: u64,
+    #[case] weight: Weight,
+) {
     let over_tls = |number| Attempt {
         transport: Transport::Tls,
         ..match number {
-            5 => attempt(number, Outcome::Timeout { stage: Stage::Tls }, 3000),
+            5 => attempt(number, outcome.clone(), milliseconds),
             _ => answered(number, "a/TCP/443"),
         }
     };
@@ -244,7 +263,7 @@ fn a_connection_that_was_taken_and_heard_nothing_over_tls_decides_nothing() {
     };
     let findings = Observed::new(&attempts, &[], TIMES).judge(&expectation);
     let weights: Vec<Weight> = findings.iter().map(|finding| finding.weight).collect();
-    assert_eq!(weights, [Weight::Undecided], "{findings:?}");
+    assert_eq!(weights, [weight], "{findings:?}");
 }
 
 #[test]
