@@ -192,6 +192,10 @@ pub struct PlanEntry {
     /// The first and the last port to dial from, in turn by attempt, or by flow; otherwise the kernel chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_ports: Option<[u16; 2]>,
+    /// So many attempts are under way at most, at least 1; the next begins late when one ends. Otherwise the client's own
+    /// bound holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_once: Option<u32>,
 }
 
 impl PlanEntry {

@@ -184,6 +184,7 @@ impl Context {
             until: Some(Until::Identity(identity.clone())),
             flows: None,
             source_ports: None,
+            at_once: None,
         };
         let plan = plan(client, vec![entry; LANES]);
         let run = Run::start(&*self.cluster, client, &plan, self.history.clone()).await?;

@@ -236,6 +236,7 @@ async fn dial(
             until: None,
             flows: None,
             source_ports: None,
+            at_once: None,
         });
         vantages.push(Vantage {
             node,

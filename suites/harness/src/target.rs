@@ -10,6 +10,12 @@ use oracle::{
 
 use crate::{client::Client, limits::Limits};
 
+/// Handshakes of TLS of a client with a target that are under way at once in a window. Where the machine can't keep the pace,
+/// more of them only slow each other and whoever answers down, until none is done in its time: those that are late then begin
+/// late, and the window lasts longer.
+const HANDSHAKES_AT_ONCE: u32 = 4;
+/// Of a client's rate, a probe over TLS takes as much as so many others.
+const HANDSHAKE: usize = 4;
 /// No round of probes is shorter: rounds that wait for a change follow each other.
 const SHORTEST: Duration = Duration::from_millis(200);
 
@@ -167,6 +173,7 @@ impl Target {
             until: None,
             flows: None,
             source_ports: None,
+            at_once: None,
         }
     }
 
@@ -196,7 +203,10 @@ impl Target {
 
     /// Attempts at an even pace that yield N within `window`, and go on for so many windows.
     pub(crate) fn pace(&self, window: Duration, windows: u32, limits: &Limits) -> PlanEntry {
-        self.entry(self.probes(limits) * windows as usize, window * windows, limits)
+        PlanEntry {
+            at_once: (self.transport == Transport::Tls).then_some(HANDSHAKES_AT_ONCE),
+            ..self.entry(self.probes(limits) * windows as usize, window * windows, limits)
+        }
     }
 }
 
@@ -207,7 +217,11 @@ pub(crate) fn round(
     probes: impl Fn(&Target) -> usize,
     limits: &Limits,
 ) -> Vec<PlanEntry> {
-    let total: usize = targets.iter().map(&probes).sum();
+    let share = |target: &Target| match target.transport {
+        Transport::Tls => HANDSHAKE * probes(target),
+        _ => probes(target),
+    };
+    let total: usize = targets.iter().map(share).sum();
     let over = Duration::from_secs(1)
         .mul_f64(total as f64 / f64::from(limits.rate))
         .max(SHORTEST);

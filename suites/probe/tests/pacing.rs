@@ -55,6 +55,21 @@ async fn attempts_that_hang_delay_nobody() {
 }
 
 #[tokio::test]
+async fn as_many_are_under_way_at_once_as_the_plan_says() {
+    let (_socket, address) = silent().await;
+    let mut hanging = entry(Transport::Udp, address);
+    (hanging.count, hanging.interval_ms, hanging.limit_ms) = (6, 1, 200);
+    hanging.at_once = Some(2);
+    let attempts = run(vec![hanging]).await;
+    assert_eq!(attempts.len(), 6);
+    for one in &attempts {
+        let with_it = |other: &&Attempt| other.start_us <= one.start_us && one.start_us < other.end_us;
+        let under_way = attempts.iter().filter(with_it).count();
+        assert!(under_way <= 2, "{under_way} when {one:?} began");
+    }
+}
+
+#[tokio::test]
 async fn without_an_interval_each_begins_when_the_last_has_ended() {
     let (_socket, address) = silent().await;
     let mut plan = entry(Transport::Udp, address);
@@ -169,15 +184,16 @@ async fn a_reader_that_is_gone_ends_it_with_an_error() {
 
 #[test]
 fn a_plan_that_makes_no_sense_is_refused_with_an_example() {
-    let entry = |count: u32, limit: u32| {
+    let entry = |count: u32, limit: u32, at_once: u32| {
         format!(
-            r#"{{"client":"c","entries":[{{"target":"x","transport":"TCP","address":"10.96.0.1","port":80,"count":{count},"interval_ms":0,"limit_ms":{limit}}}]}}"#
+            r#"{{"client":"c","entries":[{{"target":"x","transport":"TCP","address":"10.96.0.1","port":80,"count":{count},"interval_ms":0,"limit_ms":{limit},"at_once":{at_once}}}]}}"#
         )
     };
-    assert!(client::parse(&entry(1, 1)).is_ok());
+    assert!(client::parse(&entry(1, 1, 1)).is_ok());
     for (line, named) in [
-        (entry(0, 1), "count 0"),
-        (entry(1, 0), "limit_ms 0"),
+        (entry(0, 1, 1), "count 0"),
+        (entry(1, 0, 1), "limit_ms 0"),
+        (entry(1, 1, 0), "at_once 0"),
         (String::new(), "EOF"),
     ] {
         let error = client::parse(&line).expect_err("refused").to_string();

@@ -224,6 +224,7 @@ async fn witness(cx: &Context, group: &Group) -> Result<BTreeMap<String, usize>,
         until: Some(Until::Refused),
         flows: None,
         source_ports: None,
+        at_once: None,
     };
     let runs = cx.clients().iter().map(async |client| {
         let entries = group.services.iter().map(entry).collect();

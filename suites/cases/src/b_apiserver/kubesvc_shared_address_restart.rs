@@ -257,6 +257,7 @@ impl Neighbour {
             until: None,
             flows: None,
             source_ports: None,
+            at_once: None,
         };
         let by = |attempt: Attempt| match attempt.outcome {
             Outcome::Answered { answer, .. } => Some(answer.identity),

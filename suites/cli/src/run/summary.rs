@@ -17,6 +17,8 @@ use crate::{
 
 /// Most axes and findings that are shown of one case; all are in its evidence.
 const SHOWN: usize = 3;
+/// Cases that failed that have a line at the end; all have their story before.
+const LINES: usize = 10;
 /// Attempts shown of one finding; the evidence has all.
 const ATTEMPTS: usize = 2;
 
@@ -92,7 +94,22 @@ pub(crate) fn table(report: &Report) -> String {
     // What failed is not looked for among what could not be decided.
     told.sort_by_key(|case| case.label() != Verdict::Fail.name());
     let told: String = told.into_iter().map(story).collect();
-    format!("{table}\n{told}\n{}\n", counts(report))
+    format!("{table}\n{told}\n{}{}\n", failed(report), counts(report))
+}
+
+/// A line for each case that failed, for whoever sees only the end.
+fn failed(report: &Report) -> String {
+    let failed = report
+        .cases
+        .iter()
+        .filter(|case| case.label() == Verdict::Fail.name());
+    let line = |case: &Case| format!("FAIL {}: {}\n", case.id, case.why);
+    let (count, shown) = (failed.clone().count(), failed.take(LINES).map(line));
+    let mut text: String = shown.collect();
+    if count > LINES {
+        text += &format!("… and {} more\n", count - LINES);
+    }
+    text
 }
 
 /// A failure explains itself: what was claimed, what was seen and who answered, and where all of it is.
@@ -205,5 +222,8 @@ mod tests {
         assert!(at("\n  [d] fail") < at("\n  [a] inconclusive"));
         assert!(at("\n  [b] inconclusive") < at("\n  … and 1 more axis"));
         assert!(at(&format!("\n{failed} fail")) < at(&format!("\n{undecided} inconclusive")));
+        let last: Vec<&str> = text.lines().rev().take(2).collect();
+        assert!(last[0].starts_with("2 cases in "), "{text}");
+        assert!(last[1].starts_with(&format!("FAIL {failed}: ")), "{text}");
     }
 }

@@ -150,6 +150,7 @@ impl TestLab {
             until: None,
             flows: None,
             source_ports: None,
+            at_once: None,
         };
         let attempts = self.run(from, vec![entry]).await;
         attempts.into_iter().next().expect("one attempt").outcome

@@ -8,10 +8,16 @@ use std::{
     thread,
 };
 
-use nix::sched::{CloneFlags, setns, unshare};
+use nix::{
+    sched::{CloneFlags, setns, unshare},
+    sys::socket::{Backlog, listen},
+};
 use tokio::runtime::Handle as Runtime;
 
 use super::{LabError, error::io_error, links::Links};
+
+/// Connections that may wait to be accepted; the kernel takes `net.core.somaxconn`, 4096, if that is less.
+const WAITING: i32 = 4096;
 
 /// Files below `/proc/sys/net` and what is written into each.
 pub(super) type Settings = Vec<(&'static str, &'static str)>;
@@ -73,9 +79,16 @@ impl NetNs {
 
     /// A listening socket inside it.
     pub(super) fn listen(&self, address: SocketAddr) -> Result<TcpListener, LabError> {
-        self.inside(|| TcpListener::bind(address))
+        self.inside(|| TcpListener::bind(address).and_then(roomy))
             .map_err(io_error(format!("listen on {address}")))
     }
+}
+
+/// Lets many connections wait to be accepted: std's own 128 overflow when the machine is busy, and then connections are silent
+/// that no datapath has lost.
+pub(crate) fn roomy(listener: TcpListener) -> io::Result<TcpListener> {
+    listen(&listener, Backlog::new(WAITING)?)?;
+    Ok(listener)
 }
 
 fn make(settings: &Settings, runtime: &Runtime) -> Result<(File, Links), LabError> {

@@ -76,7 +76,12 @@ pub fn parse(line: &str) -> Result<Plan, ClientError> {
     let wrong = |why: String| ClientError::Plan { why };
     let plan: Plan = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
     for entry in &plan.entries {
-        for (name, value) in [("count", u64::from(entry.count)), ("limit_ms", entry.limit_ms)] {
+        let numbers = [
+            ("count", u64::from(entry.count)),
+            ("limit_ms", entry.limit_ms),
+            ("at_once", entry.at_once.map_or(1, u64::from)),
+        ];
+        for (name, value) in numbers {
             if value == 0 {
                 return Err(wrong(format!(
                     "entry {:?} has {name} 0; expected at least 1",

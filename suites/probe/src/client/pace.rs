@@ -67,11 +67,12 @@ impl Entry {
         }
     }
 
-    /// Each attempt begins at its time, whatever became of those before it.
+    /// Each attempt begins at its time, whatever became of those before it, unless too many are under way.
     async fn open_loop(&self) {
         let begin = Instant::now();
         let interval = Duration::from_millis(self.entry.interval_ms);
-        let room = Arc::new(Semaphore::new(IN_FLIGHT));
+        let at_once = self.entry.at_once.and_then(|most| usize::try_from(most).ok());
+        let room = Arc::new(Semaphore::new(at_once.unwrap_or(IN_FLIGHT).min(IN_FLIGHT)));
         let mut under_way = JoinSet::new();
         for number in 0..self.entry.count {
             let turn = async {

@@ -73,6 +73,7 @@ pub(crate) fn entry(transport: Transport, destination: SocketAddr) -> PlanEntry 
         until: None,
         flows: None,
         source_ports: None,
+        at_once: None,
     }
 }
 

@@ -43,6 +43,7 @@ pub(in crate::b_apiserver) async fn all_taken(
         until: None,
         flows: None,
         source_ports: None,
+        at_once: None,
     };
     let over = AtomicBool::new(false);
     let dials = async {

@@ -169,6 +169,7 @@ impl Gate {
                 until: None,
                 flows: None,
                 source_ports: Some([number, number]),
+                at_once: None,
             };
             let entries = TRANSPORTS.iter().zip(self.ports).map(entry).collect();
             let attempts = cx.run(client, entries).await?;

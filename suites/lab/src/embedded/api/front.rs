@@ -17,7 +17,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::embedded::{LIMITS, LabError, error::io_error, netns::NetNs};
+use crate::embedded::{
+    LIMITS, LabError,
+    error::io_error,
+    netns::{NetNs, roomy},
+};
 
 /// A listening socket, and the servers behind it.
 pub(crate) struct Front {
@@ -38,7 +42,7 @@ impl Front {
     ) -> Result<Self, LabError> {
         let listener = listener
             .set_nonblocking(true)
-            .and_then(|()| TcpListener::from_std(listener))
+            .and_then(|()| TcpListener::from_std(roomy(listener)?))
             .map_err(io_error("listen in front of the API servers"))?;
         Ok(Self {
             listener,
