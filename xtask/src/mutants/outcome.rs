@@ -52,18 +52,31 @@ pub(super) fn joined(reports: &[PathBuf]) -> anyhow::Result<Outcomes> {
     Ok(join(each))
 }
 
-/// A second result never hides a failure; it decides what the first left open.
+/// A second result never hides a failure; it decides what the first left open. Only two that passed outvote one that failed.
 fn join(each: Vec<Outcomes>) -> Outcomes {
-    let mut joined = Outcomes::new();
+    let mut all: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
     for (case, outcome) in each.into_iter().flatten() {
-        let is_decided = joined
-            .get(&case)
-            .is_some_and(|known| known.verdict != "inconclusive" && !outcome.verdict.starts_with("fail"));
-        if !is_decided {
-            joined.insert(case, outcome);
-        }
+        all.entry(case).or_default().push(outcome);
     }
-    joined
+    let decided = |results: Vec<Outcome>| {
+        let failures = results.iter().filter(|result| has_failed(result)).count();
+        let passes = results.iter().filter(|result| result.verdict == "pass").count();
+        let outvoted = passes > failures;
+        let rank = |result: &Outcome| match result.verdict.as_str() {
+            "inconclusive" => 0,
+            _ if has_failed(result) && outvoted => 0,
+            _ if has_failed(result) => 2,
+            _ => 1,
+        };
+        results.into_iter().max_by_key(rank)
+    };
+    let each = all.into_iter();
+    each.filter_map(|(case, results)| Some((case, decided(results)?)))
+        .collect()
+}
+
+fn has_failed(outcome: &Outcome) -> bool {
+    outcome.verdict.starts_with("fail")
 }
 
 /// Without the cases whose claim the target is known not to keep: they decide nothing.
@@ -111,7 +124,10 @@ mod tests {
         let first = outcomes(&[("a", "inconclusive"), ("b", "fail"), ("c", "pass"), ("d", "pass")]);
         let second = outcomes(&[("a", "pass"), ("b", "pass"), ("c", "inconclusive"), ("d", "fail")]);
         let expected = outcomes(&[("a", "pass"), ("b", "fail"), ("c", "pass"), ("d", "fail")]);
-        assert_eq!(join(vec![first, second]), expected);
+        assert_eq!(join(vec![first.clone(), second.clone()]), expected);
+        let third = outcomes(&[("a", "fail"), ("b", "pass"), ("c", "fail"), ("d", "inconclusive")]);
+        let expected = outcomes(&[("a", "fail"), ("b", "pass"), ("c", "fail"), ("d", "fail")]);
+        assert_eq!(join(vec![first, second, third]), expected);
     }
 
     #[test]
