@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use kube::{
     Api, Client, ResourceExt as _,
     api::DynamicObject,
-    runtime::{WatchStreamExt as _, watcher},
+    runtime::{WatchStreamExt as _, utils::Backoff, watcher},
 };
 use serde_json::Value;
 use tokio::{
@@ -211,8 +211,27 @@ impl Seen {
     }
 }
 
+/// When the watch is begun again after a failure. Cases stop API servers, and what they wrote since is to be seen soon after
+/// one serves: no wait grows with how long none did.
+struct Again;
+
+/// From a failure to the next try.
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl Iterator for Again {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(AGAIN)
+    }
+}
+
+impl Backoff for Again {
+    fn reset(&mut self) {}
+}
+
 async fn follow(api: Api<DynamicObject>, kind: Kind, seen: Arc<Seen>) {
-    let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
+    let mut events = watcher(api, watcher::Config::default()).backoff(Again).boxed();
     let mut listed = BTreeSet::new();
     while let Some(event) = events.next().await {
         match event {
