@@ -150,6 +150,7 @@ fn in_words(capability: Capability) -> &'static str {
         Capability::HostNetwork => "processes on its hosts",
         Capability::ApiFaults => "API servers that can be stopped",
         Capability::Unreconciled => "API servers that can be kept from writing default/kubernetes",
+        Capability::WrongAnswers => "API servers that can be made to answer wrongly",
         Capability::SharedAddress => "several API servers that advertise one address or can be made to",
         Capability::Baseline => "nodes of which is known what they had before the implementation",
     }

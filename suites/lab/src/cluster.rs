@@ -40,8 +40,10 @@ pub enum Capability {
     HostNetwork,
     /// API servers can be stopped.
     ApiFaults,
-    /// They can be kept from writing `default/kubernetes`, and made to answer wrongly.
+    /// They can be kept from writing `default/kubernetes`.
     Unreconciled,
+    /// They can be made to answer wrongly.
+    WrongAnswers,
     /// There are several, and they advertise one address or can be made to.
     SharedAddress,
     /// What nodes had before their agents were installed is known.

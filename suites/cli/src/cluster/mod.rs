@@ -135,7 +135,11 @@ impl KindArgs {
 
 /// As many as cases ask for, where there are nodes for them.
 fn api_servers(nodes: u8, cases: &[Case]) -> u8 {
-    let several = |case: &Case| case.needs.also.contains(&Capability::SharedAddress);
+    let several = |case: &Case| {
+        let all = case.needs.also.iter();
+        all.copied()
+            .any(|one| matches!(one, Capability::ApiFaults | Capability::SharedAddress))
+    };
     if nodes > 1 && cases.iter().any(several) {
         2
     } else {

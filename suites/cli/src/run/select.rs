@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    const EVERYTHING: [Capability; 10] = [
+    const EVERYTHING: [Capability; 11] = [
         Capability::Ipv4,
         Capability::Ipv6,
         Capability::ApiWrite,
@@ -171,6 +171,7 @@ mod tests {
         Capability::HostNetwork,
         Capability::ApiFaults,
         Capability::Unreconciled,
+        Capability::WrongAnswers,
         Capability::SharedAddress,
         Capability::Baseline,
     ];

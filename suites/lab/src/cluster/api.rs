@@ -69,8 +69,8 @@ pub enum ApiFault {
     /// All advertise the address of a load balancer in front of them, so that `default/kubernetes` has one endpoint, which
     /// whoever stops takes away from all. They are started again with it, and at the end with their own.
     SharedAddress,
-    /// None of them writes `default/kubernetes` (`--endpoint-reconciler-type=none`), so that a case is alone with it. The
-    /// end of the fault writes what is true, whatever the case has left there.
+    /// None of them writes `default/kubernetes` (as with `--endpoint-reconciler-type=none`), so that a case is alone with it.
+    /// The end of the fault writes what is true, whatever the case has left there.
     Unreconciled,
 }
 

@@ -228,7 +228,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
     let plane = &config.control_plane;
     let is_ours = plane.programs.is_none();
     if is_ours {
-        capabilities.insert(Capability::Unreconciled);
+        capabilities.extend([Capability::Unreconciled, Capability::WrongAnswers]);
     }
     if plane.servers > 1 && (is_ours || plane.advertise == Advertise::Shared) {
         capabilities.insert(Capability::SharedAddress);

@@ -68,7 +68,7 @@ pub use spawn::Placement;
 use start::Leash;
 pub use supervisor::supervise;
 pub(crate) use {
-    api::{Front, is_ready as api_is_ready, kube_client_at},
+    api::{Front, is_ready as api_is_ready, kube_client_as, kube_client_at},
     cgroup::mount_point as cgroup_mount,
     health::ready as agent_is_ready,
     held::hold,

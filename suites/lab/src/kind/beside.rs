@@ -38,8 +38,9 @@ pub(super) struct Beside {
     pub(super) nodes: Vec<Container>,
     pub(super) agents: Agents,
     pub(super) client: DebugClient,
-    /// Where there are several.
-    pub(super) api: Option<ApiServers>,
+    pub(super) api: ApiServers,
+    /// Whether policies can keep API servers from something: Kubernetes 1.30 or later.
+    pub(super) knows_policies: bool,
     pub(super) folder: Folder,
     /// First process of the outside client's container.
     pub(super) outside: u32,
@@ -128,8 +129,11 @@ impl Extension for Beside {
     fn capabilities(&self) -> BTreeSet<Capability> {
         let mut all = BTreeSet::from([Capability::Node, Capability::Outside, Capability::HostNetwork]);
         all.extend(self.baseline.iter().map(|_| Capability::Baseline));
-        if self.api.is_some() {
+        if self.api.are_several() {
             all.extend([Capability::ApiFaults, Capability::SharedAddress]);
+        }
+        if self.knows_policies {
+            all.insert(Capability::Unreconciled);
         }
         all
     }
@@ -215,18 +219,10 @@ impl Extension for Beside {
     }
 
     async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError> {
-        let api = self.api.as_ref().ok_or(ClusterError::Unsupported {
-            what: "show its API servers",
-        })?;
-        Ok(api.list())
+        Ok(self.api.list())
     }
 
     async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<HeldApiFault, ClusterError> {
-        if self.api.is_none() {
-            return Err(ClusterError::Unsupported {
-                what: "make faults of its API servers",
-            });
-        }
         api::begin(&self.plumbline, &self.folder, fault, lasts).await
     }
 

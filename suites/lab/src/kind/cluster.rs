@@ -39,7 +39,7 @@ const BASELINE: &str = "baseline.json";
 pub struct KindCluster {
     cluster: KubernetesCluster,
     folder: Folder,
-    api: Option<ApiServers>,
+    api: ApiServers,
     /// Held while the run lives that the cluster ends with.
     lock: Option<Lock>,
 }
@@ -100,7 +100,7 @@ impl KindCluster {
         }
         let nodes = containers::nodes(&tools, &config.name).await?;
         let api = api::of_cluster(&tools, config, &folder, &nodes, &probe).await?;
-        if api.is_some() {
+        if api.are_several() {
             watch.done("two API servers");
         }
         let connection = connection(&folder);
@@ -124,7 +124,7 @@ impl KindCluster {
         }
         let (target, program) = target(config.target)?;
         let agents = Agents::new(config.target, program.clone(), folder.clone());
-        let front = api.as_ref().map(ApiServers::front);
+        let front = api.front();
         match &agent {
             Some(image) => {
                 let wanted = wanted(image, &nodes, config, front)?;
@@ -161,6 +161,7 @@ impl KindCluster {
         let beside = Beside {
             nodes,
             agents,
+            knows_policies: api::policies_are_known(&client).await?,
             client: DebugClient(client),
             api: api.clone(),
             folder: folder.clone(),
@@ -199,6 +200,7 @@ impl KindCluster {
         let beside = Beside {
             nodes,
             agents: Agents::new(kind, target(kind)?.1, folder.clone()),
+            knows_policies: api::policies_are_known(&client).await?,
             client: DebugClient(client),
             api: api.clone(),
             folder: folder.clone(),
@@ -251,15 +253,13 @@ impl KindCluster {
         self.folder.kubeconfig()
     }
 
-    /// Starts API servers that a case has left down which is dead; says which.
+    /// Undoes what a case has left of faults of the API servers which is dead; says what: those that are down, and what
+    /// keeps them from writing `default/kubernetes`.
     ///
     /// # Errors
-    /// One does not start.
+    /// One does not start, or does not write what is true.
     pub async fn settle(&self) -> Result<Vec<String>, KindError> {
-        match &self.api {
-            Some(api) => api.settle().await,
-            None => Ok(Vec::new()),
-        }
+        self.api.settle().await
     }
 
     /// Lets it stay when the run ends.

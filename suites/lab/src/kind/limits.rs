@@ -21,6 +21,11 @@ pub struct Limits {
     pub count: Duration,
     /// From an order to kubelet until an API server has ended, which lets it answer what is under way, or serves.
     pub api_server: Duration,
+    /// From an order about what API servers may write until each is seen to obey it: policies are looked at every second.
+    pub policy: Duration,
+    /// From an order to end such a policy until `default/kubernetes` lists what is true: an API server may have to start first,
+    /// and they look every 10 s. Whoever holds a fault waits 80 s for its end.
+    pub reconciled: Duration,
     /// From one look of the balancer at an API server to the next.
     pub balancer_look: Duration,
     /// How long it waits for an answer before it takes the API server for one that is not ready.
@@ -41,6 +46,8 @@ pub const LIMITS: Limits = Limits {
     agent_cleanup: Duration::from_secs(20),
     count: Duration::from_secs(30),
     api_server: Duration::from_secs(60),
+    policy: Duration::from_secs(30),
+    reconciled: Duration::from_secs(75),
     balancer_look: Duration::from_millis(200),
     balancer_answer: Duration::from_secs(2),
     request: Duration::from_secs(10),

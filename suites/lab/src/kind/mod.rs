@@ -13,12 +13,11 @@
 //! come up is removed at once; one whose run was killed, by the next run. The cgroup v2 root and the bpffs of a node are found
 //! in its own mounts. Docker has to be this host's: processes are started in the namespaces of nodes and pods, as root.
 //!
-//! Left out: load balancers (nobody gives addresses), API servers that answer wrongly or write nothing, leading an agent to the
-//! API by another way.
+//! Left out: load balancers (nobody gives addresses), API servers that answer wrongly, leading an agent to the API by another way.
 //!
 //! Files: `config` (what is told), `cluster` (made, found), `removal`, `programs` (of ours),
 //! `baseline` (what nodes had before their agents), `beside` (what cases reach beside the API), `agents`,
-//! `api` (two API servers that share an address, and their faults),
+//! `api` (API servers, two that share an address among them, and their faults),
 //! `manifests` (what the agent is deployed as), `images`, `outside` (the client outside), `containers` and `placing` (where
 //! things are on this host), `tools` (Docker and kind), `state` (the folder of a cluster), `error`, `limits`.
 mod agents;

@@ -115,15 +115,29 @@ pub(super) fn failed<E: Display>(what: &'static str) -> impl Fn(E) -> LabError {
 
 /// A client for a kubeconfig.
 pub(in crate::embedded) async fn kube_client(path: &Path) -> Result<Client, LabError> {
-    client(path, None).await
+    client(path, None, None).await
 }
 
 /// A client for a kubeconfig that asks at another address.
 pub(crate) async fn kube_client_at(path: &Path, server: SocketAddr) -> Result<Client, LabError> {
-    client(path, Some(server)).await
+    client(path, Some(server), None).await
 }
 
-async fn client(path: &Path, server: Option<SocketAddr>) -> Result<Client, LabError> {
+/// The same, which is taken for another user of one group: the kubeconfig's must be allowed to impersonate it.
+pub(crate) async fn kube_client_as(
+    path: &Path,
+    server: SocketAddr,
+    user: &str,
+    group: &str,
+) -> Result<Client, LabError> {
+    client(path, Some(server), Some((user, group))).await
+}
+
+async fn client(
+    path: &Path,
+    server: Option<SocketAddr>,
+    taken_for: Option<(&str, &str)>,
+) -> Result<Client, LabError> {
     let wrong = |why: String| LabError::Host {
         what: format!("use the kubeconfig {}", path.display()),
         why,
@@ -137,6 +151,16 @@ async fn client(path: &Path, server: Option<SocketAddr>) -> Result<Client, LabEr
             .filter_map(|named| named.cluster.as_mut())
         {
             cluster.server = Some(format!("https://{server}"));
+        }
+    }
+    if let Some((user, group)) = taken_for {
+        for info in kubeconfig
+            .auth_infos
+            .iter_mut()
+            .filter_map(|named| named.auth_info.as_mut())
+        {
+            info.impersonate = Some(user.to_owned());
+            info.impersonate_groups = Some(vec![group.to_owned()]);
         }
     }
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;

@@ -23,4 +23,8 @@ mod programs;
 mod servers;
 
 pub(super) use {access::kube_client, programs::PROGRAMS, servers::ApiServers};
-pub(crate) use {access::kube_client_at, front::Front, programs::is_ready};
+pub(crate) use {
+    access::{kube_client_as, kube_client_at},
+    front::Front,
+    programs::is_ready,
+};

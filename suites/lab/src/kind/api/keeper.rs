@@ -21,7 +21,7 @@ use tokio::{
     net::UnixStream,
 };
 
-use super::{ApiServers, Down};
+use super::{ApiServers, Down, unreconciled::Denied};
 use crate::{
     cluster::{ApiFault, ClusterError, HeldApiFault, LONGEST, Stop},
     embedded::{LIMITS, Missing, Refusal, cluster_error, hold},
@@ -38,6 +38,7 @@ struct Order {
 /// What a keeper has done.
 enum Begun {
     Down(Down),
+    Denied(Denied),
     /// They share an address anyway: nothing is to be undone.
     Shared,
 }
@@ -116,14 +117,17 @@ pub async fn keep(cluster: &str) -> Result<(), KindError> {
         serde_json::from_slice(&line).map_err(|error| unexpected(error.to_string()))?;
     let folder = Folder::new(cluster)?;
     let nodes = containers::nodes(&Tools::find().await?, cluster).await?;
-    let servers =
-        ApiServers::of(&folder, &nodes)?.ok_or_else(|| unexpected("there is only one".to_owned()))?;
+    let servers = ApiServers::of(&folder, &nodes)?;
     let heal = async |begun| match begun {
         Begun::Shared => Ok(()),
         Begun::Down(down) => servers
             .start(down)
             .await
             .map_err(|error| Refusal::failed("start an API server again", &error)),
+        Begun::Denied(denied) => servers
+            .allow(denied)
+            .await
+            .map_err(|error| Refusal::failed("let API servers write default/kubernetes again", &error)),
     };
     hold(stream, &fault, lasts, make(&servers, &fault, lasts), heal)
         .await
@@ -137,10 +141,18 @@ async fn make(servers: &ApiServers, fault: &ApiFault, lasts: Duration) -> Result
         return Err(failed(&why));
     }
     match fault {
+        ApiFault::SharedAddress | ApiFault::Down { .. } if !servers.are_several() => {
+            Err(failed(&"there is only one, and nobody could be asked without it"))
+        }
         ApiFault::SharedAddress => Ok(Begun::Shared),
         ApiFault::Down { server, how } => down(servers, *server, *how).await,
-        ApiFault::Answers { .. } | ApiFault::Unreconciled => Err(failed(
-            &"the API servers of kind are Kubernetes' own, which can only be stopped",
+        ApiFault::Unreconciled => servers
+            .deny()
+            .await
+            .map(Begun::Denied)
+            .map_err(|error| failed(&error)),
+        ApiFault::Answers { .. } => Err(failed(
+            &"the API servers of kind are Kubernetes' own, which can't be made to answer wrongly",
         )),
     }
 }

@@ -10,15 +10,21 @@
 //! outage is made as it came about: whoever stops takes the only endpoint of `default/kubernetes` away, and the other writes it
 //! again when it next looks (`--endpoint-reconciler-type=lease`, every 10 s).
 //!
-//! A fault is held by a process of its own (`keeper`), which puts the manifest back when whoever wanted it is gone. Where that
-//! was killed as well, the manifest is still on its node: [`ApiServers::repair`] finds it.
+//! Where a cluster has one API server, it advertises its own address, and can't be stopped: nobody would be left to ask. That
+//! nobody writes `default/kubernetes` is a matter of admission, so it goes with one as well as with two (`unreconciled`).
 //!
-//! Files: this one; `share` (made of a cluster with one), `balancer`, `manifest` (what is changed of kubeadm's), `keeper`.
+//! A fault is held by a process of its own (`keeper`), which puts the manifest back when whoever wanted it is gone. Where that
+//! was killed as well, the manifest is still on its node, or the policy in the API: [`ApiServers::repair`] finds them.
+//!
+//! Files: this one; `share` (made of a cluster with one), `balancer`, `manifest` (what is changed of kubeadm's), `keeper`,
+//! `unreconciled` (nobody writes `default/kubernetes`), `policy` (what keeps them from it).
 
 mod balancer;
 mod keeper;
 mod manifest;
+mod policy;
 mod share;
+mod unreconciled;
 
 use std::{
     fs, io,
@@ -33,7 +39,10 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 pub use self::{balancer::balance, keeper::keep};
-pub(super) use self::{balancer::name as balancer_name, keeper::begin, manifest::asking};
+pub(super) use self::{
+    balancer::name as balancer_name, keeper::begin, manifest::asking,
+    unreconciled::is_known as policies_are_known,
+};
 use super::{
     KindConfig, KindError, LIMITS,
     containers::Container,
@@ -67,10 +76,12 @@ pub(super) struct Shared {
     nodes: Vec<String>,
 }
 
-/// The API servers of a cluster that has several.
+/// The API servers of a cluster.
 #[derive(Clone, Debug)]
 pub(super) struct ApiServers {
-    shared: Shared,
+    /// What all of them advertise: the balancer, or the only one's own address.
+    advertised: SocketAddr,
+    /// By number.
     servers: Vec<Server>,
     folder: Folder,
 }
@@ -91,10 +102,10 @@ pub(super) struct Down {
 }
 
 impl ApiServers {
-    /// Those of a cluster; `None` if it has one.
-    pub(super) fn of(folder: &Folder, nodes: &[Container]) -> Result<Option<Self>, KindError> {
+    /// Those of a cluster.
+    pub(super) fn of(folder: &Folder, nodes: &[Container]) -> Result<Self, KindError> {
         let Some(shared) = folder.read::<Shared>(SHARED)? else {
-            return Ok(None);
+            return Self::alone(folder, nodes);
         };
         let server = |(number, name): (u8, &String)| {
             let node = nodes.iter().find(|node| node.name == *name);
@@ -109,16 +120,40 @@ impl ApiServers {
             })
         };
         let servers = (1..).zip(&shared.nodes).map(server);
-        Ok(Some(Self {
+        Ok(Self {
             servers: servers.collect::<Result<_, KindError>>()?,
-            shared,
+            advertised: shared.front,
             folder: folder.clone(),
-        }))
+        })
     }
 
-    /// What they advertise.
-    pub(super) fn front(&self) -> SocketAddr {
-        self.shared.front
+    /// The only one of a cluster.
+    fn alone(folder: &Folder, nodes: &[Container]) -> Result<Self, KindError> {
+        let node = nodes.iter().find(|node| node.is_control_plane);
+        let node = node.ok_or_else(|| KindError::Unexpected {
+            what: format!("find the API server of {}", folder.name()),
+            why: "no node of it has the role of a control plane".to_owned(),
+        })?;
+        let address = (share::advertised(&share::read(node, MANIFEST)?)?, PORT).into();
+        Ok(Self {
+            servers: vec![Server {
+                number: 1,
+                node: node.clone(),
+                address,
+            }],
+            advertised: address,
+            folder: folder.clone(),
+        })
+    }
+
+    /// The address that they share, where there are several.
+    pub(super) fn front(&self) -> Option<SocketAddr> {
+        self.are_several().then_some(self.advertised)
+    }
+
+    /// Whether one can be stopped, and others go on.
+    pub(super) fn are_several(&self) -> bool {
+        self.servers.len() > 1
     }
 
     /// All of them by number.
@@ -167,8 +202,15 @@ impl ApiServers {
         down.server.serves(&self.folder.kubeconfig()).await
     }
 
-    /// Starts those that somebody has left down who is dead; says which. One that somebody keeps down stays.
+    /// Starts those that somebody has left down who is dead, and lets them write `default/kubernetes` where such a one has
+    /// left a policy; says what was so. What somebody keeps up stays.
     pub(super) async fn repair(&self) -> Result<Vec<String>, KindError> {
+        let mut repaired = self.start_left().await?;
+        repaired.extend(self.allow_left().await?);
+        Ok(repaired)
+    }
+
+    async fn start_left(&self) -> Result<Vec<String>, KindError> {
         let mut repaired = Vec::new();
         for server in &self.servers {
             if !server.is_away() {
@@ -187,34 +229,36 @@ impl ApiServers {
         Ok(repaired)
     }
 
-    /// Waits until all serve, as somebody who held a fault and is dead is found out at once by whoever keeps it; starts those
-    /// that nobody keeps down, and says which.
+    /// Waits until all serve, and write what is true, as somebody who held a fault and is dead is found out at once by whoever
+    /// keeps it; ends what nobody keeps up, and says what.
     pub(super) async fn settle(&self) -> Result<Vec<String>, KindError> {
-        let mut repaired = self.repair().await?;
+        let mut repaired = self.start_left().await?;
         let begin = Instant::now();
         for server in &self.servers {
             while server.is_away() {
                 server.in_time(begin, "start")?;
                 sleep(LIMITS.look).await;
-                repaired.extend(self.repair().await?);
+                repaired.extend(self.start_left().await?);
             }
             server.serves(&self.folder.kubeconfig()).await?;
         }
+        repaired.extend(self.none_denied().await?);
         Ok(repaired)
     }
 }
 
-/// Writes the administrator's kubeconfig. Two API servers are made where they are wanted and there is one; `None`: there is one.
+/// Writes the administrator's kubeconfig. Two API servers are made where they are wanted and there is one.
 pub(super) async fn of_cluster(
     tools: &Tools,
     config: &KindConfig,
     folder: &Folder,
     nodes: &[Container],
     image: &str,
-) -> Result<Option<ApiServers>, KindError> {
-    if let Some(there) = ApiServers::of(folder, nodes)? {
+) -> Result<ApiServers, KindError> {
+    if folder.read::<Shared>(SHARED)?.is_some() {
+        let there = ApiServers::of(folder, nodes)?;
         there.repair().await?;
-        return Ok(Some(there));
+        return Ok(there);
     }
     let arguments = ["get", "kubeconfig", "--name", &config.name];
     let kubeconfig = tools
@@ -222,8 +266,12 @@ pub(super) async fn of_cluster(
         .await?;
     folder.write("kubeconfig", kubeconfig.as_bytes())?;
     match config.api_servers {
-        Some(2) => share::share(tools, folder, nodes, image).await.map(Some),
-        _ => Ok(None),
+        Some(2) => share::share(tools, folder, nodes, image).await,
+        _ => {
+            let there = ApiServers::of(folder, nodes)?;
+            there.repair().await?;
+            Ok(there)
+        }
     }
 }
 

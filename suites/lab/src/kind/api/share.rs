@@ -65,10 +65,7 @@ pub(super) async fn share(
 ) -> Result<ApiServers, KindError> {
     let [first, second] = places(folder.name(), nodes)?;
     let manifest = read(first, MANIFEST)?;
-    let advertised = manifest::flag(&manifest, "--advertise-address=");
-    let advertised: IpAddr = advertised
-        .and_then(|address| address.parse().ok())
-        .ok_or_else(|| strange("it advertises no address"))?;
+    let advertised = advertised(&manifest)?;
     let server = |number, node: &Container| {
         Ok::<_, KindError>(Server {
             number,
@@ -101,7 +98,7 @@ pub(super) async fn share(
     };
     folder.put(SHARED, &shared)?;
     Ok(ApiServers {
-        shared,
+        advertised: making.front,
         servers: vec![making.first, making.second],
         folder: folder.clone(),
     })
@@ -248,6 +245,14 @@ impl Making<'_> {
     }
 }
 
+/// The address that an API server advertises, by its manifest.
+pub(super) fn advertised(manifest: &str) -> Result<IpAddr, KindError> {
+    let address = manifest::flag(manifest, "--advertise-address=");
+    address
+        .and_then(|address| address.parse().ok())
+        .ok_or_else(|| strange("it advertises no address"))
+}
+
 /// What kubeadm has made is not what was expected.
 fn strange(why: &str) -> KindError {
     KindError::Unexpected {
@@ -256,7 +261,8 @@ fn strange(why: &str) -> KindError {
     }
 }
 
-fn read(node: &Container, path: &str) -> Result<String, KindError> {
+/// Reads a file of a node.
+pub(super) fn read(node: &Container, path: &str) -> Result<String, KindError> {
     fs::read_to_string(node.path(Path::new(path))).map_err(io_error(format!("read {path} of {}", node.name)))
 }
 
