@@ -156,7 +156,7 @@ pub enum Variant {
 /// The agent on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentState {
-    /// Process id as the provider's host sees it, while it runs.
+    /// Process id as processes on its node see it, while it runs.
     pub pid: Option<u32>,
     /// How often it was started.
     pub starts: u32,

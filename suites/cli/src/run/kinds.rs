@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use anyhow::Context as _;
 use harness::{case::Case, cleanup::Made, report::CaseReport};
 use lab::{
-    cluster::{Cluster, Description},
+    cluster::{AgentState, Cluster, Description},
     kind::{self, Existing, KindCluster, KindConfig, Step},
 };
 use tokio::sync::OnceCell;
@@ -77,7 +77,15 @@ impl<'a> Kinds<'a> {
         }
         let cluster: &dyn Cluster = kind.cluster();
         for node in cluster.describe().nodes.iter().filter(|_| case.disruptive) {
-            let started = cluster.start_agent(&node.name).await;
+            let started = match cluster.agent(&node.name).await {
+                Ok(AgentState { way: Some(_), .. }) => faults::lead(cluster, &node.name, None)
+                    .await
+                    .map_err(|error| error.to_string()),
+                _ => cluster
+                    .start_agent(&node.name)
+                    .await
+                    .map_err(|error| error.to_string()),
+            };
             let stays = |error| format!("the agent of {} stays down: {error}", node.name);
             warnings.extend(started.err().map(stays));
         }

@@ -86,7 +86,7 @@ impl Api {
     }
 
     /// Arguments for further addresses; none where it has no such way.
-    pub(super) fn further(&self, addresses: &[SocketAddr]) -> Vec<String> {
+    pub(crate) fn further(&self, addresses: &[SocketAddr]) -> Vec<String> {
         let arguments = |address: &SocketAddr| {
             let name = format!("${{{API}}}");
             let fill = move |argument: &String| argument.replace(&name, &address.to_string());

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        AgentState, ApiFault, ApiServer, Capability, ClusterError, HeldApiFault, Place, Stop, Variant,
+        AgentState, ApiFault, ApiServer, ApiWay, Capability, ClusterError, HeldApiFault, Place, Stop, Variant,
     },
     embedded::{Placement, Values, program},
     kubernetes::Extension,
@@ -193,8 +193,11 @@ impl Extension for Beside {
     }
 
     async fn agent(&self, node: &str) -> Result<AgentState, ClusterError> {
-        let state = self.agents.state(&self.client.0, self.node(node)?).await;
-        state.map_err(told(&format!("ask for the agent of {node}")))
+        let found = self.node(node)?;
+        let state = self.agents.state(&self.client.0, found).await;
+        let mut state = state.map_err(told(&format!("ask for the agent of {node}")))?;
+        state.pid = state.pid.and_then(|pid| placing::as_on_node(found, pid));
+        Ok(state)
     }
 
     async fn baseline(&self, node: &str) -> Result<BTreeMap<String, usize>, ClusterError> {
@@ -216,6 +219,19 @@ impl Extension for Beside {
     async fn start_agent(&self, node: &str, variant: Option<Variant>) -> Result<(), ClusterError> {
         let done = self.agents.start(&self.client.0, self.node(node)?, variant).await;
         done.map_err(told(&format!("start the agent of {node}")))
+    }
+
+    async fn lead_agent(&self, node: &str, way: Option<&ApiWay>) -> Result<(), ClusterError> {
+        let found = self.node(node)?;
+        let documented = &self.agents.program().api;
+        let further = way.is_some_and(|way| !way.further.is_empty());
+        if way.is_some() && (!self.agents.can_be_led() || further && documented.further.is_none()) {
+            return Err(ClusterError::Unsupported {
+                what: "lead its agents to the API in that way",
+            });
+        }
+        let done = self.agents.lead(&self.client.0, found, way).await;
+        done.map_err(told(&format!("lead the agent of {node} to the API")))
     }
 
     async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError> {

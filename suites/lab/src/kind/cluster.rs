@@ -322,9 +322,16 @@ fn tested(kind: KindTarget, target: &Target, program: &Program, shared: bool) ->
         label: kind.name().to_owned(),
         features,
         deviations: target.deviations.clone(),
-        ways: Ways {
-            shared,
-            ..Ways::default()
+        // Pods of ours can be made of the reference agent's template alone.
+        ways: match kind {
+            KindTarget::Reference => Ways {
+                shared,
+                ..program.api.ways()
+            },
+            KindTarget::KubeProxyIptables | KindTarget::KubeProxyNftables => Ways {
+                shared,
+                ..Ways::default()
+            },
         },
         variants: match kind {
             KindTarget::Reference => program.variants.keys().copied().collect(),

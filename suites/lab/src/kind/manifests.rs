@@ -10,7 +10,7 @@ use super::{KindError, PodNetwork};
 const SHIPPED: &str = include_str!("../../../../reference-agent/deploy/agent.yaml");
 /// Name of all its objects, and of the key of its configuration.
 pub(super) const AGENT: &str = "plumbline-agent";
-const CONFIGURATION: &str = "agent.yaml";
+pub(super) const CONFIGURATION: &str = "agent.yaml";
 /// Its namespace.
 pub(super) const NAMESPACE: &str = "kube-system";
 /// Label of nodes whose agent a case keeps stopped.

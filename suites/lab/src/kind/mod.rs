@@ -13,7 +13,8 @@
 //! come up is removed at once; one whose run was killed, by the next run. The cgroup v2 root and the bpffs of a node are found
 //! in its own mounts. Docker has to be this host's: processes are started in the namespaces of nodes and pods, as root.
 //!
-//! Left out: load balancers (nobody gives addresses), API servers that answer wrongly, leading an agent to the API by another way.
+//! Left out: load balancers (nobody gives addresses), API servers that answer wrongly, leading kube-proxy to the API by another
+//! way.
 //!
 //! Files: `config` (what is told), `cluster` (made, found), `removal`, `programs` (of ours),
 //! `baseline` (what nodes had before their agents), `beside` (what cases reach beside the API), `agents`,

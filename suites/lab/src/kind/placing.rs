@@ -98,6 +98,25 @@ pub(super) fn process(node: &Container, id: &str) -> Option<u32> {
     first_process(&find(&node.cgroup, id, DEPTH)?)
 }
 
+/// The number of a process of a node as others on it see it; `None`: it has ended.
+pub(super) fn as_on_node(node: &Container, pid: u32) -> Option<u32> {
+    let status = |pid: u32| read(Path::new(&format!("/proc/{pid}/status"))).ok();
+    below_by(&status(node.pid)?, &status(pid)?)
+}
+
+/// Numbers go from the outermost namespace to the process's own (`NSpid`, proc_pid_status(5)): the one as deep as the node's
+/// first process.
+fn below_by(first: &str, process: &str) -> Option<u32> {
+    let numbers = |status: &str| -> Option<Vec<u32>> {
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        line.split_whitespace()
+            .map(|number| number.parse().ok())
+            .collect()
+    };
+    let depth = numbers(first)?.len();
+    numbers(process)?.get(depth.checked_sub(1)?).copied()
+}
+
 /// All processes of a node that have a name, as this host sees them.
 pub(super) fn named(node: &Container, name: &str) -> Vec<u32> {
     let mut all = Vec::new();
@@ -203,6 +222,15 @@ mod tests {
         assert_eq!(below("0::/docker/cd22\n", root), Some(root.to_owned()));
         assert_eq!(below("0::/user.slice\n", root), None);
         assert_eq!(below("4:memory:/docker/cd22\n", root), None);
+    }
+
+    #[test]
+    fn a_process_has_the_number_that_its_node_knows() {
+        let first = "Name:\tsystemd\nNSpid:\t4711\t1\n";
+        assert_eq!(below_by(first, "NSpid:\t4800\t90\n"), Some(90), "the node's own");
+        assert_eq!(below_by(first, "NSpid:\t4900\t95\t1\n"), Some(95), "a pod's own");
+        assert_eq!(below_by(first, "NSpid:\t4900\n"), None, "none of its processes");
+        assert_eq!(below_by("Name:\tsystemd\n", "NSpid:\t4900\n"), None);
     }
 
     #[test]

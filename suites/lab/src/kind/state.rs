@@ -13,7 +13,10 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{KindError, error::io_error};
-use crate::{cluster::Variant, embedded::check_name};
+use crate::{
+    cluster::{ApiWay, Variant},
+    embedded::check_name,
+};
 
 /// Where the folders of all clusters are.
 const ROOT: &str = "/run/plumbline-kind";
@@ -41,6 +44,8 @@ pub(super) struct AgentRecord {
     pub(super) last_exit: Option<String>,
     /// In which configuration it was started last, if in another than its target's own.
     pub(super) variant: Option<Variant>,
+    /// How a case leads it to the API, if one does.
+    pub(super) way: Option<ApiWay>,
 }
 
 impl Folder {

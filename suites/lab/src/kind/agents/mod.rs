@@ -1,12 +1,13 @@
 //! The agents of a cluster: pods of a DaemonSet, stopped and started by what their nodes are labelled with.
 //!
-//! A stopped agent's node has the label [`STOPPED`], which the DaemonSet stays away from. In another configuration it is a
-//! pod of ours, made of the DaemonSet's template, on a node that has the label. Pods come and go, so what is to be known
-//! of earlier ones is in the cluster's folder.
+//! A stopped agent's node has the label [`STOPPED`], which the DaemonSet stays away from. In another configuration, or led to
+//! the API by another way, it is a pod of ours, made of the DaemonSet's template, on a node that has the label. Pods come and
+//! go, so what is to be known of earlier ones is in the cluster's folder.
 //!
-//! Files: this one; `objects` (what is written to the API); `pods` (what pods say of their agents).
+//! Files: this one; `objects` (what is written to the API); `ours` (pods of ours); `pods` (what pods say of their agents).
 
 mod objects;
+mod ours;
 mod pods;
 
 use std::{
@@ -14,16 +15,15 @@ use std::{
     time::Instant,
 };
 
-use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{DeleteParams, ListParams, LogParams, PostParams},
+    api::{ListParams, LogParams},
 };
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -37,12 +37,9 @@ use super::{
     state::Folder,
 };
 use crate::{
-    cluster::{AgentState, Stop, Variant},
+    cluster::{AgentState, ApiWay, Stop, Variant},
     embedded::{NetNs, Program, agent_is_ready},
 };
-
-/// The app of agents in another configuration: another one than the DaemonSet's, which would adopt them.
-const OTHER: &str = "plumbline-agent-variant";
 
 pub(super) use self::{
     objects::{apply, expect_proxy, lead_proxy, mind_label, nodes_ready},
@@ -50,6 +47,7 @@ pub(super) use self::{
 };
 use self::{
     objects::{label, rollout},
+    ours::{OTHER, Told},
     pods::{last_exit, said, starts},
 };
 
@@ -82,6 +80,11 @@ impl Agents {
     /// How the agent of a node is run, cleaned up after and asked.
     pub(super) fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// Whether it can be led to the API by another way: pods of ours are made of the reference agent's template.
+    pub(super) fn can_be_led(&self) -> bool {
+        self.daemon_set == AGENT
     }
 
     /// Name of its DaemonSet.
@@ -124,7 +127,7 @@ impl Agents {
             starts: record.starts + pods.iter().map(starts).sum::<u32>(),
             ready,
             last_exit: crashed.or(record.last_exit),
-            way: None,
+            way: record.way,
             variant: record.variant,
         })
     }
@@ -151,7 +154,7 @@ impl Agents {
                 pid.map(|pid| kill(pid, Signal::SIGKILL).ok()).ok();
             }
         }
-        self.remove_ours(client, &node.name).await?;
+        ours::remove(client, &node.name).await?;
         self.gone(client, node).await?;
         let mut record = self.folder.agent(&node.name)?;
         record.starts += pods.iter().map(starts).sum::<u32>();
@@ -164,6 +167,34 @@ impl Agents {
         }
         record.variant = None;
         self.folder.set_agent(&node.name, &record)
+    }
+
+    /// How it is told to reach the API from its next start on; it must be stopped.
+    pub(super) async fn lead(
+        &self,
+        client: &Client,
+        node: &Container,
+        way: Option<&ApiWay>,
+    ) -> Result<(), KindError> {
+        if !self.pods(client, &node.name).await?.is_empty() {
+            return Err(KindError::Unexpected {
+                what: format!("lead the agent of {} to the API", node.name),
+                why: "it runs; stop it first".to_owned(),
+            });
+        }
+        let mut record = self.folder.agent(&node.name)?;
+        record.way = way.cloned();
+        match way {
+            Some(way) => {
+                ours::tell(client, &node.name, way).await?;
+                self.folder.set_agent(&node.name, &record)
+            }
+            // Noted first: it would be led by what is not there.
+            None => {
+                self.folder.set_agent(&node.name, &record)?;
+                ours::forget(client, &node.name).await
+            }
+        }
     }
 
     /// Starts it, if it does not run in this configuration; `None`: its target's own.
@@ -182,9 +213,16 @@ impl Agents {
             self.stop(client, node, Stop::Term).await?;
             record = self.folder.agent(&node.name)?;
         }
-        match variant {
-            None => label(client, &node.name, false).await?,
-            Some(variant) => self.make_ours(client, &node.name, variant).await?,
+        let told = Told {
+            program: &self.program,
+            daemon_set: self.daemon_set,
+            variant,
+            way: record.way.as_ref(),
+        };
+        if told.is_its_own() {
+            label(client, &node.name, false).await?;
+        } else {
+            ours::make(client, &node.name, &told).await?;
         }
         record.variant = variant;
         self.folder.set_agent(&node.name, &record)?;
@@ -268,57 +306,6 @@ impl Agents {
         };
         let ended = timeout(LIMITS.agent, wait).await;
         ended.unwrap_or_else(|_| Err(late(format!("end the agent of {}", node.name))))
-    }
-
-    async fn make_ours(&self, client: &Client, node: &str, variant: Variant) -> Result<(), KindError> {
-        let what = format!("start the agent of {node} as {variant:?}");
-        let arguments = self
-            .program
-            .variants
-            .get(&variant)
-            .ok_or_else(|| KindError::Unexpected {
-                what: what.clone(),
-                why: "its target has no such variant".to_owned(),
-            })?;
-        let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
-        let set = sets.get(self.daemon_set).await.map_err(api_error(&what))?;
-        let template = set.spec.map(|spec| spec.template).unwrap_or_default();
-        let mut pod = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {
-                "name": format!("{OTHER}-{node}"), "namespace": NAMESPACE,
-                "labels": {"app.kubernetes.io/name": OTHER},
-            },
-            "spec": template.spec,
-        });
-        pod["spec"]["nodeName"] = node.into();
-        // It names its node: no scheduler is asked, and none would find a place that the label forbids.
-        pod["spec"]["affinity"] = Value::Null;
-        if let Some(all) = pod["spec"]["containers"][0]["args"].as_array_mut() {
-            all.extend(arguments.iter().map(|argument| json!(argument)));
-        }
-        let pod: Pod = serde_json::from_value(pod).map_err(|error| KindError::Unexpected {
-            what: what.clone(),
-            why: error.to_string(),
-        })?;
-        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-        pods.create(&PostParams::default(), &pod)
-            .await
-            .map_err(api_error(what))?;
-        Ok(())
-    }
-
-    async fn remove_ours(&self, client: &Client, node: &str) -> Result<(), KindError> {
-        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-        match pods
-            .delete(&format!("{OTHER}-{node}"), &DeleteParams::default())
-            .await
-        {
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            done => done
-                .map(drop)
-                .map_err(api_error(format!("end the agent of {node}"))),
-        }
     }
 }
 
