@@ -32,6 +32,23 @@ pub(super) fn on_node(manifest: &str, node: IpAddr, etcd: SocketAddr) -> Option<
     probed.then_some(text)
 }
 
+/// The same API server as a pod that kubelet has not seen: one that was killed several times it would let wait longer and
+/// longer (`CrashLoopBackOff`), as it knows a static pod by what its manifest says. `None`: it is none of kubeadm's.
+pub(super) fn anew(manifest: &str, start: &str) -> Option<String> {
+    const HEAD: &str = "  annotations:";
+    const START: &str = "    plumbline/start: ";
+    let mut is_told = false;
+    let mut text = String::new();
+    for line in manifest.lines().filter(|line| !line.starts_with(START)) {
+        text += &format!("{line}\n");
+        if line == HEAD && !is_told {
+            is_told = true;
+            text += &format!("{START}{start:?}\n");
+        }
+    }
+    is_told.then_some(text)
+}
+
 /// What it is told by a flag.
 pub(super) fn flag<'a>(manifest: &'a str, flag: &str) -> Option<&'a str> {
     let found = manifest.lines().find_map(|line| line.split_once(flag));
@@ -77,6 +94,20 @@ mod tests {
         let second = second.expect("kubeadm's");
         assert_eq!(second, include_str!("../golden/kube-apiserver-2.yaml"));
         assert_eq!(flag(&second, "--advertise-address="), Some("172.18.0.9"));
+    }
+
+    #[test]
+    fn each_start_is_of_another_pod_with_nothing_else_changed() {
+        let first = anew(KUBEADM, "1").expect("kubeadm's");
+        let second = anew(&first, "2").expect("kubeadm's");
+        let without =
+            |text: &str, start: &str| text.replacen(&format!("    plumbline/start: {start:?}\n"), "", 1);
+        assert_ne!(first, second);
+        assert_eq!(without(&first, "1"), KUBEADM);
+        assert_eq!(without(&second, "2"), KUBEADM);
+        let read: serde_json::Value = serde_saphyr::from_str(&second).expect("YAML");
+        assert_eq!(read["metadata"]["annotations"]["plumbline/start"], "2");
+        assert_eq!(anew("kind: Pod\n", "1"), None);
     }
 
     #[test]

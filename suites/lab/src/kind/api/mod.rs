@@ -30,7 +30,7 @@ use std::{
     fs, io,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use kube::Client;
@@ -64,6 +64,8 @@ const PROCESS: &str = "kube-apiserver";
 pub(super) const MANIFEST: &str = "/etc/kubernetes/manifests/kube-apiserver.yaml";
 /// Where the manifest is while its API server is not to run, and what is being made.
 const ASIDE: &str = "/etc/kubernetes/plumbline";
+/// Its name there.
+const NAME: &str = "kube-apiserver.yaml";
 /// The file of what is shared, in the cluster's folder.
 const SHARED: &str = "api.json";
 
@@ -282,7 +284,7 @@ impl Server {
     }
 
     fn aside(&self) -> PathBuf {
-        self.node.path(&Path::new(ASIDE).join("kube-apiserver.yaml"))
+        self.node.path(&Path::new(ASIDE).join(NAME))
     }
 
     /// Whether its manifest has been taken away.
@@ -300,6 +302,17 @@ impl Server {
 
     /// Gives it its manifest back, if that was taken away: kubelet starts it.
     fn put_back(&self) -> Result<(), KindError> {
+        if let Ok(text) = fs::read_to_string(self.aside()) {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let now = now.unwrap_or_default().as_nanos().to_string();
+            if let Some(anew) = manifest::anew(&text, &now) {
+                // It is never there in part, whatever ends this process.
+                let new = format!("{ASIDE}/{NAME}.new");
+                share::write(&self.node, &new, &anew)?;
+                let what = format!("write the manifest of API server {}", self.number);
+                fs::rename(self.node.path(Path::new(&new)), self.aside()).map_err(io_error(what))?;
+            }
+        }
         match fs::rename(self.aside(), self.node.path(Path::new(MANIFEST))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let what = format!("put the manifest of API server {} back", self.number);

@@ -267,7 +267,7 @@ pub(super) fn read(node: &Container, path: &str) -> Result<String, KindError> {
 }
 
 /// Writes a file for root alone.
-fn write(node: &Container, path: &str, text: &str) -> Result<(), KindError> {
+pub(super) fn write(node: &Container, path: &str, text: &str) -> Result<(), KindError> {
     put(node, path, text.as_bytes())
 }
 
