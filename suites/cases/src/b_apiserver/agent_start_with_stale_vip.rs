@@ -72,8 +72,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let before = cx.cluster().agent(&node).await?;
     let killed = StoppedAgent::stop(Arc::clone(cx.cluster()), &node, Stop::Kill).await?;
     cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
-    let old_down = kill(cx, old).await?;
+    // Nobody but the agent is to be without an API server.
     new_down.heal().await?;
+    let old_down = kill(cx, old).await?;
     let moved = way.list(cx, new.address).await?;
     let within = Within::from(moved.at, cx.limits().endpoints);
     // The old address refuses, or answers nobody who is no part of its network.

@@ -6,13 +6,13 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{
     KindError, LIMITS, PROGRAMS, agents,
@@ -28,9 +28,12 @@ use crate::{
     cluster::{
         AgentState, ApiFault, ApiServer, ApiWay, Capability, ClusterError, HeldApiFault, Place, Stop, Variant,
     },
-    embedded::{Placement, Values, program},
+    embedded::{Placement, Values, api_is_ready, program},
     kubernetes::Extension,
 };
+
+/// So many answers in a row show that nobody asks one that is stopped any more.
+const ANSWERS: u32 = 5;
 
 /// The nodes, the agents, and the client outside.
 #[derive(Debug)]
@@ -95,6 +98,20 @@ impl Beside {
         placing::in_container(node, id)
             .map_err(told(&what))?
             .ok_or_else(gone)
+    }
+
+    /// Connections of the administrator end with the API server that is stopped, a moment after it: waits until the others
+    /// have answered several times in a row, where there are others, and not for long.
+    async fn is_answered_again(&self) {
+        let (begin, mut answers) = (Instant::now(), 0);
+        while answers < ANSWERS && begin.elapsed() < LIMITS.request {
+            if !self.api.list().iter().any(|server| server.running) {
+                return;
+            }
+            let asked = timeout(LIMITS.request, api_is_ready(&self.client.0)).await;
+            answers = if asked.unwrap_or(false) { answers + 1 } else { 0 };
+            sleep(LIMITS.look).await;
+        }
     }
 
     /// Removes what the target keeps on a node, by its own documented way.
@@ -239,7 +256,11 @@ impl Extension for Beside {
     }
 
     async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<HeldApiFault, ClusterError> {
-        api::begin(&self.plumbline, &self.folder, fault, lasts).await
+        let held = api::begin(&self.plumbline, &self.folder, fault, lasts).await?;
+        if matches!(fault, ApiFault::Down { .. }) {
+            self.is_answered_again().await;
+        }
+        Ok(held)
     }
 
     async fn wipe_state(&self, node: &str) -> Result<(), ClusterError> {

@@ -292,8 +292,17 @@ impl Agents {
             .labels(&self.selector)
             .fields(&format!("spec.nodeName={node}"));
         let what = format!("list the agents of {node}");
-        let listed = api.list(&params).await.map_err(api_error(what))?;
-        Ok(listed.items)
+        let begin = Instant::now();
+        loop {
+            match api.list(&params).await {
+                Ok(listed) => return Ok(listed.items),
+                // A connection ends with the API server that a case has just stopped; another one answers.
+                Err(error) if !matches!(error, kube::Error::Api(_)) && begin.elapsed() < LIMITS.request => {
+                    sleep(LIMITS.look).await;
+                }
+                Err(error) => return Err(api_error(what)(error)),
+            }
+        }
     }
 
     /// Waits until no pod and no process of it is left.
