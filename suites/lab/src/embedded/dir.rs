@@ -41,19 +41,8 @@ impl LabDir {
 
     /// Every lab that has a folder, by name.
     pub(super) fn all() -> Result<Vec<Self>, LabError> {
-        let entries = match fs::read_dir(ROOT) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(io_error(format!("read {ROOT}")))?,
-        };
-        let names = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().into_string().ok());
-        let mut labs: Vec<Self> = names
-            .filter(|name| check_name(name).is_ok())
-            .map(|name| Self::new(&name))
-            .collect();
-        labs.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(labs)
+        let names = named_in(Path::new(ROOT)).map_err(io_error(format!("read {ROOT}")))?;
+        Ok(names.iter().map(|name| Self::new(name)).collect())
     }
 
     pub(super) fn name(&self) -> &str {
@@ -219,6 +208,20 @@ impl LabDir {
     }
 }
 
+/// What a folder has that is named as a lab may be ([`check_name`]), in order; nothing where there is no such folder.
+pub(crate) fn named_in(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| check_name(name).is_ok()).collect();
+    names.sort();
+    Ok(names)
+}
+
 /// The end of a log, for an error message; empty if there is none.
 pub(super) fn tail(path: &Path) -> String {
     let read = || -> io::Result<String> {
@@ -232,5 +235,22 @@ pub(super) fn tail(path: &Path) -> String {
     match read() {
         Ok(text) if !text.trim().is_empty() => format!("\n--- the end of {} ---\n{text}", path.display()),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labs_are_found_by_names_that_a_lab_may_have_in_order() {
+        let root = tempfile::tempdir().expect("a folder");
+        for name in ["b", "a-1", "b42.gone", "-c", "UP"] {
+            fs::create_dir(root.path().join(name)).expect("a folder");
+        }
+        assert_eq!(named_in(root.path()).expect("a list"), ["a-1", "b"]);
+        let none = named_in(&root.path().join("none")).expect("a list");
+        assert!(none.is_empty());
+        assert!(named_in(Path::new("/dev/null")).is_err());
     }
 }

@@ -70,6 +70,7 @@ pub use supervisor::supervise;
 pub(crate) use {
     api::{Front, is_ready as api_is_ready, kube_client_as, kube_client_at},
     cgroup::mount_point as cgroup_mount,
+    dir::named_in,
     health::ready as agent_is_ready,
     held::hold,
     netns::NetNs,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::{KindError, error::io_error};
 use crate::{
     cluster::{ApiWay, Variant},
-    embedded::check_name,
+    embedded::{check_name, named_in},
 };
 
 /// Where the folders of all clusters are.
@@ -63,16 +63,8 @@ impl Folder {
 
     /// Those of all clusters.
     pub(super) fn all() -> Result<Vec<Self>, KindError> {
-        let entries = match fs::read_dir(ROOT) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(io_error(format!("read {ROOT}")))?,
-        };
-        let names = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().into_string().ok());
-        let mut all: Vec<Self> = names.filter_map(|name| Self::new(&name).ok()).collect();
-        all.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(all)
+        let names = named_in(Path::new(ROOT)).map_err(io_error(format!("read {ROOT}")))?;
+        names.iter().map(|name| Self::new(name)).collect()
     }
 
     pub(super) fn name(&self) -> &str {
