@@ -12,7 +12,7 @@ use kube::{
 use crate::Events;
 
 /// Namespace (empty for cluster-scoped kinds) and name.
-pub(crate) type Key = (String, String);
+pub type Key = (String, String);
 
 /// The key of an object.
 pub(crate) fn key<K: ResourceExt>(object: &K) -> Key {

@@ -26,7 +26,8 @@ use std::time::Duration;
 use futures::stream::BoxStream;
 use kube::runtime::watcher;
 
-pub use balancer::{ANNOTATION, Balancer, FINALIZER};
+pub use balancer::{ANNOTATION, Balancer, FINALIZER, others, take_back};
+pub use cache::Key;
 pub use routes::{Routes, route};
 pub use scheduler::schedule;
 pub use slices::{MOST_ENDPOINTS, SliceSettings, keep_slices};

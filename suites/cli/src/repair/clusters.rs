@@ -6,8 +6,14 @@ use anyhow::{Context as _, bail};
 use harness::{
     cleanup::{Made, runs_in},
     limits::{Limits, Profile},
+    objects::RUN_LABEL,
 };
-use lab::kubernetes::{Connection, holder, remove_lease};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use lab::{
+    kind,
+    kubernetes::{Connection, holder, remove_lease},
+};
 
 use super::{names, nodes};
 
@@ -45,6 +51,10 @@ pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow:
     let own = own.iter().map(|run| (run, None));
     let confined = confined.iter().map(|run| (run, Some(namespace)));
     for (run, confined) in own.chain(confined).filter(|(run, _)| !is_held(run)) {
+        // In one of kind: what gave its Services load balancers is gone with it, and their finalizers would keep them.
+        for namespace in namespaces(&client, run, confined).await? {
+            kind::give_back(&client, Some(&namespace)).await?;
+        }
         let made = Made {
             run,
             case: None,
@@ -63,6 +73,20 @@ pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow:
         println!("nothing else is left");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where a run has made Services.
+async fn namespaces(client: &Client, run: &str, confined: Option<&str>) -> anyhow::Result<Vec<String>> {
+    if let Some(namespace) = confined {
+        return Ok(vec![namespace.to_owned()]);
+    }
+    let own = ListParams::default().labels(&format!("{RUN_LABEL}={run}"));
+    let all: Api<Namespace> = Api::all(client.clone());
+    let list = all
+        .list(&own)
+        .await
+        .context("failed to list namespaces of runs")?;
+    Ok(list.items.iter().map(ResourceExt::name_any).collect())
 }
 
 fn is_forbidden(error: &anyhow::Error) -> bool {

@@ -78,6 +78,7 @@ async fn heal_kind(name: &str) -> anyhow::Result<()> {
         bail!("{run} is under way in it, and heals its own faults; end it first");
     }
     let mut undone = cluster.settle().await?;
+    undone.extend(cluster.take_back().await?);
     for node in &cluster.cluster().describe().nodes {
         undone.extend(faults::heal(cluster.cluster(), &node.name).await?.undone);
     }

@@ -50,13 +50,13 @@ impl<'a> Kinds<'a> {
         };
         let name = cluster.name();
         if self.settings.keep || self.existing == Existing::Use {
-            cluster.keep()?;
+            let kept = cluster.keep().await;
             eprintln!(
                 "the kind cluster {name} stays up, KUBECONFIG={}: `plumbline run --provider kind --reuse {name}` uses it, \
                  `kind delete cluster --name {name}` and then `plumbline cleanup` remove it",
                 cluster.kubeconfig().display()
             );
-            return Ok(());
+            return kept.context("the verdicts stand, but not everything was undone; `plumbline heal` does");
         }
         let began = Instant::now();
         let down = kind::down(name).await;

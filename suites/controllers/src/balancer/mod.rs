@@ -1,13 +1,15 @@
 //! The load balancer controller: a cloud's part of services of type LoadBalancer.
 //!
-//! `pool` gives addresses out; this file watches and writes. As a cloud's controller, it puts a finalizer on each service
-//! that it serves, shows the addresses in its status, and takes both back when the service goes or changes its type.
+//! `pool` gives addresses out; this file watches and writes; `remains` is for clusters whose controller is gone. As a cloud's
+//! controller, it puts a finalizer on each service that it serves, shows the addresses in its status, and takes both back when
+//! the service goes or changes its type.
 //!
 //! After a gap (it could not reach the API server, or had to list again) it reconciles every service once more and
 //! patches a timestamp annotation ([`ANNOTATION`]) onto each, changed or not: the write that turned a latent fault into
 //! an outage once, because it made every agent look at these services again.
 
 mod pool;
+mod remains;
 
 use std::collections::BTreeSet;
 
@@ -23,6 +25,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::pool::Pool;
+pub use self::remains::{others, take_back};
 use crate::{
     RETRY,
     cache::{Cache, Key, events, key},
@@ -31,8 +34,9 @@ use crate::{
 /// What is patched onto every service at a reconcile after a gap: when that was (RFC 3339).
 pub const ANNOTATION: &str = "plumbline.lab/reconciled-at";
 
-/// Upstream's name for what a load balancer's owner still has to clean up.
-pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+/// What says that this controller still has to clean up, as `service.kubernetes.io/load-balancer-cleanup` does for a cloud's.
+/// It is a name of our own: where the controller is gone, everybody knows whose it was ([`take_back`]).
+pub const FINALIZER: &str = "plumbline.lab/load-balancer-cleanup";
 
 /// A load balancer controller with its addresses.
 pub struct Balancer {
@@ -141,17 +145,13 @@ impl Balancer {
             self.pool.release(name);
             return Ok(true);
         };
-        let mut finalizers = service.finalizers().to_vec();
-        let served = finalizers.iter().any(|finalizer| finalizer == FINALIZER);
+        let served = is_served(&service);
         if !is_wanted(&service) {
             if served {
                 if !shown(&service).is_empty() {
-                    let nothing = json!({"status": {"loadBalancer": {"ingress": null}}});
-                    self.patch(name, &nothing, true).await?;
+                    self.patch(name, &no_address(), true).await?;
                 }
-                finalizers.retain(|finalizer| finalizer != FINALIZER);
-                let patch = json!({"metadata": {"finalizers": finalizers}});
-                self.patch(name, &patch, false).await?;
+                self.patch(name, &let_go(&service), false).await?;
             }
             self.pool.release(name);
             return Ok(true);
@@ -165,6 +165,7 @@ impl Balancer {
             return Ok(false);
         };
         if !served {
+            let mut finalizers = service.finalizers().to_vec();
             finalizers.push(FINALIZER.to_owned());
             let patch = json!({"metadata": {"finalizers": finalizers}});
             self.patch(name, &patch, false).await?;
@@ -182,22 +183,39 @@ impl Balancer {
 
     async fn patch(&mut self, name: &Key, patch: &Value, status: bool) -> kube::Result<()> {
         let api: Api<Service> = Api::namespaced(self.client.clone(), &name.0);
-        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-        let written = if status {
-            api.patch_status(&name.1, &params, &patch).await
-        } else {
-            api.patch(&name.1, &params, &patch).await
-        };
-        match written {
-            Ok(service) => {
-                self.services.put(service);
-                Ok(())
-            }
-            // It is gone; its event is on the way.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(error),
+        if let Some(service) = write(&api, &name.1, patch, status).await? {
+            self.services.put(service);
         }
+        Ok(())
     }
+}
+
+/// Patches a service, or its status; `None`: it is gone.
+async fn write(api: &Api<Service>, name: &str, patch: &Value, status: bool) -> kube::Result<Option<Service>> {
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    let written = if status {
+        api.patch_status(name, &params, &patch).await
+    } else {
+        api.patch(name, &params, &patch).await
+    };
+    match written {
+        Ok(service) => Ok(Some(service)),
+        // Its event is on the way.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The patch of a status that shows no address.
+fn no_address() -> Value {
+    json!({"status": {"loadBalancer": {"ingress": null}}})
+}
+
+/// The patch without our finalizer.
+fn let_go(service: &Service) -> Value {
+    let mut finalizers = service.finalizers().to_vec();
+    finalizers.retain(|finalizer| finalizer != FINALIZER);
+    json!({"metadata": {"finalizers": finalizers}})
 }
 
 /// Whether a service is for this controller, and stays.
@@ -206,6 +224,14 @@ pub(crate) fn is_wanted(service: &Service) -> bool {
     spec.is_some_and(|spec| {
         spec.type_.as_deref() == Some("LoadBalancer") && spec.load_balancer_class.is_none()
     }) && service.metadata.deletion_timestamp.is_none()
+}
+
+/// Whether this controller has it in its care.
+fn is_served(service: &Service) -> bool {
+    service
+        .finalizers()
+        .iter()
+        .any(|finalizer| finalizer == FINALIZER)
 }
 
 /// The addresses in a service's status.

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Service;
 use kube::{Api, Client, ResourceExt, api::DeleteParams, runtime::watcher};
-use lab_controllers::{ANNOTATION, Balancer, FINALIZER};
+use lab_controllers::{ANNOTATION, Balancer, FINALIZER, others, take_back};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -97,6 +97,53 @@ async fn an_address_is_given_kept_over_a_restart_and_waited_for() {
         .await;
     is(&world, "b", &[], false).await;
     for name in ["b", "c", "other"] {
+        api.delete(name, &DeleteParams::default()).await.expect("deleted");
+        gone(&world, name).await;
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn where_the_controller_is_gone_what_it_gave_is_taken_back_and_nothing_of_others() {
+    let world = World::own().await;
+    let controller = world.own.as_ref().expect("our server").controller.clone();
+    let running = start(controller, "10.0.9.0/29");
+    for name in ["a", "b"] {
+        world.service(name, spec("LoadBalancer")).await;
+    }
+    is(&world, "a", &["10.0.9.1"], true).await;
+    is(&world, "b", &["10.0.9.2"], true).await;
+    assert_eq!(others(&world.client).await.expect("an answer"), None);
+    drop(running);
+    let api: Api<Service> = world.api();
+    api.delete("a", &DeleteParams::default())
+        .await
+        .expect("asked for");
+    let kept = api.get("a").await.expect("it waits for its controller");
+    assert!(kept.metadata.deletion_timestamp.is_some());
+    let elsewhere = take_back(&world.client, Some("kube-system")).await;
+    assert_eq!(elsewhere.expect("an answer"), []);
+    // Another controller's.
+    world.service("c", spec("LoadBalancer")).await;
+    let given = json!({"status": {"loadBalancer": {"ingress": [{"ip": "10.0.8.1"}]}}});
+    let given = kube::api::Patch::Merge(given);
+    api.patch_status("c", &kube::api::PatchParams::default(), &given)
+        .await
+        .expect("a status");
+    let taken = take_back(&world.client, None).await.expect("an answer");
+    let names: Vec<&str> = taken.iter().map(|(_, name)| name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    gone(&world, "a").await;
+    is(&world, "b", &[], false).await;
+    is(&world, "c", &["10.0.8.1"], false).await;
+    let found = others(&world.client).await.expect("an answer");
+    let found = found.expect("another controller");
+    assert_eq!(
+        (found.0.1.as_str(), found.1.as_slice()),
+        ("c", &["10.0.8.1".to_owned()][..])
+    );
+    assert_eq!(take_back(&world.client, None).await.expect("an answer"), []);
+    for name in ["b", "c"] {
         api.delete(name, &DeleteParams::default()).await.expect("deleted");
         gone(&world, name).await;
     }

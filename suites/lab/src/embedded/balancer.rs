@@ -1,20 +1,51 @@
-//! The load balancers of the underlay: routes of the bridge to the nodes behind each address, all of which get a share.
+//! Load balancers as routes: of a machine to the nodes behind each address, all of which get a share.
 //!
-//! The bridge is everybody's default gateway: what is for such an address, from the outside client or from a node that
-//! does not know it, is passed on to a node. An address with no node behind it answers with silence.
+//! In a lab that machine is the bridge, everybody's default gateway: what is for such an address, from the outside client or
+//! from a node that does not know it, is passed on to a node. An address with no node behind it answers with silence.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use ipnet::IpNet;
 use lab_controllers::Routes;
 use tokio::{sync::watch, time::sleep};
 
-use super::{LabError, backoff::Backoff, node::Underlay, topology::NodeAddresses};
+use super::{LabError, backoff::Backoff, links::Links};
 
-/// Keeps the bridge's routes as they should be; what the kernel refuses is tried again.
-pub(super) async fn follow(
-    underlay: Arc<Underlay>,
-    nodes: Vec<NodeAddresses>,
+/// Addresses of nodes by their names.
+pub(crate) type Nodes = BTreeMap<String, Vec<IpAddr>>;
+
+/// A machine that passes on what is for load balancers, by one of its links.
+#[derive(Clone, Debug)]
+pub(crate) struct Router {
+    links: Links,
+    link: u32,
+}
+
+impl Router {
+    /// By the index of a link of the namespace in which `links` acts.
+    pub(crate) fn new(links: Links, link: u32) -> Self {
+        Self { links, link }
+    }
+
+    /// Passes on what is for an address, to all of these by turns of connections; to nobody, if there is none.
+    ///
+    /// # Errors
+    /// The kernel refuses the route.
+    pub(crate) async fn spread(&self, address: IpAddr, gateways: &[IpAddr]) -> Result<(), LabError> {
+        if gateways.is_empty() {
+            return self.links.unroute(address.into()).await;
+        }
+        self.links.spread(address.into(), self.link, gateways).await
+    }
+}
+
+/// Keeps the routes as they should be; what the kernel refuses is tried again.
+pub(crate) async fn follow(
+    router: Router,
+    nodes: Nodes,
     ours: Vec<IpNet>,
     mut wanted: watch::Receiver<Routes>,
 ) {
@@ -23,9 +54,9 @@ pub(super) async fn follow(
         let mut backoff = Backoff::writes();
         loop {
             let mut newest = wanted.borrow_and_update().clone();
-            // Anybody may write a Service's status; the bridge routes no other address of the lab.
+            // Anybody may write a Service's status; no other address is led anywhere.
             newest.retain(|address, _| ours.iter().any(|range| range.contains(address)));
-            match change(&underlay, &nodes, &mut present, &newest).await {
+            match change(&router, &nodes, &mut present, &newest).await {
                 Ok(()) => break,
                 Err(error) => {
                     tracing::warn!(%error, "a load balancer could not be routed to its nodes");
@@ -34,7 +65,7 @@ pub(super) async fn follow(
             }
         }
         if wanted.changed().await.is_err() {
-            // Its controller has ended, which takes the lab down.
+            // Its controller has ended, whose end somebody else has seen.
             return std::future::pending().await;
         }
     }
@@ -42,8 +73,8 @@ pub(super) async fn follow(
 
 /// Changes what differs. A route that is refused keeps none of the others back; the first refusal is the answer.
 async fn change(
-    underlay: &Underlay,
-    nodes: &[NodeAddresses],
+    router: &Router,
+    nodes: &Nodes,
     present: &mut Routes,
     wanted: &Routes,
 ) -> Result<(), LabError> {
@@ -56,11 +87,12 @@ async fn change(
         }
         let gateways: Vec<IpAddr> = nodes
             .iter()
-            .filter(|node| behind.is_some_and(|behind| behind.contains(&node.name())))
-            .flat_map(|node| node.internal())
+            .filter(|(name, _)| behind.is_some_and(|behind| behind.contains(*name)))
+            .flat_map(|(_, addresses)| addresses)
             .filter(|gateway| gateway.is_ipv4() == address.is_ipv4())
+            .copied()
             .collect();
-        if let Err(error) = underlay.spread(address, &gateways).await {
+        if let Err(error) = router.spread(address, &gateways).await {
             first = first.and(Err(error));
             continue;
         }

@@ -206,7 +206,8 @@ fn control_the_rest(
     let (routes, wanted) = watch::channel(Routes::new());
     tasks.spawn(route(client.clone(), routes, stop));
     let ours = families.load_balancers();
-    tasks.spawn(balancer::follow(underlay.clone(), nodes.to_vec(), ours, wanted));
+    let nodes = nodes.iter().map(|node| (node.name(), node.internal())).collect();
+    tasks.spawn(balancer::follow(underlay.router(), nodes, ours, wanted));
 }
 
 fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> Description {

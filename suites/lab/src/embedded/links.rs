@@ -21,13 +21,13 @@ use super::LabError;
 
 /// Acts in the network namespace in which it was made, from whatever thread it is used.
 #[derive(Clone)]
-pub(super) struct Links {
+pub(crate) struct Links {
     handle: Handle,
 }
 
 /// What a route leads to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Via {
+pub(crate) enum Via {
     /// A link, by its index: the destination is a neighbour. The source is chosen so, if one is given.
     Link(u32, Option<IpAddr>),
     /// A gateway.
@@ -38,7 +38,7 @@ pub(super) enum Via {
 
 impl Links {
     /// For the calling thread's namespace. Needs a runtime: the connection is a task that ends with the last clone.
-    pub(super) fn here() -> Result<Self, LabError> {
+    pub(crate) fn here() -> Result<Self, LabError> {
         let (connection, handle, _) = rtnetlink::new_connection().map_err(|error| LabError::Host {
             what: "open a netlink socket".to_owned(),
             why: error.to_string(),
@@ -49,7 +49,7 @@ impl Links {
     }
 
     /// Sets a link up and gives its index.
-    pub(super) async fn up(&self, name: &str) -> Result<u32, LabError> {
+    pub(crate) async fn up(&self, name: &str) -> Result<u32, LabError> {
         let message = LinkUnspec::new_with_name(name).up().build();
         let result = self.handle.link().set(message).execute().await;
         result.map_err(failed(format!("set the link {name} up")))?;
@@ -69,7 +69,7 @@ impl Links {
 
     /// Makes a veth pair: this end here and up, as a port of a bridge if one is given, the other in another
     /// namespace and down (the kernel refuses to set it up while its peer is being made).
-    pub(super) async fn veth(
+    pub(crate) async fn veth(
         &self,
         name: &str,
         bridge: Option<u32>,
@@ -94,6 +94,20 @@ impl Links {
         ))
     }
 
+    /// Makes a link, up, that takes every packet and tells nobody; gives its index. `here` is the namespace of this.
+    ///
+    /// It is one end of a veth pair, and asks nobody for addresses of neighbours: what the other end gets is addressed to this
+    /// one (`arp_constructor()`, `ndisc_constructor()`), and dropped as somebody else's.
+    pub(crate) async fn silence(&self, name: &str, here: &File) -> Result<u32, LabError> {
+        let other = format!("{name}-end");
+        self.veth(name, None, &other, here).await?;
+        self.up(&other).await?;
+        let message = LinkUnspec::new_with_name(name).arp(false).build();
+        let result = self.handle.link().set(message).execute().await;
+        result.map_err(failed(format!("let {name} ask for no neighbour")))?;
+        self.index(name).await
+    }
+
     /// Removes a link, and with it its peer; one that is gone is no error.
     pub(super) async fn remove(&self, name: &str) -> Result<(), LabError> {
         match self.index(name).await {
@@ -110,7 +124,7 @@ impl Links {
     }
 
     /// Index of a link.
-    pub(super) async fn index(&self, name: &str) -> Result<u32, LabError> {
+    pub(crate) async fn index(&self, name: &str) -> Result<u32, LabError> {
         let mut links = self.handle.link().get().match_name(name.to_owned()).execute();
         let found = links
             .try_next()
@@ -125,7 +139,7 @@ impl Links {
     }
 
     /// What all routes lead to, those of the namespace's own addresses among them.
-    pub(super) async fn destinations(&self) -> Result<Vec<IpNet>, LabError> {
+    pub(crate) async fn destinations(&self) -> Result<Vec<IpNet>, LabError> {
         let mut all = Vec::new();
         for every in [
             RouteMessageBuilder::<Ipv4Addr>::new().build(),
@@ -147,7 +161,7 @@ impl Links {
     }
 
     /// Gives a link an address, which can be used at once.
-    pub(super) async fn address(&self, link: u32, address: IpNet) -> Result<(), LabError> {
+    pub(crate) async fn address(&self, link: u32, address: IpNet) -> Result<(), LabError> {
         let addresses = self.handle.address();
         let mut request = addresses.add(link, address.addr(), address.prefix_len());
         if address.addr().is_ipv6() {
@@ -161,7 +175,7 @@ impl Links {
     }
 
     /// Adds a route, or takes the place of the one to the same destination.
-    pub(super) async fn route(&self, network: IpNet, via: Via) -> Result<(), LabError> {
+    pub(crate) async fn route(&self, network: IpNet, via: Via) -> Result<(), LabError> {
         let what = format!("add the route to {network}");
         let route = RouteMessageBuilder::<IpAddr>::new()
             .destination_prefix(network.addr(), network.prefix_len())

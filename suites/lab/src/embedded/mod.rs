@@ -69,10 +69,12 @@ use start::Leash;
 pub use supervisor::supervise;
 pub(crate) use {
     api::{Front, is_ready as api_is_ready, kube_client_as, kube_client_at},
+    balancer::{Nodes, Router, follow},
     cgroup::mount_point as cgroup_mount,
     dir::named_in,
     health::ready as agent_is_ready,
     held::hold,
+    links::{Links, Via},
     netns::NetNs,
     node::{EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6},
     protocol::{Missing, Refusal},

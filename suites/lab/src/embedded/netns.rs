@@ -20,7 +20,7 @@ use super::{LabError, error::io_error, links::Links};
 const WAITING: i32 = 4096;
 
 /// Files below `/proc/sys/net` and what is written into each.
-pub(super) type Settings = Vec<(&'static str, &'static str)>;
+pub(crate) type Settings = Vec<(&'static str, &'static str)>;
 
 /// A network namespace; it lives as long as this value, a process or a socket in it.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct NetNs {
 
 impl NetNs {
     /// Makes one with these settings below `/proc/sys/net`, and its loopback up. [`Links`] acts in it.
-    pub(super) async fn create(settings: &Settings) -> Result<(Self, Links), LabError> {
+    pub(crate) async fn create(settings: &Settings) -> Result<(Self, Links), LabError> {
         let runtime = Runtime::current();
         let settings = settings.clone();
         // A thread's namespace is its own, and a thread that has changed it is used for nothing else.
@@ -60,7 +60,7 @@ impl NetNs {
     }
 
     /// The descriptor that stands for it.
-    pub(super) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
@@ -77,8 +77,19 @@ impl NetNs {
         })
     }
 
+    /// Its links and routes. Needs a runtime.
+    pub(crate) fn links(&self) -> Result<Links, LabError> {
+        let runtime = Runtime::current();
+        let open = || {
+            let _reactor = runtime.enter();
+            Links::here().map_err(io::Error::other)
+        };
+        self.inside(open)
+            .map_err(io_error("look into a network namespace"))
+    }
+
     /// A listening socket inside it.
-    pub(super) fn listen(&self, address: SocketAddr) -> Result<TcpListener, LabError> {
+    pub(crate) fn listen(&self, address: SocketAddr) -> Result<TcpListener, LabError> {
         self.inside(|| TcpListener::bind(address).and_then(roomy))
             .map_err(io_error(format!("listen on {address}")))
     }

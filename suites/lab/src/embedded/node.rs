@@ -10,6 +10,7 @@ use std::{fs::File, io, net::IpAddr};
 
 use super::{
     IpFamilies, LabError,
+    balancer::Router,
     cgroup::Cgroup,
     error::io_error,
     links::{Links, Via},
@@ -127,13 +128,9 @@ impl Underlay {
         })
     }
 
-    /// Lets the bridge pass on what is for an address, to all of these by turns of connections; to nobody, if there is
-    /// none.
-    pub(super) async fn spread(&self, address: IpAddr, gateways: &[IpAddr]) -> Result<(), LabError> {
-        if gateways.is_empty() {
-            return self.links.unroute(address.into()).await;
-        }
-        self.links.spread(address.into(), self.bridge, gateways).await
+    /// The bridge, which passes on what is for load balancers.
+    pub(super) fn router(&self) -> Router {
+        Router::new(self.links.clone(), self.bridge)
     }
 
     /// A machine that is no node: a namespace on the underlay.

@@ -14,14 +14,16 @@ use super::{
     baseline,
     beside::{self, Beside, DebugClient},
     containers::{self, Container},
-    images, manifests, outside,
+    images,
+    load_balancers::{self, LoadBalancers},
+    manifests, outside, pool,
     programs::Programs,
     removal::{Undo, down, remove_dead},
     state::{Folder, Lock},
     tools::Tools,
 };
 use crate::{
-    cluster::Ways,
+    cluster::{Cluster as _, Ways},
     embedded::Program,
     kubernetes::{About, Connection, KubernetesCluster, Options, Tested, Tier},
     target::Target,
@@ -42,6 +44,8 @@ pub struct KindCluster {
     api: ApiServers,
     /// Held while the run lives that the cluster ends with.
     lock: Option<Lock>,
+    /// As long as a run has the cluster.
+    balancers: Option<LoadBalancers>,
 }
 
 /// What is done with a cluster of this name that is there.
@@ -106,6 +110,9 @@ impl KindCluster {
         let connection = connection(&folder);
         let client = connection.client().await?;
         agents::expect_proxy(&client, config).await?;
+        if existing == Existing::Use {
+            load_balancers::expect_alone(&client, &config.name).await?;
+        }
         containers::let_refuse(&nodes)?;
         let all: Vec<String> = [Some(probe.clone()), agent.clone()]
             .into_iter()
@@ -116,7 +123,10 @@ impl KindCluster {
             beside::install(node, &programs.plumbline, "plumbline")?;
         }
         outside::start(&tools, &config.name, &probe).await?;
-        outside::swallow(&tools, &config.name, &nodes).await?;
+        let mut swallowed = outside::cluster_ips(&nodes)?;
+        let pool = pool::find(&tools, &folder, &nodes, &swallowed).await?;
+        swallowed.extend(&pool);
+        outside::swallow(&tools, &config.name, &nodes, &swallowed).await?;
         watch.done("images loaded");
         if existing == Existing::Refuse && config.target == KindTarget::Reference {
             // Kube-proxy is there from the beginning.
@@ -147,6 +157,8 @@ impl KindCluster {
             agents::nodes_ready(&client).await?;
             watch.done("nodes ready");
         }
+        let net = outside::net(&tools, &config.name).await?;
+        let balancers = LoadBalancers::start(client.clone(), pool, &nodes, &net).await?;
         let options = Options {
             provider: "kind".to_owned(),
             tested: tested(config.target, &target, &program, front.is_some()),
@@ -179,6 +191,7 @@ impl KindCluster {
             folder,
             api,
             lock: Some(lock),
+            balancers: Some(balancers),
         })
     }
 
@@ -213,6 +226,7 @@ impl KindCluster {
             folder,
             api,
             lock: None,
+            balancers: None,
         })
     }
 
@@ -262,12 +276,24 @@ impl KindCluster {
         self.api.settle().await
     }
 
-    /// Lets it stay when the run ends.
+    /// Lets it stay when the run ends: Services of type LoadBalancer give back what they have.
     ///
     /// # Errors
-    /// That can't be written down.
-    pub fn keep(&self) -> Result<(), KindError> {
-        self.folder.keep()
+    /// That can't be written down; the API does not answer. It stays all the same.
+    pub async fn keep(&self) -> Result<(), KindError> {
+        self.folder.keep()?;
+        match &self.balancers {
+            Some(balancers) => balancers.end().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes back what a run has given to Services of type LoadBalancer that is dead; says from which.
+    ///
+    /// # Errors
+    /// The API does not answer.
+    pub async fn take_back(&self) -> Result<Vec<String>, KindError> {
+        load_balancers::give_back(&self.cluster.client(), None).await
     }
 
     /// Removes it.
@@ -315,12 +341,9 @@ fn target(kind: KindTarget) -> Result<(Target, Program), KindError> {
 }
 
 fn tested(kind: KindTarget, target: &Target, program: &Program, shared: bool) -> Tested {
-    let mut features = target.features.clone();
-    // Nobody gives Services of this type an address.
-    features.remove("loadbalancer");
     Tested {
         label: kind.name().to_owned(),
-        features,
+        features: target.features.clone(),
         deviations: target.deviations.clone(),
         // Pods of ours can be made of the reference agent's template alone.
         ways: match kind {

@@ -112,6 +112,20 @@ pub enum KindError {
         /// What is under test.
         expected: &'static str,
     },
+    /// Somebody else gives addresses to load balancers.
+    #[error(
+        "the kind cluster {name:?} has a load balancer controller: its Service {service} has {addresses}, which no run has \
+         given. Expected none, as runs give addresses of their own: end it (cloud-provider-kind, MetalLB …) and delete that \
+         Service, or make a cluster by leaving out --reuse"
+    )]
+    Balanced {
+        /// Its name.
+        name: String,
+        /// A Service of it.
+        service: String,
+        /// What that has.
+        addresses: String,
+    },
     /// The agents of some nodes do not run.
     #[error("the agents of {nodes} are not ready within {limit:?}: {why}")]
     NoAgents {

@@ -30,6 +30,8 @@ pub struct Limits {
     pub balancer_look: Duration,
     /// How long it waits for an answer before it takes the API server for one that is not ready.
     pub balancer_answer: Duration,
+    /// From the end of load balancers until Services have given their addresses back.
+    pub give_back: Duration,
     /// One question to the API.
     pub request: Duration,
     /// From one look at a condition to the next.
@@ -50,6 +52,7 @@ pub const LIMITS: Limits = Limits {
     reconciled: Duration::from_secs(75),
     balancer_look: Duration::from_millis(200),
     balancer_answer: Duration::from_secs(2),
+    give_back: Duration::from_secs(20),
     request: Duration::from_secs(10),
     look: Duration::from_millis(100),
 };

@@ -5,6 +5,7 @@
 //!      │               └─ Beside (its extension)
 //!      │                    ├─ nodes, pods, the outside client: setns + cgroup, found by containers' and pods' processes
 //!      │                    └─ agents: a DaemonSet that stays away from labelled nodes
+//!      ├─ LoadBalancers: addresses for Services, as long as this process has the cluster
 //!      ├─ kind create ◀─ configuration (families, kube-proxy's mode, image of the nodes)
 //!      └─ docker build FROM scratch ─▶ kind load: the probe, the agent
 //! ```
@@ -13,13 +14,13 @@
 //! come up is removed at once; one whose run was killed, by the next run. The cgroup v2 root and the bpffs of a node are found
 //! in its own mounts. Docker has to be this host's: processes are started in the namespaces of nodes and pods, as root.
 //!
-//! Left out: load balancers (nobody gives addresses), API servers that answer wrongly, leading kube-proxy to the API by another
-//! way.
+//! Left out: API servers that answer wrongly, leading kube-proxy to the API by another way.
 //!
 //! Files: `config` (what is told), `cluster` (made, found), `removal`, `programs` (of ours),
 //! `baseline` (what nodes had before their agents), `beside` (what cases reach beside the API), `agents`,
 //! `api` (API servers, two that share an address among them, and their faults),
-//! `manifests` (what the agent is deployed as), `images`, `outside` (the client outside), `containers` and `placing` (where
+//! `manifests` (what the agent is deployed as), `images`, `outside` (the client outside), `load_balancers` and `pool` (their
+//! addresses), `containers` and `placing` (where
 //! things are on this host), `tools` (Docker and kind), `state` (the folder of a cluster), `error`, `limits`.
 mod agents;
 mod api;
@@ -31,9 +32,11 @@ mod containers;
 mod error;
 mod images;
 mod limits;
+mod load_balancers;
 mod manifests;
 mod outside;
 mod placing;
+mod pool;
 mod programs;
 mod removal;
 mod state;
@@ -44,6 +47,7 @@ pub use cluster::{Existing, KindCluster, Step};
 pub use config::{KindConfig, KindTarget, PodNetwork};
 pub use error::KindError;
 pub use limits::{LIMITS, Limits};
+pub use load_balancers::give_back;
 pub use removal::{down, kept, remove_dead};
 
 /// Where programs are put on nodes, for processes that are no pod's.

@@ -9,6 +9,8 @@ use std::{
     path::Path,
 };
 
+use ipnet::IpNet;
+
 use super::{KindError, LIMITS, containers::Container, error::io_error, placing::on_node, tools::Tools};
 use crate::embedded::NetNs;
 
@@ -16,6 +18,14 @@ use crate::embedded::NetNs;
 pub(super) const LABEL: &str = "plumbline.cluster";
 /// The network that kind makes.
 pub(super) const NETWORK: &str = "kind";
+
+/// It forwards nothing, and chooses a node behind a load balancer by connections.
+const SETTINGS: [(&str, &str); 4] = [
+    ("ipv4/ip_forward", "0"),
+    ("ipv6/conf/all/forwarding", "0"),
+    ("ipv4/fib_multipath_hash_policy", "1"),
+    ("ipv6/fib_multipath_hash_policy", "1"),
+];
 
 /// Starts it anew. It has the probe's image and does nothing: clients are started beside it.
 pub(super) async fn start(tools: &Tools, cluster: &str, image: &str) -> Result<(), KindError> {
@@ -58,48 +68,75 @@ pub(super) async fn process(tools: &Tools, cluster: &str) -> Result<u32, KindErr
     })
 }
 
-/// Leads what nodes send to untranslated addresses of Services to it, which forwards nothing.
-pub(super) async fn swallow(tools: &Tools, cluster: &str, nodes: &[Container]) -> Result<(), KindError> {
-    let what = "lead untranslated addresses of Services to the client outside";
-    let unexpected = |why: String| KindError::Unexpected {
-        what: what.to_owned(),
-        why,
-    };
+/// Its network namespace.
+pub(super) async fn net(tools: &Tools, cluster: &str) -> Result<NetNs, KindError> {
     let path = format!("/proc/{}/ns/net", process(tools, cluster).await?);
-    let net = NetNs::of(File::open(&path).map_err(io_error(format!("open {path}")))?);
+    Ok(NetNs::of(
+        File::open(&path).map_err(io_error(format!("open {path}")))?,
+    ))
+}
+
+/// Leads what nodes send to untranslated addresses of Services to it, which forwards nothing.
+pub(super) async fn swallow(
+    tools: &Tools,
+    cluster: &str,
+    nodes: &[Container],
+    ranges: &[IpNet],
+) -> Result<(), KindError> {
+    let what = "lead untranslated addresses of Services to the client outside";
     let keep = || {
-        for file in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+        for (file, value) in SETTINGS {
             // Shows the namespace of the thread that looks. A kernel may have no IPv6.
             let file = Path::new("/proc/sys/net").join(file);
             if file.exists() {
-                fs::write(file, "0")?;
+                fs::write(file, value)?;
             }
         }
         Ok(())
     };
-    net.inside(keep).map_err(io_error(what))?;
+    net(tools, cluster).await?.inside(keep).map_err(io_error(what))?;
     let gateways = addresses(tools, &name(cluster)).await?;
+    for node in nodes {
+        for range in ranges {
+            let is_of = |gateway: &&IpAddr| gateway.is_ipv6() == range.addr().is_ipv6();
+            let Some(gateway) = gateways.iter().find(is_of) else {
+                continue;
+            };
+            let words = [
+                "route",
+                "replace",
+                &range.to_string(),
+                "via",
+                &gateway.to_string(),
+            ];
+            on_node(
+                node,
+                Path::new("ip"),
+                &words.map(str::to_owned),
+                what,
+                LIMITS.count,
+            )
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+/// The ranges of ClusterIPs, as the API server has them.
+pub(super) fn cluster_ips(nodes: &[Container]) -> Result<Vec<IpNet>, KindError> {
+    let unexpected = |why: &str| KindError::Unexpected {
+        what: "find the ranges of Services".to_owned(),
+        why: why.to_owned(),
+    };
     let control_plane = nodes.iter().find(|node| node.is_control_plane);
-    let control_plane = control_plane.ok_or_else(|| unexpected("no node is a control plane".to_owned()))?;
+    let control_plane = control_plane.ok_or_else(|| unexpected("no node is a control plane"))?;
     let manifest = control_plane.path(Path::new("/etc/kubernetes/manifests/kube-apiserver.yaml"));
     let manifest = fs::read_to_string(&manifest).map_err(io_error(format!("read {}", manifest.display())))?;
     let ranges = service_ranges(&manifest);
     if ranges.is_empty() {
-        return Err(unexpected(
-            "the API server's manifest names no range of Services".to_owned(),
-        ));
+        return Err(unexpected("the API server's manifest names none"));
     }
-    for node in nodes {
-        for range in &ranges {
-            let is_of = |gateway: &&IpAddr| gateway.is_ipv6() == range.contains(':');
-            let Some(gateway) = gateways.iter().find(is_of) else {
-                continue;
-            };
-            let words = ["route", "replace", range, "via", &gateway.to_string()].map(str::to_owned);
-            on_node(node, Path::new("ip"), &words, what, LIMITS.count).await?;
-        }
-    }
-    Ok(())
+    Ok(ranges)
 }
 
 /// The addresses of a container that runs.
@@ -114,13 +151,13 @@ pub(super) async fn addresses(tools: &Tools, name: &str) -> Result<Vec<IpAddr>, 
 }
 
 /// The ranges of a kube-apiserver.
-fn service_ranges(manifest: &str) -> Vec<&str> {
+fn service_ranges(manifest: &str) -> Vec<IpNet> {
     let flag = "--service-cluster-ip-range=";
     let ranges = manifest.lines().find_map(|line| line.split_once(flag));
-    ranges
+    let ranges = ranges
         .into_iter()
-        .flat_map(|(_, ranges)| ranges.trim().split(','))
-        .collect()
+        .flat_map(|(_, ranges)| ranges.trim().split(','));
+    ranges.filter_map(|range| range.parse().ok()).collect()
 }
 
 /// Removes a container by its name; that there is none is no error.
@@ -159,7 +196,8 @@ mod tests {
     fn ranges_of_services_are_those_of_the_api_server() {
         let dual =
             "    - --secure-port=6443\n    - --service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112\n";
-        assert_eq!(service_ranges(dual), ["10.96.0.0/16", "fd00:10:96::/112"]);
+        let found: Vec<String> = service_ranges(dual).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["10.96.0.0/16", "fd00:10:96::/112"]);
         assert!(service_ranges("kind: Pod\n").is_empty());
     }
 }
