@@ -7,9 +7,10 @@
 //!
 //! Files: `cluster` (what a case sees), `embedded/` (the default provider), `kubernetes/` (clusters that are there), `kind/`
 //! (clusters that are made of containers); their own pages draw them; `target/` (what is under test: the files of
-//! `suites/targets`).
+//! `suites/targets`); `image` (what clusters that run images are given).
 pub mod cluster;
 pub mod embedded;
+pub mod image;
 pub mod kind;
 pub mod kubernetes;
 pub mod target;

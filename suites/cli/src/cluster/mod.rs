@@ -20,9 +20,6 @@ use self::images::RegistryArgs;
 
 /// The namespace of runs, if no other is named.
 pub(crate) const NAMESPACE: &str = "plumbline-run";
-/// Where the program is in images of the suite.
-const PROGRAM: &str = "/plumbline";
-
 /// Where a run is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Provider {
@@ -212,7 +209,9 @@ impl ExistingArgs {
             connection: self.connection.connection(),
             tier: self.tier.unwrap_or_default(),
             image,
-            program: self.image_program.unwrap_or_else(|| PROGRAM.to_owned()),
+            program: self
+                .image_program
+                .unwrap_or_else(|| lab::image::PROBE.program.to_owned()),
             namespace: self.namespace.unwrap_or_else(|| NAMESPACE.to_owned()),
             run: run.to_owned(),
             plumbline,

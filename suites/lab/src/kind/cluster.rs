@@ -14,7 +14,6 @@ use super::{
     baseline,
     beside::{self, Beside, DebugClient},
     containers::{self, Container},
-    images,
     load_balancers::{self, LoadBalancers},
     manifests, outside, pool,
     programs::Programs,
@@ -96,8 +95,10 @@ impl KindCluster {
         }
         let undo = (existing == Existing::Refuse).then(|| Undo::new(folder.clone()));
         let programs = Programs::find(config.target)?;
-        let (probe, agent) = programs.images(&tools).await?;
-        watch.done("images built");
+        let (probe_image, agent_image) = programs.images()?;
+        probe_image.load_into_docker(&tools).await?;
+        let probe = probe_image.name.clone();
+        watch.done("images made");
         if existing == Existing::Refuse {
             create(&tools, config, &folder).await?;
             watch.done("cluster made");
@@ -114,11 +115,9 @@ impl KindCluster {
             load_balancers::expect_alone(&client, &config.name).await?;
         }
         containers::let_refuse(&nodes)?;
-        let all: Vec<String> = [Some(probe.clone()), agent.clone()]
-            .into_iter()
-            .flatten()
-            .collect();
-        images::load(&tools, &config.name, &all).await?;
+        for image in [Some(&probe_image), agent_image.as_ref()].into_iter().flatten() {
+            image.load_into_nodes(&tools, &config.name, &nodes).await?;
+        }
         for node in &nodes {
             beside::install(node, &programs.plumbline, "plumbline")?;
         }
@@ -135,9 +134,9 @@ impl KindCluster {
         let (target, program) = target(config.target)?;
         let agents = Agents::new(config.target, program.clone(), folder.clone());
         let front = api.front();
-        match &agent {
+        match &agent_image {
             Some(image) => {
-                let wanted = wanted(image, &nodes, config, front)?;
+                let wanted = wanted(&image.name, &nodes, config, front)?;
                 agents::apply(&client, &manifests::objects(&wanted)?).await?;
             }
             None => {

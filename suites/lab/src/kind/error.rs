@@ -85,12 +85,27 @@ pub enum KindError {
     },
     /// A program that goes into an image has to bring everything along.
     #[error(
-        "{program} is not static, and its image is made FROM scratch: build it by `cargo xtask images`, or run the suite \
-         by `cargo xtask e2e --provider kind`"
+        "{program} is not static, and its image is made of nothing else: run the suite by `cargo xtask e2e --provider kind`, \
+         or the programs that `cargo xtask dist` builds"
     )]
     NotStatic {
         /// Path of the program.
         program: String,
+    },
+    /// Images could not be put where they are to run.
+    #[error(
+        "{place} did not take the image {image}, so nothing of it can run there: {error}. Expected room for it and its archive: \
+         `{look}` shows what there is"
+    )]
+    NotLoaded {
+        /// Its name.
+        image: String,
+        /// Where it was to go.
+        place: String,
+        /// The command that shows the space there.
+        look: String,
+        /// What came of it.
+        error: Box<Self>,
     },
     /// A target that is not deployed on kind.
     #[error("the target {target:?} can't be deployed on kind; expected {expected}")]

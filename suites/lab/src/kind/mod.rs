@@ -7,7 +7,7 @@
 //!      │                    └─ agents: a DaemonSet that stays away from labelled nodes
 //!      ├─ LoadBalancers: addresses for Services, as long as this process has the cluster
 //!      ├─ kind create ◀─ configuration (families, kube-proxy's mode, image of the nodes)
-//!      └─ docker build FROM scratch ─▶ kind load: the probe, the agent
+//!      └─ crate::image ─▶ docker load, kind load image-archive: the probe, the agent
 //! ```
 //!
 //! Promised: no registry is asked for anything but the image of the nodes, where that is not there. A cluster that did not

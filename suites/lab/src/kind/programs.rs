@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::{KindError, KindTarget, images, tools::Tools};
-use crate::embedded::sibling;
+use super::{KindError, KindTarget, images::Archive};
+use crate::{
+    embedded::sibling,
+    image::{AGENT, PROBE},
+};
 
 /// Programs of ours that a cluster gets.
 pub(super) struct Programs {
@@ -31,12 +34,9 @@ impl Programs {
     }
 
     /// Makes the images of the probe and of the agent.
-    pub(super) async fn images(&self, tools: &Tools) -> Result<(String, Option<String>), KindError> {
-        let probe = images::PROBE.build(tools, &self.plumbline).await?;
-        let agent = match &self.agent {
-            Some(program) => Some(images::AGENT.build(tools, program).await?),
-            None => None,
-        };
-        Ok((probe, agent))
+    pub(super) fn images(&self) -> Result<(Archive, Option<Archive>), KindError> {
+        let probe = Archive::make(&PROBE, &self.plumbline)?;
+        let agent = self.agent.iter().map(|program| Archive::make(&AGENT, program));
+        Ok((probe, agent.collect::<Result<Vec<_>, _>>()?.pop()))
     }
 }

@@ -53,6 +53,12 @@ impl Tools {
         }
     }
 
+    /// These programs, whatever they are.
+    #[cfg(test)]
+    pub(super) fn at(docker: PathBuf, kind: PathBuf) -> Self {
+        Self { docker, kind }
+    }
+
     /// A command of Docker's; returns what it printed.
     pub(super) async fn docker<A: AsRef<OsStr>>(
         &self,
