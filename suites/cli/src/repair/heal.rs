@@ -72,6 +72,12 @@ async fn heal_kind(name: &str) -> anyhow::Result<()> {
     let Some(cluster) = KindCluster::attach_alone(name).await? else {
         bail!("a run is under way in it, and heals its own faults; end it first");
     };
+    if let Err(error) = cluster.cluster().intact().await {
+        bail!(
+            "its API does not answer: {error}. Expected that all its nodes run: `docker ps --all --filter \
+             label=io.x-k8s.kind.cluster={name}` shows them"
+        );
+    }
     // One by its kubeconfig holds no lock.
     let living = runs(&cluster.cluster().client()).await?.living;
     if let Some(run) = living.first() {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use harness::{case::Case, cleanup::Made, report::CaseReport};
 use lab::{
     cluster::{AgentState, Cluster, Description},
@@ -24,6 +24,8 @@ pub(super) struct Kinds<'a> {
     config: KindConfig,
     existing: Existing,
     up: OnceCell<Arc<KindCluster>>,
+    /// Why no further case begins in it.
+    lost: OnceCell<String>,
 }
 
 impl<'a> Kinds<'a> {
@@ -33,6 +35,7 @@ impl<'a> Kinds<'a> {
             config,
             existing,
             up: OnceCell::new(),
+            lost: OnceCell::new(),
         }
     }
 
@@ -65,6 +68,21 @@ impl<'a> Kinds<'a> {
         })?;
         eprintln!("  cluster removed: {}", seconds(began.elapsed()));
         Ok(())
+    }
+
+    /// Why it is no cluster any more. One that was lost stays so for the run: what cases saw before and after is not the same.
+    async fn lost(&self, kind: &KindCluster) -> Option<&str> {
+        if self.lost.get().is_none() {
+            let error = kind.cluster().intact().await.err()?;
+            let name = kind.name();
+            let why = format!(
+                "the kind cluster {name} does not answer any more: {error}. Expected that all its nodes run: `docker ps --all \
+                 --filter label=io.x-k8s.kind.cluster={name}` shows them"
+            );
+            // Whoever was first has said it.
+            let _ = self.lost.set(why);
+        }
+        self.lost.get().map(String::as_str)
     }
 
     /// Heals what a case that died has left: API servers and agents that are stopped, namespaces. Returns what can't be healed.
@@ -111,6 +129,11 @@ impl Site for Kinds<'_> {
     }
 
     async fn make(&self) -> anyhow::Result<Arc<KindCluster>> {
+        if let Some(up) = self.up.get()
+            && let Some(why) = self.lost(up).await
+        {
+            bail!("{why}");
+        }
         let step = |step: &Step| eprintln!("  {}: {}", step.what, seconds(step.took));
         let up = async || {
             KindCluster::up(&self.config, self.existing, step)
@@ -126,14 +149,16 @@ impl Site for Kinds<'_> {
             mut report,
             is_its_own,
         } = process::run(self.settings, at, case, line).await;
-        if !is_its_own {
+        if let Some(why) = self.lost(cluster).await {
+            report.warnings.push(why.to_owned());
+        } else if !is_its_own {
             report.warnings.extend(self.after_death(cluster, case).await);
         }
         report
     }
 
     async fn is_intact(&self, cluster: &Arc<KindCluster>) -> bool {
-        cluster.cluster().intact().await.is_ok()
+        self.lost(cluster).await.is_none()
     }
 
     async fn end(&self, _: Arc<KindCluster>) -> anyhow::Result<()> {

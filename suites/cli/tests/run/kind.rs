@@ -87,6 +87,16 @@ const ROWS: &[Row] = &[
         called: &["docker info", "docker ps"],
     },
     Row {
+        what: "somebody else's run in it",
+        fake: NOTHING,
+        options: &["--reuse", "busy"],
+        expected: &[
+            "the kind cluster \"busy\" is in use by another run",
+            "wait for its end",
+        ],
+        called: &[],
+    },
+    Row {
         what: "no place for a second API server",
         fake: NOTHING,
         options: &["--nodes", "1", "--apiservers", "2"],
@@ -116,7 +126,7 @@ fn what_a_cluster_of_kind_lacks_is_named_and_nothing_is_begun() {
             assert!(said.contains(part), "{}: {part:?} is not in {said}", row.what);
         }
         let left = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(left.trim(), "left: /run/plumbline-kind/*", "{}", row.what);
+        assert_eq!(left.trim(), "left: busy busy/lock", "{}", row.what);
         let calls = fs::read_to_string(folder.path().join("calls")).unwrap_or_default();
         for call in calls.lines() {
             let is_known = row.called.iter().any(|known| call.starts_with(known));
@@ -125,7 +135,7 @@ fn what_a_cluster_of_kind_lacks_is_named_and_nothing_is_begun() {
     }
 }
 
-/// A run in a mount namespace where no cluster has a folder; says at the end what is left there.
+/// A run in a mount namespace where no cluster has a folder but one that somebody holds; says at the end what is left there.
 fn run(folder: &Path, fake: &Fake, options: &[&str]) -> Output {
     let programs = folder.join("programs");
     fs::create_dir(&programs).unwrap();
@@ -137,8 +147,9 @@ fn run(folder: &Path, fake: &Fake, options: &[&str]) -> Output {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let script = "mkdir -p /run/plumbline-kind && mount -t tmpfs none /run/plumbline-kind || exit 99
+        cd /run/plumbline-kind && mkdir busy && exec 9> busy/lock && flock --exclusive 9 || exit 99
         code=0; PATH=$PROGRAMS \"$0\" \"$@\" || code=$?
-        echo left: /run/plumbline-kind/*; exit $code";
+        echo left: * */*; exit $code";
     Command::new("unshare")
         .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_plumbline")])
         .args(["run", "--provider", "kind", "--out"])

@@ -80,20 +80,26 @@ impl KindCluster {
         }
         let folder = Folder::new(&config.name)?;
         config.check(existing)?;
+        let held = || KindError::Held {
+            name: config.name.clone(),
+        };
+        if folder.is_held()? {
+            return Err(held());
+        }
         let tools = Tools::find().await?;
         remove_dead().await?;
         if existing == Existing::Use {
             // Before anything is made for it.
             containers::nodes(&tools, &config.name).await?;
         }
-        let lock = folder.lock()?.ok_or_else(|| KindError::Held {
-            name: config.name.clone(),
-        })?;
+        let is_new = !folder.path().join(ABOUT).exists();
+        let lock = folder.lock()?.ok_or_else(held)?;
         let mut watch = StopWatch::start(&mut progress);
         if existing == Existing::Use {
             folder.keep()?;
         }
-        let undo = (existing == Existing::Refuse).then(|| Undo::new(folder.clone()));
+        let is_ours = existing == Existing::Refuse;
+        let undo = (is_ours || is_new).then(|| Undo::new(folder.clone(), is_ours));
         let programs = Programs::find(config.target)?;
         let (probe_image, agent_image) = programs.images()?;
         probe_image.load_into_docker(&tools).await?;
@@ -200,7 +206,7 @@ impl KindCluster {
     /// It is not there any more.
     pub async fn attach(name: &str) -> Result<Self, KindError> {
         let folder = Folder::new(name)?;
-        let about: About = folder.read(ABOUT)?.ok_or_else(|| KindError::NotUp {
+        let about: About = folder.read(ABOUT)?.ok_or_else(|| KindError::NotWhole {
             name: name.to_owned(),
         })?;
         let tools = Tools::find().await?;

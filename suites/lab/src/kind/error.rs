@@ -83,6 +83,16 @@ pub enum KindError {
         /// Its name.
         name: String,
     },
+    /// Nobody has brought it up whole.
+    #[error(
+        "the kind cluster {name:?} was never brought up whole: its first run had failed, or was killed, before it knew all of it. \
+         Nothing is known to be undone; `plumbline run --provider kind --reuse {name}` brings it up, `kind delete cluster \
+         --name {name}` removes it"
+    )]
+    NotWhole {
+        /// Its name.
+        name: String,
+    },
     /// A program that goes into an image has to bring everything along.
     #[error(
         "{program} is not static, and its image is made of nothing else: run the suite by `cargo xtask e2e --provider kind`, \

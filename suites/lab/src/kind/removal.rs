@@ -51,15 +51,20 @@ pub async fn remove_dead() -> Result<Vec<String>, KindError> {
     Ok(removed)
 }
 
-/// Removes a cluster that did not come up, or whose maker was interrupted: dropped, it waits for kind.
+/// Removes a cluster that did not come up, or whose maker was interrupted: dropped, it waits for kind. Of one that somebody
+/// else has made, only what was put beside it.
 pub(super) struct Undo {
     /// Until it is up.
     folder: Option<Folder>,
+    is_ours: bool,
 }
 
 impl Undo {
-    pub(super) fn new(folder: Folder) -> Self {
-        Self { folder: Some(folder) }
+    pub(super) fn new(folder: Folder, is_ours: bool) -> Self {
+        Self {
+            folder: Some(folder),
+            is_ours,
+        }
     }
 
     /// It is up, and stays.
@@ -72,12 +77,19 @@ impl Drop for Undo {
     fn drop(&mut self) {
         let Some(folder) = &self.folder else { return };
         let name = folder.name();
+        if !self.is_ours && folder.path().join(api::SHARED).exists() {
+            // Its second API server stays, and what leads there.
+            return;
+        }
         // What is still left is the next run's to remove, which finds the folder.
-        let deleted = std::process::Command::new("kind")
-            .args(["delete", "cluster", "--quiet", "--name", name])
-            .stdin(std::process::Stdio::null())
-            .status();
-        let gone = deleted.is_ok_and(|status| status.success());
+        let delete = || {
+            let deleted = std::process::Command::new("kind")
+                .args(["delete", "cluster", "--quiet", "--name", name])
+                .stdin(std::process::Stdio::null())
+                .status();
+            deleted.is_ok_and(|status| status.success())
+        };
+        let gone = !self.is_ours || delete();
         let outside = std::process::Command::new("docker")
             .args(["rm", "--force", &outside::name(name), &api::balancer_name(name)])
             .stdin(std::process::Stdio::null())

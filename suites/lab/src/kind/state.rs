@@ -95,6 +95,11 @@ impl Folder {
         self.try_lock()
     }
 
+    /// Whether a run holds it; makes nothing.
+    pub(super) fn is_held(&self) -> Result<bool, KindError> {
+        Ok(self.path.join("lock").exists() && self.try_lock()?.is_none())
+    }
+
     fn try_lock(&self) -> Result<Option<Lock>, KindError> {
         self.hold("lock")
     }

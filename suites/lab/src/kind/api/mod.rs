@@ -67,7 +67,7 @@ const ASIDE: &str = "/etc/kubernetes/plumbline";
 /// Its name there.
 const NAME: &str = "kube-apiserver.yaml";
 /// The file of what is shared, in the cluster's folder.
-const SHARED: &str = "api.json";
+pub(super) const SHARED: &str = "api.json";
 
 /// What several API servers of a cluster share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
