@@ -1,11 +1,6 @@
 //! Making a cluster, and finding one that is there.
 
-use std::{
-    net::SocketAddr,
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use super::{
     KindConfig, KindError, KindTarget, PodNetwork,
@@ -19,6 +14,7 @@ use super::{
     programs::Programs,
     removal::{Undo, down, remove_dead},
     state::{Folder, Lock},
+    steps::{Step, StopWatch},
     tools::Tools,
 };
 use crate::{
@@ -54,15 +50,6 @@ pub enum Existing {
     Refuse,
     /// It is used: its images and its agent become those of this run.
     Use,
-}
-
-/// A part of the way to a cluster that is done, and how long it took.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// What was done.
-    pub what: String,
-    /// How long it took.
-    pub took: Duration,
 }
 
 impl KindCluster {
@@ -388,28 +375,4 @@ fn wanted<'a>(
         bpffs: &node.bpffs,
         pod_network: config.pod_network,
     })
-}
-
-/// Says how long each step took.
-struct StopWatch<'a> {
-    since: Instant,
-    tell: &'a mut (dyn FnMut(&Step) + Send),
-}
-
-impl<'a> StopWatch<'a> {
-    fn start(tell: &'a mut (dyn FnMut(&Step) + Send)) -> Self {
-        Self {
-            since: Instant::now(),
-            tell,
-        }
-    }
-
-    fn done(&mut self, what: &str) {
-        let now = Instant::now();
-        (self.tell)(&Step {
-            what: what.to_owned(),
-            took: now - self.since,
-        });
-        self.since = now;
-    }
 }

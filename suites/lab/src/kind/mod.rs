@@ -21,7 +21,7 @@
 //! `api` (API servers, two that share an address among them, and their faults),
 //! `manifests` (what the agent is deployed as), `images`, `outside` (the client outside), `load_balancers` and `pool` (their
 //! addresses), `containers` and `placing` (where
-//! things are on this host), `tools` (Docker and kind), `state` (the folder of a cluster), `error`, `limits`.
+//! things are on this host), `tools` (Docker and kind), `state` (the folder of a cluster), `steps`, `error`, `limits`.
 mod agents;
 mod api;
 mod baseline;
@@ -40,15 +40,17 @@ mod pool;
 mod programs;
 mod removal;
 mod state;
+mod steps;
 mod tools;
 
 pub use api::{balance, keep};
-pub use cluster::{Existing, KindCluster, Step};
+pub use cluster::{Existing, KindCluster};
 pub use config::{KindConfig, KindTarget, PodNetwork};
 pub use error::KindError;
 pub use limits::{LIMITS, Limits};
 pub use load_balancers::give_back;
 pub use removal::{down, kept, remove_dead};
+pub use steps::Step;
 
 /// Where programs are put on nodes, for processes that are no pod's.
 const PROGRAMS: &str = "/var/lib/plumbline";

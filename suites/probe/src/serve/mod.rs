@@ -26,8 +26,9 @@ use crate::stream::Protocol;
 pub const CONNECTIONS: usize = 1024;
 /// Datagrams that a slow server has taken and not answered yet; more are lost.
 pub const DELAYED: usize = 4096;
-/// From a connection's acceptance to its request; a slower one is closed.
-pub const CONNECTION_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
+/// From a connection's acceptance to its request; a slower one is closed. Longer than a client waits on a slow machine: whoever is
+/// closed before would be answered by nobody.
+pub const CONNECTION_LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 /// From one request of a connection that is kept to the next; longer than faults that flows should live through.
 pub const KEEP_LIMIT: std::time::Duration = std::time::Duration::from_secs(180);
 /// Bytes of log that one process writes. A server that can't log must not answer, so it ends here.

@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(read("slow=250"), Ok(Mode::Slow(Duration::from_millis(250))));
         assert_eq!(read("refuse"), Ok(Mode::Refuse));
         assert_eq!(read("half-close"), Ok(Mode::HalfClose));
-        for wrong in ["", "slow", "slow=", "slow=10000", "slow=-1", "fast"] {
+        for wrong in ["", "slow", "slow=", "slow=60000", "slow=-1", "fast"] {
             assert!(
                 read(wrong).is_err_and(|why| why.starts_with("expected")),
                 "{wrong}"
