@@ -257,6 +257,8 @@ mod tests {
         assert_eq!(api_servers(2, &several), 2);
         assert_eq!(api_servers(1, &several), 1);
         assert_eq!(api_servers(2, &several[..1]), 1);
+        let stops_one = [case("agent-own-vip-clusterip")];
+        assert_eq!(api_servers(2, &stops_one), 2, "somebody else is asked meanwhile");
     }
 
     #[test]
