@@ -72,18 +72,18 @@ async fn heal_kind(name: &str) -> anyhow::Result<()> {
     let Some(cluster) = KindCluster::attach_alone(name).await? else {
         bail!("a run is under way in it, and heals its own faults; end it first");
     };
+    // Before anybody is asked; runs by a kubeconfig hold no lock, and make no such faults.
+    let mut undone = cluster.settle().await?;
     if let Err(error) = cluster.cluster().intact().await {
         bail!(
             "its API does not answer: {error}. Expected that all its nodes run: `docker ps --all --filter \
              label=io.x-k8s.kind.cluster={name}` shows them"
         );
     }
-    // One by its kubeconfig holds no lock.
     let living = runs(&cluster.cluster().client()).await?.living;
     if let Some(run) = living.first() {
         bail!("{run} is under way in it, and heals its own faults; end it first");
     }
-    let mut undone = cluster.settle().await?;
     undone.extend(cluster.take_back().await?);
     for node in &cluster.cluster().describe().nodes {
         undone.extend(faults::heal(cluster.cluster(), &node.name).await?.undone);

@@ -18,7 +18,7 @@ use super::{
     tools::Tools,
 };
 use crate::{
-    cluster::{Cluster as _, Ways},
+    cluster::{Capability, Cluster as _, Ways},
     embedded::Program,
     kubernetes::{About, Connection, KubernetesCluster, Options, Tested, Tier},
     target::Target,
@@ -205,7 +205,8 @@ impl KindCluster {
         let beside = Beside {
             nodes,
             agents: Agents::new(kind, target(kind)?.1, folder.clone()),
-            knows_policies: api::policies_are_known(&client).await?,
+            // As it was seen at the start: a dead run may have left no API server that could be asked.
+            knows_policies: about.description.capabilities.contains(&Capability::Unreconciled),
             client: DebugClient(client),
             api: api.clone(),
             folder: folder.clone(),
