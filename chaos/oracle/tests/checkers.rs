@@ -234,20 +234,16 @@ fn what_the_history_cannot_decide_is_no_violation(
 }
 
 #[rstest]
-#[case::heard_nothing(Outcome::Timeout { stage: Stage::Tls }, 3000, Weight::Undecided)]
-#[case::ended_in_time(Outcome::Garbled { said: String::new() }, 3000, Weight::Violation)]
-#[case::ended_long_after_its_limit(Outcome::Garbled { said: String::new() }, 10_042, Weight::Undecided)]
-#[case::reset_after_its_limit(failed(Stage::Tls, "ECONNRESET"), 3101, Weight::Undecided)]
-#[case::refused_after_its_limit(failed(Stage::Connect, "ECONNREFUSED"), 3101, Weight::Violation)]
-fn a_connection_over_tls_that_was_taken_decides_nothing_when_its_client_should_have_given_up(
-    #[case] outcome: Outcome,
-    #[case] milliseconds: u64,
-    #[case] weight: Weight,
-) {
+#[case::heard_nothing(attempt(5, Outcome::Timeout { stage: Stage::Tls }, 3000), Weight::Undecided)]
+#[case::ended_in_time(attempt(5, Outcome::Garbled { said: String::new() }, 3000), Weight::Violation)]
+#[case::ended_long_after_its_limit(attempt(5, Outcome::Garbled { said: String::new() }, 10_042), Weight::Undecided)]
+#[case::reset_after_its_limit(attempt(5, failed(Stage::Tls, "ECONNRESET"), 3101), Weight::Undecided)]
+#[case::refused_after_its_limit(attempt(5, failed(Stage::Connect, "ECONNREFUSED"), 3101), Weight::Violation)]
+fn over_tls_what_ends_after_its_limit_decides_nothing(#[case] other: Attempt, #[case] weight: Weight) {
     let over_tls = |number| Attempt {
         transport: Transport::Tls,
         ..match number {
-            5 => attempt(number, outcome.clone(), milliseconds),
+            5 => other.clone(),
             _ => answered(number, "a/TCP/443"),
         }
     };

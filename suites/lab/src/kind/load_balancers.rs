@@ -46,7 +46,7 @@ impl LoadBalancers {
         nodes: &[Container],
         outside: &NetNs,
     ) -> Result<Self, KindError> {
-        let router = lead(outside, &pool).await.map_err(unexpected)?;
+        let router = lead(outside, &pool).await.map_err(|error| unexpected(&error))?;
         let addresses = |node: &Container| (node.name.clone(), node.addresses.clone());
         let nodes: Nodes = nodes.iter().map(addresses).collect();
         // Nobody cancels them: they end as tasks do.
@@ -69,7 +69,10 @@ impl LoadBalancers {
         self.tasks.lock().await.shutdown().await;
         let addresses: Vec<_> = self.wanted.borrow().keys().copied().collect();
         for address in addresses {
-            self.router.spread(address, &[]).await.map_err(unexpected)?;
+            self.router
+                .spread(address, &[])
+                .await
+                .map_err(|error| unexpected(&error))?;
         }
         give_back(&self.client.0, None).await.map(drop)
     }
@@ -127,7 +130,7 @@ async fn lead(outside: &NetNs, pool: &[IpNet]) -> Result<Router, LabError> {
     Ok(Router::new(links, link))
 }
 
-fn unexpected(error: LabError) -> KindError {
+fn unexpected(error: &LabError) -> KindError {
     KindError::Unexpected {
         what: "lead the outside client to load balancers".to_owned(),
         why: error.to_string(),
