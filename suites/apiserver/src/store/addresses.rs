@@ -234,12 +234,28 @@ impl Addresses {
         }
     }
 
+    /// From a random place onwards, in the upper part of the range first: the lower one is for ports that people choose
+    /// (KEP-3668).
     fn free_port(&self, here: &[(u16, String)]) -> Option<u16> {
-        let count = u32::from(*self.port_range.end()) - u32::from(*self.port_range.start()) + 1;
-        let start = rand::random_range(0..count);
-        (0..count)
-            .map(|step| self.port_range.start() + u16::try_from((start + step) % count).unwrap_or_default())
+        let (first, last) = (*self.port_range.start(), *self.port_range.end());
+        let upper = u32::from(last - first) + 1 - u32::from(kept_for_people(&self.port_range));
+        let begin = last - u16::try_from(upper - 1).unwrap_or_default();
+        let start = rand::random_range(0..upper);
+        (0..upper)
+            .map(|step| begin + u16::try_from((start + step) % upper).unwrap_or_default())
+            .chain(first..begin)
             .find(|port| !self.used_ports.contains_key(port) && here.iter().all(|(held, _)| held != port))
+    }
+}
+
+/// How many node ports, from the first on, nobody is given who has not chosen one, as long as there are others: a 32nd of the
+/// range, 16 at least and 128 at most; none of a range of 16 or fewer.
+fn kept_for_people(range: &RangeInclusive<u16>) -> u16 {
+    let size = range.end() - range.start();
+    match size {
+        ..16 => 0,
+        // The size itself is one more, and may be no u16.
+        _ => (size / 32 + u16::from(size % 32 == 31)).clamp(16, 128),
     }
 }
 
@@ -271,4 +287,43 @@ fn held_ports(service: &Value) -> Vec<(u16, String)> {
         .collect();
     held.extend(number(&service["spec"]["healthCheckNodePort"]).map(|port| (port, HEALTH.to_owned())));
     held
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_node_ports_are_kept_for_people_as_upstream_keeps() {
+        for (range, kept) in [
+            (30_000..=32_767, 86),
+            (30_000..=30_015, 0),
+            (30_000..=30_016, 16),
+            (30_000..=30_127, 16),
+            (30_000..=30_543, 17),
+            (30_000..=34_095, 128),
+            (1..=65_535, 128),
+        ] {
+            assert_eq!(kept_for_people(&range), kept, "{range:?}");
+        }
+    }
+
+    #[test]
+    fn node_ports_are_given_from_the_upper_part_as_long_as_it_lasts() {
+        let mut all = Addresses {
+            cidrs: Vec::new(),
+            used: HashSet::new(),
+            port_range: 30_000..=30_019,
+            used_ports: HashMap::new(),
+        };
+        let given: Vec<u16> = std::iter::from_fn(|| {
+            let port = all.free_port(&[])?;
+            all.used_ports.insert(port, vec!["TCP".to_owned()]);
+            Some(port)
+        })
+        .take(21)
+        .collect();
+        assert!(given[..4].iter().all(|port| *port >= 30_016), "{given:?}");
+        assert_eq!(given[4..], (30_000..30_016).collect::<Vec<u16>>());
+    }
 }
