@@ -293,4 +293,22 @@ mod tests {
         let entry = target(Permitted::Refuse).pace(limits.hold, 4, &limits);
         assert_eq!((entry.interval_ms, entry.count), (150, 800));
     }
+
+    #[test]
+    fn handshakes_of_tls_are_few_at_once_in_a_window_and_slow_in_a_round() {
+        let limits = Limits::default();
+        let plain = target(Permitted::Refuse);
+        let over_tls = Target {
+            transport: Transport::Tls,
+            ..plain.clone()
+        };
+        let at_once = |target: &Target| target.pace(limits.hold, 4, &limits).at_once;
+        assert_eq!((at_once(&plain), at_once(&over_tls)), (None, Some(4)));
+        let interval = |target: Target| round(&[target], |_| 200, &limits)[0].interval_ms;
+        assert_eq!(
+            interval(over_tls),
+            4 * interval(plain) + 2,
+            "a quarter of 400 a second"
+        );
+    }
 }

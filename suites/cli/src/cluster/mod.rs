@@ -20,6 +20,7 @@ use self::images::RegistryArgs;
 
 /// The namespace of runs, if no other is named.
 pub(crate) const NAMESPACE: &str = "plumbline-run";
+
 /// Where a run is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Provider {

@@ -121,3 +121,23 @@ fn make(settings: &Settings, runtime: &Runtime) -> Result<(File, Links), LabErro
     let _reactor = runtime.enter();
     Ok((file, Links::here()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{Ipv4Addr, TcpStream},
+        time::Duration,
+    };
+
+    use super::*;
+
+    #[test]
+    fn more_connections_wait_than_std_lets() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(roomy);
+        let listener = listener.expect("a listener");
+        let address = listener.local_addr().expect("its address");
+        let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(10));
+        let waiting: Result<Vec<TcpStream>, _> = (0..200).map(connect).collect();
+        assert_eq!(waiting.expect("nobody accepts, and all are connected").len(), 200);
+    }
+}
