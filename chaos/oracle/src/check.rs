@@ -189,6 +189,7 @@ impl Judged<'_> {
         let (own, judged): (Vec<&Attempt>, Vec<&Attempt>) = self.seen.iter().copied().partition(|attempt| {
             !self.is_decided_by_logs(attempt) && self.observed.is_not_the_datapaths(attempt, served)
         });
+        let (judged, unclear) = self.but_silent(&own, judged);
         let mut findings = Vec::new();
         let outside: Vec<&Attempt> = judged
             .iter()
@@ -217,7 +218,7 @@ impl Judged<'_> {
                     "{} of {} failed for lack of the machine (client or backend stood still, or no socket): {found}",
                     own.len(),
                     self.seen.len()
-                ),
+                ) + &also(unclear),
                 &own,
             ));
         }
@@ -231,6 +232,27 @@ impl Judged<'_> {
         }
         findings.extend(self.unseen(&judged));
         findings
+    }
+
+    /// Without silence that is no more frequent than what is known to be the machine's among the same probes, and how many
+    /// that was: a client or a backend may stand still in ways that leave no trace, so nobody can tell the two apart. Wrong
+    /// answers and refusals are no matter of time.
+    fn but_silent<'a>(&self, own: &[&'a Attempt], judged: Vec<&'a Attempt>) -> (Vec<&'a Attempt>, usize) {
+        let is_unclear = |attempt: &&Attempt| {
+            is_silent(&attempt.outcome) && !self.is_decided_by_logs(attempt) && !self.permits(attempt)
+        };
+        let unclear = judged.iter().filter(|attempt| is_unclear(attempt)).count();
+        let known = own.iter().filter(|attempt| is_silent(&attempt.outcome)).count();
+        if unclear == 0 || unclear > known {
+            return (judged, 0);
+        }
+        (
+            judged
+                .into_iter()
+                .filter(|attempt| !is_unclear(attempt))
+                .collect(),
+            unclear,
+        )
     }
 
     /// Without connections that were made and then ended, where that is permitted.
@@ -340,6 +362,14 @@ impl Judged<'_> {
             found,
             first: shown(first),
         }
+    }
+}
+
+/// What else is undecided, in words.
+fn also(unclear: usize) -> String {
+    match unclear {
+        0 => String::new(),
+        _ => format!("; {unclear} more were silent, which nobody can tell from those"),
     }
 }
 

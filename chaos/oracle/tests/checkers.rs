@@ -262,6 +262,53 @@ fn over_tls_what_ends_after_its_limit_decides_nothing(#[case] other: Attempt, #[
     assert_eq!(weights, [weight], "{findings:?}");
 }
 
+/// Of so many, the first ones stood still and others heard nothing in time.
+fn stood_still(still: usize, nothing: usize) -> Vec<Attempt> {
+    let receive = || Outcome::Timeout {
+        stage: Stage::Receive,
+    };
+    many(60, |n| match n {
+        _ if n < still => attempt(n, receive(), 5300),
+        _ if n < still + nothing => silent(n),
+        _ => answered(n, B1),
+    })
+}
+
+#[rstest]
+#[case::as_often(3, 3, &[Weight::Undecided], "; 3 more were silent, which nobody can tell from those")]
+#[case::less_often(9, 1, &[Weight::Undecided], "; 1 more were silent, which nobody can tell from those")]
+#[case::so_often_that_few_are_left(20, 20, &[Weight::Undecided, Weight::Undecided], "only 20 of the 28 probes that decide")]
+#[case::more_often(3, 4, &[Weight::Violation, Weight::Undecided], "4 of 57 outside: 4 nothing, waiting in connect")]
+fn silence_accuses_nobody_where_the_machine_causes_as_much(
+    #[case] still: usize,
+    #[case] nothing: usize,
+    #[case] weights: &[Weight],
+    #[case] says: &str,
+) {
+    let findings = check(&stood_still(still, nothing), &[], serves(&[B1]));
+    let found: Vec<Weight> = findings.iter().map(|finding| finding.weight).collect();
+    assert_eq!(found, weights, "{findings:?}");
+    assert!(
+        findings.iter().any(|finding| finding.found.contains(says)),
+        "{findings:?}"
+    );
+}
+
+#[test]
+fn wrong_answers_accuse_however_the_machine_is() {
+    let mut attempts = stood_still(9, 9);
+    attempts[59] = answered(59, B2);
+    let findings = check(&attempts, &[], serves(&[B1]));
+    assert_eq!(findings[0].weight, Weight::Violation);
+    assert!(
+        findings[0]
+            .found
+            .starts_with("1 of 42 outside: 1 answered by b2/TCP/8080"),
+        "{}",
+        findings[0]
+    );
+}
+
 #[test]
 fn a_probe_that_a_backend_logged_is_not_none_though_the_client_was_refused_late() {
     let late = |n| attempt(n, failed(Stage::Receive, "ECONNREFUSED"), 1300);

@@ -29,7 +29,7 @@ pub(crate) enum Provider {
     Lab,
     /// A cluster that is there, by a kubeconfig
     Existing,
-    /// A cluster of kind, made of this host's containers: all cases run in it, one after another
+    /// A cluster of kind, made of this host's containers: all cases run in it
     Kind,
 }
 

@@ -85,8 +85,8 @@ pub(crate) struct Arguments {
     /// default follows from processors and memory
     #[arg(long, value_name = "N", conflicts_with = "lab")]
     pub(super) labs: Option<NonZero<usize>>,
-    /// How many cases run side by side at most, in whichever labs; the default follows from processors.
-    /// One, whatever is said, where all are in one namespace (--tier namespaced)
+    /// How many cases run side by side at most, in whichever labs; the default follows from processors (in
+    /// labs two for each, in a cluster of kind one for every two). One, whatever is said, where all are in one namespace (--tier namespaced)
     #[arg(long, value_name = "N")]
     pub(super) jobs: Option<NonZero<usize>>,
     /// Limits for a lab, for a cluster of machines, or for negatives that hold for 10 min; printed by every run. The default

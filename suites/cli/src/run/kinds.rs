@@ -1,4 +1,4 @@
-//! The kind cluster of a run: made for it or used again, and shared by all cases, one after another.
+//! The kind cluster of a run: made for it or used again, and shared by all cases.
 
 use std::{sync::Arc, time::Instant};
 

@@ -17,6 +17,12 @@ pub(super) fn jobs() -> usize {
     available_parallelism().map_or(1, usize::from) * CASES
 }
 
+/// Cases at once in a cluster of kind: it takes most of a processor by itself (API servers, etcd, a kubelet for each node),
+/// and pods are made by as many processes as on a real node. Four at once on two processors left nothing decided.
+pub(super) fn jobs_of_kind() -> usize {
+    jobs().div_ceil(CASES * 2)
+}
+
 /// Labs at once: one for each case, as far as half of the memory that is available lasts.
 pub(super) fn labs() -> usize {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -39,6 +45,12 @@ fn available_kib(meminfo: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cluster_of_kind_has_a_quarter_of_the_cases_and_one_at_least() {
+        assert_eq!(jobs_of_kind(), available_parallelism().unwrap().get().div_ceil(2));
+        assert!(jobs_of_kind() >= 1);
+    }
 
     #[test]
     fn labs_are_as_many_as_cases_while_memory_lasts() {

@@ -138,7 +138,11 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         jobs: if one_by_one {
             1
         } else {
-            arguments.jobs.map_or_else(machine::jobs, NonZero::get)
+            let jobs = match place {
+                Where::Kind(..) => machine::jobs_of_kind,
+                Where::Labs(_) | Where::Cluster(..) => machine::jobs,
+            };
+            arguments.jobs.map_or_else(jobs, NonZero::get)
         },
         shuffle: arguments.shuffle,
         fail_fast: arguments.fail_fast,
