@@ -153,6 +153,7 @@ fn in_words(capability: Capability) -> &'static str {
         Capability::WrongAnswers => "API servers that can be made to answer wrongly",
         Capability::SharedAddress => "several API servers that advertise one address or can be made to",
         Capability::Baseline => "nodes of which is known what they had before the implementation",
+        Capability::CgroupAbove => "a cgroup of its own above the agent's",
     }
 }
 

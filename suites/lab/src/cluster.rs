@@ -48,6 +48,9 @@ pub enum Capability {
     SharedAddress,
     /// What nodes had before their agents were installed is known.
     Baseline,
+    /// A cgroup is above the agent's that is the cluster's own. Above that of a real node is none; above that of a node that
+    /// is a container is what all containers of the host share.
+    CgroupAbove,
 }
 
 /// A node as cases see it.

@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    const EVERYTHING: [Capability; 11] = [
+    const EVERYTHING: [Capability; 12] = [
         Capability::Ipv4,
         Capability::Ipv6,
         Capability::ApiWrite,
@@ -174,6 +174,7 @@ mod tests {
         Capability::WrongAnswers,
         Capability::SharedAddress,
         Capability::Baseline,
+        Capability::CgroupAbove,
     ];
 
     #[test]

@@ -225,6 +225,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         Capability::HostNetwork,
         Capability::ApiFaults,
         Capability::Baseline,
+        Capability::CgroupAbove,
     ]);
     let plane = &config.control_plane;
     let is_ours = plane.programs.is_none();

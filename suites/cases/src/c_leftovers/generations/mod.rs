@@ -23,7 +23,7 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::{Place, Stop};
+use lab::cluster::{Capability, Place, Stop};
 use oracle::history::Transport;
 use serde_json::json;
 
@@ -73,6 +73,17 @@ impl Way {
         }
     }
 
+    /// What the cluster must have for it.
+    fn needs(self) -> Option<Capability> {
+        match self {
+            Self::Attached(Staging {
+                at: At::Above | At::AboveShown,
+                ..
+            }) => Some(Capability::CgroupAbove),
+            Self::Attached(_) | Self::PinsHidden => None,
+        }
+    }
+
     fn runs_last(self) -> bool {
         matches!(
             self,
@@ -97,6 +108,15 @@ pub(super) async fn run(cx: &Context, row: &Row) -> Result<(), Halt> {
             } else {
                 format!("{hook}, {name}")
             };
+            let capabilities = &cx.cluster().describe().capabilities;
+            if way.needs().is_some_and(|needed| !capabilities.contains(&needed)) {
+                cx.not_enabled(
+                    &axis,
+                    "no cgroup above the agent's is the cluster's own: above a real node's is none, above that of a node \
+                     that is a container is what all containers of its host share",
+                );
+                continue;
+            }
             leftover(cx, row, way, family, hook, &axis).await?;
         }
     }
