@@ -17,18 +17,23 @@ use super::{Where, attach, clusters, runs};
 /// From one look at a lab that is dying to the next.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Removes dead labs, and in living ones the namespaces of runs that are dead; or those in the cluster of a kubeconfig.
+/// Removes dead labs and clusters of kind, and in living labs the namespaces of runs that are dead; or those in the cluster of a
+/// kubeconfig, or in one of kind that was kept.
 ///
 /// # Errors
 /// Something can't be removed, or a lab neither answers nor lets go.
 pub(crate) async fn cleanup(arguments: Where) -> anyhow::Result<ExitCode> {
     let Where {
         labs,
+        kind,
         connection,
         namespace,
     } = arguments;
     if connection.is_told() {
         return clusters::cleanup(&connection.connection(), &namespace).await;
+    }
+    if let Some(name) = kind {
+        return clusters::cleanup_kind(&name).await;
     }
     let mut removed = 0;
     if labs.lab.is_none() {

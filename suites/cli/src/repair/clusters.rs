@@ -1,4 +1,4 @@
-//! What killed runs have left in a cluster by a kubeconfig.
+//! What killed runs have left in a cluster by a kubeconfig, or in one of kind.
 
 use std::{collections::BTreeSet, process::ExitCode};
 
@@ -11,11 +11,12 @@ use harness::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use lab::{
-    kind,
+    kind::{self, KindCluster, Standing},
     kubernetes::{Connection, holder, remove_lease},
 };
 
 use super::{names, nodes};
+use crate::cluster::NAMESPACE;
 
 /// Removes everything that has the label of a run, but what the run has that holds the cluster now.
 ///
@@ -71,6 +72,37 @@ pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow:
     }
     if removed == 0 {
         println!("nothing else is left");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Removes a cluster of kind whose run is dead; from one that was kept what killed runs have left in it, and it stays.
+///
+/// # Errors
+/// Something can't be removed, or its API does not answer.
+pub(super) async fn cleanup_kind(name: &str) -> anyhow::Result<ExitCode> {
+    match kind::remove_if_dead(name).await? {
+        Standing::Nobodys => {
+            println!("no run has left a kind cluster {name:?} on this host; nothing is removed");
+        }
+        Standing::Removed => println!("the run of the kind cluster {name:?} was dead; it is removed"),
+        Standing::Held => println!("a run is under way in the kind cluster {name:?}, which stays"),
+        Standing::Kept => {
+            let Some(cluster) = KindCluster::attach_alone(name).await? else {
+                println!("a run is under way in the kind cluster {name:?}, which stays");
+                return Ok(ExitCode::SUCCESS);
+            };
+            println!(
+                "the kind cluster {name:?} was kept, and stays: `kind delete cluster --name {name}` and then this again remove it"
+            );
+            let connection = Connection {
+                kubeconfig: Some(cluster.kubeconfig()),
+                context: None,
+            };
+            return cleanup(&connection, NAMESPACE).await.with_context(|| {
+                format!("not all was removed in it; `plumbline heal --kind {name}` starts API servers that are down")
+            });
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use lab::{
     cluster::Cluster as _,
     embedded::{LIMITS, LabCluster},
@@ -17,14 +17,16 @@ use super::{Where, attach, nodes, runs};
 /// From one look at an agent to the next.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Undoes what killed runs have done to nodes of labs, or of the cluster of a kubeconfig ([`faults::heal`]). Faults of the API servers, and what helpers on nodes do, end
-/// with the process that held them; those that are still held are shown.
+/// Undoes what killed runs have done to nodes of labs and of clusters of kind that were kept, of one of them, or of the cluster of
+/// a kubeconfig ([`faults::heal`]). Faults of a lab's API servers, and what helpers on nodes do, end with the process that held
+/// them; those that are still held are shown.
 ///
 /// # Errors
 /// A run is under way, which stops agents for its own ends; an agent does not start.
 pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
     let Where {
         labs: arguments,
+        kind,
         connection,
         namespace,
     } = arguments;
@@ -34,6 +36,11 @@ pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
             println!("nothing is wrong");
         }
         return Ok(ExitCode::from(u8::from(!is_whole)));
+    }
+    if let Some(name) = kind {
+        let healed = heal_kind(&name).await;
+        healed.with_context(|| format!("nothing more is undone in the kind cluster {name:?}"))?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut is_whole = true;
     for name in arguments.names()? {

@@ -21,16 +21,19 @@ use crate::cluster::{ConnectionArgs, NAMESPACE};
 /// Which labs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The lab's name; without it, every lab of this host
-    #[arg(long, value_name = "NAME")]
+    /// Only this lab; without it and --kind, every lab and every cluster of kind of this host
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["kubeconfig", "context"])]
     lab: Option<String>,
 }
 
-/// Labs, or a cluster.
+/// Labs and clusters of kind, or a cluster.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Where {
     #[command(flatten)]
     labs: Arguments,
+    /// Only this cluster of kind
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["lab", "kubeconfig", "context"])]
+    kind: Option<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
     /// The namespace of runs in a cluster by a kubeconfig (`plumbline run --namespace`)

@@ -24,7 +24,7 @@ const NODES: u8 = 2;
 Exit codes:
   0    nothing failed
   1    a case failed, or was inconclusive: its fault, control or fence was not seen, so it has shown nothing
-  2    could not run
+  2    could not run; or nothing failed, but not all was undone or written
   130  interrupted
 Cases that are skipped, not supported or exempt are listed with the reason, and are no pass.
 

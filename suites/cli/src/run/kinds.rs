@@ -56,10 +56,14 @@ impl<'a> Kinds<'a> {
             let kept = cluster.keep().await;
             eprintln!(
                 "the kind cluster {name} stays up, KUBECONFIG={}: `plumbline run --provider kind --reuse {name}` uses it, \
-                 `kind delete cluster --name {name}` and then `plumbline cleanup` remove it",
+                 `kind delete cluster --name {name}` and then `plumbline cleanup --kind {name}` remove it",
                 cluster.kubeconfig().display()
             );
-            return kept.context("the verdicts stand, but not everything was undone; `plumbline heal` does");
+            return kept.with_context(|| {
+                format!(
+                    "the verdicts stand, but not everything was undone; `plumbline heal --kind {name}` does, when its API answers"
+                )
+            });
         }
         let began = Instant::now();
         let down = kind::down(name).await;

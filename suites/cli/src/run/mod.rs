@@ -8,9 +8,10 @@
 //! - `last.rs`: what is known of the run before.
 //! - `joint.rs`: rows that are judged over cases of others.
 //! - `progress.rs`: what a person sees meanwhile. `summary.rs`: before and after.
-//! - `owner.rs`: files belong to who called sudo.
+//! - `conclusion.rs`: the end where something is left. `owner.rs`: files belong to who called sudo.
 mod arguments;
 mod clusters;
+mod conclusion;
 mod declared;
 mod exempt;
 mod joint;
@@ -172,15 +173,13 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             let program = std::env::current_exe().context("failed to find this program")?;
             let clusters = Clusters::new(&settings, existing.cluster(*tested, &settings.run, program));
             let done = go(&settings, &clusters, Held::describe, asked).await;
-            clusters.release().await?;
-            done
+            conclusion::concluded(done, clusters.release().await)
         }
         Where::Kind(config, existing, _) => {
             eprintln!("bringing up the cluster of kind …");
             let kinds = Kinds::new(&settings, *config, existing);
             let done = go(&settings, &kinds, Kinds::describe, asked).await;
-            kinds.close().await?;
-            done
+            conclusion::concluded(done, kinds.close().await)
         }
     }
 }
@@ -281,15 +280,19 @@ async fn go<S: Site>(
     });
     let written = files::write(&report, &settings.out);
     println!("\n{}", summary::table(&report));
-    down.context("the verdicts stand, but a lab was not taken down cleanly")?;
-    for path in written.context("the verdicts above stand, but not all reports could be written")? {
-        println!("{}", path.display());
-    }
-    Ok(if interrupted.is_cancelled() {
+    let written = written.context("the verdicts above stand, but not all reports could be written");
+    let written = written.map(|paths| {
+        for path in &paths {
+            println!("{}", path.display());
+        }
+    });
+    let code = if interrupted.is_cancelled() {
         ExitCode::from(INTERRUPTED)
     } else {
         ExitCode::from(u8::from(report.failed()))
-    })
+    };
+    let down = down.context("the verdicts stand, but a lab was not taken down cleanly");
+    conclusion::concluded(conclusion::concluded(Ok(code), down), written)
 }
 
 /// Cancelled by the first SIGINT or SIGTERM; the second ends the process at once, and the lab with it.

@@ -1,5 +1,5 @@
-//! Clusters of kind that can't be had: what is missing is named, with what to do, and nothing is begun. Docker and kind are
-//! programs of the tests, so that nobody's are needed, or changed.
+//! Clusters of kind that can't be had: what is missing is named, with what to do, and nothing is begun. And which of those that
+//! are there `heal` and `cleanup` look at. Docker and kind are programs of the tests, so that nobody's are needed, or changed.
 
 use std::{
     fs,
@@ -119,7 +119,8 @@ fn what_a_cluster_of_kind_lacks_is_named_and_nothing_is_begun() {
     }
     for row in ROWS {
         let folder = tempfile::tempdir().unwrap();
-        let output = run(folder.path(), &row.fake, row.options);
+        let options = [&["run", "--provider", "kind", "--out", "out"], row.options].concat();
+        let output = called(folder.path(), &row.fake, "", &options);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{}: {said}", row.what);
         for part in row.expected {
@@ -135,8 +136,156 @@ fn what_a_cluster_of_kind_lacks_is_named_and_nothing_is_begun() {
     }
 }
 
-/// A run in a mount namespace where no cluster has a folder but one that somebody holds; says at the end what is left there.
-fn run(folder: &Path, fake: &Fake, options: &[&str]) -> Output {
+/// What somebody may have on his host: two clusters that were kept and whose nodes are gone, and two of runs that were killed.
+const SEVERAL: &str = "mkdir kept other left dead && touch kept/kept other/kept left/lock dead/lock";
+
+struct Named {
+    what: &'static str,
+    arguments: &'static [&'static str],
+    code: i32,
+    expected: &'static [&'static str],
+    /// Folders that are gone afterwards.
+    gone: &'static [&'static str],
+    /// Clusters that kind was told to delete.
+    deleted: &'static [&'static str],
+}
+
+const NAMED: &[Named] = &[
+    Named {
+        what: "none is named",
+        arguments: &["heal"],
+        code: 1,
+        expected: &["\"kept\": the kind cluster", "\"other\": the kind cluster"],
+        gone: &[],
+        deleted: &[],
+    },
+    Named {
+        what: "one that nobody has brought up whole",
+        arguments: &["heal", "--kind", "kept"],
+        code: 2,
+        expected: &["\"kept\" was never brought up whole", "--reuse kept"],
+        gone: &[],
+        deleted: &[],
+    },
+    Named {
+        what: "one of no run",
+        arguments: &["heal", "--kind", "kind"],
+        code: 2,
+        expected: &[
+            "no run has made or used a kind cluster \"kind\"",
+            "kept: kept, other",
+        ],
+        gone: &[],
+        deleted: &[],
+    },
+    Named {
+        what: "one of a run that was killed",
+        arguments: &["heal", "--kind", "left"],
+        code: 2,
+        expected: &["was killed", "plumbline cleanup --kind left"],
+        gone: &[],
+        deleted: &[],
+    },
+    Named {
+        what: "one that a run has",
+        arguments: &["heal", "--kind", "busy"],
+        code: 2,
+        expected: &["a run is under way in it", "end it first"],
+        gone: &[],
+        deleted: &[],
+    },
+    Named {
+        what: "a name that is none",
+        arguments: &["heal", "--kind", "no name"],
+        code: 2,
+        expected: &["\"no name\" can't be a cluster's name"],
+        gone: &[],
+        deleted: &[],
+    },
+    Named {
+        what: "a lab besides",
+        arguments: &["heal", "--kind", "kept", "--lab", "a"],
+        code: 2,
+        expected: &["'--kind <NAME>' cannot be used with '--lab <NAME>'"],
+        gone: &[],
+        deleted: &[],
+    },
+    Named {
+        what: "cleanup of one of a run that was killed",
+        arguments: &["cleanup", "--kind", "left"],
+        code: 0,
+        expected: &["\"left\" was dead; it is removed"],
+        gone: &["left", "left/lock"],
+        deleted: &["left"],
+    },
+    Named {
+        what: "cleanup of one whose nodes are gone",
+        arguments: &["cleanup", "--kind", "kept"],
+        code: 0,
+        expected: &["\"kept\" was dead; it is removed"],
+        gone: &["kept", "kept/kept"],
+        deleted: &["kept"],
+    },
+    Named {
+        what: "cleanup of one of no run",
+        arguments: &["cleanup", "--kind", "kind"],
+        code: 0,
+        expected: &["no run has left a kind cluster \"kind\"", "nothing is removed"],
+        gone: &[],
+        deleted: &[],
+    },
+    Named {
+        what: "cleanup of one that a run has",
+        arguments: &["cleanup", "--kind", "busy"],
+        code: 0,
+        expected: &["a run is under way in the kind cluster \"busy\", which stays"],
+        gone: &[],
+        deleted: &[],
+    },
+];
+
+#[test]
+fn only_the_cluster_of_kind_that_is_named_is_healed_or_removed() {
+    if !privileged() {
+        return;
+    }
+    let all = [
+        "busy",
+        "dead",
+        "kept",
+        "left",
+        "other",
+        "busy/lock",
+        "dead/lock",
+        "kept/kept",
+        "left/lock",
+        "other/kept",
+    ];
+    for row in NAMED {
+        let folder = tempfile::tempdir().unwrap();
+        let output = called(folder.path(), &NOTHING, SEVERAL, row.arguments);
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert_eq!(output.status.code(), Some(row.code), "{}: {said}", row.what);
+        for part in row.expected {
+            assert!(said.contains(part), "{}: {part:?} is not in {said}", row.what);
+        }
+        let left = said.lines().find_map(|line| line.strip_prefix("left: "));
+        let mut left: Vec<_> = left.unwrap().split(' ').collect();
+        // Locks of those that were looked at are no matter.
+        left.retain(|path| !["kept/lock", "other/lock"].contains(path));
+        let expected: Vec<_> = all.into_iter().filter(|path| !row.gone.contains(path)).collect();
+        assert_eq!(left, expected, "{}: {said}", row.what);
+        let calls = fs::read_to_string(folder.path().join("calls")).unwrap_or_default();
+        let deleted = calls
+            .lines()
+            .filter_map(|call| call.strip_prefix("kind delete cluster --name "));
+        assert_eq!(deleted.collect::<Vec<_>>(), row.deleted, "{}: {calls}", row.what);
+    }
+}
+
+/// The program in a mount namespace where there is no lab, and no cluster has a folder but one that somebody holds, and those
+/// that a script makes besides; says at the end what is left there.
+fn called(folder: &Path, fake: &Fake, besides: &str, arguments: &[&str]) -> Output {
     let programs = folder.join("programs");
     fs::create_dir(&programs).unwrap();
     for (name, script) in [("docker", fake.docker), ("kind", fake.kind)] {
@@ -146,15 +295,18 @@ fn run(folder: &Path, fake: &Fake, options: &[&str]) -> Output {
         fs::write(&file, format!("#!/bin/sh\n{calls}\n{script}\n")).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let script = "mkdir -p /run/plumbline-kind && mount -t tmpfs none /run/plumbline-kind || exit 99
+    let script = "for of in /run/plumbline /run/plumbline-kind; do
+            mkdir -p $of && mount -t tmpfs none $of || exit 99
+        done
         cd /run/plumbline-kind && mkdir busy && exec 9> busy/lock && flock --exclusive 9 || exit 99
-        code=0; PATH=$PROGRAMS \"$0\" \"$@\" || code=$?
+        eval \"$BESIDES\" || exit 99
+        code=0; (cd \"$OUT\" && PATH=$PROGRAMS \"$0\" \"$@\") || code=$?
         echo left: * */*; exit $code";
     Command::new("unshare")
         .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_plumbline")])
-        .args(["run", "--provider", "kind", "--out"])
-        .arg(folder.join("out"))
-        .args(options)
+        .args(arguments)
+        .env("BESIDES", besides)
+        .env("OUT", folder)
         .env("PROGRAMS", programs)
         .output()
         .unwrap()

@@ -12,7 +12,7 @@ use super::{
     load_balancers::{self, LoadBalancers},
     manifests, outside, pool,
     programs::Programs,
-    removal::{Undo, down, remove_dead},
+    removal::{Undo, down, kept, remove_dead},
     state::{Folder, Lock},
     steps::{Step, StopWatch},
     tools::Tools,
@@ -226,11 +226,24 @@ impl KindCluster {
     /// One that was kept, while no run uses it; `None`: one does. Nobody else does as long as the value lives.
     ///
     /// # Errors
-    /// It is not there any more.
+    /// No run has kept it; it is not there any more.
     pub async fn attach_alone(name: &str) -> Result<Option<Self>, KindError> {
-        let Some(lock) = Folder::new(name)?.lock()? else {
+        let folder = Folder::new(name)?;
+        // A folder that was made here would be taken for that of a dead run, and its cluster, whosever it is, removed.
+        if !folder.path().exists() {
+            return Err(KindError::Nobodys {
+                name: name.to_owned(),
+                kept: kept()?,
+            });
+        }
+        let Some(lock) = folder.lock()? else {
             return Ok(None);
         };
+        if !folder.is_kept() {
+            return Err(KindError::Left {
+                name: name.to_owned(),
+            });
+        }
         let mut cluster = Self::attach(name).await?;
         cluster.lock = Some(lock);
         Ok(Some(cluster))

@@ -83,6 +83,27 @@ pub enum KindError {
         /// Its name.
         name: String,
     },
+    /// Of no run.
+    #[error(
+        "no run has made or used a kind cluster {name:?} on this host, so none has left anything in it; expected one that was \
+         kept: {}",
+        listed(kept)
+    )]
+    Nobodys {
+        /// What was given.
+        name: String,
+        /// Those that were kept.
+        kept: Vec<String>,
+    },
+    /// Its run was killed, and it is for nobody.
+    #[error(
+        "the run that made the kind cluster {name:?} was killed, and nobody keeps it: the next run removes it, as \
+         `plumbline cleanup --kind {name}` does"
+    )]
+    Left {
+        /// Its name.
+        name: String,
+    },
     /// Nobody has brought it up whole.
     #[error(
         "the kind cluster {name:?} was never brought up whole: its first run had failed, or was killed, before it knew all of it. \
@@ -206,6 +227,15 @@ pub enum KindError {
         /// What came of it.
         error: io::Error,
     },
+}
+
+/// Names, for people.
+fn listed(names: &[String]) -> String {
+    if names.is_empty() {
+        "there is none".to_owned()
+    } else {
+        names.join(", ")
+    }
 }
 
 /// For `map_err`: what was tried, as the fragment that completes "failed to …".

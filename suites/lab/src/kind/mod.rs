@@ -49,7 +49,7 @@ pub use config::{KindConfig, KindTarget, PodNetwork};
 pub use error::KindError;
 pub use limits::{LIMITS, Limits};
 pub use load_balancers::give_back;
-pub use removal::{down, kept, remove_dead};
+pub use removal::{Standing, down, kept, remove_dead, remove_if_dead};
 pub use steps::Step;
 
 /// Where programs are put on nodes, for processes that are no pod's.

@@ -39,16 +39,53 @@ pub async fn remove_dead() -> Result<Vec<String>, KindError> {
     }
     let tools = Tools::find().await?;
     for folder in all {
-        // One that was kept belongs to whoever kept it, until he has removed its nodes.
-        let is_gone = || containers::nodes(&tools, folder.name());
-        if folder.is_left()?
-            || matches!(is_gone().await, Err(KindError::NotUp { .. })) && folder.lock()?.is_some()
-        {
+        if is_dead(&tools, &folder).await? {
             down(folder.name()).await?;
             removed.push(folder.name().to_owned());
         }
     }
     Ok(removed)
+}
+
+/// Removes one cluster, if its run is dead; what became of it.
+///
+/// # Errors
+/// What could not be removed.
+pub async fn remove_if_dead(name: &str) -> Result<Standing, KindError> {
+    let folder = Folder::new(name)?;
+    if !folder.path().exists() {
+        return Ok(Standing::Nobodys);
+    }
+    if folder.is_held()? {
+        return Ok(Standing::Held);
+    }
+    if is_dead(&Tools::find().await?, &folder).await? {
+        down(name).await?;
+        return Ok(Standing::Removed);
+    }
+    Ok(Standing::Kept)
+}
+
+/// What a cluster is to the runs of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// None has made or used it, or what it had left is gone.
+    Nobodys,
+    /// One has it.
+    Held,
+    /// It was left when its run ended, and its nodes are there.
+    Kept,
+    /// Its run was dead, or its nodes were gone; now all of it is.
+    Removed,
+}
+
+/// One that was kept belongs to whoever kept it, until he has removed its nodes.
+async fn is_dead(tools: &Tools, folder: &Folder) -> Result<bool, KindError> {
+    if folder.is_left()? {
+        return Ok(true);
+    }
+    let nodes = containers::nodes(tools, folder.name()).await;
+    Ok(matches!(nodes, Err(KindError::NotUp { .. })) && folder.lock()?.is_some())
 }
 
 /// Removes a cluster that did not come up, or whose maker was interrupted: dropped, it waits for kind. Of one that somebody
