@@ -12,6 +12,8 @@
 //! takes it back. From nodes and pods an address leads where the agents say; what they do not translate ends at the outside
 //! client, as it does for ClusterIPs.
 
+use std::{fs, io, path::Path};
+
 use ipnet::IpNet;
 use kube::Client;
 use lab_controllers::{Balancer, Routes, others, route, take_back};
@@ -28,6 +30,8 @@ use crate::embedded::{LabError, NetNs, Nodes, Router, Via, follow};
 /// The outside client's link in the network of the nodes, and the one where addresses end that lead to no node.
 const LINK: &str = "eth0";
 const NOWHERE: &str = "nowhere";
+/// Whether links of the namespace of who looks have no IPv6 when they are made (`Documentation/networking/ip-sysctl.rst`).
+const DISABLE_IPV6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
 
 /// They give addresses as long as this lives.
 #[derive(Debug)]
@@ -121,6 +125,10 @@ pub(super) async fn expect_alone(client: &Client, cluster: &str) -> Result<(), K
 
 /// Lets the whole of the ranges end in silence at the outside client, so that what leads to no node leaves it by no other way.
 async fn lead(outside: &NetNs, pool: &[IpNet]) -> Result<Router, LabError> {
+    outside.inside(let_ipv6).map_err(|error| LabError::Io {
+        what: "let links of the outside client have IPv6".to_owned(),
+        error,
+    })?;
     let links = outside.links()?;
     let nowhere = links.silence(NOWHERE, outside.file()).await?;
     for range in pool {
@@ -128,6 +136,17 @@ async fn lead(outside: &NetNs, pool: &[IpNet]) -> Result<Router, LabError> {
     }
     let link = links.index(LINK).await?;
     Ok(Router::new(links, link))
+}
+
+/// Lets links have IPv6 that are made in the namespace of this thread: Docker lets only those that it has made itself, and gives
+/// others the default that they have none.
+fn let_ipv6() -> io::Result<()> {
+    let default = Path::new(DISABLE_IPV6);
+    // A kernel may have no IPv6.
+    if default.exists() {
+        fs::write(default, "0")?;
+    }
+    Ok(())
 }
 
 fn unexpected(error: &LabError) -> KindError {
@@ -139,7 +158,7 @@ fn unexpected(error: &LabError) -> KindError {
 
 #[cfg(test)]
 mod tests {
-    use std::{io, net::SocketAddr, time::Duration};
+    use std::{net::SocketAddr, time::Duration};
 
     use tokio::net::{TcpListener, TcpStream};
 
@@ -161,6 +180,9 @@ mod tests {
             }
         }
         let lo = far.index("lo").await.expect("a link");
+        // As Docker leaves its containers.
+        let as_docker = outside.inside(|| fs::write(DISABLE_IPV6, "1"));
+        as_docker.expect("a setting");
         let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
         for address in ["198.18.0.7", "2001:2::7"] {
             let address: std::net::IpAddr = address.parse().expect("an address");
