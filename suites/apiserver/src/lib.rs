@@ -15,8 +15,10 @@
 //! Promised: one global resourceVersion; every watcher sees every change of its kind in the order of these
 //! versions or is told 410; objects read as upstream would show them; every buffer is bounded (see [`Config`]).
 //!
+//! [`Proxy`] lets the same faults meet clients of Kubernetes' own API server.
+//!
 //! Files: `config` (bounds), `pki` and `auth` (trust), `replica` (one API server's life), `serve` (connections),
-//! `faults/` (what goes wrong for clients), `kubelet` (what nodes are asked), `http/` (requests), `store/`
+//! `faults/` (what goes wrong for clients), `proxy/` (the same in front of another server), `kubelet` (what nodes are asked), `http/` (requests), `store/`
 //! (objects, history, deletion, addresses), `kinds/` (what each kind defaults and refuses), `patch/`, `managed/` (who owns
 //! which field), `protobuf/` (what Go clients send), `selector`, `table/`, `discovery`, `openapi`, `status` (how it says no).
 
@@ -32,6 +34,7 @@ mod openapi;
 mod patch;
 mod pki;
 mod protobuf;
+mod proxy;
 mod replica;
 mod selector;
 mod serve;
@@ -43,6 +46,7 @@ pub use auth::{Auth, new_token};
 pub use config::{Config, ConfigError};
 pub use faults::Faults;
 pub use pki::{Pki, PkiError, kubeconfig, write_kubeconfig};
+pub use proxy::{Keys, Proxy, ProxyError};
 pub use replica::{Replica, ReplicaConfig};
 pub use serve::{ServeError, serve};
 pub use status::Status;

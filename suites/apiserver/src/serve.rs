@@ -15,15 +15,15 @@ use tokio_util::sync::CancellationToken;
 use crate::{auth::Auth, faults::Faults, http::Api, store::Store};
 
 /// A client that does not finish its TLS handshake or its request headers in this time is dropped.
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// Requests under way at a shutdown have this long; watches end at once.
-const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 /// Requests at once on one HTTP/2 connection (Go's and upstream's default).
 const MOST_STREAMS: u32 = 100;
 /// A quiet connection is asked so often whether its client still lives …
-const ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+pub(crate) const ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// … and one that does not answer, or acknowledge what was sent, for this long is closed.
-const ALIVE_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const ALIVE_LIMIT: Duration = Duration::from_secs(30);
 /// After a failed accept (descriptors used up) the next try waits this long.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -127,17 +127,7 @@ async fn connection(
         let api = api.clone();
         async move { Ok::<_, Infallible>(api.answer(request, peer.ip()).await) }
     });
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HANDSHAKE_LIMIT);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(MOST_STREAMS)
-        .keep_alive_interval(ALIVE_INTERVAL)
-        .keep_alive_timeout(ALIVE_LIMIT);
+    let builder = builder();
     let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(serving);
     let ended = tokio::select! {
@@ -152,8 +142,24 @@ async fn connection(
     }
 }
 
+/// What every connection of a client keeps to.
+pub(crate) fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HANDSHAKE_LIMIT);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MOST_STREAMS)
+        .keep_alive_interval(ALIVE_INTERVAL)
+        .keep_alive_timeout(ALIVE_LIMIT);
+    builder
+}
+
 /// A client whose network namespace is gone says nothing any more: TCP itself has to notice.
-fn notice_death(stream: &TcpStream) -> std::io::Result<()> {
+pub(crate) fn notice_death(stream: &TcpStream) -> std::io::Result<()> {
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new()
         .with_time(ALIVE_INTERVAL)

@@ -43,8 +43,8 @@ pub enum Clients {
 /// One client, as a replica knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
-    /// `None` is anonymous.
-    pub(crate) user: Option<String>,
+    /// The names it is known by; none is anonymous.
+    pub(crate) users: Vec<String>,
     pub(crate) source: IpAddr,
 }
 
@@ -52,7 +52,7 @@ impl Clients {
     fn contain(&self, client: &Client) -> bool {
         match self {
             Self::All => true,
-            Self::User(user) => client.user.as_ref() == Some(user),
+            Self::User(user) => client.users.contains(user),
             Self::Source(source) => client.source == *source,
         }
     }
@@ -143,6 +143,11 @@ pub enum FaultError {
         /// What was asked for.
         found: Duration,
     },
+    /// [`Fault::Lag`] where there is no cache.
+    #[error(
+        "only an API server of the lab's own has a cache that can stand still: a proxy in front of Kubernetes' has none"
+    )]
+    NoCache,
     /// A rate outside of [`BODY_RATES`].
     #[error("expected a rate of {} to {} bytes per second, found {found}", BODY_RATES.start(), BODY_RATES.end())]
     Rate {

@@ -143,7 +143,7 @@ mod tests {
 
     fn client(user: &str) -> Client {
         Client {
-            user: Some(user.to_owned()),
+            users: vec![user.to_owned()],
             source: [10, 0, 0, 1].into(),
         }
     }

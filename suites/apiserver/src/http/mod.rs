@@ -27,11 +27,14 @@ use hyper::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::respond::{Body, json as json_response};
 use self::{
     accept::Form,
-    query::Query,
     route::{Route, Subresource, Target},
+};
+pub(crate) use self::{
+    query::Query,
+    respond::{Body, failure, json as json_response},
+    route::is_open,
 };
 use crate::{
     auth::Auth,
@@ -96,7 +99,10 @@ impl Api {
             Ok(user) => user.map(str::to_owned),
             Err(status) => return respond::failure(&status),
         };
-        let client = Client { user, source };
+        let client = Client {
+            users: user.into_iter().collect(),
+            source,
+        };
         let response = match self.handle(request, &client).await {
             Ok(response) => response,
             Err(status) => respond::failure(&status),
@@ -107,8 +113,8 @@ impl Api {
     async fn handle(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Body>, Status> {
         let path = request.uri().path();
         let route = route::parse(path);
-        let open = matches!(route, Some(Route::Health | Route::Version));
-        if client.user.is_none() && !open {
+        let open = route::is_open(path);
+        if client.users.is_empty() && !open {
             return Err(Status::anonymous(
                 request.method().as_str().to_lowercase().as_str(),
                 path,

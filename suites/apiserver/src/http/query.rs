@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The parameters of one request, as sent.
-pub(super) struct Query {
+pub(crate) struct Query {
     pairs: Vec<(String, String)>,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum FieldValidation {
 }
 
 impl Query {
-    pub(super) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let pairs = form_urlencoded::parse(text.as_bytes());
         Self {
             pairs: pairs
@@ -45,7 +45,7 @@ impl Query {
         }
     }
 
-    pub(super) fn get(&self, name: &str) -> &str {
+    pub(crate) fn get(&self, name: &str) -> &str {
         self.pairs
             .iter()
             .find(|(key, _)| key == name)
@@ -58,14 +58,14 @@ impl Query {
         named.map(|(_, value)| value.clone()).collect()
     }
 
-    pub(super) fn flag(&self, name: &str) -> bool {
+    pub(crate) fn flag(&self, name: &str) -> bool {
         // As upstream's conversion: present and not a word for no.
         self.pairs
             .iter()
             .any(|(key, value)| key == name && !matches!(value.as_str(), "false" | "0" | "False"))
     }
 
-    pub(super) fn watch(&self) -> bool {
+    pub(crate) fn watch(&self) -> bool {
         self.flag("watch")
     }
 

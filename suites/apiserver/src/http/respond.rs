@@ -35,7 +35,7 @@ pub(crate) fn json(code: u16, value: &Value) -> Response<Body> {
 }
 
 /// A Status.
-pub(super) fn failure(status: &Status) -> Response<Body> {
+pub(crate) fn failure(status: &Status) -> Response<Body> {
     let object = status.to_json();
     let mut response = json(status.code().as_u16(), &object);
     if let Some(seconds) = object["details"]["retryAfterSeconds"].as_u64() {

@@ -45,6 +45,11 @@ impl Target {
     }
 }
 
+/// Whether everybody may ask it, and no fault refuses it: health and version.
+pub(crate) fn is_open(path: &str) -> bool {
+    matches!(parse(path), Some(Route::Health | Route::Version))
+}
+
 /// Reads a path; `None` is a path that this server does not have.
 pub(super) fn parse(path: &str) -> Option<Route> {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();

@@ -12,13 +12,14 @@ mod wire;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value};
 
+pub(crate) use self::wire::{Wire, fields};
 use self::{
     schema::{Message, Shape},
-    wire::{Field, Wire},
+    wire::Field,
 };
 
 /// What every body begins with (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
-const MAGIC: &[u8] = b"k8s\0";
+pub(crate) const MAGIC: &[u8] = b"k8s\0";
 /// Messages in messages; the deepest kind here needs seven.
 const DEEPEST: usize = 16;
 

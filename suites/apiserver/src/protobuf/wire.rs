@@ -2,14 +2,14 @@
 
 /// One field of a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Field<'a> {
-    pub(super) number: u64,
-    pub(super) wire: Wire<'a>,
+pub(crate) struct Field<'a> {
+    pub(crate) number: u64,
+    pub(crate) wire: Wire<'a>,
 }
 
 /// What stands in it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wire<'a> {
+pub(crate) enum Wire<'a> {
     Number(u64),
     Bytes(&'a [u8]),
     /// Four or eight bytes; no field of the kinds here is one.
@@ -17,7 +17,7 @@ pub(super) enum Wire<'a> {
 }
 
 /// The fields of a message, in their order; after an error there are no more.
-pub(super) fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field<'_>, String>> {
+pub(crate) fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field<'_>, String>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         if rest.is_empty() {

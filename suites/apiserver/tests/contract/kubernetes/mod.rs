@@ -3,11 +3,14 @@
 //!
 //! Each starts etcd, kube-apiserver and kube-controller-manager on this host's loopback, at ports of their own, and then
 //! this program again: all other tests, with that server's kubeconfig. What is about the lab's own server is skipped there,
-//! by name. `owner` says whose a container is, and removes those whose test was killed.
+//! by name. `proxy` lets faults meet clients of that server in front of it (`behind`, `authority`). `owner` says whose a container is, and removes those whose test was killed.
 
+mod authority;
+mod behind;
 mod images;
 mod owner;
 mod programs;
+mod proxy;
 
 use std::{
     env, fs,
