@@ -1,4 +1,5 @@
-//! `plumbline lab fault`: something is wrong with the API servers, as long as this program runs.
+//! `plumbline lab fault`: something is wrong with the API servers of a lab, or of a cluster of kind, as long as this program
+//! runs.
 
 use std::{net::IpAddr, process::ExitCode, time::Duration};
 
@@ -6,8 +7,9 @@ use anyhow::{Context as _, ensure};
 use clap::Subcommand;
 use jiff::SignedDuration;
 use lab::{
-    cluster::{ApiFault, Clients, Cluster as _, ClusterError, Fault, LONGEST, Refusal, Stop},
+    cluster::{ApiFault, Clients, Cluster, ClusterError, Fault, LONGEST, Refusal, Stop},
     embedded::{DEFAULT_NAME, LabCluster},
+    kind::KindCluster,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -18,6 +20,8 @@ Who asks the API servers, for --user:
   outside                          the client outside the cluster
   system:kube-controller-manager   EndpointSlices, load balancers, scheduling
 The administrator (`plumbline lab kubeconfig`) and the kubelets ask a server of their own, which no fault meets.
+On kind these are known by their certificates, and others by theirs or by their tokens: system:node:NODE is any pod of the
+node (its agent is one), and every other user has its own name, such as system:serviceaccount:NAMESPACE:NAME.
 
 Examples:
   plumbline lab fault stop --server 1            default/kubernetes loses it at once
@@ -35,6 +39,9 @@ pub(crate) struct FaultArgs {
     /// The lab's name.
     #[arg(long, default_value = DEFAULT_NAME, global = true)]
     name: String,
+    /// A cluster of kind that a run has made with --apiservers 2, instead of a lab
+    #[arg(long, value_name = "NAME", global = true, conflicts_with = "name")]
+    kind: Option<String>,
     /// How long at most, such as 30s or 2m; Ctrl-C ends it earlier
     #[arg(long = "for", value_name = "DURATION", default_value = "60s", global = true)]
     lasts: SignedDuration,
@@ -119,7 +126,10 @@ fn refusal(text: &str) -> Result<Refusal, String> {
 }
 
 pub(super) async fn run(args: FaultArgs) -> anyhow::Result<ExitCode> {
-    let lab = LabCluster::attach(&args.name).await?;
+    let lab: Box<dyn Cluster> = match &args.kind {
+        Some(name) => Box::new(KindCluster::attach(name).await?.into_cluster()),
+        None => Box::new(LabCluster::attach(&args.name).await?),
+    };
     if let What::JumpVersions { by } = args.what {
         lab.jump_versions(by).await?;
         println!("the resourceVersion is {by} higher");

@@ -76,15 +76,16 @@ pub enum ApiFault {
 
 /// Names of the users of a cluster, for [`Clients::User`].
 pub mod users {
-    /// Users of the administrator's kubeconfig, the harness among them. No fault meets them in the embedded lab: they
-    /// ask a server of their own, which never stops.
+    /// Users of the administrator's kubeconfig, the harness among them. No fault meets them: in the embedded lab they ask a
+    /// server of their own, which never stops, and on kind they are known by their certificate.
     pub const ADMIN: &str = "admin";
     /// The outside client.
     pub const OUTSIDE: &str = "outside";
     /// The controllers for EndpointSlices, load balancers and scheduling.
     pub const CONTROLLERS: &str = "system:kube-controller-manager";
 
-    /// The agent of a node, and processes that somebody starts on it.
+    /// The agent of a node, and processes that somebody starts on it. On kind: pods of the node, by the node that their
+    /// tokens are bound to; not its kubelet, nor who has that one's certificate.
     #[must_use]
     pub fn node(name: &str) -> String {
         format!("system:node:{name}")

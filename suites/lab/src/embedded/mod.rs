@@ -68,7 +68,7 @@ pub use spawn::Placement;
 use start::Leash;
 pub use supervisor::supervise;
 pub(crate) use {
-    api::{Front, is_ready as api_is_ready, kube_client_as, kube_client_at},
+    api::{Front, Proxies, Through, is_ready as api_is_ready, kube_client_as, kube_client_at},
     balancer::{Nodes, Router, follow},
     cgroup::mount_point as cgroup_mount,
     dir::named_in,

@@ -100,7 +100,7 @@ impl Beside {
             .ok_or_else(gone)
     }
 
-    /// Connections of the administrator end with the API server that is stopped, a moment after it: waits until the others
+    /// Connections of the administrator end with the API server that is stopped, a moment after it, and when answers go wrong: waits until the others
     /// have answered several times in a row, where there are others, and not for long.
     async fn is_answered_again(&self) {
         let (begin, mut answers) = (Instant::now(), 0);
@@ -147,7 +147,11 @@ impl Extension for Beside {
         let mut all = BTreeSet::from([Capability::Node, Capability::Outside, Capability::HostNetwork]);
         all.extend(self.baseline.iter().map(|_| Capability::Baseline));
         if self.api.are_several() {
-            all.extend([Capability::ApiFaults, Capability::SharedAddress]);
+            all.extend([
+                Capability::ApiFaults,
+                Capability::SharedAddress,
+                Capability::WrongAnswers,
+            ]);
         }
         if self.knows_policies {
             all.insert(Capability::Unreconciled);
@@ -257,7 +261,8 @@ impl Extension for Beside {
 
     async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<HeldApiFault, ClusterError> {
         let held = api::begin(&self.plumbline, &self.folder, fault, lasts).await?;
-        if matches!(fault, ApiFault::Down { .. }) {
+        // The balancer cuts connections when requests begin to pass through proxies.
+        if matches!(fault, ApiFault::Down { .. } | ApiFault::Answers { .. }) {
             self.is_answered_again().await;
         }
         Ok(held)

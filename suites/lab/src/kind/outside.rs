@@ -55,10 +55,13 @@ pub(super) async fn start(tools: &Tools, cluster: &str, image: &str) -> Result<(
 
 /// Its process, as this host sees it.
 pub(super) async fn process(tools: &Tools, cluster: &str) -> Result<u32, KindError> {
-    let what = "find the client outside";
-    let name = name(cluster);
+    process_of(tools, &name(cluster), "find the client outside").await
+}
+
+/// That of a container beside the nodes.
+pub(super) async fn process_of(tools: &Tools, name: &str, what: &str) -> Result<u32, KindError> {
     let text = tools
-        .docker(what, ["inspect", "--format", "{{.State.Pid}}", &name])
+        .docker(what, ["inspect", "--format", "{{.State.Pid}}", name])
         .await?;
     // 0 stands for none.
     let pid = text.trim().parse().ok().filter(|pid| *pid > 0);

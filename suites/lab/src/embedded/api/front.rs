@@ -1,6 +1,8 @@
-//! A load balancer in front of the API servers: each connection goes to the next of them that takes it.
+//! A load balancer in front of the API servers: each connection goes to the next of them that takes it, through a proxy where
+//! faults are to meet its requests.
 
 use std::{
+    collections::BTreeMap,
     io,
     net::{SocketAddr, TcpListener as StdListener},
     sync::{
@@ -9,10 +11,11 @@ use std::{
     },
 };
 
+use lab_apiserver::Proxy;
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpSocket, TcpStream},
-    sync::Semaphore,
+    sync::{RwLock, Semaphore, watch},
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -23,6 +26,16 @@ use crate::embedded::{
     netns::{NetNs, roomy},
 };
 
+/// What requests pass through on their way to a server, by its address.
+pub(crate) type Proxies = BTreeMap<SocketAddr, Proxy>;
+
+/// Whether requests pass through proxies just now, and which; `plain` is held to read by every connection that passes without.
+#[derive(Clone)]
+pub(crate) struct Through {
+    pub(crate) now: watch::Receiver<Option<Arc<Proxies>>>,
+    pub(crate) plain: Arc<RwLock<()>>,
+}
+
 /// A listening socket, and the servers behind it.
 pub(crate) struct Front {
     listener: TcpListener,
@@ -31,6 +44,8 @@ pub(crate) struct Front {
     ready: Option<Arc<[AtomicBool]>>,
     /// Where the servers are reached, if not where this runs.
     net: Option<Arc<NetNs>>,
+    /// Where requests pass through something else than their connections, for a while.
+    through: Option<Through>,
 }
 
 impl Front {
@@ -49,12 +64,19 @@ impl Front {
             servers,
             ready: None,
             net,
+            through: None,
         })
     }
 
     /// Tries servers first that are marked here, in the order of all: one that has just begun to listen may answer late.
     pub(crate) fn preferring(mut self, ready: Arc<[AtomicBool]>) -> Self {
         self.ready = Some(ready);
+        self
+    }
+
+    /// Lets new connections pass through proxies while there are any; those that pass without are cut when that begins.
+    pub(crate) fn through(mut self, through: Through) -> Self {
+        self.through = Some(through);
         self
     }
 
@@ -80,9 +102,9 @@ impl Front {
             };
             let order = self.order(turn);
             turn = (turn + 1) % self.servers.len();
-            let net = self.net.clone();
+            let (net, through) = (self.net.clone(), self.through.clone());
             connections.spawn(async move {
-                pass(client, &order, net.as_deref()).await;
+                pass(client, &order, net.as_deref(), through).await;
                 drop(permit);
             });
         }
@@ -102,13 +124,15 @@ impl Front {
     }
 }
 
-async fn pass(mut client: TcpStream, order: &[SocketAddr], net: Option<&NetNs>) {
+async fn pass(client: TcpStream, order: &[SocketAddr], net: Option<&NetNs>, through: Option<Through>) {
     for server in order {
         match timeout(LIMITS.front_connect, connect(*server, net)).await {
-            Ok(Ok(mut server)) => {
-                // Watch events are small and must not wait for more.
-                drop(client.set_nodelay(true).and_then(|()| server.set_nodelay(true)));
-                if let Err(error) = copy_bidirectional(&mut client, &mut server).await {
+            Ok(Ok(connected)) => {
+                let passed = match through {
+                    Some(through) => either(client, connected, *server, through).await,
+                    None => plain(client, connected).await,
+                };
+                if let Err(error) = passed {
                     tracing::debug!(%error, "a connection through the front of the API servers broke");
                 }
                 return;
@@ -117,6 +141,35 @@ async fn pass(mut client: TcpStream, order: &[SocketAddr], net: Option<&NetNs>) 
             Err(_) => tracing::debug!(%server, "the front passes over an API server that is silent"),
         }
     }
+}
+
+/// Through a proxy if there are any now; without, until there are.
+async fn either(
+    client: TcpStream,
+    connected: TcpStream,
+    server: SocketAddr,
+    mut through: Through,
+) -> io::Result<()> {
+    let proxies = through.now.borrow().clone();
+    if let Some(proxies) = proxies {
+        return match proxies.get(&server) {
+            Some(proxy) => proxy.pass(client, connected).await,
+            None => plain(client, connected).await,
+        };
+    }
+    let _plain = through.plain.read().await;
+    tokio::select! {
+        biased;
+        // Whoever decides about it is gone only with this.
+        Ok(_) = through.now.wait_for(Option::is_some) => Ok(()),
+        passed = plain(client, connected) => passed,
+    }
+}
+
+async fn plain(mut client: TcpStream, mut server: TcpStream) -> io::Result<()> {
+    // Watch events are small and must not wait for more.
+    drop(client.set_nodelay(true).and_then(|()| server.set_nodelay(true)));
+    copy_bidirectional(&mut client, &mut server).await.map(drop)
 }
 
 async fn connect(server: SocketAddr, net: Option<&NetNs>) -> io::Result<TcpStream> {

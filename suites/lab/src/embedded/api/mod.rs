@@ -25,6 +25,6 @@ mod servers;
 pub(super) use {access::kube_client, programs::PROGRAMS, servers::ApiServers};
 pub(crate) use {
     access::{kube_client_as, kube_client_at},
-    front::Front,
+    front::{Front, Proxies, Through},
     programs::is_ready,
 };

@@ -11,7 +11,10 @@ use std::{
 use kube::{Client, Config};
 use tokio::time::{sleep, timeout};
 
-use super::PORT;
+use super::{
+    PORT,
+    answers::{self, Answers},
+};
 use crate::{
     embedded::{Front, LabError, api_is_ready},
     kind::{
@@ -57,6 +60,16 @@ pub(super) async fn start(
     })
 }
 
+/// Its process, as this host sees it.
+pub(super) async fn process(tools: &Tools, cluster: &str) -> Result<u32, KindError> {
+    outside::process_of(
+        tools,
+        &name(cluster),
+        "find the balancer in front of the API servers",
+    )
+    .await
+}
+
 /// Name of its container.
 pub(in crate::kind) fn name(cluster: &str) -> String {
     format!("{cluster}-balancer")
@@ -65,7 +78,7 @@ pub(in crate::kind) fn name(cluster: &str) -> String {
 /// What runs in it: each connection goes to the next of the servers that are ready, or else that takes it. Never returns but for an error.
 ///
 /// # Errors
-/// The port of API servers can't be listened on.
+/// The port of API servers can't be listened on, or the socket for faults.
 pub async fn balance(servers: Vec<SocketAddr>) -> Result<(), LabError> {
     let any: IpAddr = match servers.first() {
         Some(SocketAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
@@ -79,8 +92,15 @@ pub async fn balance(servers: Vec<SocketAddr>) -> Result<(), LabError> {
     for (number, server) in servers.iter().copied().enumerate() {
         tokio::spawn(look(server, ready.clone(), number));
     }
+    let answers = Arc::new(Answers::default());
     let front = Front::new(listener, Arc::from(servers), None)?;
-    front.preferring(ready).run().await;
+    let front = front.preferring(ready).through(answers.through());
+    let listening = answers.listen(answers::socket());
+    tokio::spawn(listening.map_err(|error| LabError::Io {
+        what: "listen for faults".to_owned(),
+        error,
+    })?);
+    front.run().await;
     Ok(())
 }
 

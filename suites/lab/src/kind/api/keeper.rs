@@ -21,9 +21,9 @@ use tokio::{
     net::UnixStream,
 };
 
-use super::{ApiServers, Down, unreconciled::Denied};
+use super::{ApiServers, Down, Server, answers::Kept, balancer, unreconciled::Denied};
 use crate::{
-    cluster::{ApiFault, ClusterError, HeldApiFault, LONGEST, Stop},
+    cluster::{ApiFault, Clients, ClusterError, Fault, HeldApiFault, LONGEST, Stop},
     embedded::{LIMITS, Missing, Refusal, cluster_error, hold},
     kind::{KindError, containers, error::io_error, state::Folder, tools::Tools},
 };
@@ -39,6 +39,7 @@ struct Order {
 enum Begun {
     Down(Down),
     Denied(Denied),
+    Wrong(Kept),
     /// They share an address anyway: nothing is to be undone.
     Shared,
 }
@@ -116,7 +117,8 @@ pub async fn keep(cluster: &str) -> Result<(), KindError> {
     let Order { fault, lasts } =
         serde_json::from_slice(&line).map_err(|error| unexpected(error.to_string()))?;
     let folder = Folder::new(cluster)?;
-    let nodes = containers::nodes(&Tools::find().await?, cluster).await?;
+    let tools = Tools::find().await?;
+    let nodes = containers::nodes(&tools, cluster).await?;
     let servers = ApiServers::of(&folder, &nodes)?;
     let heal = async |begun| match begun {
         Begun::Shared => Ok(()),
@@ -128,13 +130,22 @@ pub async fn keep(cluster: &str) -> Result<(), KindError> {
             .allow(denied)
             .await
             .map_err(|error| Refusal::failed("let API servers write default/kubernetes again", &error)),
+        Begun::Wrong(kept) => kept
+            .end()
+            .await
+            .map_err(|error| Refusal::failed("let API servers answer rightly again", &error)),
     };
-    hold(stream, &fault, lasts, make(&servers, &fault, lasts), heal)
+    hold(stream, &fault, lasts, make(&tools, &servers, &fault, lasts), heal)
         .await
         .map_err(io_error(what))
 }
 
-async fn make(servers: &ApiServers, fault: &ApiFault, lasts: Duration) -> Result<Begun, Refusal> {
+async fn make(
+    tools: &Tools,
+    servers: &ApiServers,
+    fault: &ApiFault,
+    lasts: Duration,
+) -> Result<Begun, Refusal> {
     let failed = |why: &dyn ToString| Refusal::failed("begin a fault of the API servers", &why.to_string());
     if lasts > LONGEST {
         let why = format!("expected one that lasts at most {LONGEST:?}, found {lasts:?}");
@@ -151,18 +162,48 @@ async fn make(servers: &ApiServers, fault: &ApiFault, lasts: Duration) -> Result
             .await
             .map(Begun::Denied)
             .map_err(|error| failed(&error)),
-        ApiFault::Answers { .. } => Err(failed(
-            &"the API servers of kind are Kubernetes' own, which can't be made to answer wrongly",
+        ApiFault::Answers { .. } if !servers.are_several() => Err(failed(
+            &"there is only one, and nothing in front of it; `--apiservers 2` makes a cluster with a balancer",
         )),
+        ApiFault::Answers {
+            server,
+            clients,
+            fault,
+        } => wrong(tools, servers, *server, (clients, fault), lasts).await,
     }
+}
+
+async fn wrong(
+    tools: &Tools,
+    servers: &ApiServers,
+    number: Option<u8>,
+    what: (&Clients, &Fault),
+    lasts: Duration,
+) -> Result<Begun, Refusal> {
+    let met: Vec<&Server> = match number {
+        Some(number) => vec![named(servers, number)?],
+        None => servers.servers.iter().collect(),
+    };
+    let begun = async {
+        let process = balancer::process(tools, servers.folder.name()).await?;
+        Kept::begin(process, &servers.servers, &met, what, lasts).await
+    };
+    let begun = begun.await;
+    begun
+        .map(Begun::Wrong)
+        .map_err(|error| Refusal::failed("begin a fault of the API servers", &error))
+}
+
+fn named(servers: &ApiServers, number: u8) -> Result<&Server, Refusal> {
+    servers.server(number).ok_or_else(|| Refusal::NotFound {
+        what: Missing::ApiServer,
+        name: number.to_string(),
+    })
 }
 
 async fn down(servers: &ApiServers, number: u8, how: Stop) -> Result<Begun, Refusal> {
     let failed = |why: &dyn ToString| Refusal::failed("begin a fault of the API servers", &why.to_string());
-    let server = servers.server(number).ok_or_else(|| Refusal::NotFound {
-        what: Missing::ApiServer,
-        name: number.to_string(),
-    })?;
+    let server = named(servers, number)?;
     let ended = servers.end(server, how).await.map_err(|error| failed(&error))?;
     let down = ended.ok_or_else(|| failed(&format!("API server {number} is down already")))?;
     Ok(Begun::Down(down))

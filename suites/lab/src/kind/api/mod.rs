@@ -16,9 +16,12 @@
 //! A fault is held by a process of its own (`keeper`), which puts the manifest back when whoever wanted it is gone. Where that
 //! was killed as well, the manifest is still on its node, or the policy in the API: [`ApiServers::repair`] finds them.
 //!
-//! Files: this one; `share` (made of a cluster with one), `balancer`, `manifest` (what is changed of kubeadm's), `keeper`,
+//! What they answer goes wrong in the balancer (`answers`), which lets connections pass otherwise.
+//!
+//! Files: this one; `share` (made of a cluster with one), `balancer`, `answers` (what the balancer lets go wrong), `manifest` (what is changed of kubeadm's), `keeper`,
 //! `unreconciled` (nobody writes `default/kubernetes`), `policy` (what keeps them from it).
 
+mod answers;
 mod balancer;
 mod keeper;
 mod manifest;

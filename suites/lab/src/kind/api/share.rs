@@ -9,6 +9,7 @@ use std::{
     path::Path,
 };
 
+use lab_apiserver::Keys;
 use nix::sys::signal::Signal;
 
 use super::{
@@ -264,6 +265,18 @@ fn strange(why: &str) -> KindError {
 /// Reads a file of a node.
 pub(super) fn read(node: &Container, path: &str) -> Result<String, KindError> {
     fs::read_to_string(node.path(Path::new(path))).map_err(io_error(format!("read {path} of {}", node.name)))
+}
+
+/// What a proxy in front of a server needs of the cluster's keys.
+pub(super) fn keys(server: &Server) -> Result<Keys, KindError> {
+    let file = |name: &str| read(&server.node, &format!("{KEYS}/{name}"));
+    Ok(Keys {
+        authority: file("ca.crt")?,
+        certificate: file("apiserver.crt")?,
+        key: file("apiserver.key")?,
+        front_certificate: file("front-proxy-client.crt")?,
+        front_key: file("front-proxy-client.key")?,
+    })
 }
 
 /// Writes a file for root alone.
