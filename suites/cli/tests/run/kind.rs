@@ -87,6 +87,20 @@ const ROWS: &[Row] = &[
         called: &["docker info", "docker ps"],
     },
     Row {
+        what: "a cluster of the name that it would have",
+        fake: Fake {
+            docker: Some("case $1 in info) echo 29.0 ;; ps) echo 0123 ;; esac"),
+            ..NOTHING
+        },
+        options: &[],
+        expected: &[
+            "there is a kind cluster",
+            "already, which stays as it is",
+            "--reuse",
+        ],
+        called: &["docker info", "docker ps", "docker inspect"],
+    },
+    Row {
         what: "somebody else's run in it",
         fake: NOTHING,
         options: &["--reuse", "busy"],
@@ -136,8 +150,10 @@ fn what_a_cluster_of_kind_lacks_is_named_and_nothing_is_begun() {
     }
 }
 
-/// What somebody may have on his host: two clusters that were kept and whose nodes are gone, and two of runs that were killed.
-const SEVERAL: &str = "mkdir kept other left dead && touch kept/kept other/kept left/lock dead/lock";
+/// What somebody may have on his host: two clusters that were kept and whose nodes are gone, and two of runs that were killed,
+/// one of which had made its cluster.
+const SEVERAL: &str =
+    "mkdir kept other left dead && touch kept/kept other/kept left/kind.yaml left/lock dead/lock";
 
 struct Named {
     what: &'static str,
@@ -215,8 +231,16 @@ const NAMED: &[Named] = &[
         arguments: &["cleanup", "--kind", "left"],
         code: 0,
         expected: &["\"left\" was dead; it is removed"],
-        gone: &["left", "left/lock"],
+        gone: &["left", "left/kind.yaml", "left/lock"],
         deleted: &["left"],
+    },
+    Named {
+        what: "cleanup of what a run has left that was killed before it used somebody's",
+        arguments: &["cleanup", "--kind", "dead"],
+        code: 0,
+        expected: &["\"dead\" was dead; it is removed"],
+        gone: &["dead", "dead/lock"],
+        deleted: &[],
     },
     Named {
         what: "cleanup of one whose nodes are gone",
@@ -224,7 +248,7 @@ const NAMED: &[Named] = &[
         code: 0,
         expected: &["\"kept\" was dead; it is removed"],
         gone: &["kept", "kept/kept"],
-        deleted: &["kept"],
+        deleted: &[],
     },
     Named {
         what: "cleanup of one of no run",
@@ -258,6 +282,7 @@ fn only_the_cluster_of_kind_that_is_named_is_healed_or_removed() {
         "busy/lock",
         "dead/lock",
         "kept/kept",
+        "left/kind.yaml",
         "left/lock",
         "other/kept",
     ];

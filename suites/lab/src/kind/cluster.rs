@@ -75,9 +75,10 @@ impl KindCluster {
         }
         let tools = Tools::find().await?;
         remove_dead().await?;
-        if existing == Existing::Use {
-            // Before anything is made for it.
-            containers::nodes(&tools, &config.name).await?;
+        // Before anything is made for it.
+        match existing {
+            Existing::Use => drop(containers::nodes(&tools, &config.name).await?),
+            Existing::Refuse => containers::expect_none(&tools, &config.name).await?,
         }
         let is_new = !folder.path().join(ABOUT).exists();
         let lock = folder.lock()?.ok_or_else(held)?;

@@ -104,13 +104,21 @@ struct Network {
     ipv6: String,
 }
 
+/// Fails if there is a cluster of this name, whosever it is: kind would refuse to make another, and what is undone then is what
+/// was there.
+pub(super) async fn expect_none(tools: &Tools, cluster: &str) -> Result<(), KindError> {
+    if list(tools, cluster, &["--all"]).await?.trim().is_empty() {
+        return Ok(());
+    }
+    Err(KindError::Taken {
+        name: cluster.to_owned(),
+    })
+}
+
 /// The nodes of a cluster in the order of their names; an error if there are none.
 pub(super) async fn nodes(tools: &Tools, cluster: &str) -> Result<Vec<Container>, KindError> {
     let what = format!("list the nodes of {cluster}");
-    let filter = format!("label={CLUSTER_LABEL}={cluster}");
-    let listed = tools
-        .docker(&what, ["ps", "--quiet", "--no-trunc", "--filter", &filter])
-        .await?;
+    let listed = list(tools, cluster, &[]).await?;
     let ids: Vec<&str> = listed.split_whitespace().collect();
     if ids.is_empty() {
         return Err(KindError::NotUp {
@@ -123,6 +131,13 @@ pub(super) async fn nodes(tools: &Tools, cluster: &str) -> Result<Vec<Container>
     let mut nodes = parse(&text)?.iter().map(locate).collect::<Result<Vec<_>, _>>()?;
     nodes.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(nodes)
+}
+
+async fn list(tools: &Tools, cluster: &str, also: &[&str]) -> Result<String, KindError> {
+    let filter = format!("label={CLUSTER_LABEL}={cluster}");
+    let arguments = ["ps", "--quiet", "--no-trunc", "--filter", &filter];
+    let what = format!("list the nodes of {cluster}");
+    tools.docker(&what, arguments.iter().chain(also)).await
 }
 
 fn parse(text: &str) -> Result<Vec<Inspected>, KindError> {

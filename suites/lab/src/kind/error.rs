@@ -83,6 +83,15 @@ pub enum KindError {
         /// Its name.
         name: String,
     },
+    /// Somebody has made one of this name.
+    #[error(
+        "there is a kind cluster {name:?} already, which stays as it is; `--reuse {name}` uses it, and `kind delete cluster --name \
+         {name}` removes it"
+    )]
+    Taken {
+        /// Its name.
+        name: String,
+    },
     /// Of no run.
     #[error(
         "no run has made or used a kind cluster {name:?} on this host, so none has left anything in it; expected one that was \

@@ -2,7 +2,7 @@
 
 use super::{KindError, api, containers, outside, state::Folder, tools::Tools};
 
-/// Removes a cluster by its name; that there is none is no error.
+/// Removes a cluster by its name, if a run has made it, and what runs have put beside it; that there is none is no error.
 ///
 /// # Errors
 /// What could not be removed.
@@ -10,8 +10,11 @@ pub async fn down(name: &str) -> Result<(), KindError> {
     let folder = Folder::new(name)?;
     let tools = Tools::find().await?;
     outside::remove(&tools, name).await?;
-    let delete = ["delete", "cluster", "--name", name];
-    tools.kind(&format!("delete the cluster {name}"), delete).await?;
+    // One that somebody else has made, and a run was to use that was killed at once, is his.
+    if folder.config().exists() {
+        let delete = ["delete", "cluster", "--name", name];
+        tools.kind(&format!("delete the cluster {name}"), delete).await?;
+    }
     folder.remove()
 }
 
