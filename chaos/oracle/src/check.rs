@@ -10,17 +10,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     finding::{self, Finding, SHOWN, Weight},
-    history::{Answer, Attempt, Outcome, Served, Stage, Transport},
+    history::{Attempt, Outcome, Served, Stage, Transport},
+    outcome::{faithful, is_answered_by, is_certified, is_cut, is_silent, took, were_there_together},
     record,
 };
 
-pub use crate::permitted::{CUT_OF, Permitted};
+pub use crate::{
+    outcome::{REFUSALS, is_refusal},
+    permitted::{CUT_OF, Permitted},
+};
 
 /// Probes for each backend that make missing one with a fair share a matter of p < 10⁻⁶.
 pub const PROBES_PER_BACKEND: usize = 14;
-
-/// What counts as a refusal, by packet or from the socket call.
-pub const REFUSALS: [&str; 4] = ["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EPERM"];
 
 /// The probes of one client to one target.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -162,13 +163,6 @@ impl<'a> Observed<'a> {
         };
         self.delivered.get(attempt.nonce.as_str()).is_some_and(behind)
     }
-}
-
-/// Whether an outcome is a refusal, whenever it came.
-#[must_use]
-pub fn is_refusal(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed { stage, errno }
-        if *stage != Stage::Socket && REFUSALS.contains(&errno.as_str()))
 }
 
 struct Judged<'a> {
@@ -371,52 +365,6 @@ fn also(unclear: usize) -> String {
         0 => String::new(),
         _ => format!("; {unclear} more were silent, which nobody can tell from those"),
     }
-}
-
-/// The certificate of who answered is valid for a name.
-fn is_certified(attempt: &Attempt, name: &str) -> bool {
-    matches!(&attempt.outcome, Outcome::Answered { answer, .. }
-        if faithful(answer, attempt)
-            && answer.identity.split(['/', ',']).any(|one| one == name))
-}
-
-/// A connection was made, and ended before the answer, by a RST or in good order.
-fn is_cut(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Failed { stage, .. } => matches!(stage, Stage::Tls | Stage::Send | Stage::Receive),
-        Outcome::Garbled { said } => said.is_empty(),
-        Outcome::Answered { .. } | Outcome::Timeout { .. } => false,
-    }
-}
-
-/// All were under way at one moment, that of whoever ended them by stopping.
-fn were_there_together(attempts: &[&Attempt]) -> bool {
-    let last_begin = attempts.iter().map(|attempt| attempt.start_us).max();
-    let first_end = attempts.iter().map(|attempt| attempt.end_us).min();
-    last_begin <= first_end
-}
-
-fn is_answered_by(attempt: &Attempt, identities: &BTreeSet<String>) -> bool {
-    matches!(&attempt.outcome, Outcome::Answered { answer, .. }
-        if identities.contains(&answer.identity) && faithful(answer, attempt))
-}
-
-/// The answer is to this attempt, and the destination port that the backend saw is the one it listens on.
-fn faithful(answer: &Answer, attempt: &Attempt) -> bool {
-    let port = answer
-        .identity
-        .rsplit('/')
-        .next()
-        .and_then(|port| port.parse().ok());
-    answer.nonce == attempt.nonce && port == Some(answer.destination.port())
-}
-
-fn is_silent(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Timeout { stage } if *stage != Stage::Socket)
-}
-
-fn took(attempt: &Attempt) -> Duration {
-    Duration::from_micros(attempt.end_us.saturating_sub(attempt.start_us))
 }
 
 pub(crate) fn shown(attempts: &[&Attempt]) -> Vec<Attempt> {

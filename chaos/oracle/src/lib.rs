@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - `history.rs`: what the probe writes.
-//! - `check.rs`, `permitted.rs`: the checkers; the words are those of the catalogue of claims (serves, REFUSE, SILENT, NONE, trap).
+//! - `check.rs`, `permitted.rs`, `outcome.rs`: the checkers; the words are those of the catalogue of claims (serves, REFUSE, SILENT, NONE, trap).
 //! - `flow.rs`: established flows: ends, other backends, lost replies. `trap.rs`: traps.
 //! - `peer.rs`: whom sockets show as the one they talk to. `bound.rs`: whether they get the port they ask for.
 //! - `share.rs`: how answers are shared among backends.
@@ -18,6 +18,7 @@ pub mod check;
 pub mod finding;
 pub mod flow;
 pub mod history;
+mod outcome;
 pub mod peer;
 mod permitted;
 pub mod record;

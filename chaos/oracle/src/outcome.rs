@@ -1,0 +1,61 @@
+//! What one outcome is, whatever was expected of it.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use crate::history::{Answer, Attempt, Outcome, Stage};
+
+/// What counts as a refusal, by packet or from the socket call.
+pub const REFUSALS: [&str; 4] = ["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EPERM"];
+
+/// Whether an outcome is a refusal, whenever it came.
+#[must_use]
+pub fn is_refusal(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed { stage, errno }
+        if *stage != Stage::Socket && REFUSALS.contains(&errno.as_str()))
+}
+
+/// The certificate of who answered is valid for a name.
+pub(crate) fn is_certified(attempt: &Attempt, name: &str) -> bool {
+    matches!(&attempt.outcome, Outcome::Answered { answer, .. }
+        if faithful(answer, attempt)
+            && answer.identity.split(['/', ',']).any(|one| one == name))
+}
+
+/// A connection was made, and ended before the answer, by a RST or in good order.
+pub(crate) fn is_cut(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed { stage, .. } => matches!(stage, Stage::Tls | Stage::Send | Stage::Receive),
+        Outcome::Garbled { said } => said.is_empty(),
+        Outcome::Answered { .. } | Outcome::Timeout { .. } => false,
+    }
+}
+
+/// All were under way at one moment, that of whoever ended them by stopping.
+pub(crate) fn were_there_together(attempts: &[&Attempt]) -> bool {
+    let last_begin = attempts.iter().map(|attempt| attempt.start_us).max();
+    let first_end = attempts.iter().map(|attempt| attempt.end_us).min();
+    last_begin <= first_end
+}
+
+pub(crate) fn is_answered_by(attempt: &Attempt, identities: &BTreeSet<String>) -> bool {
+    matches!(&attempt.outcome, Outcome::Answered { answer, .. }
+        if identities.contains(&answer.identity) && faithful(answer, attempt))
+}
+
+/// The answer is to this attempt, and the destination port that the backend saw is the one it listens on.
+pub(crate) fn faithful(answer: &Answer, attempt: &Attempt) -> bool {
+    let port = answer
+        .identity
+        .rsplit('/')
+        .next()
+        .and_then(|port| port.parse().ok());
+    answer.nonce == attempt.nonce && port == Some(answer.destination.port())
+}
+
+pub(crate) fn is_silent(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Timeout { stage } if *stage != Stage::Socket)
+}
+
+pub(crate) fn took(attempt: &Attempt) -> Duration {
+    Duration::from_micros(attempt.end_us.saturating_sub(attempt.start_us))
+}
