@@ -123,10 +123,8 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("PLUMBLINE_LOG")
-                // Whoever waits for an API server asks before it listens.
-                .unwrap_or_else(|_| {
-                    tracing_subscriber::EnvFilter::new("warn,kube_client::client::builder=off")
-                }),
+                // Whoever waits for an API server asks before it listens, and connections end with one that is stopped.
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,kube_client::client=off")),
         )
         .init();
     let command = Arguments::parse().command;

@@ -9,7 +9,7 @@ use nix::{
     unistd::alarm,
 };
 
-use crate::{cgroup::OwnCgroup, root_or_skip};
+use crate::{cgroup::OwnCgroup, patience::scaled, root_or_skip};
 
 /// Tells the inner process its cgroup.
 const CGROUP: &str = "PLUMBLINE_TEST_CGROUP";
@@ -29,7 +29,7 @@ impl Own {
     /// Runs a test in a process of its own: this same program, asked for that test alone. `None`: this is not the
     /// process to go on with; the other one has passed, or was to be left out.
     ///
-    /// The process dies with whoever started it, and by SIGALRM after `limit`. Its thread is in a network namespace,
+    /// The process dies with whoever started it, and by SIGALRM after `limit`, [`scaled`]. Its thread is in a network namespace,
     /// where no device is up, and in a mount namespace, whose mounts nobody else sees; threads that it starts follow.
     ///
     /// # Panics
@@ -37,6 +37,7 @@ impl Own {
     #[must_use]
     #[track_caller]
     pub fn of(test: &str, limit: Duration) -> Option<Self> {
+        let limit = scaled(limit);
         let Some(own) = Self::told() else {
             if root_or_skip(test) {
                 outside(test, limit);

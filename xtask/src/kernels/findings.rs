@@ -155,8 +155,13 @@ impl<'a> Program<'a> {
                 let tests = self.tests();
                 let is_whole = self.lines.iter().any(|line| line.starts_with("test result: ok"));
                 let failed = tests.failed.join(", ");
+                let is_none = tests == Tests::default();
                 findings.tests.insert(name.to_owned(), tests);
-                (!is_whole || end != End::Code(0)).then(|| format!("{}; failed: {failed}", ended(end)))
+                if is_whole && is_none && end == End::Code(0) {
+                    Some("no test ran: none has a name as --filter says".to_owned())
+                } else {
+                    (!is_whole || end != End::Code(0)).then(|| format!("{}; failed: {failed}", ended(end)))
+                }
             }
         };
         findings
@@ -275,7 +280,7 @@ mod tests {
         };
         let plan = Plan {
             modules: Vec::new(),
-            steps: steps(parts, Duration::from_secs(60)),
+            steps: steps(parts, &[], Duration::from_secs(60)).unwrap(),
         };
         let outcome = Outcome {
             events,
@@ -333,6 +338,13 @@ mod tests {
         };
         check(vec![], "sockets did not run to its end");
         check(vec![end("sockets", End::Code(0))], "sockets: done; failed");
+        check(
+            vec![
+                line("sockets", "test result: ok. 0 passed; 0 failed; 90 filtered out"),
+                end("sockets", End::Code(0)),
+            ],
+            "no test ran",
+        );
         check(vec![end("sockets", End::Limit)], "killed at its time limit");
         check(
             vec![

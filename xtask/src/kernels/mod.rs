@@ -33,6 +33,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use clap::ValueEnum as _;
+use guest::Step;
 
 use self::{archive::Kernel, findings::Findings, programs::Part};
 use crate::steps;
@@ -73,6 +74,9 @@ pub(crate) struct Arguments {
     /// Only this part; several, if it is said several times. What a kernel offers is asked in any case
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
+    /// Of these parts, only the tests and the lab's cases whose name contains this; several, if it is said several times
+    #[arg(long, value_name = "NAME", requires = "only", value_parser = one_word)]
+    filter: Vec<String>,
     /// A program that takes longer is killed, which is a failure; so is a machine that does not come up in a tenth of it
     #[arg(long, value_name = "MINUTES", default_value_t = LIMIT_MINUTES,
           value_parser = clap::value_parser!(u64).range(1..=24 * 60))]
@@ -97,10 +101,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         &arguments.only
     };
+    let steps = programs::steps(parts, &arguments.filter, limit)?;
     let built = programs::build(parts)?;
     let mut findings = Vec::new();
     for kernel in &kernels {
-        findings.push(try_one(kernel, &built, parts, limit, &folder)?);
+        findings.push(try_one(kernel, &built, &steps, limit, &folder)?);
     }
     let text = table::of(&findings);
     print!("\n{text}");
@@ -112,6 +117,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let held = findings.iter().all(Findings::held) && differences.is_empty();
     Ok(ExitCode::from(u8::from(!held)))
+}
+
+/// A part of a test's or case's name: an argument of its own of the test programs, and nothing else to them.
+fn one_word(text: &str) -> Result<String, String> {
+    let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"_:-".contains(&byte);
+    if text.is_empty() || text.starts_with('-') || !text.bytes().all(is_of_names) {
+        return Err("expected letters, digits, _, : and -, such as devices::packets".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// Those that were asked for, unpacked.
@@ -140,7 +154,7 @@ fn kernels(arguments: &Arguments, folder: &Path) -> anyhow::Result<Vec<Kernel>> 
 fn try_one(
     kernel: &Kernel,
     built: &programs::Built,
-    parts: &[Part],
+    steps: &[Step],
     limit: Duration,
     folder: &Path,
 ) -> anyhow::Result<Findings> {
@@ -153,7 +167,7 @@ fn try_one(
     }
     let plan = guest::Plan {
         modules: modules.found.iter().map(modules::Module::path).collect(),
-        steps: programs::steps(parts, limit),
+        steps: steps.to_vec(),
     };
     let file = folder.join("initial.cpio");
     image::write(&file, built, &modules.found, &plan)?;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use guest::Step;
 use object::{
     LittleEndian,
@@ -43,6 +43,9 @@ const CASES: [&str; 4] = [
 
 /// By how much limits of the suite are lengthened: an emulated processor is ten to twenty times as slow.
 const TIMEOUT_SCALE: &str = "10";
+
+/// The same for the limits of tests.
+const TEST_TIMEOUT_SCALE: (&str, &str) = ("PLUMBLINE_TEST_TIMEOUT_SCALE", TIMEOUT_SCALE);
 
 /// Where the suite's report is.
 const REPORT: &str = "/run/out/report.yaml";
@@ -182,18 +185,25 @@ fn listed(said: &str) -> Vec<PathBuf> {
 }
 
 /// What a machine runs, in this order.
-pub(super) fn steps(parts: &[Part], limit: Duration) -> Vec<Step> {
+///
+/// # Errors
+/// No case of the lab has a name that contains one of the filters.
+pub(super) fn steps(parts: &[Part], filters: &[String], limit: Duration) -> anyhow::Result<Vec<Step>> {
     // Tests put those that they skip on record in a file; it is told, and the report.
     let step = |name: &str, command: &str| {
         let skips = format!("/run/skipped-{name}.txt");
         Step {
             name: name.to_owned(),
             command: command.split_whitespace().map(str::to_owned).collect(),
-            environment: BTreeMap::from([("PLUMBLINE_SKIPS".to_owned(), skips.clone())]),
+            environment: BTreeMap::from(
+                [("PLUMBLINE_SKIPS", skips.as_str()), TEST_TIMEOUT_SCALE]
+                    .map(|(name, value)| (name.to_owned(), value.to_owned())),
+            ),
             limit_seconds: limit.as_secs(),
             files: vec![skips, REPORT.to_owned()],
         }
     };
+    let named = filters.join(" ");
     let mut steps = vec![
         step(FEATURES, "/bin/lb-features /sys/fs/cgroup"),
         step(VERIFIER, "/bin/lb-verify"),
@@ -202,10 +212,10 @@ pub(super) fn steps(parts: &[Part], limit: Duration) -> Vec<Step> {
         steps.push(match part {
             // Always asked.
             Part::Features => continue,
-            Part::Packets => step("packets", "/bin/tables --test-threads=1"),
-            Part::Sockets => step("sockets", "/bin/kernel --test-threads=1"),
+            Part::Packets => step("packets", &format!("/bin/tables --test-threads=1 {named}")),
+            Part::Sockets => step("sockets", &format!("/bin/kernel --test-threads=1 {named}")),
             Part::Lab => {
-                let cases = CASES.join("|");
+                let cases = cases(filters)?.join("|");
                 let run = format!(
                     "/bin/plumbline run --filter ^({cases})$ --labs 1 --jobs 1 --timeout-scale {TIMEOUT_SCALE} --out \
                      /run/out"
@@ -214,7 +224,20 @@ pub(super) fn steps(parts: &[Part], limit: Duration) -> Vec<Step> {
             }
         });
     }
-    steps
+    Ok(steps)
+}
+
+/// The cases whose names contain one of the filters, as test programs have it; all, if there is none.
+fn cases(filters: &[String]) -> anyhow::Result<Vec<&'static str>> {
+    let mut cases = CASES.to_vec();
+    cases.retain(|case| filters.is_empty() || filters.iter().any(|filter| case.contains(filter)));
+    ensure!(
+        !cases.is_empty(),
+        "--filter: no case of the lab has {} in its name; they are {}",
+        filters.join(" or "),
+        CASES.join(", ")
+    );
+    Ok(cases)
 }
 
 /// The names of all of them, for people.
@@ -253,10 +276,24 @@ mod tests {
     #[test]
     fn what_the_kernel_offers_is_asked_whatever_else_runs() {
         let names = |parts: &[Part]| {
-            let steps = steps(parts, Duration::from_secs(60));
+            let steps = steps(parts, &[], Duration::from_secs(60)).unwrap();
             steps.into_iter().map(|step| step.name).collect::<Vec<_>>()
         };
         assert_eq!(names(&[Part::Lab]), ["features", "verifier", "lab"]);
         assert_eq!(names(&[Part::Features]), ["features", "verifier"]);
+    }
+
+    #[test]
+    fn a_filter_is_of_tests_and_of_cases() {
+        let last = |part, filter: &str| {
+            let steps = steps(&[part], &[filter.to_owned()], Duration::from_secs(60));
+            steps.map(|steps| steps.last().unwrap().command.join(" "))
+        };
+        let said = last(Part::Sockets, "devices::packets").unwrap();
+        assert_eq!(said, "/bin/kernel --test-threads=1 devices::packets");
+        let said = last(Part::Lab, "stale").unwrap();
+        assert!(said.contains(" ^(stale-sock-legacy-multi)$ "), "{said}");
+        let error = last(Part::Lab, "nothing-of-it").unwrap_err().to_string();
+        assert!(error.contains("they are clusterip-from-pod, "), "{error}");
     }
 }

@@ -7,9 +7,7 @@ use oracle::{
 };
 use rstest::rstest;
 
-use crate::support::{
-    B1, B2, TIMES, answer, answered, attempt, check, failed, many, refused, serves, silent,
-};
+use crate::support::{B1, B2, TIMES, answer, answered, attempt, check, failed, many, serves, silent};
 
 #[rstest]
 #[case::too_few(serves(&[B1]), many(27, |n| answered(n, B1)), "only 27 of the 28")]

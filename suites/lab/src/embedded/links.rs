@@ -57,7 +57,7 @@ impl Links {
     }
 
     /// Makes a bridge, up, and gives its index.
-    pub(super) async fn bridge(&self, name: &str) -> Result<u32, LabError> {
+    pub(crate) async fn bridge(&self, name: &str) -> Result<u32, LabError> {
         let message = LinkBridge::new(name).build();
         let result = self.handle.link().add(message).execute().await;
         result.map_err(unsupported(
@@ -92,20 +92,6 @@ impl Links {
             format!("make the veth pair {name}"),
             "The lab needs CONFIG_VETH",
         ))
-    }
-
-    /// Makes a link, up, that takes every packet and tells nobody; gives its index. `here` is the namespace of this.
-    ///
-    /// It is one end of a veth pair, and asks nobody for addresses of neighbours: what the other end gets is addressed to this
-    /// one (`arp_constructor()`, `ndisc_constructor()`), and dropped as somebody else's.
-    pub(crate) async fn silence(&self, name: &str, here: &File) -> Result<u32, LabError> {
-        let other = format!("{name}-end");
-        self.veth(name, None, &other, here).await?;
-        self.up(&other).await?;
-        let message = LinkUnspec::new_with_name(name).arp(false).build();
-        let result = self.handle.link().set(message).execute().await;
-        result.map_err(failed(format!("let {name} ask for no neighbour")))?;
-        self.index(name).await
     }
 
     /// Removes a link, and with it its peer; one that is gone is no error.

@@ -76,8 +76,9 @@ pub(crate) use {
     held::hold,
     links::{Links, Via},
     netns::NetNs,
-    node::{EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6},
+    node::{BY_CONNECTION_IPV4, BY_CONNECTION_IPV6, EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6},
     protocol::{Missing, Refusal},
     request::cluster_error,
     spawn::{become_program, program},
+    topology::everything,
 };

@@ -49,10 +49,24 @@ pub(crate) const EVERY_REFUSAL_IPV4: (&str, &str) = ("ipv4/icmp_ratemask", "6160
 /// The same for IPv6, where it is type 1.
 pub(crate) const EVERY_REFUSAL_IPV6: (&str, &str) = ("ipv6/icmp/ratemask", "0,3-127");
 
+/// Where there are several ways, the addresses, protocol and ports of a packet choose (0x37, Linux 5.14). Policy 1 would take the
+/// hash that the sender's socket has given a packet, which comes along within a host: none for what no socket has sent, such as
+/// the RST for a connection that is not known any more, and another one after each timeout. A router has the packet alone.
+pub(crate) const BY_CONNECTION_IPV4: [(&str, &str); 2] = [
+    ("ipv4/fib_multipath_hash_policy", "3"),
+    ("ipv4/fib_multipath_hash_fields", "55"),
+];
+/// The same for IPv6.
+pub(crate) const BY_CONNECTION_IPV6: [(&str, &str); 2] = [
+    ("ipv6/fib_multipath_hash_policy", "3"),
+    ("ipv6/fib_multipath_hash_fields", "55"),
+];
+
 /// For the bridge: it forwards, by connections where there are several ways, and sends nobody elsewhere.
 const BRIDGE: &[(&str, &str)] = &[
     ("ipv4/ip_forward", "1"),
-    ("ipv4/fib_multipath_hash_policy", "1"),
+    BY_CONNECTION_IPV4[0],
+    BY_CONNECTION_IPV4[1],
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv4/conf/all/accept_redirects", "0"),
@@ -79,7 +93,8 @@ const NODE_IPV6: &[(&str, &str)] = &[("ipv6/conf/all/forwarding", "1"), EVERY_RE
 /// For the bridge with IPv6, likewise.
 const BRIDGE_IPV6: &[(&str, &str)] = &[
     ("ipv6/conf/all/forwarding", "1"),
-    ("ipv6/fib_multipath_hash_policy", "1"),
+    BY_CONNECTION_IPV6[0],
+    BY_CONNECTION_IPV6[1],
 ];
 
 /// Settings of a machine that forwards nothing: a pod, the API server's, the outside client.

@@ -114,7 +114,7 @@ pub(super) fn on_underlay(address: IpAddr) -> IpNet {
 }
 
 /// Everything, of the family of an address.
-pub(super) fn everything(like: IpAddr) -> IpNet {
+pub(crate) fn everything(like: IpAddr) -> IpNet {
     match like {
         IpAddr::V4(_) => Ipv4Net::default().into(),
         IpAddr::V6(_) => Ipv6Net::default().into(),

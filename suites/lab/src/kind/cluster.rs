@@ -150,8 +150,8 @@ impl KindCluster {
             agents::nodes_ready(&client).await?;
             watch.done("nodes ready");
         }
-        let net = outside::net(&tools, &config.name).await?;
-        let balancers = LoadBalancers::start(client.clone(), pool, &nodes, &net).await?;
+        let way = outside::way(&tools, &config.name).await?;
+        let balancers = LoadBalancers::start(client.clone(), pool, &nodes, &way).await?;
         let options = Options {
             provider: "kind".to_owned(),
             tested: tested(config.target, &target, &program, front.is_some()),
@@ -194,6 +194,12 @@ impl KindCluster {
     /// It is not there any more.
     pub async fn attach(name: &str) -> Result<Self, KindError> {
         let folder = Folder::new(name)?;
+        if !folder.path().exists() {
+            return Err(KindError::Nobodys {
+                name: name.to_owned(),
+                kept: kept()?,
+            });
+        }
         let about: About = folder.read(ABOUT)?.ok_or_else(|| KindError::NotWhole {
             name: name.to_owned(),
         })?;

@@ -28,8 +28,10 @@ pub struct Limits {
     pub reconciled: Duration,
     /// From one look of the balancer at an API server to the next.
     pub balancer_look: Duration,
-    /// How long it waits for an answer before it takes the API server for one that is not ready.
+    /// How long it waits for an answer.
     pub balancer_answer: Duration,
+    /// So many times in a row in vain, and an API server that was ready is taken for one that is not.
+    pub balancer_silences: u32,
     /// From the end of load balancers until Services have given their addresses back.
     pub give_back: Duration,
     /// One question to the API.
@@ -52,6 +54,7 @@ pub const LIMITS: Limits = Limits {
     reconciled: Duration::from_secs(75),
     balancer_look: Duration::from_millis(200),
     balancer_answer: Duration::from_secs(2),
+    balancer_silences: 3,
     give_back: Duration::from_secs(20),
     request: Duration::from_secs(10),
     look: Duration::from_millis(100),

@@ -14,14 +14,14 @@
 //! come up is removed at once; one whose run was killed, by the next run. The cgroup v2 root and the bpffs of a node are found
 //! in its own mounts. Docker has to be this host's: processes are started in the namespaces of nodes and pods, as root.
 //!
-//! Left out: API servers that answer wrongly, leading kube-proxy to the API by another way.
+//! Left out: leading kube-proxy to the API by another way.
 //!
 //! Files: `config` (what is told), `cluster` (made, found), `removal`, `programs` (of ours),
 //! `baseline` (what nodes had before their agents), `beside` (what cases reach beside the API), `agents`,
 //! `api` (API servers, two that share an address among them, and their faults),
-//! `manifests` (what the agent is deployed as), `images`, `outside` (the client outside), `load_balancers` and `pool` (their
-//! addresses), `containers` and `placing` (where
-//! things are on this host), `tools` (Docker and kind), `state` (the folder of a cluster), `steps`, `error`, `limits`.
+//! `manifests` (what the agent is deployed as), `images`, `outside` (the client outside and its router), `way` (from the one
+//! through the other), `load_balancers` and `pool` (their addresses), `containers` and `placing` (where things are on this host),
+//! `tools` (Docker and kind), `state` (the folder of a cluster), `steps`, `error`, `limits`.
 mod agents;
 mod api;
 mod baseline;
@@ -42,6 +42,7 @@ mod removal;
 mod state;
 mod steps;
 mod tools;
+mod way;
 
 pub use api::{balance, keep};
 pub use cluster::{Existing, KindCluster};

@@ -1,7 +1,7 @@
-//! The client outside: a container in the network of the nodes that is no node.
+//! The client outside, and the router between it and load balancers: containers in the network of the nodes that are no nodes.
 //!
-//! Addresses of Services that nobody translates are led to it by the nodes, and end there: whatever is beyond this host might
-//! answer in their name otherwise.
+//! Addresses of Services that nobody translates are led to the client by the nodes, and end there: whatever is beyond this host
+//! might answer in their name otherwise.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,14 @@ use std::{
 
 use ipnet::IpNet;
 
-use super::{KindError, LIMITS, containers::Container, error::io_error, placing::on_node, tools::Tools};
+use super::{
+    KindError, LIMITS,
+    containers::Container,
+    error::io_error,
+    placing::on_node,
+    tools::Tools,
+    way::{CLIENT, ROUTER, Way, keep},
+};
 use crate::embedded::NetNs;
 
 /// The label of what belongs to a cluster and is no node of it; its value is the cluster's name.
@@ -19,23 +26,34 @@ pub(super) const LABEL: &str = "plumbline.cluster";
 /// The network that kind makes.
 pub(super) const NETWORK: &str = "kind";
 
-/// It forwards nothing, and chooses a node behind a load balancer by connections.
-const SETTINGS: [(&str, &str); 4] = [
-    ("ipv4/ip_forward", "0"),
-    ("ipv6/conf/all/forwarding", "0"),
-    ("ipv4/fib_multipath_hash_policy", "1"),
-    ("ipv6/fib_multipath_hash_policy", "1"),
-];
-
-/// Starts it anew. It has the probe's image and does nothing: clients are started beside it.
+/// Starts both anew. They have the probe's image and do nothing: clients are started beside the one.
 pub(super) async fn start(tools: &Tools, cluster: &str, image: &str) -> Result<(), KindError> {
-    let (name, label) = (name(cluster), format!("{LABEL}={cluster}"));
-    remove_one(tools, &name).await?;
+    let (client, router) = (name(cluster), router_name(cluster));
+    for (name, settings, what) in [
+        (client, CLIENT, "start the client outside"),
+        (router, ROUTER, "start the router"),
+    ] {
+        start_one(tools, cluster, &name, image, what).await?;
+        let net = net_of(process_of(tools, &name, what).await?)?;
+        keep(&net, settings).map_err(io_error(what))?;
+    }
+    Ok(())
+}
+
+async fn start_one(
+    tools: &Tools,
+    cluster: &str,
+    name: &str,
+    image: &str,
+    what: &str,
+) -> Result<(), KindError> {
+    let label = format!("{LABEL}={cluster}");
+    remove_one(tools, name).await?;
     let arguments = [
         "run",
         "--detach",
         "--name",
-        &name,
+        name,
         "--label",
         &label,
         "--network",
@@ -47,10 +65,7 @@ pub(super) async fn start(tools: &Tools, cluster: &str, image: &str) -> Result<(
         "--tcp",
         "8080",
     ];
-    tools
-        .docker("start the client outside", arguments)
-        .await
-        .map(drop)
+    tools.docker(what, arguments).await.map(drop)
 }
 
 /// Its process, as this host sees it.
@@ -71,12 +86,22 @@ pub(super) async fn process_of(tools: &Tools, name: &str, what: &str) -> Result<
     })
 }
 
-/// Its network namespace.
-pub(super) async fn net(tools: &Tools, cluster: &str) -> Result<NetNs, KindError> {
-    let path = format!("/proc/{}/ns/net", process(tools, cluster).await?);
+/// The network namespace of a process.
+fn net_of(process: u32) -> Result<NetNs, KindError> {
+    let path = format!("/proc/{process}/ns/net");
     Ok(NetNs::of(
         File::open(&path).map_err(io_error(format!("open {path}")))?,
     ))
+}
+
+/// How the client gets to load balancers.
+pub(super) async fn way(tools: &Tools, cluster: &str) -> Result<Way, KindError> {
+    let router = router_name(cluster);
+    Ok(Way {
+        client: net_of(process(tools, cluster).await?)?,
+        router: net_of(process_of(tools, &router, "find the router").await?)?,
+        through: addresses(tools, &router).await?,
+    })
 }
 
 /// Leads what nodes send to untranslated addresses of Services to it, which forwards nothing.
@@ -87,17 +112,6 @@ pub(super) async fn swallow(
     ranges: &[IpNet],
 ) -> Result<(), KindError> {
     let what = "lead untranslated addresses of Services to the client outside";
-    let keep = || {
-        for (file, value) in SETTINGS {
-            // Shows the namespace of the thread that looks. A kernel may have no IPv6.
-            let file = Path::new("/proc/sys/net").join(file);
-            if file.exists() {
-                fs::write(file, value)?;
-            }
-        }
-        Ok(())
-    };
-    net(tools, cluster).await?.inside(keep).map_err(io_error(what))?;
     let gateways = addresses(tools, &name(cluster)).await?;
     for node in nodes {
         for range in ranges {
@@ -186,9 +200,14 @@ async fn remove_all(tools: &Tools, filter: &str) -> Result<(), KindError> {
     tools.docker(what, arguments).await.map(drop)
 }
 
-/// Name of its container.
+/// Name of the client's container.
 pub(super) fn name(cluster: &str) -> String {
     format!("{cluster}-outside")
+}
+
+/// Name of the router's.
+pub(super) fn router_name(cluster: &str) -> String {
+    format!("{cluster}-router")
 }
 
 #[cfg(test)]

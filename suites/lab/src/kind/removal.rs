@@ -131,7 +131,12 @@ impl Drop for Undo {
         };
         let gone = !self.is_ours || delete();
         let outside = std::process::Command::new("docker")
-            .args(["rm", "--force", &outside::name(name), &api::balancer_name(name)])
+            .args(["rm", "--force"])
+            .args([
+                outside::name(name),
+                outside::router_name(name),
+                api::balancer_name(name),
+            ])
             .stdin(std::process::Stdio::null())
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())

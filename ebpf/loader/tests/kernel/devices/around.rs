@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::{
     MODES,
     network::{FAMILIES, Network},
-    packets::{Client, LIMIT, NEVER, announce, attach, counted, expose, open, serve, ways},
+    packets::{Client, NEVER, announce, attach, counted, expose, limit, open, serve, ways},
 };
 use crate::support::isolated;
 
@@ -34,7 +34,7 @@ pub(super) fn again(from: SocketAddr, protocol: u8, to: SocketAddr) -> io::Resul
     socket.set_reuse_address(true)?;
     socket.bind(&from.into())?;
     if protocol == TCP {
-        socket.connect_timeout(&to.into(), LIMIT)?;
+        socket.connect_timeout(&to.into(), limit())?;
         return Client::of_stream(TcpStream::from(socket));
     }
     socket.connect(&to.into())?;

@@ -75,10 +75,11 @@ pub(in crate::kind) fn name(cluster: &str) -> String {
     format!("{cluster}-balancer")
 }
 
-/// What runs in it: each connection goes to the next of the servers that are ready, or else that takes it. Never returns but for an error.
+/// What runs in it: each connection goes to the next of the servers that are ready, or else that takes it. Never returns but for
+/// an error.
 ///
 /// # Errors
-/// The port of API servers can't be listened on, or the socket for faults.
+/// The port of API servers can't be listened on, or the socket for faults; servers can't be asked.
 pub async fn balance(servers: Vec<SocketAddr>) -> Result<(), LabError> {
     let any: IpAddr = match servers.first() {
         Some(SocketAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
@@ -90,7 +91,7 @@ pub async fn balance(servers: Vec<SocketAddr>) -> Result<(), LabError> {
     })?;
     let ready: Arc<[AtomicBool]> = servers.iter().map(|_| AtomicBool::new(false)).collect();
     for (number, server) in servers.iter().copied().enumerate() {
-        tokio::spawn(look(server, ready.clone(), number));
+        tokio::spawn(look(client(server)?, ready.clone(), number));
     }
     let answers = Arc::new(Answers::default());
     let front = Front::new(listener, Arc::from(servers), None)?;
@@ -104,26 +105,108 @@ pub async fn balance(servers: Vec<SocketAddr>) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Looks again and again whether a server is ready, which everybody may ask (`system:public-info-viewer`).
-async fn look(server: SocketAddr, ready: Arc<[AtomicBool]>, number: usize) {
-    let Ok(address) = format!("https://{server}").parse() else {
-        return;
+/// Asks a server whether it is ready, which everybody may (`system:public-info-viewer`).
+fn client(server: SocketAddr) -> Result<Client, LabError> {
+    let failed = |why: String| LabError::Host {
+        what: format!("ask {server} whether it is ready"),
+        why,
+        remedy: "Report it: the balancer's program can't look",
     };
-    let mut config = Config::new(address);
-    // Nothing is told it, and what it says decides no more than who is tried first.
+    let address = format!("https://{server}");
+    let mut config = Config::new(
+        address
+            .parse()
+            .map_err(|error| failed(format!("{address}: {error}")))?,
+    );
+    // Nothing is told it, and what it says decides no more than who is tried first. A container of one program has no
+    // authorities of its system, which would be looked for.
     config.accept_invalid_certs = true;
-    let client = match Client::try_from(config) {
-        Ok(client) => client,
-        Err(error) => {
-            tracing::error!(%server, %error, "nobody looks whether an API server is ready");
-            return;
-        }
-    };
+    config.root_cert = Some(Vec::new());
+    Client::try_from(config).map_err(|error| failed(error.to_string()))
+}
+
+/// Looks again and again whether a server is ready.
+async fn look(client: Client, ready: Arc<[AtomicBool]>, number: usize) {
+    let mut seen = Seen::default();
     loop {
         let asked = timeout(LIMITS.balancer_answer, api_is_ready(&client)).await;
+        seen.next(asked.ok());
         if let Some(ready) = ready.get(number) {
-            ready.store(asked.unwrap_or(false), Ordering::Relaxed);
+            ready.store(seen.ready, Ordering::Relaxed);
         }
         sleep(LIMITS.balancer_look).await;
+    }
+}
+
+/// What is known of a server.
+#[derive(Debug, Default)]
+struct Seen {
+    ready: bool,
+    /// Looks in a row that had no answer.
+    silent: u32,
+}
+
+impl Seen {
+    /// One that was ready and is slow (another one that starts takes the processors) is better than one that has just begun to
+    /// listen, and doesn't answer yet. That it is not ready, or gone, counts at once.
+    fn next(&mut self, answer: Option<bool>) {
+        (self.ready, self.silent) = match answer {
+            Some(ready) => (ready, 0),
+            None => (
+                self.ready && self.silent + 1 < LIMITS.balancer_silences,
+                self.silent.saturating_add(1),
+            ),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, time::Duration};
+
+    use nix::mount::{MsFlags, mount};
+    use testing::isolation::Own;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_slow_is_still_ready_and_one_that_says_no_is_not() {
+        let ready = |answers: &[Option<bool>]| {
+            let mut seen = Seen::default();
+            answers.iter().for_each(|answer| seen.next(*answer));
+            seen.ready
+        };
+        let (yes, no, silence) = (Some(true), Some(false), None);
+        assert!(ready(&[yes, silence, silence, yes, silence, silence]));
+        assert!(!ready(&[yes, silence, silence, silence]));
+        assert!(!ready(&[yes, silence, no]));
+        assert!(!ready(&[no, silence]));
+        assert!(!ready(&[silence]));
+        assert!(ready(&[silence, silence, silence, yes]));
+    }
+
+    /// In the image of a balancer there is nothing but its program.
+    #[tokio::test]
+    async fn servers_can_be_asked_where_no_authorities_are_installed() {
+        if Own::of(&testing::current(), Duration::from_secs(60)).is_none() {
+            return;
+        }
+        let none = None::<&str>;
+        for folder in [
+            "/etc/ssl",
+            "/etc/pki",
+            "/usr/lib/ssl",
+            "/usr/local/share",
+            "/var/ssl",
+        ] {
+            if Path::new(folder).exists() {
+                mount(none, folder, Some("tmpfs"), MsFlags::empty(), none).expect("an empty folder");
+            }
+        }
+        let server: SocketAddr = (Ipv4Addr::LOCALHOST, PORT).into();
+        let mut like_everybodys = Config::new(format!("https://{server}").parse().expect("an address"));
+        like_everybodys.accept_invalid_certs = true;
+        assert!(Client::try_from(like_everybodys).is_err(), "no authorities");
+        client(server).expect("a client");
     }
 }
