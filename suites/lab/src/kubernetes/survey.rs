@@ -121,6 +121,9 @@ fn choose(mut all: Vec<ApiNode>) -> Result<(Vec<Node>, String), KubernetesError>
     Ok((nodes, kernels.join(", ")))
 }
 
+/// So much of what a node says of itself is repeated.
+const MOST_SAID: usize = 300;
+
 /// Why a pod that names this node would not run there. Pods of the suite name their nodes, so nothing but `NoExecute` keeps
 /// them away.
 fn unusable(node: &ApiNode) -> Option<String> {
@@ -128,11 +131,13 @@ fn unusable(node: &ApiNode) -> Option<String> {
     let conditions = status
         .and_then(|status| status.conditions.as_deref())
         .unwrap_or_default();
-    let is_ready = conditions
-        .iter()
-        .any(|one| one.type_ == "Ready" && one.status == "True");
-    if !is_ready {
-        return Some("is not Ready".to_owned());
+    let ready = conditions.iter().find(|one| one.type_ == "Ready");
+    if ready.is_none_or(|one| one.status != "True") {
+        // In its own words, as kubelet says what it lacks (such as a network for pods).
+        let why = ready.and_then(|one| one.message.as_deref());
+        let why: String = why.unwrap_or_default().chars().take(MOST_SAID).collect();
+        let why = if why.is_empty() { why } else { format!(" ({why})") };
+        return Some(format!("is not Ready{why}"));
     }
     let taints = node
         .spec
@@ -192,7 +197,7 @@ mod tests {
             "status": {
                 "addresses": [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": "10.0.0.1"},
                               {"type": "InternalIP", "address": "fd00::1"}],
-                "conditions": [{"type": "Ready", "status": ready}],
+                "conditions": [{"type": "Ready", "status": ready, "message": "no network"}],
                 "nodeInfo": {"kernelVersion": "6.1", "architecture": "", "bootID": "", "containerRuntimeVersion": "",
                              "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "",
                              "osImage": "", "systemUUID": ""},
@@ -218,7 +223,8 @@ mod tests {
         let none = choose(vec![node("c", "True", &evicts), node("d", "False", &json!([]))]).unwrap_err();
         assert_eq!(
             none.to_string(),
-            "the cluster has no node that pods can be put on: c has the taint broken:NoExecute, d is not Ready"
+            "the cluster has no node that pods can be put on: c has the taint broken:NoExecute, d is not Ready \
+             (no network)"
         );
     }
 }
