@@ -103,3 +103,40 @@ async fn change(
     }
     first
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use crate::embedded::{IpFamilies, forgotten::expect_ended, node::Underlay};
+
+    #[tokio::test]
+    async fn what_ends_a_connection_nobody_knows_takes_the_way_it_began_on() {
+        if !testing::root_or_skip(&testing::current()) {
+            return;
+        }
+        for families in [IpFamilies::Ipv4, IpFamilies::Ipv6] {
+            let underlay = Underlay::create(families).await.expect("a bridge");
+            let client = underlay.machine("outside", &families.outside()).await;
+            let client = client.expect("a client");
+            let address = families.load_balancers()[0].hosts().nth(6).expect("an address");
+            let (mut nodes, mut listeners, mut gateways) = (Vec::new(), Vec::new(), Vec::new());
+            for number in [1, 2] {
+                let own = families.api_server(number);
+                let node = underlay.machine(&format!("node{number}"), &own).await;
+                let node = node.expect("a node");
+                let links = node.links().expect("its links");
+                let lo = links.index("lo").await.expect("a link");
+                links.address(lo, address.into()).await.expect("an address");
+                let listener = node.listen((address, 80).into()).expect("a listener");
+                listener.set_nonblocking(true).expect("so");
+                listeners.push(TcpListener::from_std(listener).expect("a listener"));
+                gateways.extend(own);
+                nodes.push(node);
+            }
+            let router = underlay.router();
+            router.spread(address, &gateways).await.expect("a route");
+            expect_ended(&client, (address, 80).into(), [&listeners[0], &listeners[1]]).await;
+        }
+    }
+}

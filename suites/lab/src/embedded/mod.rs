@@ -31,6 +31,8 @@ mod dir;
 mod ending;
 mod error;
 mod evidence;
+#[cfg(test)]
+pub(crate) mod forgotten;
 mod health;
 mod held;
 mod host;

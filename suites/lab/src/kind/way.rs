@@ -88,19 +88,12 @@ impl Way {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::SocketAddr, time::Duration};
+    use std::net::SocketAddr;
 
-    use nix::sys::socket::{setsockopt, sockopt::TcpRepair};
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::{TcpListener, TcpSocket, TcpStream},
-        time::timeout,
-    };
+    use tokio::net::TcpListener;
 
     use super::*;
-
-    /// So many connections: that all take the right way by chance is improbable.
-    const CONNECTIONS: usize = 20;
+    use crate::embedded::forgotten::{connect, expect_ended};
 
     /// A link of their own for a client, a router and two nodes. Nodes have the address of a load balancer, and listen there.
     struct Machines {
@@ -159,20 +152,6 @@ mod tests {
                 _bridge: bridge,
             }
         }
-
-        /// What comes of a connection; `None`: nothing within a second, as where nobody is told anything.
-        async fn connect(&self) -> Option<io::Result<TcpStream>> {
-            let runtime = tokio::runtime::Handle::current();
-            let socket = self.way.client.inside(|| {
-                let _reactor = runtime.enter();
-                match self.address {
-                    SocketAddr::V4(_) => TcpSocket::new_v4(),
-                    SocketAddr::V6(_) => TcpSocket::new_v6(),
-                }
-            });
-            let connecting = socket.expect("a socket").connect(self.address);
-            timeout(Duration::from_secs(1), connecting).await.ok()
-        }
     }
 
     #[tokio::test]
@@ -185,11 +164,11 @@ mod tests {
             let range = IpNet::new(machines.address.ip(), if is_ipv6 { 112 } else { 24 }).expect("a range");
             let router = machines.way.lead(&[range.trunc()]).await.expect("routes");
             for _ in 0..2 {
-                let nobody = machines.connect().await;
+                let nobody = connect(&machines.way.client, machines.address).await;
                 assert!(nobody.is_none(), "{nobody:?}");
                 let to = machines.address.ip();
                 router.spread(to, &machines.nodes).await.expect("a route");
-                let led = machines.connect().await;
+                let led = connect(&machines.way.client, machines.address).await;
                 assert!(matches!(led, Some(Ok(_))), "{led:?}");
                 router.spread(to, &[]).await.expect("no route");
             }
@@ -206,23 +185,10 @@ mod tests {
             let to = machines.address.ip();
             let router = machines.way.lead(&[to.into()]).await.expect("routes");
             router.spread(to, &machines.nodes).await.expect("a route");
-            for connection in 0..CONNECTIONS {
-                let client = machines.connect().await.expect("in time").expect("a connection");
-                let accepted = tokio::select! {
-                    accepted = machines.listeners[0].accept() => accepted,
-                    accepted = machines.listeners[1].accept() => accepted,
-                };
-                let (mut accepted, _) = accepted.expect("it");
-                // One in repair is forgotten without a word.
-                setsockopt(&client, TcpRepair, &1).expect("CAP_NET_ADMIN");
-                drop(client);
-                accepted.write_all(b"who is there?").await.expect("a request");
-                let told = timeout(Duration::from_secs(1), accepted.read(&mut [0])).await;
-                let told = told
-                    .unwrap_or_else(|_| panic!("connection {connection} to {to}: its node heard nothing"));
-                let error = told.expect_err("nobody is there");
-                assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
-            }
+            let [one, other] = &machines.listeners[..] else {
+                panic!("two nodes listen");
+            };
+            expect_ended(&machines.way.client, machines.address, [one, other]).await;
         }
     }
 }
