@@ -85,8 +85,10 @@ pub mod seen {
     pub const BACKEND_FIN: u32 = 1 << 3;
     /// One of them has reset it (RST, ABORT; SHUTDOWN COMPLETE).
     pub const RESET: u32 = 1 << 4;
+    /// Neither the opening nor a reset: the client has sent on, or the backend as one does who has heard that (TCP's ACK).
+    pub const ESTABLISHED: u32 = 1 << 5;
     /// All of them.
-    pub const ALL: u32 = OPEN | ANSWER | CLIENT_FIN | BACKEND_FIN | RESET;
+    pub const ALL: u32 = OPEN | ANSWER | CLIENT_FIN | BACKEND_FIN | RESET | ESTABLISHED;
 }
 
 /// Key of FRAGMENTS: a datagram that was sent in pieces, of which only the first has ports.

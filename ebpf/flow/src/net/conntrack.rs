@@ -20,7 +20,8 @@ const TCP_ESTABLISHED: u32 = 86_400;
 const TCP_HALF_CLOSED: u32 = 3600;
 /// And of one that both have closed: 2 MSL (RFC 9293, 3.6.1).
 const TCP_CLOSED: u32 = 120;
-/// And of one that nobody has answered: SYN is sent again for about as long (RFC 6298, 2: 1, 2, 4 … s).
+/// And of one that nobody has answered, or whose client has not been heard since, as of a flood of SYN from addresses that are
+/// nobody's: SYN and its answer are sent again for about as long (RFC 6298, 2: 1, 2, 4 … s).
 const TCP_OPENING: u32 = 60;
 /// Longest silence of an SCTP association, and of one that is being closed, or not answered.
 const SCTP_ESTABLISHED: u32 = 86_400;
@@ -55,12 +56,16 @@ pub const fn starts(protocol: u8, signals: u8) -> bool {
 /// What a packet adds to [`Flow::seen`](lb_abi::Flow::seen). `signals` of UDP, and of fragments other than the first,
 /// are 0.
 #[inline(always)]
-pub const fn shows(signals: u8, reply: bool) -> u32 {
+pub const fn shows(protocol: u8, signals: u8, reply: bool) -> u32 {
     let mut bits = 0;
     if reply {
         bits |= seen::ANSWER;
     } else if signals & SYN != 0 {
         bits |= seen::OPEN;
+    }
+    // SCTP's INIT ACK has no ACK.
+    if protocol != UDP && signals & (SYN | RST) == 0 && (!reply || signals & ACK != 0) {
+        bits |= seen::ESTABLISHED;
     }
     if signals & FIN != 0 {
         bits |= if reply {
@@ -85,17 +90,18 @@ pub const fn closing(seen: u32) -> bool {
 #[inline(always)]
 pub const fn time_limit(protocol: u8, seen: u32) -> u32 {
     const FINS: u32 = seen::CLIENT_FIN | seen::BACKEND_FIN;
+    const BOTH: u32 = seen::ANSWER | seen::ESTABLISHED;
     let answered = seen & seen::ANSWER != 0;
     match protocol {
         UDP if answered => UDP_ANSWERED,
         UDP => UDP_UNANSWERED,
         _ if seen & seen::RESET != 0 => RESET,
         SCTP if seen & FINS != 0 => SCTP_CLOSED,
-        SCTP if answered => SCTP_ESTABLISHED,
+        SCTP if seen & BOTH == BOTH => SCTP_ESTABLISHED,
         SCTP => SCTP_OPENING,
         _ if seen & FINS == FINS => TCP_CLOSED,
         _ if seen & FINS != 0 => TCP_HALF_CLOSED,
-        _ if answered => TCP_ESTABLISHED,
+        _ if seen & BOTH == BOTH => TCP_ESTABLISHED,
         _ => TCP_OPENING,
     }
 }

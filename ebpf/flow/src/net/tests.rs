@@ -121,8 +121,11 @@ fn a_connection_is_opened_forwarded_answered_and_closed() {
     );
     assert_eq!((work.to, work.way), (tuple(vip, client), Way::Routed));
     for (flags, seen) in [
-        (ACK, seen::OPEN | seen::ANSWER),
-        (FIN | ACK, seen::OPEN | seen::ANSWER | seen::CLIENT_FIN),
+        (ACK, seen::OPEN | seen::ANSWER | seen::ESTABLISHED),
+        (
+            FIN | ACK,
+            seen::OPEN | seen::ANSWER | seen::ESTABLISHED | seen::CLIENT_FIN,
+        ),
     ] {
         assert_eq!(
             arrives(&fake, &segment(client, vip, flags), &mut work),
@@ -172,6 +175,29 @@ fn the_port_of_a_connection_that_is_over_is_given_away_once() {
     }
     let packet = segment((CLIENT, 5004), (VIP, 80), SYN);
     assert_eq!(arrives(&fake, &packet, &mut work), Outcome::DroppedPortsExhausted);
+}
+
+#[test]
+fn who_answers_a_client_that_is_never_heard_again_keeps_no_port_for_it() {
+    let (mut fake, mut work) = (remote(), Work::NEW);
+    // Of an address that is nobody's, and one that goes on.
+    for (client, goes_on) in [(5000, false), (5001, true)] {
+        arrives(&fake, &segment((CLIENT, client), (VIP, 80), SYN), &mut work);
+        let masked = (NODE, work.to.source_port.get());
+        let answer = segment((POD, 8080), masked, SYN | ACK);
+        assert_eq!(arrives(&fake, &answer, &mut work), Outcome::Replied);
+        if goes_on {
+            arrives(&fake, &segment((CLIENT, client), (VIP, 80), ACK), &mut work);
+        }
+    }
+    fake.maps.now += 61;
+    let next = |client| segment((CLIENT, client), (VIP, 80), SYN);
+    assert_eq!(arrives(&fake, &next(5002), &mut work), Outcome::Opened);
+    assert_eq!(work.to.source_port.get(), 40_000);
+    assert_eq!(
+        arrives(&fake, &next(5003), &mut work),
+        Outcome::DroppedPortsExhausted
+    );
 }
 
 #[test]

@@ -163,7 +163,7 @@ impl Headers {
         if matches!(self.fragment, Fragment::Later) {
             0
         } else {
-            shows(self.signals, reply)
+            shows(self.tuple.protocol, self.signals, reply)
         }
     }
 

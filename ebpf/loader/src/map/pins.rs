@@ -17,8 +17,8 @@
 //! | left | meaning | then |
 //! |---|---|---|
 //! | `maps` | ordinary | what else is there goes |
-//! | no `maps`, whole `maps-next` | killed before or amid the renames | `maps-next` becomes `maps` |
-//! | no `maps`, part of `maps-next` | killed while making the first set | it goes |
+//! | no `maps`, whole `maps-next`, `maps-old` | killed between the renames | `maps-next` becomes `maps` |
+//! | neither `maps` nor `maps-old` | killed before the set was filled, beside programs whose pins are gone | it goes |
 //!
 //! Names on a bpffs hold no dot: the kernel reserves it.
 
@@ -119,7 +119,8 @@ impl Pins {
 
     /// Puts in order what a process that was killed has left (see the table above).
     pub(crate) fn recover(&self) -> Result<(), LoaderError> {
-        if !self.maps().exists() && inspect(&self.maps_next()).is_ok() {
+        // Only what was filled is put in the place of a set.
+        if !self.maps().exists() && self.maps_old().exists() && inspect(&self.maps_next()).is_ok() {
             rename(&self.maps_next(), &self.maps())?;
         }
         remove_set(&self.maps_next())?;

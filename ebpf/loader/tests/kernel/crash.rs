@@ -100,6 +100,21 @@ fn killed_while_making_the_first_set() {
     });
 }
 
+#[test]
+fn killed_before_the_set_beside_programs_without_pins_was_filled() {
+    isolated(|node| {
+        let datapath = node.start();
+        one_service(node, &datapath);
+        drop(datapath);
+        // Whole, and who knows what is in it: nothing was renamed for it.
+        fs::rename(node.pins("maps"), node.pins("maps-next")).expect("renamed");
+        let datapath = node.start();
+        assert!(!datapath.adopted());
+        attached_alone(node, &datapath);
+        pins_in_order(node);
+    });
+}
+
 /// Puts the one service into whatever maps there are, in a generation of its own.
 fn serve(datapath: &Datapath, cluster_ip: SocketAddrV4, server: SocketAddrV4) {
     const SERVICE: u32 = 80;

@@ -29,7 +29,7 @@ fn limit(protocol: u8, seen: u32) -> i32 {
         TCP if fins == 2 => 120,
         TCP if fins == 1 => 3600,
         SCTP if fins > 0 => 120,
-        _ if has(seen::ANSWER) => 86400,
+        _ if has(seen::ANSWER) && has(seen::ESTABLISHED) => 86400,
         _ => 60,
     }
 }
@@ -76,6 +76,11 @@ pub(super) fn shows(packet: &Packet, reply: bool) -> u32 {
     }
     if open && !reply {
         bits |= seen::OPEN;
+    }
+    // What a backend sends that has heard no more than the opening is SYN with ACK, RST, or of SCTP whatever.
+    let heard = !reply || (packet.tuple.protocol == TCP && signal & ACK != 0);
+    if packet.tuple.protocol != UDP && heard && !open && !reset {
+        bits |= seen::ESTABLISHED;
     }
     if fin {
         bits |= if reply {

@@ -154,7 +154,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, tcp(client, frontend).ack())
             .passed_on(FlowForwarded, tcp(client, other_pod).ack())
             .counted_for(SERVICE, 2)
-            .leaves([to_second]),
+            .leaves([to_second.seen(OPEN | ESTABLISHED)]),
         row("without affinity nothing is noted, and what was noted says nothing")
             .given(
                 given()

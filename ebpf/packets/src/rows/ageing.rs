@@ -3,21 +3,31 @@
 use super::prelude::*;
 
 /// What has been seen, in words; and for how many seconds it lasts.
-const TCP_LIMITS: [(&str, u32, i32); 8] = [
+const TCP_LIMITS: [(&str, u32, i32); 10] = [
     ("that was opened", OPEN, 60),
     ("of which no SYN was seen", 0, 60),
-    ("that is established", OPEN | ANSWER, 86_400),
-    ("whose client has finished", OPEN | ANSWER | CLIENT_FIN, 3600),
-    ("whose backend has finished", OPEN | ANSWER | BACKEND_FIN, 3600),
+    ("whose client was not heard after the answer", OPEN | ANSWER, 60),
+    ("that was not answered", OPEN | ESTABLISHED, 60),
+    ("that is established", OPEN | ANSWER | ESTABLISHED, 86_400),
+    (
+        "whose client has finished",
+        OPEN | ANSWER | ESTABLISHED | CLIENT_FIN,
+        3600,
+    ),
+    (
+        "whose backend has finished",
+        OPEN | ANSWER | ESTABLISHED | BACKEND_FIN,
+        3600,
+    ),
     (
         "whose ends both have finished",
-        OPEN | ANSWER | CLIENT_FIN | BACKEND_FIN,
+        OPEN | ANSWER | ESTABLISHED | CLIENT_FIN | BACKEND_FIN,
         120,
     ),
-    ("that was reset", OPEN | ANSWER | RESET, 10),
+    ("that was reset", OPEN | ANSWER | ESTABLISHED | RESET, 10),
     (
         "that was reset after it was finished",
-        OPEN | ANSWER | CLIENT_FIN | BACKEND_FIN | RESET,
+        OPEN | ANSWER | ESTABLISHED | CLIENT_FIN | BACKEND_FIN | RESET,
         10,
     ),
 ];
@@ -25,17 +35,22 @@ const UDP_LIMITS: [(&str, u32, i32); 2] = [
     ("that was not answered", 0, 30),
     ("that was answered", ANSWER, 120),
 ];
-const SCTP_LIMITS: [(&str, u32, i32); 6] = [
+const SCTP_LIMITS: [(&str, u32, i32); 7] = [
     ("that was opened", OPEN, 60),
     ("of which no INIT was seen", 0, 60),
-    ("that is established", OPEN | ANSWER, 86_400),
-    ("whose client shuts down", OPEN | ANSWER | CLIENT_FIN, 120),
+    ("whose client was not heard after the answer", OPEN | ANSWER, 60),
+    ("that is established", OPEN | ANSWER | ESTABLISHED, 86_400),
     (
-        "whose ends both shut down",
-        OPEN | ANSWER | CLIENT_FIN | BACKEND_FIN,
+        "whose client shuts down",
+        OPEN | ANSWER | ESTABLISHED | CLIENT_FIN,
         120,
     ),
-    ("that was aborted", OPEN | ANSWER | RESET, 10),
+    (
+        "whose ends both shut down",
+        OPEN | ANSWER | ESTABLISHED | CLIENT_FIN | BACKEND_FIN,
+        120,
+    ),
+    ("that was aborted", OPEN | ANSWER | ESTABLISHED | RESET, 10),
 ];
 
 /// A row begins and its packet is seen within so many seconds.
@@ -62,7 +77,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 .given(local(at, TCP).connection(flow(TCP, seen, limit - MARGIN)))
                 .packet(NodeIngress, segment.clone())
                 .passed_on(FlowForwarded, tcp(client, pod).ack())
-                .leaves([again(TCP, seen)]),
+                .leaves([again(TCP, seen | ESTABLISHED)]),
             row(format!(
                 "a connection {what} is over after {limit} s: what comes then is told so"
             ))
@@ -100,7 +115,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 .given(local(at, SCTP).connection(flow(SCTP, seen, limit - MARGIN)))
                 .packet(NodeIngress, sctp(client, frontend, DATA))
                 .passed_on(FlowForwarded, sctp(client, pod, DATA))
-                .leaves([again(SCTP, seen)]),
+                .leaves([again(SCTP, seen | ESTABLISHED)]),
             row(format!(
                 "an association {what} is over after {limit} s: what comes then is dropped"
             ))

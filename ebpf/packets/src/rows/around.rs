@@ -14,7 +14,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
         far,
         ..
     } = ends(at);
-    let established = OPEN | ANSWER;
+    let established = OPEN | ANSWER | ESTABLISHED;
     let flow = |protocol, seen| connection(protocol, [client, frontend], [client, pod]).seen(seen);
     let of_pod = |protocol, seen| connection(protocol, [pod_client, cluster], [pod_client, far]).seen(seen);
     let of_node = |seen| connection(TCP, [node_client, cluster], [node_client, far]).seen(seen);
@@ -174,7 +174,8 @@ fn ends_flow(at: &Addresses) -> (impl Fn(&str, Packet) -> Row, Packet) {
         far,
         ..
     } = ends(at);
-    let flow = connection(TCP, [pod_client, cluster], [pod_client, far]).seen(OPEN | ANSWER | RESET);
+    let flow =
+        connection(TCP, [pod_client, cluster], [pod_client, far]).seen(OPEN | ANSWER | ESTABLISHED | RESET);
     let given = remote(at, TCP).connection(flow.age(5));
     let row = move |says: &str, packet| {
         row(says)

@@ -70,13 +70,12 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .still_wrong()
             .leaves([locally(SCTP, OPEN)]),
         row("an SCTP checksum of a long packet follows its ports")
-            .given(
-                remote(at, SCTP)
-                    .connection(connection(SCTP, [client, frontend], [masked, far]).seen(OPEN | ANSWER)),
-            )
+            .given(remote(at, SCTP).connection(
+                connection(SCTP, [client, frontend], [masked, far]).seen(OPEN | ANSWER | ESTABLISHED),
+            ))
             .packet(NodeIngress, sctp(client, frontend, DATA).data(1396))
             .routed(FlowForwarded, sctp(masked, far, DATA).data(1396).hops(63))
-            .leaves([connection(SCTP, [client, frontend], [masked, far]).seen(OPEN | ANSWER)]),
+            .leaves([connection(SCTP, [client, frontend], [masked, far]).seen(OPEN | ANSWER | ESTABLISHED)]),
     ]
 }
 
@@ -107,6 +106,6 @@ pub(super) fn v4() -> Vec<Row> {
                 tcp(client, pod).ack().data(2000).network_bytes(2, &[0, 0]),
             )
             .still_wrong()
-            .leaves([connection(TCP, [client, frontend], [client, pod]).seen(OPEN)]),
+            .leaves([connection(TCP, [client, frontend], [client, pod]).seen(OPEN | ESTABLISHED)]),
     ]
 }

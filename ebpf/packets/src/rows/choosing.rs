@@ -56,7 +56,9 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, tcp(client, frontend).ack().data(9))
             .passed_on(FlowOpened, tcp(client, backend(id)).ack().data(9))
             .counted_for(SERVICE, id)
-            .leaves([connection(TCP, [client, frontend], [client, backend(id)]).by(SERVICE, id)]),
+            .leaves([connection(TCP, [client, frontend], [client, backend(id)])
+                .by(SERVICE, id)
+                .seen(ESTABLISHED)]),
     );
     let id = table[maglev::slot(SCTP, client, frontend, table.len())];
     rows.extend([
@@ -65,7 +67,9 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, sctp(client, frontend, DATA))
             .passed_on(FlowOpened, sctp(client, backend(id), DATA))
             .counted_for(SERVICE, id)
-            .leaves([connection(SCTP, [client, frontend], [client, backend(id)]).by(SERVICE, id)]),
+            .leaves([connection(SCTP, [client, frontend], [client, backend(id)])
+                .by(SERVICE, id)
+                .seen(ESTABLISHED)]),
         row("Maglev: a RST of no flow is nobody's")
             .given(all(TCP))
             .packet(NodeIngress, tcp(client, frontend).rst())

@@ -140,10 +140,10 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .passed_on(FlowOpened, tcp(client, pod).syn())
             .leaves([kept]),
         row("a flow that was opened before its client was known as one of the cluster goes on as it is")
-            .given(inhabited(local(at, TCP), one).connection(kept.seen(OPEN | ANSWER).age(5)))
+            .given(inhabited(local(at, TCP), one).connection(kept.seen(OPEN | ANSWER | ESTABLISHED).age(5)))
             .packet(NodeIngress, tcp(client, node_port).ack())
             .passed_on(FlowForwarded, tcp(client, pod).ack())
-            .leaves([kept.seen(OPEN | ANSWER)]),
+            .leaves([kept.seen(OPEN | ANSWER | ESTABLISHED)]),
         row("at the last hop a client of the cluster is told so")
             .given(inhabited(local(at, TCP), one))
             .packet(NodeIngress, syn().hops(1))

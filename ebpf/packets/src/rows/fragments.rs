@@ -43,8 +43,9 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
     let remotely = connection(UDP, [client, frontend], [masked, far]);
     let seen = |age| noted(UDP, client, frontend, 0x77aa, age);
     let carried = |from, to| sctp(from, to, DATA).id(0x77aa);
-    let association = connection(SCTP, [client, frontend], [client, pod]).seen(OPEN | ANSWER);
-    let unchanged = connection(SCTP, [client, frontend], [client, (at.pod_a, 80)]).seen(OPEN | ANSWER);
+    let association = connection(SCTP, [client, frontend], [client, pod]).seen(OPEN | ANSWER | ESTABLISHED);
+    let unchanged =
+        connection(SCTP, [client, frontend], [client, (at.pod_a, 80)]).seen(OPEN | ANSWER | ESTABLISHED);
     vec![
         row("a first fragment opens a flow, and its ports are noted for the others")
             .given(local(at, UDP))

@@ -40,10 +40,10 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .routed(FlowOpened, sctp(masked, far, INIT).hops(63))
             .leaves([remotely(SCTP).seen(OPEN)]),
         row("the next packets of the flow go the same way")
-            .given(remote(at, TCP).connection(remotely(TCP).seen(OPEN | ANSWER).age(9)))
+            .given(remote(at, TCP).connection(remotely(TCP).seen(OPEN | ANSWER | ESTABLISHED).age(9)))
             .packet(NodeIngress, tcp(client, frontend).ack().data(55))
             .routed(FlowForwarded, tcp(masked, far).ack().data(55).hops(63))
-            .leaves([remotely(TCP).seen(OPEN | ANSWER)]),
+            .leaves([remotely(TCP).seen(OPEN | ANSWER | ESTABLISHED)]),
         row("what the backend answers to the node is the frontend's, and goes to the client")
             .given(remote(at, TCP).connection(remotely(TCP).seen(OPEN)))
             .packet(NodeIngress, tcp(far, masked).syn().ack())
@@ -71,7 +71,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .routed(FlowForwarded, tcp(masked, far).fin().ack().hops(63))
             .packet(NodeIngress, tcp(far, masked).fin().ack())
             .routed(FlowReplied, tcp(node_port, client).fin().ack().hops(63))
-            .leaves([connection(TCP, [client, node_port], [masked, far]).seen(OPEN | ANSWER | CLIENT_FIN | BACKEND_FIN)]),
+            .leaves([connection(TCP, [client, node_port], [masked, far]).seen(OPEN | ANSWER | ESTABLISHED | CLIENT_FIN | BACKEND_FIN)]),
         row("what leaves the node for a frontend from an address that is not the node's comes from the node's")
             .given(remote(at, TCP))
             .packet(NodeEgress, tcp(pod_client, cluster).syn())

@@ -197,7 +197,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, tcp(client, frontend).ack().data(3000))
             .segments(1448)
             .passed_on(FlowForwarded, tcp(client, pod).ack().data(3000))
-            .leaves([connection(TCP, [client, frontend], [client, pod]).seen(OPEN)]),
+            .leaves([connection(TCP, [client, frontend], [client, pod]).seen(OPEN | ESTABLISHED)]),
         row("the next packets of a flow go where the first one went")
             .given(local(at, TCP))
             .packet(NodeIngress, tcp(client, frontend).syn())
@@ -206,7 +206,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .passed_on(FlowForwarded, tcp(client, pod).ack())
             .packet(NodeIngress, tcp(client, frontend).ack().push().data(99))
             .passed_on(FlowForwarded, tcp(client, pod).ack().push().data(99))
-            .leaves([connection(TCP, [client, frontend], [client, pod]).seen(OPEN)]),
+            .leaves([connection(TCP, [client, frontend], [client, pod]).seen(OPEN | ESTABLISHED)]),
         row("a known flow is followed at the pod's device, too")
             .given(
                 remote(at, TCP)
@@ -214,7 +214,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             )
             .packet(PodIngress, tcp(pod_client, cluster).ack())
             .passed_on(FlowForwarded, tcp(pod_client, far).ack())
-            .leaves([connection(TCP, [pod_client, cluster], [pod_client, far]).seen(OPEN)]),
+            .leaves([connection(TCP, [pod_client, cluster], [pod_client, far]).seen(OPEN | ESTABLISHED)]),
         row("a known flow of the node's own is routed at the uplink")
             .given(
                 local(at, TCP)
@@ -222,6 +222,6 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             )
             .packet(NodeEgress, tcp(node_client, cluster).ack())
             .routed(FlowForwarded, tcp(node_client, pod).ack())
-            .leaves([connection(TCP, [node_client, cluster], [node_client, pod]).seen(OPEN)]),
+            .leaves([connection(TCP, [node_client, cluster], [node_client, pod]).seen(OPEN | ESTABLISHED)]),
     ]
 }

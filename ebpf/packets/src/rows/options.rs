@@ -187,7 +187,7 @@ pub(super) fn v6() -> Vec<Row> {
             .packet(NodeIngress, syn(frontend, &[Extension::Unknown(253)]))
             .dropped(DroppedProtocol),
     );
-    let established = opened.seen(OPEN | ANSWER);
+    let established = opened.seen(OPEN | ANSWER | ESTABLISHED);
     let merged = |to| {
         let segment = tcp(client, to).ack().data(2000).extension(Extension::Jumbo(2028));
         segment.network_bytes(4, &[0, 0])

@@ -67,10 +67,10 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(PodIngress, tcp(pod_client, frontend).syn())
             .answered(RejectedNoBackend, reset(frontend, pod_client, 0, Some(0x1000_0002))),
         row("established flows go on where no backend is left on this node")
-            .given(nothing_here().connection(opened.seen(OPEN | ANSWER).age(5)))
+            .given(nothing_here().connection(opened.seen(OPEN | ANSWER | ESTABLISHED).age(5)))
             .packet(NodeIngress, tcp(client, frontend).ack())
             .passed_on(FlowForwarded, tcp(client, pod).ack())
-            .leaves([opened.seen(OPEN | ANSWER)]),
+            .leaves([opened.seen(OPEN | ANSWER | ESTABLISHED)]),
         row("internalTrafficPolicy Local without a backend on this node: a pod is told so")
             .given(remote(at, TCP).frontend(cluster, TCP, Frontend { internal: 2, external: 0, ..FRONTEND }).service(2, &[]))
             .packet(PodIngress, tcp(pod_client, cluster).syn())
@@ -134,7 +134,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(ranges(local(at, TCP)).connection(opened.age(5)))
             .packet(NodeIngress, tcp(client, frontend).ack())
             .passed_on(FlowForwarded, tcp(client, pod).ack())
-            .leaves([opened]),
+            .leaves([opened.seen(OPEN | ESTABLISHED)]),
         row("ranges and SNAT: the client's own address is compared")
             .given(ranges(remote(at, TCP)).with(range(SERVICE, network, bits)))
             .packet(NodeIngress, syn())

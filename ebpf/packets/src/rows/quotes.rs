@@ -18,7 +18,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
     let remotely = |protocol| connection(protocol, [client, frontend], [masked, far]).age(7);
     let locally = |protocol| connection(protocol, [client, frontend], [client, pod]).age(7);
     let from_pod = connection(TCP, [pod_client, cluster], [pod_client, other_pod])
-        .seen(OPEN | ANSWER)
+        .seen(OPEN | ANSWER | ESTABLISHED)
         .age(7);
     let too_big = Error::too_big(SMALL_MTU);
     // What was sent to the backend, as it was when the router gave up on it, and as the client has sent it.

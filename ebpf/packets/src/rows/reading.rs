@@ -135,10 +135,10 @@ pub(super) fn v6() -> Vec<Row> {
     };
     let usual = ends(v4);
     let (from, to) = (mapped(usual.client), mapped(usual.frontend));
-    let known =
-        connection(TCP, [usual.client, usual.frontend], [usual.client, usual.pod]).seen(OPEN | ANSWER);
-    let masked =
-        connection(TCP, [usual.client, usual.frontend], [usual.masked, usual.far]).seen(OPEN | ANSWER);
+    let known = connection(TCP, [usual.client, usual.frontend], [usual.client, usual.pod])
+        .seen(OPEN | ANSWER | ESTABLISHED);
+    let masked = connection(TCP, [usual.client, usual.frontend], [usual.masked, usual.far])
+        .seen(OPEN | ANSWER | ESTABLISHED);
     vec![
         row("without a whole header, here behind a tag, nothing is known of a packet")
             .given(local(at, TCP))

@@ -175,7 +175,8 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, udp(client, unknown).link([0xff; 6], crate::world::PEER_LINK))
             .dropped(RejectedUnknownPort),
     ];
-    let connected = connection(TCP, [client, frontend], [client, ends(at).pod]).seen(OPEN | ANSWER);
+    let connected =
+        connection(TCP, [client, frontend], [client, ends(at).pod]).seen(OPEN | ANSWER | ESTABLISHED);
     rows.push(
         row("an established connection goes on when its service's port is gone")
             .given(Given::node(at).connection(connected.age(5)))

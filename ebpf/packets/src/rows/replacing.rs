@@ -17,7 +17,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
     } = ends(at);
     let flow = |protocol, seen| connection(protocol, [client, frontend], [client, pod]).seen(seen);
     let to_other = |protocol, seen| connection(protocol, [client, frontend], [client, other_pod]).seen(seen);
-    let established = OPEN | ANSWER;
+    let established = OPEN | ANSWER | ESTABLISHED;
     let also = (at.remote_also, 8080);
     let was_reset = connection(TCP, [client, frontend], [masked, far]).seen(established | RESET);
     // The usual service, served by another backend than that of the flow, whose id is 2 and no one's.

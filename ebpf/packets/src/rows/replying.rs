@@ -58,7 +58,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(local(at, TCP).connection(outside(TCP)))
             .packet(NodeEgress, tcp(pod, client).ack().hops(1))
             .passed_on(FlowReplied, tcp(frontend, client).ack().hops(1))
-            .leaves([outside(TCP).seen(OPEN | ANSWER)]),
+            .leaves([outside(TCP).seen(OPEN | ANSWER | ESTABLISHED)]),
         row("what a pod sends to a client outside by itself is left alone")
             .given(local(at, TCP).connection(outside(TCP).age(3)))
             .packet(NodeEgress, tcp((at.pod_a, 8081), client).syn())
@@ -75,7 +75,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(local(at, TCP).connection(outside(TCP).without_forward()))
             .packet(NodeEgress, tcp(pod, client).ack())
             .passed_on(FlowReplied, tcp(frontend, client).ack())
-            .leaves([outside(TCP).seen(OPEN | ANSWER)]),
+            .leaves([outside(TCP).seen(OPEN | ANSWER | ESTABLISHED)]),
         row("a reply whose client's entry leads to another backend is of no flow, on its way out")
             .given(
                 local(at, TCP)

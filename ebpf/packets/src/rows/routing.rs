@@ -17,8 +17,8 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
     let header = if at.node.is_ipv4() { 20 } else { 40 };
     // Bytes of data in a segment that has so many from the IP header on.
     let fits = |length: u32| length as usize - header - 20;
-    let remotely = connection(TCP, [client, frontend], [masked, far]).seen(OPEN | ANSWER);
-    let narrowly = connection(TCP, [client, frontend], [masked, narrow]).seen(OPEN | ANSWER);
+    let remotely = connection(TCP, [client, frontend], [masked, far]).seen(OPEN | ANSWER | ESTABLISHED);
+    let narrowly = connection(TCP, [client, frontend], [masked, narrow]).seen(OPEN | ANSWER | ESTABLISHED);
     let exceeded = |packet: &Packet, to: End| answer(quoting(at.node, to.0, Error::TIME_EXCEEDED, packet, 8));
     let known = || remote(at, TCP).behind(false, narrow, TCP).connection(narrowly);
     let segment = |length| tcp(client, frontend).ack().data(fits(length));
@@ -123,7 +123,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .leaves([narrowly]),
         row("what the node sends itself is answered, too, where it is too long")
             .given(remote(at, TCP).behind(false, narrow, TCP).connection(
-                connection(TCP, [node_client, cluster], [node_client, narrow]).seen(OPEN | ANSWER),
+                connection(TCP, [node_client, cluster], [node_client, narrow]).seen(OPEN | ANSWER | ESTABLISHED),
             ))
             .packet(
                 NodeEgress,
@@ -145,7 +145,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                     8,
                 )),
             )
-            .leaves([connection(TCP, [node_client, cluster], [node_client, narrow]).seen(OPEN | ANSWER)]),
+            .leaves([connection(TCP, [node_client, cluster], [node_client, narrow]).seen(OPEN | ANSWER | ESTABLISHED)]),
         row("the first packet of a flow is answered, too, where it is too long; the flow stays, and is over in time")
             .given(remote(at, TCP).behind(false, narrow, TCP))
             .packet(NodeIngress, tcp(client, frontend).syn().data(fits(SMALL_MTU + 1)).dont_fragment())
@@ -192,11 +192,11 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             ]),
         row("no route back to the client: dropped")
             .given(remote(at, TCP).connection(
-                connection(TCP, [(at.nowhere, 40_000), frontend], [masked, far]).seen(OPEN | ANSWER),
+                connection(TCP, [(at.nowhere, 40_000), frontend], [masked, far]).seen(OPEN | ANSWER | ESTABLISHED),
             ))
             .packet(NodeIngress, tcp(far, masked).ack())
             .dropped(DroppedRoute)
-            .leaves([connection(TCP, [(at.nowhere, 40_000), frontend], [masked, far]).seen(OPEN | ANSWER)]),
+            .leaves([connection(TCP, [(at.nowhere, 40_000), frontend], [masked, far]).seen(OPEN | ANSWER | ESTABLISHED)]),
         row("a route to a pod of this node, whose neighbour is known")
             .given(
                 local(at, TCP)
@@ -204,7 +204,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             )
             .packet(NodeEgress, tcp(node_client, cluster).ack())
             .routed(FlowForwarded, tcp(node_client, pod).ack())
-            .leaves([connection(TCP, [node_client, cluster], [node_client, pod]).seen(OPEN)]),
+            .leaves([connection(TCP, [node_client, cluster], [node_client, pod]).seen(OPEN | ESTABLISHED)]),
     ]
 }
 
@@ -228,8 +228,9 @@ fn too_big(at: &Addresses, says: &str, mark: &dyn Fn(Packet) -> Packet) -> Vec<R
             .ack()
             .data(SMALL_MTU as usize + 1 - header - 20),
     );
-    let flow = connection(TCP, [client, frontend], [masked, narrow]).seen(OPEN | ANSWER);
-    let back = connection(TCP, [(at.narrow, 40_000), frontend], [masked, narrow]).seen(OPEN | ANSWER);
+    let flow = connection(TCP, [client, frontend], [masked, narrow]).seen(OPEN | ANSWER | ESTABLISHED);
+    let back =
+        connection(TCP, [(at.narrow, 40_000), frontend], [masked, narrow]).seen(OPEN | ANSWER | ESTABLISHED);
     let error =
         |packet: &Packet, to: End| answer(quoting(at.node, to.0, Error::too_big(SMALL_MTU), packet, 8));
     vec![
@@ -259,7 +260,7 @@ pub(super) fn v4() -> Vec<Row> {
         ..
     } = ends(at);
     let narrow = (at.narrow, 8080);
-    let flow = connection(TCP, [client, frontend], [masked, narrow]).seen(OPEN | ANSWER);
+    let flow = connection(TCP, [client, frontend], [masked, narrow]).seen(OPEN | ANSWER | ESTABLISHED);
     let mut rows = too_big(at, "a packet with DF that is too long", &Packet::dont_fragment);
     rows.push(
         row("a packet without DF that is too long is dropped: it would have to be cut")

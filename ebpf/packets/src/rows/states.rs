@@ -10,7 +10,8 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
         ..
     } = ends(at);
     let flow = |protocol, seen| connection(protocol, [client, frontend], [client, pod]).seen(seen);
-    let established = OPEN | ANSWER;
+    let answered = OPEN | ANSWER;
+    let established = answered | ESTABLISHED;
     let forward = |says: &str, packet: Packet, out: Packet, before: u32, after: u32| {
         row(says)
             .given(local(at, TCP).connection(flow(TCP, before).age(5)))
@@ -42,6 +43,20 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             segment(sent).syn(),
             0,
             OPEN,
+        ),
+        forward(
+            "the client's ACK of the answer establishes",
+            segment(to).ack(),
+            segment(sent).ack(),
+            answered,
+            established,
+        ),
+        forward(
+            "a RST in place of it does not",
+            segment(to).rst(),
+            segment(sent).rst(),
+            answered,
+            answered | RESET,
         ),
         forward(
             "an ACK changes nothing",
@@ -83,6 +98,13 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             segment(from).syn().ack(),
             segment(shown).syn().ack(),
             OPEN,
+            answered,
+        ),
+        reply(
+            "the backend's ACK tells that it has heard the client's",
+            segment(from).ack(),
+            segment(shown).ack(),
+            answered,
             established,
         ),
         reply(
@@ -104,7 +126,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             segment(from).rst().ack(),
             segment(shown).rst().ack(),
             OPEN,
-            established | RESET,
+            answered | RESET,
         ),
         row("a datagram says nothing, and its reply that there is an answer")
             .given(local(at, UDP))
@@ -134,7 +156,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 .given(local(at, SCTP).connection(flow(SCTP, OPEN).age(5)))
                 .packet(NodeEgress, sctp(pod, client, chunk))
                 .passed_on(FlowReplied, sctp(frontend, client, chunk))
-                .leaves([flow(SCTP, established | of_backend)]),
+                .leaves([flow(SCTP, answered | of_backend)]),
         ]);
     }
     rows.push(

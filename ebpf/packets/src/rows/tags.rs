@@ -32,7 +32,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(local(at, TCP).connection(known))
             .packet(NodeEgress, tcp(pod, client).ack().tag(C_TAG, 7))
             .passed_on(FlowReplied, tcp(frontend, client).ack().tag(C_TAG, 7))
-            .leaves([known.seen(OPEN | ANSWER)]),
+            .leaves([known.seen(OPEN | ANSWER | ESTABLISHED)]),
         row("a packet that is routed here loses its tag: the device that it leaves by adds its own")
             .given(remote(at, TCP))
             .packet(NodeIngress, syn.clone().tag(C_TAG, 7))

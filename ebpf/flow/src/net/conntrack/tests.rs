@@ -1,6 +1,6 @@
 //! Time limits, what packets show, and what is over when.
 
-use lb_abi::seen::{ANSWER, BACKEND_FIN, CLIENT_FIN, OPEN, RESET};
+use lb_abi::seen::{ANSWER, BACKEND_FIN, CLIENT_FIN, ESTABLISHED, OPEN, RESET};
 
 use super::*;
 
@@ -9,8 +9,10 @@ fn time_limits_are_as_documented() {
     for (protocol, seen, seconds) in [
         (TCP, 0, 60),
         (TCP, OPEN, 60),
-        (TCP, OPEN | ANSWER, 86_400),
-        (TCP, ANSWER, 86_400),
+        (TCP, OPEN | ANSWER, 60),
+        (TCP, ESTABLISHED, 60),
+        (TCP, OPEN | ANSWER | ESTABLISHED, 86_400),
+        (TCP, ANSWER | ESTABLISHED, 86_400),
         (TCP, OPEN | ANSWER | CLIENT_FIN, 3600),
         (TCP, OPEN | ANSWER | BACKEND_FIN, 3600),
         (TCP, CLIENT_FIN, 3600),
@@ -22,7 +24,8 @@ fn time_limits_are_as_documented() {
         (UDP, RESET | CLIENT_FIN, 30),
         (SCTP, 0, 60),
         (SCTP, OPEN, 60),
-        (SCTP, OPEN | ANSWER, 86_400),
+        (SCTP, OPEN | ANSWER, 60),
+        (SCTP, OPEN | ANSWER | ESTABLISHED, 86_400),
         (SCTP, OPEN | ANSWER | BACKEND_FIN, 120),
         (SCTP, OPEN | ANSWER | CLIENT_FIN | BACKEND_FIN, 120),
         (SCTP, OPEN | ANSWER | CLIENT_FIN | RESET, 10),
@@ -64,20 +67,27 @@ fn more_that_is_seen_of_a_closing_connection_never_makes_it_last_longer() {
 #[test]
 fn signals_are_of_their_direction() {
     for (signals, reply, bits) in [
-        (0, false, 0),
+        (0, false, ESTABLISHED),
         (0, true, ANSWER),
+        (ACK, false, ESTABLISHED),
+        (ACK, true, ANSWER | ESTABLISHED),
         (SYN, false, OPEN),
         (SYN | ACK, false, OPEN),
         (SYN | ACK, true, ANSWER),
-        (FIN | ACK, false, CLIENT_FIN),
-        (FIN | ACK, true, ANSWER | BACKEND_FIN),
+        (FIN | ACK, false, CLIENT_FIN | ESTABLISHED),
+        (FIN | ACK, true, ANSWER | BACKEND_FIN | ESTABLISHED),
         (RST, false, RESET),
         (RST | ACK, true, ANSWER | RESET),
         (SYN | FIN, false, OPEN | CLIENT_FIN),
-        (0b1110_1000, false, 0),
+        (0b1110_1000, false, ESTABLISHED),
     ] {
-        assert_eq!(shows(signals, reply), bits, "{signals:#b}, reply {reply}");
+        assert_eq!(shows(TCP, signals, reply), bits, "{signals:#b}, reply {reply}");
     }
+    assert_eq!(
+        (shows(UDP, 0, false), shows(UDP, 0, true)),
+        (0, ANSWER),
+        "nothing more is needed of UDP"
+    );
 }
 
 #[test]
