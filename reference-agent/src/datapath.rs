@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
 use lb_abi::Address;
@@ -62,6 +62,13 @@ pub trait Datapath: Send {
     /// # Errors
     /// What the kernel said.
     fn unattached(&self) -> Result<Vec<Hook>, LoaderError>;
+
+    /// From which addresses of the node the programs send packets to remote backends, as they were told last, be it by an
+    /// earlier start.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn addresses(&self) -> Result<(Option<Ipv4Addr>, Option<Ipv6Addr>), LoaderError>;
 
     /// Tells the programs from which addresses of the node packets to remote backends are sent. `None`: none are sent
     /// over that family. Idempotent.
@@ -187,6 +194,19 @@ impl Datapath for KernelDatapath {
         };
         let wanted = datapath.programs().map(|(hook, _)| hook);
         Ok(wanted.filter(|hook| !ours(hook)).collect())
+    }
+
+    fn addresses(&self) -> Result<(Option<Ipv4Addr>, Option<Ipv6Addr>), LoaderError> {
+        let config = self.shared.lock().maps().config.get()?;
+        let v4 = match IpAddr::from(config.node_v4) {
+            IpAddr::V4(v4) if !v4.is_unspecified() => Some(v4),
+            _ => None,
+        };
+        let v6 = match IpAddr::from(config.node_v6) {
+            IpAddr::V6(v6) if !v6.is_unspecified() => Some(v6),
+            _ => None,
+        };
+        Ok((v4, v6))
     }
 
     fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError> {

@@ -1,6 +1,7 @@
 //! One round of the control loop: what it does, in which order, and who is told of it.
 
 use std::{
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,7 +18,7 @@ use crate::{
     host::HostWatch,
     ledger::{Origin, Subject},
     maps::Map,
-    model::{Event, Kind},
+    model::{Event, Kind, Model},
     names::ObjectName,
     own::ApiServers,
     pod_network,
@@ -289,15 +290,25 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
     /// Tells which addresses the Node object has, if it has others than before.
     fn tell_host(&self) {
         let Some(host) = &self.host else { return };
-        let node = self.control.brain().model().node(&host.node);
-        let addresses = node.map_or(&[][..], |node| &node.addresses);
+        let Some(addresses) = internal(self.control.brain().model(), &host.node) else {
+            return;
+        };
         host.internal.send_if_modified(|before| {
-            let differs = before != addresses;
+            let differs = before.as_deref() != Some(addresses);
             if differs {
-                addresses.clone_into(before);
+                *before = Some(addresses.to_vec());
             }
             differs
         });
+    }
+}
+
+/// The addresses of a Node object; `None`: it may be one that is not listed yet.
+fn internal<'a>(model: &'a Model, node: &str) -> Option<&'a [IpAddr]> {
+    match model.node(node) {
+        Some(node) => Some(&node.addresses),
+        None if model.unsynced().any(|kind| kind == Kind::Node) => None,
+        None => Some(&[]),
     }
 }
 
@@ -316,5 +327,33 @@ fn tell_story(event: &Event) {
         Event::SliceDeleted(name) => tracing::debug!(slice = %name, "slice gone"),
         Event::ApiServers(servers) => tracing::debug!(?servers, "addresses of API servers"),
         Event::NodeApplied(_) | Event::NodeDeleted(_) | Event::Host(_) | Event::Synced(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Node;
+
+    #[test]
+    fn that_a_node_object_has_no_address_is_said_when_nodes_are_listed() {
+        let mut model = Model::default();
+        assert_eq!(internal(&model, "here"), None);
+        let address = [192, 0, 2, 1].into();
+        model.apply(Event::NodeApplied(Node {
+            name: "here".to_owned(),
+            zone: None,
+            addresses: vec![address],
+            internal: vec![address],
+            pods: Vec::new(),
+        }));
+        assert_eq!(
+            internal(&model, "here"),
+            Some(&[address][..]),
+            "in the middle of a list"
+        );
+        assert_eq!(internal(&model, "there"), None);
+        model.apply(Event::Synced(Kind::Node));
+        assert_eq!(internal(&model, "there"), Some(&[][..]));
     }
 }

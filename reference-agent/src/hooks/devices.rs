@@ -4,11 +4,11 @@
 //! its device is there. What the kernel says is attached is compared with it at each look: a device that was not
 //! attached, or not to these programs, is tried again then. A device that goes meanwhile is no error: its view follows.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use lb_loader::{DeviceKind, Found, LoaderError, Place};
 
-use crate::{datapath::Datapath, host::View};
+use crate::{datapath::Datapath, host::View, transport::Family};
 
 /// Most devices that `/readyz` names.
 const NAMED: usize = 8;
@@ -42,7 +42,7 @@ impl Devices {
         self.failed.retain(|device, _| view.devices.contains_key(device));
         self.attached
             .retain(|device, _| view.devices.contains_key(device));
-        if let Err(error) = datapath.set_addresses(view.v4, view.v6) {
+        if let Err(error) = tell_addresses(&view, datapath) {
             self.blind = Some(format!("the programs are not told the node's addresses: {error}"));
         }
         for (device, (name, kind)) in &view.devices {
@@ -140,6 +140,16 @@ impl Devices {
             self.failed.insert(device, failed);
         }
     }
+}
+
+/// Tells the programs the node's addresses. One that an earlier start has told stays until what decides it is known, if
+/// the host still has it: connections that were sent from it would lose their way back, for a guess.
+fn tell_addresses(view: &View, datapath: &mut impl Datapath) -> Result<(), LoaderError> {
+    let (before_v4, before_v6) = datapath.addresses()?;
+    let stays = |family, address| view.guessed.contains(&family) && view.addresses.contains(&address);
+    let v4 = before_v4.filter(|&before| stays(Family::V4, IpAddr::V4(before)));
+    let v6 = before_v6.filter(|&before| stays(Family::V6, IpAddr::V6(before)));
+    datapath.set_addresses(v4.or(view.v4), v6.or(view.v6))
 }
 
 /// Whether the device went meanwhile.

@@ -22,8 +22,8 @@ pub struct HostWatch {
     pub node: String,
     /// The machine as it is now; `None`: it has not been seen yet.
     pub views: watch::Receiver<Option<Arc<View>>>,
-    /// Takes the addresses of this node's Node object, those to be preferred first.
-    pub internal: watch::Sender<Vec<IpAddr>>,
+    /// Takes the addresses of this node's Node object, those to be preferred first; `None`: it is not known yet.
+    pub internal: watch::Sender<Option<Vec<IpAddr>>>,
     /// Takes what the pods' network consists of; `None`: it is not this agent's.
     pub pod_network: Option<watch::Sender<Option<Arc<Plan>>>>,
 }
@@ -32,7 +32,7 @@ pub struct HostWatch {
 /// Of the network namespace of the thread that first runs it.
 pub fn feed(node: String, options: HostOptions, probe: Option<Probe>) -> (Feed, HostWatch) {
     let (publish, views) = watch::channel(None);
-    let (internal, told) = watch::channel(Vec::new());
+    let (internal, told) = watch::channel(None);
     let feed = Feed::new(move |events| async move {
         let (sender, seen) = watch::channel(None);
         let telling = Telling {
@@ -63,7 +63,11 @@ struct Telling {
 
 impl Telling {
     /// Until nobody listens to events.
-    async fn run(self, mut seen: watch::Receiver<Option<Snapshot>>, mut told: watch::Receiver<Vec<IpAddr>>) {
+    async fn run(
+        self,
+        mut seen: watch::Receiver<Option<Snapshot>>,
+        mut told: watch::Receiver<Option<Vec<IpAddr>>>,
+    ) {
         let mut before: Option<Arc<View>> = None;
         loop {
             tokio::select! {
@@ -77,17 +81,21 @@ impl Telling {
                 let Some(snapshot) = snapshot.as_ref() else {
                     continue;
                 };
-                Arc::new(View::new(snapshot, &self.options, &told.borrow_and_update()))
+                Arc::new(View::new(
+                    snapshot,
+                    &self.options,
+                    told.borrow_and_update().as_deref(),
+                ))
             };
             if before.as_ref() == Some(&view) {
                 continue;
             }
             self.log(before.as_deref(), &view);
             self.publish.send_replace(Some(view.clone()));
-            let addresses = before.as_ref().map(|view| &view.addresses);
-            if addresses != Some(&view.addresses) {
+            let addresses = before.as_ref().map(|view| &view.node_ports);
+            if addresses != Some(&view.node_ports) {
                 let host = Host {
-                    addresses: view.addresses.clone(),
+                    addresses: view.node_ports.clone(),
                     probe: self.probe,
                 };
                 if self.events.send(Event::Host(host)).await.is_err() {

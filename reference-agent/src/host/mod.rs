@@ -13,6 +13,12 @@
 //! | `feed` | snapshots → events and devices, as they change |
 //! | `flags` | the command line |
 //!
+//! # From which address packets to remote backends are sent
+//!
+//! The given one; otherwise the first of the Node object that a device here has; otherwise the default route's. Until the
+//! Node object is known, the last is a guess, and what an earlier start has told the programs stays, if the host still has
+//! it: connections come back to it.
+//!
 //! # Which devices are served
 //!
 //! A device is asked in this order; the first rule that fits counts.

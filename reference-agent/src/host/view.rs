@@ -32,12 +32,16 @@ pub struct HostOptions {
 /// What the agent makes of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Where node ports answer.
+    /// Its addresses.
     pub addresses: BTreeSet<IpAddr>,
+    /// Those of them at which node ports answer.
+    pub node_ports: BTreeSet<IpAddr>,
     /// What packets to remote backends are sent from.
     pub v4: Option<Ipv4Addr>,
     /// The same, IPv6.
     pub v6: Option<Ipv6Addr>,
+    /// Families of which this is a guess: the Node object decides, and is not known yet.
+    pub guessed: BTreeSet<Family>,
     /// The smallest MTU of the devices that have these two: what a packet to another node may have, in bytes.
     pub mtu: Option<u32>,
     /// Devices to be served, by index, with their names.
@@ -47,26 +51,25 @@ pub struct View {
 }
 
 impl View {
-    /// `internal`: addresses of the Node object.
-    pub fn new(snapshot: &Snapshot, options: &HostOptions, internal: &[IpAddr]) -> Self {
+    /// `internal`: addresses of the Node object; `None`: it is not known yet whether it has any.
+    pub fn new(snapshot: &Snapshot, options: &HostOptions, internal: Option<&[IpAddr]>) -> Self {
         let looking = Looking {
             snapshot,
             options,
-            internal,
+            internal: internal.unwrap_or_default(),
         };
         let mut view = Self {
             addresses: looking.hosts().map(|(_, address)| address).collect(),
             ..Self::default()
         };
-        if !options.node_port_addresses.is_empty() {
-            view.addresses.retain(|address| {
-                options
-                    .node_port_addresses
-                    .iter()
-                    .any(|range| range.contains(address))
-            });
-        }
+        let ranges = &options.node_port_addresses;
+        view.node_ports = view.addresses.clone();
+        view.node_ports
+            .retain(|address| ranges.is_empty() || ranges.iter().any(|range| range.contains(address)));
         for family in [Family::V4, Family::V6] {
+            if internal.is_none() && looking.given(family).is_none() {
+                view.guessed.insert(family);
+            }
             match looking.own(family) {
                 Some(IpAddr::V4(address)) => view.v4 = Some(address),
                 Some(IpAddr::V6(address)) => view.v6 = Some(address),
@@ -110,18 +113,19 @@ impl Looking<'_> {
         })
     }
 
+    /// The node's own address of a family, as the command line gives it.
+    fn given(&self, family: Family) -> Option<IpAddr> {
+        let mut given = self.options.node_ips.iter().copied();
+        given.find(|given| Family::of(*given) == family)
+    }
+
     /// The node's own address of a family: given, or the Node object's, or of the device of the best default route.
     fn own(&self, family: Family) -> Option<IpAddr> {
         let here = |address: &&IpAddr| {
             Family::of(**address) == family && self.hosts().any(|(_, found)| found == **address)
         };
-        if let Some(given) = self
-            .options
-            .node_ips
-            .iter()
-            .find(|given| Family::of(**given) == family)
-        {
-            return Some(*given);
+        if let Some(given) = self.given(family) {
+            return Some(given);
         }
         if let Some(internal) = self.internal.iter().find(here) {
             return Some(*internal);

@@ -35,9 +35,9 @@ impl Conflist {
         }
     }
 
-    /// What the file says for pods that have addresses of these ranges, one of each; without an MTU, that of the kernel's
-    /// choice.
-    pub fn render(ranges: &[IpNet], mtu: Option<u32>) -> String {
+    /// What the file says for pods of a node that have addresses of these ranges, one of each; without an MTU, that of the
+    /// kernel's choice.
+    pub fn render(node: &str, ranges: &[IpNet], mtu: Option<u32>) -> String {
         let defaults: BTreeSet<&str> = ranges
             .iter()
             .map(|range| match range {
@@ -62,6 +62,8 @@ impl Conflist {
         let list = json!({
             "cniVersion": "0.4.0",
             "name": NAME,
+            // Runtimes mind no name that they don't know.
+            NAME: {"node": node},
             "plugins": [link, {"type": "portmap", "capabilities": {"portMappings": true}}],
         });
         format!("{list:#}\n")
@@ -79,6 +81,19 @@ impl Conflist {
     pub fn is_there(&self) -> io::Result<bool> {
         match fs::read_to_string(self.path()) {
             Ok(text) => Ok(is_ours(&text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether it is there, this agent's, and that of a node: a file lasts longer than what a boot has of the network.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn is_of(&self, node: &str) -> io::Result<bool> {
+        match fs::read_to_string(self.path()) {
+            Ok(text) => Ok(serde_json::from_str::<Value>(&text)
+                .is_ok_and(|list| list["name"] == NAME && list[NAME]["node"] == node)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }

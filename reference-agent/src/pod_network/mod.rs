@@ -67,10 +67,13 @@ pub fn worker(
 ) -> (BoxFuture<'static, ()>, Option<Plans>) {
     let folder = &flags.folder.cni_conf_dir;
     if !flags.pod_network {
-        return (worker::clear(folder.clone(), reports.clone()).boxed(), None);
+        return (
+            worker::clear(host.node.clone(), folder.clone(), reports.clone()).boxed(),
+            None,
+        );
     }
     let (plans, planned) = watch::channel(None);
-    let worker = Worker::new(folder, planned, host.views.clone(), reports.clone());
+    let worker = Worker::new(folder, host, planned, reports.clone());
     (worker.run().boxed(), Some(plans))
 }
 

@@ -28,7 +28,11 @@ use super::{
     plan::Plan,
     routes::{self, Outcome},
 };
-use crate::{board::Part, host::View, reports::Reports};
+use crate::{
+    board::Part,
+    host::{HostWatch, View},
+    reports::Reports,
+};
 
 /// In this time everything is looked at and written again, whatever the kernel has said meanwhile: somebody may have
 /// flushed rules.
@@ -50,6 +54,7 @@ type Messages = UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAd
 /// Keeps the network of pods as it is planned, in the network namespace of the thread that first runs it.
 #[derive(Debug)]
 pub struct Worker {
+    node: String,
     conflist: Conflist,
     plans: watch::Receiver<Option<Arc<Plan>>>,
     views: watch::Receiver<Option<Arc<View>>>,
@@ -64,19 +69,20 @@ struct Round {
 }
 
 impl Worker {
-    /// `views`: the machine, whose MTU pods get.
+    /// `host`: this node, and the machine, whose MTU pods get.
     pub fn new(
         folder: &Path,
+        host: &HostWatch,
         plans: watch::Receiver<Option<Arc<Plan>>>,
-        views: watch::Receiver<Option<Arc<View>>>,
         reports: Reports,
     ) -> Self {
         let waiting = "the pod network is not set up yet: the Nodes are not known";
         reports.board.say(Part::PodNetwork, vec![waiting.to_owned()]);
         Self {
+            node: host.node.clone(),
             conflist: Conflist::new(folder),
             plans,
-            views,
+            views: host.views.clone(),
             reports,
         }
     }
@@ -194,7 +200,10 @@ impl Worker {
         // Last, so that the first pod finds all that could be set.
         if own && !wanted.own.is_empty() {
             let path = self.conflist.path();
-            match self.conflist.write(&Conflist::render(&wanted.own, mtu)) {
+            match self
+                .conflist
+                .write(&Conflist::render(&self.node, &wanted.own, mtu))
+            {
                 Ok(true) => {
                     tracing::info!(file = %path.display(), ranges = ?wanted.own, mtu, "pods have a network");
                 }
@@ -226,14 +235,15 @@ impl Worker {
 }
 
 /// Removes what an earlier start with a pod network has left, until it is gone. Where there is no table of ours in this
-/// network namespace there was none, and the file, which is no namespace's, is another node's of this host.
-pub(crate) async fn clear(folder: PathBuf, reports: Reports) {
+/// network namespace there was none since the boot; the file, which is no namespace's, may still be of this node from
+/// before, or it is another node's of this host.
+pub(crate) async fn clear(node: String, folder: PathBuf, reports: Reports) {
     let mut delay = RETRY_FIRST;
     loop {
-        let found = match Masquerade::is_there() {
+        let found = match is_left(&node, &folder) {
             Ok(true) => remove(&folder).await,
             Ok(false) => Ok(Vec::new()),
-            Err(error) => Err(format!("nf_tables can't be asked: {error}")),
+            Err(error) => Err(error),
         };
         match found {
             Ok(removed) => {
@@ -256,6 +266,17 @@ pub(crate) async fn clear(folder: PathBuf, reports: Reports) {
         sleep(delay).await;
         delay = (delay * 2).min(RETRY_LIMIT);
     }
+}
+
+/// Whether an earlier start on this node has left something.
+fn is_left(node: &str, folder: &Path) -> Result<bool, String> {
+    if Masquerade::is_there().map_err(|error| format!("nf_tables can't be asked: {error}"))? {
+        return Ok(true);
+    }
+    let conflist = Conflist::new(folder);
+    conflist
+        .is_of(node)
+        .map_err(|error| format!("{} can't be read: {error}", conflist.path().display()))
 }
 
 /// Returns when a route of ours may be gone, or one that failed may be possible now. Of those that go with their device,

@@ -37,7 +37,6 @@ pub(super) struct State {
     opened_before: bool,
     refuse_attach: bool,
     cut_attach_short: bool,
-    /// How often attaching was done with.
     attached_whole: u32,
     refuse_evict: bool,
     addresses: (Option<Ipv4Addr>, Option<Ipv6Addr>),
@@ -131,10 +130,9 @@ impl Node {
     /// From now on a device lets nothing be attached.
     pub fn refuse_device(&self, device: u32, refuse: bool) {
         let mut state = self.lock();
-        if refuse {
-            state.refused_devices.insert(device);
-        } else {
-            state.refused_devices.remove(&device);
+        match refuse {
+            true => _ = state.refused_devices.insert(device),
+            false => _ = state.refused_devices.remove(&device),
         }
     }
 
@@ -268,12 +266,14 @@ impl Datapath for NodeDatapath {
     fn unattached(&self) -> Result<Vec<Hook>, LoaderError> {
         let state = self.node.lock();
         let there = |hook: &Hook| {
-            state
-                .attached
-                .iter()
-                .any(|found| found.hook == *hook && self.is_current(found))
+            let mut attached = state.attached.iter();
+            attached.any(|found| found.hook == *hook && self.is_current(found))
         };
         Ok(Hook::ALL.into_iter().filter(|hook| !there(hook)).collect())
+    }
+
+    fn addresses(&self) -> Result<(Option<Ipv4Addr>, Option<Ipv6Addr>), LoaderError> {
+        Ok(self.node.addresses())
     }
 
     fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError> {

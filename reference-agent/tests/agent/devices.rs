@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::Ipv4Addr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,6 +13,7 @@ use reference_agent::{
     host::View,
     metrics::Metrics,
     testing::node::Node,
+    transport::Family,
 };
 
 /// A host with these devices.
@@ -175,4 +177,37 @@ fn a_restart_switches_the_programs_at_devices_and_leaves_none_where_they_are_not
     hooks.look(false, now);
     assert_eq!(node.devices(), kinds([UPLINK]), "adopted maps serve at once");
     assert_eq!(hooks.reasons(), [""; 0]);
+}
+
+#[test]
+fn a_restart_keeps_the_nodes_address_until_what_decides_it_is_known() {
+    let (first, second) = ([192, 0, 2, 1].into(), [192, 0, 2, 9].into());
+    let view = |own: Ipv4Addr, guessed: bool, addresses: &[Ipv4Addr]| {
+        let guessed = guessed.then_some([Family::V4, Family::V6]);
+        Arc::new(View {
+            v4: Some(own),
+            guessed: guessed.into_iter().flatten().collect(),
+            addresses: addresses.iter().map(|&address| address.into()).collect(),
+            ..View::default()
+        })
+    };
+    let node = Node::new();
+    let now = Instant::now();
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
+    hooks.host(view(first, true, &[first, second]));
+    hooks.look(true, now);
+    assert_eq!(node.addresses().0, Some(first), "no earlier start knew better");
+    drop(hooks);
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
+    hooks.host(view(second, true, &[first, second]));
+    hooks.look(false, now);
+    assert_eq!(node.addresses().0, Some(first), "connections come back to it");
+    hooks.host(view(second, false, &[first, second]));
+    assert_eq!(node.addresses().0, Some(second), "the Node object says so");
+    hooks.host(view(first, true, &[first]));
+    assert_eq!(
+        node.addresses().0,
+        Some(first),
+        "nothing comes back to an address that is gone"
+    );
 }

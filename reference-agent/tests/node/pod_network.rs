@@ -13,7 +13,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
 };
 use nix::sys::signal::Signal;
-use reference_agent::pod_network::{Masquerade, PROTOCOL};
+use reference_agent::pod_network::{Conflist, Masquerade, PROTOCOL};
 use serde_json::{Value, json};
 
 use crate::{
@@ -320,4 +320,35 @@ fn where_another_cni_is_at_work_nothing_is_set() {
     agent.ready();
     cluster.until_routes(&THERE);
     assert!(cluster.file().contains("10.244.1.0/24"));
+}
+
+#[test]
+fn a_file_from_before_a_boot_goes_with_the_option_and_another_nodes_stays() {
+    let Some(place) = place(TEST_LIMIT) else { return };
+    let cluster = Cluster::new(&place);
+    // As after a boot: nothing is in this network namespace.
+    let left = |node: &str| {
+        let own = ["10.244.1.0/24".parse().expect("a range")];
+        let conflist = Conflist::new(&cluster.folder);
+        assert!(
+            conflist
+                .write(&Conflist::render(node, &own, None))
+                .expect("written")
+        );
+    };
+    left("there");
+    let agent = cluster.start(&[]);
+    agent.ready();
+    agent.end(Signal::SIGTERM);
+    assert!(cluster.file().contains("there"), "another node's of this host");
+    left("here");
+    let agent = cluster.start(&[]);
+    cluster.node.eventually(|| {
+        cluster
+            .file()
+            .is_empty()
+            .then_some(())
+            .ok_or("the file is there".to_owned())
+    });
+    agent.ready();
 }

@@ -47,7 +47,7 @@ impl Machine {
     }
 
     fn view(&self, options: &HostOptions) -> View {
-        View::new(&self.0, options, &[])
+        View::new(&self.0, options, Some(&[]))
     }
 
     /// Names of devices, the node's first.
@@ -111,7 +111,7 @@ fn a_second_uplink_that_is_a_pair_is_known_by_the_nodes_address_or_its_name() {
     let view = View::new(
         &machine.0,
         &HostOptions::default(),
-        &["198.51.100.1".parse().expect("an address")],
+        Some(&["198.51.100.1".parse().expect("an address")]),
     );
     assert_eq!(view.devices[&3].1, DeviceKind::Node);
     assert_eq!(view.v4, Some(Ipv4Addr::new(198, 51, 100, 1)));
@@ -242,7 +242,7 @@ fn the_nodes_address_is_the_given_one_or_the_nodes_or_the_best_routes() {
             .iter()
             .map(|text| text.parse().expect("an address"))
             .collect();
-        View::new(&machine.0, options, &internal)
+        View::new(&machine.0, options, Some(&internal))
             .v4
             .map(|address| address.to_string())
     };
@@ -270,13 +270,29 @@ fn the_nodes_address_is_the_given_one_or_the_nodes_or_the_best_routes() {
 }
 
 #[test]
+fn the_nodes_address_is_a_guess_until_its_object_is_known_unless_it_is_given() {
+    let machine = machine();
+    let guessed = |ips: &[&str], internal: Option<&[IpAddr]>| {
+        let options = HostOptions {
+            node_ips: ips.iter().map(|ip| ip.parse().expect("an address")).collect(),
+            ..HostOptions::default()
+        };
+        View::new(&machine.0, &options, internal).guessed
+    };
+    assert_eq!(guessed(&[], None), [Family::V4, Family::V6].into());
+    assert_eq!(guessed(&["192.0.2.1"], None), [Family::V6].into());
+    assert_eq!(guessed(&["192.0.2.1", "2001:db8::1"], None), [].into());
+    assert_eq!(guessed(&[], Some(&[])), [].into(), "there is no Node object");
+}
+
+#[test]
 fn node_ports_answer_where_they_were_told_to() {
     let options = HostOptions {
         node_port_addresses: vec!["192.0.2.0/24".parse().expect("a range")],
         ..HostOptions::default()
     };
     let view = machine().address(2, "198.51.100.1").view(&options);
-    assert_eq!(view.addresses, ["192.0.2.1".parse().expect("an address")].into());
+    assert_eq!(view.node_ports, ["192.0.2.1".parse().expect("an address")].into());
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn the_file_is_that_of_the_golden_files() {
             include_str!("../golden/dual.conflist"),
         ),
     ] {
-        assert_eq!(Conflist::render(&ranges(text), mtu), golden, "{text}");
+        assert_eq!(Conflist::render("n", &ranges(text), mtu), golden, "{text}");
     }
 }
 
@@ -29,9 +29,9 @@ fn it_is_written_once_and_removed_once_and_nothing_else_is_left() {
     let folder = place.path().join("cni/net.d");
     let conflist = Conflist::new(&folder);
     assert!(!conflist.is_there().expect("looked") && !conflist.remove().expect("nothing there"));
-    let text = Conflist::render(&ranges("10.244.1.0/24"), None);
+    let text = Conflist::render("n", &ranges("10.244.1.0/24"), None);
     assert!(conflist.write(&text).expect("written") && !conflist.write(&text).expect("as it was"));
-    let other = Conflist::render(&ranges("10.244.2.0/24"), None);
+    let other = Conflist::render("n", &ranges("10.244.2.0/24"), None);
     assert!(conflist.write(&other).expect("written"));
     assert_eq!(fs::read_to_string(conflist.path()).expect("read"), other);
     let names: Vec<_> = fs::read_dir(&folder)
