@@ -7,6 +7,7 @@ linker=0.13.0 # the version that xtask asks for
 key=6084F3CF814B57C1CF12EFD515CF4D18AF4F7421 # "Sylvestre Ledru - Debian LLVM packages"
 rustup component add rust-src
 if [ "$(bpf-linker --version 2>/dev/null)" = "bpf-linker $linker" ]; then exit; fi
+sudo apt-get update --quiet
 llvm=$(rustc --version --verbose | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
 if [ -z "$(apt-cache madison "llvm-$llvm-dev")" ]; then
   codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)

@@ -15,7 +15,7 @@ aarch64) architecture=arm64 ;;
   exit 2
   ;;
 esac
-etcd=v3.6.8 # of the minor version that Kubernetes 1.34 and later are tested with
+etcd=v3.6.8 # of the minor version that Kubernetes 1.34 and later are tested with; earlier ones speak to it the same way
 fetch() { curl --fail --silent --show-error --location --retry 3 "$@"; }
 mkdir -p "$folder"
 for program in kube-apiserver kube-controller-manager kube-proxy kubectl; do

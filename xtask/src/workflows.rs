@@ -1,5 +1,5 @@
-//! Rules of `.github`: what a workflow runs are commands that exist and work anywhere, what it uses is pinned, and it may
-//! do no more than it has to.
+//! Rules of `.github`: what a workflow runs are commands that exist and work anywhere, what it uses is pinned, it may do no
+//! more than it has to, and it publishes what a run wrote, all of it and nothing else.
 //!
 //! `actionlint` and `zizmor`, which `cargo xtask lint` starts where they are installed, know GitHub's part of the rules.
 
@@ -13,7 +13,7 @@ use clap::Parser as _;
 use serde_json::Value;
 
 /// Programs that a step may start: those of a machine on which this is developed, `gh`, and our own once it is installed.
-const PROGRAMS: [&str; 18] = [
+const PROGRAMS: [&str; 19] = [
     "bash",
     "cargo",
     "cp",
@@ -27,6 +27,7 @@ const PROGRAMS: [&str; 18] = [
     "pipx",
     "plumbline",
     "rustup",
+    "sh",
     "sha256sum",
     "sudo",
     "target/debug/plumbline",
@@ -80,6 +81,9 @@ fn file(root: &Path, name: &str, text: &str, found: &mut Vec<String>) -> anyhow:
             if value.get("uses").is_none() && value.get("timeout-minutes").is_none() {
                 say(format!("has the job {job} without timeout-minutes"));
             }
+            for what in published(value) {
+                say(format!("has the job {job}, {what}"));
+            }
         }
     }
     for line in text.lines() {
@@ -107,6 +111,47 @@ fn file(root: &Path, name: &str, text: &str, found: &mut Vec<String>) -> anyhow:
         }
     }
     Ok(())
+}
+
+/// What is wrong with what a job keeps for later: reports of an earlier run come by a cache of all of `target`, and evidence
+/// of a run that hangs is lost where the job's time ends before the step's, or where a step for it waits for success.
+fn published(job: &Value) -> Vec<String> {
+    let steps = job.get("steps").and_then(Value::as_array);
+    let steps: Vec<&Value> = steps.into_iter().flatten().collect();
+    let text = |step: &Value, field: &str| -> String {
+        let value = step.pointer(field).and_then(Value::as_str);
+        value.unwrap_or_default().to_owned()
+    };
+    let uses = |step: &Value, action: &str| text(step, "/uses").starts_with(action);
+    let mut found = Vec::new();
+    for step in steps.iter().filter(|step| uses(step, "actions/cache")) {
+        let paths = text(step, "/with/path");
+        for path in paths.lines().map(str::trim) {
+            if ["target", "target/", "target/plumbline"].contains(&path) {
+                found.push(format!(
+                    "which caches {path}, reports of earlier runs among it: expected target/debug"
+                ));
+            }
+        }
+    }
+    let minutes = |value: &Value| value.get("timeout-minutes").and_then(Value::as_u64);
+    let evidence = |step: &&&Value| text(step, "/run").contains("--out \"$OUT\"");
+    for step in steps.iter().filter(evidence) {
+        if minutes(step).is_none_or(|step| minutes(job).is_some_and(|job| step >= job)) {
+            found.push(
+                "where a run has no timeout-minutes below the job's: its evidence would be lost".to_owned(),
+            );
+        }
+        let uploads = steps.iter().any(|step| {
+            uses(step, "actions/upload-artifact")
+                && text(step, "/if").contains("always()")
+                && text(step, "/with/path").contains("env.OUT")
+        });
+        if !uploads {
+            found.push("where what a run writes to $OUT is not uploaded always()".to_owned());
+        }
+    }
+    found
 }
 
 /// `$/…` of this repository, at the commit that runs, or `owner/name@HASH # v1.2.3`.
@@ -291,6 +336,27 @@ mod tests {
     }
 
     #[test]
+    fn evidence_of_a_run_that_hangs_is_published() {
+        let upload = |condition: &str| {
+            format!(
+                "\n      - if: {condition}\n        uses: actions/upload-artifact@0123456789abcdef0123456789abcdef01234567 # v1\n        \
+                 with:\n          path: ${{{{ env.OUT }}}}"
+            )
+        };
+        let run =
+            |minutes: u64| format!("timeout-minutes: {minutes}\n        run: plumbline run --out \"$OUT\"");
+        assert_eq!(said(&(run(0) + &upload("${{ always() }}"))), [""; 0]);
+        for (step, part) in [
+            (run(1) + &upload("${{ always() }}"), "timeout-minutes below"),
+            (run(0) + &upload("${{ !cancelled() }}"), "not uploaded always()"),
+            (run(0), "not uploaded always()"),
+        ] {
+            let found = said(&step);
+            assert!(found.len() == 1 && found[0].contains(part), "{step}: {found:?}");
+        }
+    }
+
+    #[test]
     fn what_breaks_a_rule_is_named_with_what_was_expected() {
         for (step, part) in [
             ("run: cargo xtask no-such-command", "no-such-command"),
@@ -315,6 +381,13 @@ mod tests {
             let found = said(step);
             assert!(found.len() == 1 && found[0].contains(part), "{step}: {found:?}");
         }
+        let cache = "uses: actions/cache@0123456789abcdef0123456789abcdef01234567 # v1\n        with:\n          path: |\n            ~/x\n            ";
+        let found = said(&format!("{cache}target"));
+        assert!(
+            found.len() == 1 && found[0].contains("expected target/debug"),
+            "{found:?}"
+        );
+        assert_eq!(said(&format!("{cache}target/debug")), [""; 0]);
         let mut found = Vec::new();
         let text = "permissions:\n  contents: write\njobs:\n  a:\n    steps: []\n";
         file(&crate::steps::root(), "w.yml", text, &mut found).unwrap();
