@@ -1,6 +1,9 @@
 //! An agent that is down.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use lab::cluster::{Cluster, Place, Stop, Variant};
 use tokio::{
@@ -14,6 +17,11 @@ use crate::FaultError;
 const START: Duration = Duration::from_secs(30);
 /// How long a command on a node may take: none of them waits for anything.
 const COMMAND: Duration = Duration::from_secs(30);
+/// What drops could not undo, in words.
+static UNHEALED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Where a node has its bpffs.
+pub(crate) const BPFFS: &str = "/sys/fs/bpf";
 
 /// The agent of a node, stopped and kept from starting again.
 ///
@@ -39,22 +47,22 @@ impl StoppedAgent {
         Ok(fault)
     }
 
-    /// Takes everything off the node's bpffs, as when it was a container's own and went with it: what only pins kept is
-    /// gone, what is attached or held otherwise goes on with its maps as they are. (An agent's own clean-up may see to
-    /// it that programs that somebody holds do nothing any more.)
+    /// Takes what the agent pins off the node's bpffs ([`Cluster::pins`]), as when that was a container's own and went with
+    /// it: what only pins kept is gone, what is attached or held otherwise goes on with its maps as they are. (An agent's
+    /// own clean-up may see to it that programs that somebody holds do nothing any more.)
+    ///
+    /// # Errors
+    /// It can't be removed; nobody knows what the agent pins ([`Capability::AgentPins`](lab::cluster::Capability)).
     pub async fn lose_pins(&self) -> Result<(), FaultError> {
-        // Files with a dot are the kernel's own.
-        const DELETE: [&str; 8] = [
-            "find",
-            "/sys/fs/bpf",
-            "-mindepth",
-            "1",
-            "!",
-            "-name",
-            "*.*",
-            "-delete",
-        ];
-        on_host(&*self.cluster, &self.node, &DELETE).await.map(drop)
+        let Some(delete) = deletion(BPFFS, &self.cluster.pins()) else {
+            return Err(FaultError::Refused {
+                node: self.node.clone(),
+                what: "take the agent's pins away".to_owned(),
+                why: "nobody knows which they are: the target's file names none in `pins`".to_owned(),
+            });
+        };
+        let delete: Vec<&str> = delete.iter().map(String::as_str).collect();
+        on_host(&*self.cluster, &self.node, &delete).await.map(drop)
     }
 
     /// Heals: starts it again.
@@ -106,6 +114,21 @@ impl Drop for OtherwiseConfigured {
     }
 }
 
+/// Deletes what these patterns name below a folder, and what is below that: find(1), whose `*` also stands for slashes.
+fn deletion(folder: &str, pins: &[String]) -> Option<Vec<String>> {
+    // Files with a dot are the kernel's own.
+    let mut words = vec!["find", folder, "-mindepth", "1", "!", "-name", "*.*", "("];
+    let paths = pins
+        .iter()
+        .flat_map(|pattern| [format!("{folder}/{pattern}"), format!("{folder}/{pattern}/*")]);
+    let paths: Vec<String> = paths.collect();
+    let (first, others) = paths.split_first()?;
+    words.extend(["-path", first]);
+    words.extend(others.iter().flat_map(|other| ["-o", "-path", other]));
+    words.extend([")", "-delete"]);
+    Some(words.into_iter().map(str::to_owned).collect())
+}
+
 /// Runs a command on a node, to its end; returns what it wrote to stdout.
 pub(crate) async fn on_host(
     cluster: &dyn Cluster,
@@ -133,19 +156,28 @@ pub(crate) async fn on_host(
     }
 }
 
-/// Runs in a drop what heals a fault, for at most [`START`].
+/// What could not be undone when faults of this process were dropped, in words: it is as they made it, until
+/// [`heal`](crate::heal) undoes it.
+#[must_use]
+pub fn unhealed() -> Vec<String> {
+    UNHEALED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Runs in a drop what heals a fault, for at most [`START`]; [`unhealed`] has what it could not.
 pub(crate) fn heal_in_drop(what: &str, healing: impl Future<Output = Result<(), FaultError>>) {
-    match Handle::try_current() {
+    let why = match Handle::try_current() {
         Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
-            let done = tokio::task::block_in_place(|| handle.block_on(timeout(START, healing)));
-            match done {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!("{what}: {error}"),
-                Err(_) => tracing::error!("{what}: not healed within {START:?}"),
+            match tokio::task::block_in_place(|| handle.block_on(timeout(START, healing))) {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("not healed within {START:?}"),
             }
         }
-        _ => tracing::error!("{what}: there is no runtime to heal it in"),
-    }
+        _ => "there is no runtime to heal it in".to_owned(),
+    };
+    tracing::error!("{what}: {why}");
+    let mut all = UNHEALED.lock().unwrap_or_else(PoisonError::into_inner);
+    all.push(format!("{what}: {why}"));
 }
 
 impl Drop for StoppedAgent {
@@ -156,5 +188,67 @@ impl Drop for StoppedAgent {
         heal_in_drop(&format!("the agent of {} stays down", self.node), async {
             Ok(self.cluster.start_agent(&self.node).await?)
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path, process::Command};
+
+    use lab::cluster::EVERY_PIN;
+
+    use super::*;
+
+    const ALL: [&str; 5] = [
+        "maps.debug",
+        "own/v1/maps/A",
+        "ownership/B",
+        "tc/globals/own_C",
+        "tc/globals/D",
+    ];
+
+    /// What is left of [`ALL`] when these are deleted.
+    fn left(pins: &[&str]) -> Vec<&'static str> {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ALL {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let pins: Vec<String> = pins.iter().map(|&pattern| pattern.to_owned()).collect();
+        let words = deletion(folder.path().to_str().unwrap(), &pins).unwrap();
+        let ended = Command::new(&words[0]).args(&words[1..]).status().unwrap();
+        assert!(ended.success());
+        let is_left = |name: &&str| Path::exists(&folder.path().join(name));
+        ALL.into_iter().filter(is_left).collect()
+    }
+
+    #[test]
+    fn pins_that_are_lost_are_those_of_the_agent_and_the_kernels_own_stay() {
+        assert_eq!(
+            left(&["own"]),
+            ["maps.debug", "ownership/B", "tc/globals/own_C", "tc/globals/D"]
+        );
+        assert_eq!(
+            left(&["own", "tc/globals/own_*"]),
+            ["maps.debug", "ownership/B", "tc/globals/D"]
+        );
+        assert_eq!(left(&["not-there"]), ALL);
+        assert_eq!(left(&[EVERY_PIN]), ["maps.debug"]);
+        assert_eq!(deletion("/", &[]), None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_a_drop_could_not_undo_is_known_afterwards() {
+        heal_in_drop("the agent of n1 stays down", async { Ok(()) });
+        assert_eq!(unhealed(), [""; 0]);
+        let refused = FaultError::Refused {
+            node: "n2".to_owned(),
+            what: "umount".to_owned(),
+            why: "target is busy".to_owned(),
+        };
+        let expected = format!("the pins of n2 stay hidden: {refused}");
+        heal_in_drop("the pins of n2 stay hidden", async { Err(refused) });
+        assert_eq!(unhealed(), [expected]);
     }
 }

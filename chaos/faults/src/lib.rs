@@ -37,7 +37,7 @@ pub mod remains;
 mod worker;
 
 pub use self::{
-    agent::{OtherwiseConfigured, StoppedAgent},
+    agent::{OtherwiseConfigured, StoppedAgent, unhealed},
     connections::Connections,
     error::FaultError,
     foreign::{ForeignPrograms, Tally},

@@ -6,11 +6,9 @@ use lab::cluster::{Cluster, Stop};
 
 use crate::{
     FaultError,
-    agent::{heal_in_drop, on_host},
+    agent::{BPFFS, heal_in_drop, on_host},
 };
 
-/// Where a node has its bpffs.
-const BPFFS: &str = "/sys/fs/bpf";
 /// What the new one is named as its source: by it, whoever comes after a killed process knows it from a node's own.
 const SOURCE: &str = "plumbline-cover";
 /// Most that are taken away.

@@ -106,6 +106,10 @@ impl<D: Datapath, F: Flaw<D>> Datapath for Flawed<D, F> {
         self.flaw.unattached(&self.inner)
     }
 
+    fn addresses(&self) -> Result<(Option<Ipv4Addr>, Option<Ipv6Addr>), LoaderError> {
+        self.inner.addresses()
+    }
+
     fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError> {
         self.inner.set_addresses(v4, v6)
     }

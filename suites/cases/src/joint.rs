@@ -171,7 +171,9 @@ mod tests {
             recorded: BTreeMap::default(),
             recoveries,
             warnings: Vec::new(),
+            unhealed: Vec::new(),
             evidence: None,
+            undecided: Vec::new(),
         }
     }
 

@@ -65,7 +65,7 @@ enum Command {
     /// List the cases and the claims that they decide
     List(list::Arguments),
     /// Run cases and report
-    Run(run::Arguments),
+    Run(Box<run::Arguments>),
     /// What can be under test, how it is installed, and whether a file says it rightly
     #[command(subcommand)]
     Targets(targets::Command),
@@ -153,7 +153,7 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
     threads.block_on(async {
         match command {
             Command::List(arguments) => list::list(&arguments),
-            Command::Run(arguments) => run::run(arguments).await,
+            Command::Run(arguments) => run::run(*arguments).await,
             Command::Targets(command) => targets::run(&command),
             Command::Report(arguments) => report::command::report(&arguments),
             Command::Doctor(arguments) => doctor::run(arguments).await,

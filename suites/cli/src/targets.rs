@@ -6,9 +6,11 @@ use anyhow::Context as _;
 use cases::claims;
 use clap::Subcommand;
 use comfy_table::{Table, presets};
-use lab::target::Target;
+use lab::target::{Api, Installation, Target};
 
 use crate::COULD_NOT_RUN;
+
+mod script;
 
 /// What can be under test.
 #[derive(Debug, Subcommand)]
@@ -19,6 +21,24 @@ pub(crate) enum Command {
     Show {
         /// Name of a target
         name: String,
+    },
+    /// Print the configuration of a cluster of kind that a target can be installed on: three nodes, its network of pods, its
+    /// kube-proxy. `plumbline targets kind cilium | kind create cluster --name own --config -`
+    Kind {
+        /// Name of a target, or the path of its file
+        #[arg(value_name = "NAME|FILE")]
+        target: String,
+    },
+    /// Print the steps that install a target on a cluster as a script, which ends when its agents are ready on all nodes.
+    /// `plumbline targets install cilium --api own-control-plane:6443 | sh`, in the root of this repository, where kubectl and
+    /// helm reach the cluster
+    Install {
+        /// Name of a target, or the path of its file
+        #[arg(value_name = "NAME|FILE")]
+        target: String,
+        /// Where nodes reach an API server at an address that is no Service's; of an IPv6 address, in brackets
+        #[arg(long, value_name = "HOST:PORT", value_parser = script::api)]
+        api: Api,
     },
     /// Check that files are targets: every field, claims and features that the catalogue has, steps that can be run and
     /// always install the same. Exit code 0, or 2 and everything that is wrong
@@ -35,11 +55,23 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Show { name } => Target::file(name)
             .with_context(|| format!("there is no target {name:?}: `plumbline targets list` shows all"))?
             .to_owned(),
+        Command::Kind { target } => script::kind(&installation(target)?),
+        Command::Install { target, api } => script::install(target, &installation(target)?, api)?,
         Command::Check { targets } => return Ok(check(targets)),
     };
     // Who reads may stop reading.
     drop(std::io::stdout().write_all(text.as_bytes()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// How a target is installed on a cluster.
+fn installation(name: &str) -> anyhow::Result<Installation> {
+    let target = Target::find(name)?;
+    target.cluster.with_context(|| {
+        format!(
+            "expected a part `cluster` in the file of the target {name:?}, which says how it is installed"
+        )
+    })
 }
 
 fn table() -> anyhow::Result<String> {

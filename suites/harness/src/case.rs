@@ -154,6 +154,7 @@ fn in_words(capability: Capability) -> &'static str {
         Capability::SharedAddress => "several API servers that advertise one address or can be made to",
         Capability::Baseline => "nodes of which is known what they had before the implementation",
         Capability::CgroupAbove => "a cgroup of its own above the agent's",
+        Capability::AgentPins => "nodes of its own, or a target that names what it pins",
     }
 }
 

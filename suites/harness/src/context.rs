@@ -25,7 +25,7 @@ use crate::{
     limits::Limits,
     manifest::Manifest,
     objects::{CASE_LABEL, Key, Kind, Objects, RUN_LABEL},
-    pods::{Backend, pod},
+    pods::{Backend, Dressing, pod},
     recovery::Recoveries,
     repeated::AnsweredFlows,
     verdict::Halt,
@@ -93,7 +93,7 @@ impl Context {
             Arc::clone(&history),
             Arc::new(watch),
             options.limits.clone(),
-            cluster.describe().image.clone(),
+            Dressing::of(cluster.describe()),
             labels(&case, &options),
         );
         let mut cx = Self {

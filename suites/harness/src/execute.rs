@@ -51,7 +51,9 @@ pub async fn execute(
         recorded: Default::default(),
         recoveries: Vec::new(),
         warnings: Vec::new(),
+        unhealed: Vec::new(),
         evidence: Some(options.folder.clone()),
+        undecided: Vec::new(),
     };
     let (mut cx, mut readiness) = (None, None);
     let body = async {
@@ -86,6 +88,8 @@ pub async fn execute(
         report.recoveries = cx.recoveries.all();
     }
     report.verdict = verdict(&report, ended);
+    // The case is over, and has dropped what it held.
+    report.unhealed = faults::unhealed();
     let closes = Instant::now();
     if let Some(watch) = readiness {
         let limit = options.limits.closing / WATCH_ENDS;
@@ -288,7 +292,9 @@ mod tests {
             recorded: Default::default(),
             recoveries: Vec::new(),
             warnings: Vec::new(),
+            unhealed: Vec::new(),
             evidence: None,
+            undecided: Vec::new(),
         }
     }
 

@@ -14,32 +14,19 @@ use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
-use lab::cluster::PROBE;
 pub use lab::cluster::RUN_LABEL;
+use lab::dress::has_no_account;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
     history::{Event, History, now_us},
     limits::Limits,
+    pods::Dressing,
     sending::answered,
     verdict::Halt,
     watch::Watch,
 };
-
-/// A pod's containers that are the probe's, with this image of it; other objects as they are.
-fn with_image(object: &Value, image: &str) -> Value {
-    let mut object = object.clone();
-    let containers = object
-        .pointer_mut("/spec/containers")
-        .and_then(Value::as_array_mut);
-    for container in containers.into_iter().flatten() {
-        if container["image"] == PROBE {
-            container["image"] = image.into();
-        }
-    }
-    object
-}
 
 /// An object with these labels besides its own.
 fn with_labels(mut object: Value, labels: &Value) -> Value {
@@ -58,12 +45,6 @@ pub const CASE_LABEL: &str = "plumbline-case";
 const ACCOUNT: Duration = Duration::from_secs(30);
 /// From one try to the next.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// Whether a pod was refused because its namespace has no ServiceAccount yet (the admission plugin ServiceAccount).
-fn has_no_account(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status)
-        if status.code == 403 && status.message.contains("error looking up service account"))
-}
 
 /// Kinds that the suite writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -164,18 +145,18 @@ pub struct Objects {
     history: Arc<History>,
     watch: Arc<Watch>,
     limits: Limits,
-    image: String,
+    dressing: Dressing,
     labels: Value,
 }
 
 impl Objects {
-    /// `image` is the cluster's of the probe; `labels` are put on all that is created.
+    /// `dressing` is what pods of the cluster get; `labels` are put on all that is created.
     pub(crate) fn new(
         client: Client,
         history: Arc<History>,
         watch: Arc<Watch>,
         limits: Limits,
-        image: String,
+        dressing: Dressing,
         labels: Value,
     ) -> Self {
         Self {
@@ -183,7 +164,7 @@ impl Objects {
             history,
             watch,
             limits,
-            image,
+            dressing,
             labels,
         }
     }
@@ -194,10 +175,10 @@ impl Objects {
         &self.watch
     }
 
-    /// Creates an object of a manifest, with the labels of the run and its case; a pod, with the cluster's image of the probe.
+    /// Creates an object of a manifest, with the labels of the run and its case; a pod, as the cluster takes it.
     pub async fn create(&self, object: &Value) -> Result<Written, Halt> {
         let kind = Kind::of(object)?;
-        let object = &with_labels(with_image(object, &self.image), &self.labels);
+        let object = &with_labels(self.dressing.put_on(object), &self.labels);
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let key = Key::new(kind, text("namespace"), text("name"));
         let typed: DynamicObject = serde_json::from_value(object.clone())

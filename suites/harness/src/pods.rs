@@ -4,7 +4,10 @@ use std::net::IpAddr;
 
 use futures::future::try_join_all;
 use kube::{api::DynamicObject, runtime::wait::await_condition};
-use lab::cluster::PROBE;
+use lab::{
+    cluster::{Description, PROBE},
+    dress::dress,
+};
 use oracle::history::Transport;
 use serde_json::{Value, json};
 
@@ -91,6 +94,41 @@ pub(crate) fn pod(namespace: &str, name: &str, node: &str, ports: &[u16]) -> Val
             "containers": [{ "name": "probe", "image": PROBE, "args": serve(name, namespace, ports, ports) }],
         },
     })
+}
+
+/// What pods of a cluster get besides what their manifests say.
+#[derive(Clone, Debug)]
+pub(crate) struct Dressing {
+    image: String,
+    pull_secrets: Vec<String>,
+}
+
+impl Dressing {
+    pub(crate) fn of(cluster: &Description) -> Self {
+        Self {
+            image: cluster.image.clone(),
+            pull_secrets: cluster.pull_secrets.clone(),
+        }
+    }
+
+    /// A pod whose containers that are the probe's have the cluster's image of it, with no more rights than they use ([`dress`]);
+    /// other objects as they are.
+    pub(crate) fn put_on(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        let containers = object
+            .pointer_mut("/spec/containers")
+            .and_then(Value::as_array_mut);
+        let Some(containers) = containers else {
+            return object;
+        };
+        for container in containers {
+            if container["image"] == PROBE {
+                container["image"] = self.image.as_str().into();
+            }
+        }
+        dress(&mut object["spec"], &self.pull_secrets);
+        object
+    }
 }
 
 /// Ready endpoints for backends.

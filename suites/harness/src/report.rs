@@ -51,7 +51,24 @@ pub struct CaseReport {
     pub recoveries: Vec<Needed>,
     /// Trouble that is not part of the verdict, such as a clean-up that took too long.
     pub warnings: Vec<String>,
+    /// What its faults have done to nodes and could not undo ([`faults::unhealed`]): for whoever has the cluster to heal.
+    #[serde(default)]
+    pub unhealed: Vec<String>,
     /// Where the evidence lies.
+    pub evidence: Option<PathBuf>,
+    /// Its tries before this one, in their order: all were inconclusive.
+    #[serde(default)]
+    pub undecided: Vec<Undecided>,
+}
+
+/// A try of a case that was inconclusive, and not the last one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Undecided {
+    /// Why.
+    pub why: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// Where its evidence lies.
     pub evidence: Option<PathBuf>,
 }
 

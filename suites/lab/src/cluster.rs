@@ -51,6 +51,8 @@ pub enum Capability {
     /// A cgroup is above the agent's that is the cluster's own. Above that of a real node is none; above that of a node that
     /// is a container is what all containers of the host share.
     CgroupAbove,
+    /// Which pins are the agents' is known: a node's bpffs is the cluster's own, or the target names them.
+    AgentPins,
 }
 
 /// A node as cases see it.
@@ -87,10 +89,16 @@ pub struct Description {
     /// The image of clients and backends: what is written into pods where a manifest says [`PROBE`].
     #[serde(default = "probe")]
     pub image: String,
+    /// Names of the Secrets by which nodes pull it, which are expected in namespaces of pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pull_secrets: Vec<String>,
     /// The only namespace that the suite may use, if it may make none: cases run one after another in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
 }
+
+/// The pattern of every pin of a node.
+pub const EVERY_PIN: &str = "*";
 
 /// Label of every namespace of the suite, and of what it makes in others: the run that made it.
 pub const RUN_LABEL: &str = "plumbline-run";
@@ -260,6 +268,10 @@ pub trait Cluster: Send + Sync {
 
     /// The folder that is the root of the node's cgroup v2 hierarchy, as a process in [`Place::Host`] sees it.
     fn cgroup_root(&self) -> &Path;
+
+    /// What the agents pin, in patterns of paths below a node's bpffs (see [`Installation::pins`](crate::target::Installation));
+    /// [`EVERY_PIN`], if all of that bpffs is the cluster's own; nothing, if it is not known.
+    fn pins(&self) -> Vec<String>;
 
     /// Copies logs, objects and dumps that explain a failure into a folder.
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError>;

@@ -111,6 +111,12 @@ fn digest(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
+/// This program's architecture, as nodes call theirs.
+#[must_use]
+pub fn own_architecture() -> &'static str {
+    architecture(std::env::consts::ARCH)
+}
+
 /// As Go names it, and images do.
 fn architecture(ours: &str) -> &str {
     match ours {

@@ -7,8 +7,9 @@
 //!
 //! Files: `cluster` (what a case sees), `embedded/` (the default provider), `kubernetes/` (clusters that are there), `kind/`
 //! (clusters that are made of containers); their own pages draw them; `target/` (what is under test: the files of
-//! `suites/targets`); `image` (what clusters that run images are given).
+//! `suites/targets`); `image` (what clusters that run images are given); `dress` (what pods ask for).
 pub mod cluster;
+pub mod dress;
 pub mod embedded;
 pub mod image;
 pub mod kind;

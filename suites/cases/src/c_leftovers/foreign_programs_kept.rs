@@ -9,6 +9,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use faults::{ForeignPrograms, StoppedAgent, Tally};
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
+    client::Client,
     context::Context,
     probing::Within,
     target::Target,
@@ -61,13 +62,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.cluster().wipe_state(node).await?;
     let mut foreign = Foreign {
         programs: attach(cx, node, address).await?,
+        clients: cx.clients_on(node),
         directly: served.directly(AXIS, &cx.families())?,
         address,
     };
-    let (first, counted) = foreign.traffic(cx).await?;
-    cx.fault(&format!("attached on {node}: {counted:?}"));
-    for (place, why) in problems(&first, &counted) {
-        let why = format!("not witnessed (it counts while there is no agent): {why}");
+    let traffic = foreign.traffic(cx).await?;
+    cx.fault(&format!("attached on {node}: {:?}", traffic.counted));
+    for (place, problem) in traffic.problems() {
+        let why = format!("not witnessed (it counts while there is no agent): {problem}");
         cx.inconclusive(&place, why, Vec::new());
     }
 
@@ -135,39 +137,54 @@ async fn attach(cx: &Context, node: &str, address: IpAddr) -> Result<ForeignProg
 /// The programs, and what they see.
 struct Foreign {
     programs: ForeignPrograms,
-    /// By which their sockets are seen, whoever translates or not.
+    /// Those whose sockets they see. What other nodes send to the backend may not get there while the agent is removed: the
+    /// network of pods can be its own.
+    clients: Vec<Client>,
+    /// By which these are seen, whoever translates or not.
     directly: Vec<Target>,
     /// Of the uplink.
     address: IpAddr,
 }
 
 impl Foreign {
-    /// Lets sockets and packets come by each of them: its counts before and after.
-    async fn traffic(&mut self, cx: &Context) -> Result<(Vec<Tally>, Vec<Tally>), Halt> {
+    /// Lets sockets and packets come by each of them.
+    async fn traffic(&mut self, cx: &Context) -> Result<Traffic, Halt> {
         let before = self.programs.count().await?;
         let within = Within::from_now(cx.limits().service);
-        cx.judge_briefly(cx.clients(), &self.directly, within).await?;
+        // Nobody dials for an axis that has its verdict.
+        let came = cx.is_open(AXIS);
+        cx.judge_briefly(&self.clients, &self.directly, within).await?;
+        let came = came && cx.is_open(AXIS);
         if let Some(outside) = cx.outside() {
             let closed = (self.address, CLOSED).into();
             let closed = Target::none(AXIS, "a closed port of the node", Transport::Tcp, closed);
             cx.judge_briefly(&[outside], &[closed], within).await?;
         }
-        Ok((before, self.programs.count().await?))
+        Ok(Traffic {
+            came,
+            before,
+            counted: self.programs.count().await?,
+        })
     }
 
     /// Verdict: each is still there, and has counted on.
     async fn judge(&mut self, cx: &Context, after: &str) -> Result<(), Halt> {
-        let (before, counted) = self.traffic(cx).await?;
-        cx.fault(&format!("after {after}: {counted:?}"));
-        for tally in &counted {
+        let traffic = self.traffic(cx).await?;
+        cx.fault(&format!("after {after}: {:?}", traffic.counted));
+        for tally in &traffic.counted {
             cx.judged(&tally.place, Vec::new());
         }
-        for (place, found) in problems(&before, &counted) {
+        for (place, problem) in traffic.problems() {
+            let subject = format!("the program of another owner at {place}, after {after}");
+            if let Problem::NotShown { .. } = problem {
+                cx.inconclusive(&place, format!("{subject}: {problem}"), Vec::new());
+                continue;
+            }
             let finding = Finding {
                 weight: Weight::Violation,
-                subject: format!("the program of another owner at {place}, after {after}"),
+                subject,
                 expected: "attached, and counting".to_owned(),
-                found,
+                found: problem.to_string(),
                 first: Vec::new(),
             };
             cx.judged(&place, vec![finding]);
@@ -176,18 +193,42 @@ impl Foreign {
     }
 }
 
-/// What is not as it should be, by place.
-fn problems(before: &[Tally], counted: &[Tally]) -> Vec<(String, String)> {
-    let problem = |tally: &Tally| {
-        let earlier = before.iter().find(|one| one.program == tally.program)?;
-        let what = match (tally.attached, tally.count > earlier.count) {
-            (true, true) => return None,
-            (false, _) => "detached".to_owned(),
-            (true, false) => format!("attached, and did not run: it has counted {}", tally.count),
+/// What came by the programs, and what they have counted of it.
+struct Traffic {
+    /// Whether sockets and packets came as they should.
+    came: bool,
+    before: Vec<Tally>,
+    counted: Vec<Tally>,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Problem {
+    #[error("detached")]
+    Detached,
+    #[error("attached, and did not run: it has counted {count}")]
+    StoodStill { count: u64 },
+    #[error(
+        "attached, and whether it runs is not shown, as the traffic did not come: it has counted {count}"
+    )]
+    NotShown { count: u64 },
+}
+
+impl Traffic {
+    /// By place.
+    fn problems(&self) -> Vec<(String, Problem)> {
+        let problem = |tally: &Tally| {
+            let earlier = self.before.iter().find(|one| one.program == tally.program)?;
+            let count = tally.count;
+            let what = match (tally.attached, count > earlier.count) {
+                (true, true) => return None,
+                (false, _) => Problem::Detached,
+                (true, false) if self.came => Problem::StoodStill { count },
+                (true, false) => Problem::NotShown { count },
+            };
+            Some((tally.place.clone(), what))
         };
-        Some((tally.place.clone(), what))
-    };
-    counted.iter().filter_map(problem).collect()
+        self.counted.iter().filter_map(problem).collect()
+    }
 }
 
 async fn ready(cx: &Context, node: &str, before: &lab::cluster::AgentState) -> Result<(), Halt> {
@@ -223,11 +264,30 @@ mod tests {
         }]
     }
 
+    fn problems(came: bool, counted: Vec<Tally>) -> Vec<Problem> {
+        let traffic = Traffic {
+            came,
+            before: tally(true, 3),
+            counted,
+        };
+        traffic
+            .problems()
+            .into_iter()
+            .map(|(_, problem)| problem)
+            .collect()
+    }
+
     #[test]
     fn a_program_that_is_gone_or_stands_still_is_a_problem() {
-        let before = tally(true, 3);
-        assert_eq!(problems(&before, &tally(true, 4)), []);
-        assert_eq!(problems(&before, &tally(false, 4))[0].1, "detached");
-        assert!(problems(&before, &tally(true, 3))[0].1.ends_with("counted 3"));
+        assert_eq!(problems(true, tally(true, 4)), []);
+        assert_eq!(problems(true, tally(false, 4)), [Problem::Detached]);
+        assert_eq!(problems(true, tally(true, 3)), [Problem::StoodStill { count: 3 }]);
+    }
+
+    #[test]
+    fn one_that_stands_still_where_nothing_came_is_not_accused() {
+        assert_eq!(problems(false, tally(true, 4)), []);
+        assert_eq!(problems(false, tally(false, 4)), [Problem::Detached]);
+        assert_eq!(problems(false, tally(true, 3)), [Problem::NotShown { count: 3 }]);
     }
 }

@@ -20,7 +20,7 @@ use harness::{
     verdict::Halt,
     waiting::has_lasted,
 };
-use lab::cluster::Stop;
+use lab::cluster::{Capability, Stop};
 
 use super::node_ports::NodePorts;
 
@@ -35,7 +35,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[],
+        also: &[Capability::AgentPins],
     },
     disruptive: true,
     manifest: include_str!("node_ports.yaml"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use faults::{As, At, Staging};
 use harness::case::{Case, Families, Needs, Rights, Tier};
+use lab::cluster::Capability;
 
 use super::generations::{CONNECT, CONNECTING, Row, Way, run};
 
@@ -19,7 +20,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[],
+        also: &[Capability::AgentPins],
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),

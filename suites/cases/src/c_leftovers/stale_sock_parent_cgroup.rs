@@ -20,7 +20,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[Capability::CgroupAbove],
+        also: &[Capability::CgroupAbove, Capability::AgentPins],
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),

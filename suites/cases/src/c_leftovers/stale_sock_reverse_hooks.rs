@@ -17,7 +17,7 @@ use harness::{
     verdict::Halt,
     waiting::Looks,
 };
-use lab::cluster::{Place, Stop};
+use lab::cluster::{Capability, Place, Stop};
 use serde_json::json;
 
 use super::{
@@ -41,7 +41,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[],
+        also: &[Capability::AgentPins],
     },
     disruptive: true,
     manifest: include_str!("stale_sock_reverse_hooks.yaml"),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use faults::{As, At, Staging};
 use harness::case::{Case, Families, Needs, Rights, Tier};
+use lab::cluster::Capability;
 
 use super::generations::{Row, SENDING, SENDMSG, Way, run};
 
@@ -18,7 +19,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[],
+        also: &[Capability::AgentPins],
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),

@@ -41,7 +41,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 2,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[Capability::Outside],
+        also: &[Capability::Outside, Capability::AgentPins],
     },
     disruptive: true,
     manifest: include_str!("node_ports.yaml"),

@@ -12,8 +12,9 @@ use harness::case::Case;
 use lab::{
     cluster::Capability,
     embedded::IpFamilies,
+    image::own_architecture,
     kind::{Existing, KindConfig, KindError, KindTarget, PodNetwork},
-    kubernetes::{Connection, Options, Tested, Tier},
+    kubernetes::{Connection, Options, PodOptions, Tested, Tier},
 };
 
 use self::images::RegistryArgs;
@@ -165,6 +166,16 @@ pub(crate) struct ExistingArgs {
     /// Where plumbline is in that image, if not at /plumbline
     #[arg(long, value_name = "PATH")]
     image_program: Option<String>,
+    /// Architectures that the image is for; nodes of others are left out. The default is that of this program, as `plumbline images
+    /// save` makes it
+    #[arg(long, value_name = "amd64|arm64", value_delimiter = ',')]
+    image_arch: Vec<String>,
+    /// Name of a Secret (kubernetes.io/dockerconfigjson) by which nodes pull the image; may be said several times. Pods name it, the
+    /// suite does not make it: with --tier namespaced it is in that namespace; otherwise something has to put it into each
+    /// namespace with the label plumbline-run, such as a policy that copies it. Where it is not, the run ends before its first
+    /// pod, if the account may get Secrets
+    #[arg(long, value_name = "NAME")]
+    image_pull_secret: Vec<String>,
     /// Namespace of what belongs to the whole run, made and removed by it; with --tier namespaced that of everything, which
     /// stays
     #[arg(long, value_name = "NAME")]
@@ -183,6 +194,9 @@ impl ExistingArgs {
             let value = value.as_ref();
             value.map_or_else(String::new, |value| format!(" --{name} {value}"))
         };
+        let several = |name: &str, values: &[String]| -> String {
+            values.iter().map(|value| format!(" --{name} {value}")).collect()
+        };
         let tier = self.tier.map(|tier| tier.name().to_owned());
         let connection = self.connection.clone().connection().options();
         let connection: String = connection.iter().map(|word| format!(" {word}")).collect();
@@ -192,6 +206,8 @@ impl ExistingArgs {
             option("registry", &self.registry.registry),
             option("image", &self.image),
             option("image-program", &self.image_program),
+            several("image-arch", &self.image_arch),
+            several("image-pull-secret", &self.image_pull_secret),
             option("namespace", &self.namespace),
         ]
         .concat()
@@ -216,6 +232,14 @@ impl ExistingArgs {
             namespace: self.namespace.unwrap_or_else(|| NAMESPACE.to_owned()),
             run: run.to_owned(),
             plumbline,
+            pods: PodOptions {
+                pull_secrets: self.image_pull_secret,
+                architectures: if self.image_arch.is_empty() {
+                    vec![own_architecture().to_owned()]
+                } else {
+                    self.image_arch
+                },
+            },
         }
     }
 }

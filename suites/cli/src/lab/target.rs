@@ -63,6 +63,7 @@ impl TargetArgs {
                 agent: cluster.agent,
                 dump: cluster.dump,
                 clean: cluster.clean,
+                pins: cluster.pins,
             }),
             ..Tested::default()
         })

@@ -23,15 +23,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// # Errors
 /// Something can't be removed, or a lab neither answers nor lets go.
 pub(crate) async fn cleanup(arguments: Where) -> anyhow::Result<ExitCode> {
-    let Where {
-        labs,
-        kind,
-        connection,
-        namespace,
-    } = arguments;
-    if connection.is_told() {
-        return clusters::cleanup(&connection.connection(), &namespace).await;
+    if let Some((connection, namespace)) = arguments.existing() {
+        return clusters::cleanup(&connection, &namespace).await;
     }
+    let Where { labs, kind, .. } = arguments;
     if let Some(name) = kind {
         return clusters::cleanup_kind(&name).await;
     }

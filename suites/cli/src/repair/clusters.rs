@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use lab::{
     kind::{self, KindCluster, Standing},
-    kubernetes::{Connection, holder, remove_lease},
+    kubernetes::{Connection, holders, left_on_nodes, remove_lease},
 };
 
 use super::{names, nodes};
@@ -28,32 +28,44 @@ pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow:
         Err(error) if is_forbidden(&error) => BTreeSet::new(),
         names => names?,
     };
-    let mut removed = 0;
+    let (mut removed, mut is_whole) = (0, true);
     // Those that may make no namespace.
     let mut confined: BTreeSet<String> = runs_in(&client, namespace).await?.into_iter().collect();
     confined.retain(|run| !own.contains(run));
     // Before anything is removed: a Lease that is not renewed takes a while to show it.
-    let held = holder(&client, namespace).await?;
-    if let Some(holder) = &held {
+    let held = holders(&client, namespace).await?;
+    for holder in &held {
         println!("{} has the cluster since {}, and stays", holder.who, holder.since);
     }
     // Nodes are reached through what is removed next.
-    if held.is_none() {
+    if held.is_empty() {
         let (undone, is_whole) = nodes::heal(connection, namespace).await.context(
             "nothing is removed, as the nodes are reached through it: expected that what a killed run has left on them can \
              be undone first",
         )?;
         if !is_whole {
-            bail!("helpers of a run still live on nodes; try again when they have ended");
+            bail!(
+                "nothing more is removed, as nodes are reached through it: expected that all that a killed run has left on them is \
+                 undone (above); try again when helpers there have ended, and nodes are Ready"
+            );
         }
         removed += usize::from(undone > 0);
     }
-    let is_held = |run: &String| held.as_ref().is_some_and(|holder| holder.run == *run);
+    let is_held = |run: &String| held.iter().any(|holder| holder.run == *run);
     let own = own.iter().map(|run| (run, None));
     let confined = confined.iter().map(|run| (run, Some(namespace)));
     for (run, confined) in own.chain(confined).filter(|(run, _)| !is_held(run)) {
         // In one of kind: what gave its Services load balancers is gone with it, and their finalizers would keep them.
-        for namespace in namespaces(&client, run, confined).await? {
+        let namespaces = namespaces(&client, run, confined).await?;
+        if let Some(namespace) = unhealed(&client, &namespaces).await? {
+            println!(
+                "{run} may have left faults on nodes, which are reached through what it has left: it stays until `plumbline heal \
+                 --namespace {namespace}` has undone them"
+            );
+            is_whole = false;
+            continue;
+        }
+        for namespace in namespaces {
             kind::give_back(&client, Some(&namespace)).await?;
         }
         let made = Made {
@@ -66,14 +78,26 @@ pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow:
         println!("what {run} had left is removed");
         removed += 1;
     }
-    if held.is_none() && remove_lease(&client, namespace).await? {
+    let is_free = held.iter().all(|holder| holder.namespace != namespace);
+    let is_free = is_free && left_on_nodes(&client, namespace).await?.is_none();
+    if is_free && remove_lease(&client, namespace).await? {
         println!("the Lease of a run that has ended is removed");
         removed += 1;
     }
-    if removed == 0 {
+    if removed == 0 && is_whole {
         println!("nothing else is left");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(!is_whole)))
+}
+
+/// The first of these namespaces whose Lease says that nodes may still be in disorder.
+async fn unhealed<'a>(client: &Client, namespaces: &'a [String]) -> anyhow::Result<Option<&'a str>> {
+    for namespace in namespaces {
+        if left_on_nodes(client, namespace).await?.is_some() {
+            return Ok(Some(namespace));
+        }
+    }
+    Ok(None)
 }
 
 /// Removes a cluster of kind whose run is dead; from one that was kept what killed runs have left in it, and it stays.

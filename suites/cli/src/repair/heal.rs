@@ -24,19 +24,18 @@ const LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 /// A run is under way, which stops agents for its own ends; an agent does not start.
 pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
-    let Where {
-        labs: arguments,
-        kind,
-        connection,
-        namespace,
-    } = arguments;
-    if connection.is_told() {
-        let (undone, is_whole) = nodes::heal(&connection.connection(), &namespace).await?;
+    if let Some((connection, namespace)) = arguments.existing() {
+        let (undone, is_whole) = nodes::heal(&connection, &namespace).await?;
         if undone == 0 && is_whole {
             println!("nothing is wrong");
         }
         return Ok(ExitCode::from(u8::from(!is_whole)));
     }
+    let Where {
+        labs: arguments,
+        kind,
+        ..
+    } = arguments;
     if let Some(name) = kind {
         let healed = heal_kind(&name).await;
         healed.with_context(|| format!("nothing more is undone in the kind cluster {name:?}"))?;

@@ -14,7 +14,10 @@ use anyhow::Context as _;
 use harness::objects::RUN_LABEL;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
-use lab::embedded::{self, LabCluster};
+use lab::{
+    embedded::{self, LabCluster},
+    kubernetes::Connection,
+};
 
 use crate::cluster::{ConnectionArgs, NAMESPACE};
 
@@ -34,11 +37,25 @@ pub(crate) struct Where {
     /// Only this cluster of kind
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lab", "kubeconfig", "context"])]
     kind: Option<String>,
+    /// The cluster of $KUBECONFIG, ~/.kube/config, or the account of the pod that it runs in, as `plumbline run` takes it; so do
+    /// --kubeconfig, --context and --namespace by themselves
+    #[arg(long, value_name = "existing", value_parser = ["existing"], conflicts_with_all = ["lab", "kind"])]
+    provider: Option<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// The namespace of runs in a cluster by a kubeconfig (`plumbline run --namespace`)
-    #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
-    namespace: String,
+    /// The namespace of runs in a cluster by a kubeconfig (`plumbline run --namespace`); plumbline-run, if none is named
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["lab", "kind"])]
+    namespace: Option<String>,
+}
+
+impl Where {
+    /// The way to a cluster that is there, and the namespace of runs in it, if one is meant at all: labs are meant otherwise, wherever
+    /// $KUBECONFIG leads.
+    fn existing(&self) -> Option<(Connection, String)> {
+        let is_meant = self.provider.is_some() || self.connection.is_told() || self.namespace.is_some();
+        let namespace = self.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned());
+        is_meant.then(|| (self.connection.clone().connection(), namespace))
+    }
 }
 
 impl Arguments {
@@ -88,7 +105,39 @@ async fn attach(name: &str) -> Option<LabCluster> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        of: Where,
+    }
+
+    #[test]
+    fn a_cluster_is_meant_by_any_option_of_it_and_labs_by_none() {
+        let of = |line: &str| {
+            let words = ["heal"].into_iter().chain(line.split_whitespace());
+            Line::try_parse_from(words).map(|line| line.of.existing())
+        };
+        assert_eq!(of("").unwrap(), None);
+        assert_eq!(of("--lab l").unwrap(), None);
+        let by_default = (Connection::default(), NAMESPACE.to_owned());
+        assert_eq!(of("--provider existing").unwrap(), Some(by_default));
+        let (connection, namespace) = of("--namespace team").unwrap().unwrap();
+        assert_eq!((connection, &*namespace), (Connection::default(), "team"));
+        let (connection, namespace) = of("--kubeconfig /k --context c").unwrap().unwrap();
+        assert_eq!(connection.options(), ["--kubeconfig", "/k", "--context", "c"]);
+        assert_eq!(namespace, NAMESPACE);
+        for wrong in [
+            "--provider lab",
+            "--lab l --namespace n",
+            "--kind k --provider existing",
+        ] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_run_lives_as_long_as_the_process_that_it_is_named_after() {

@@ -4,8 +4,13 @@ use anyhow::{Context as _, bail};
 use faults::Healed;
 use lab::{
     cluster::{Capability, Cluster},
-    kubernetes::{Connection, Guard, KubernetesCluster, extension, give_back, holder, left_on_nodes},
+    kubernetes::{
+        Connection, Guard, KubernetesCluster, KubernetesError, Left, extension, give_back, holders,
+        left_on_nodes,
+    },
 };
+
+use crate::run::interruption;
 
 /// `plumbline heal` with a kubeconfig: gives DaemonSets back that killed runs have borrowed, lets nodes have their agents again,
 /// and undoes what helpers have left there, through pods like those that the run had. Nothing else is touched.
@@ -16,12 +21,13 @@ use lab::{
 /// A run is under way; something can't be undone: then it is still known what the killed run had, for another try.
 pub(super) async fn heal(connection: &Connection, namespace: &str) -> anyhow::Result<(usize, bool)> {
     let client = connection.client().await?;
-    if let Some(holder) = holder(&client, namespace).await? {
+    if let Some(holder) = holders(&client, namespace).await?.first() {
         bail!(
-            "{} has the cluster since {}, and heals its own faults; end it first (one that was killed has it until it has not \
-             been heard of for a while: try again)",
+            "{} has the cluster since {} (Lease {}/plumbline-run), and heals its own faults; end it first (one that was killed \
+             has it until it has not been heard of for a while: try again)",
             holder.who,
-            holder.since
+            holder.since,
+            holder.namespace
         );
     }
     let left = left_on_nodes(&client, namespace).await?;
@@ -30,25 +36,50 @@ pub(super) async fn heal(connection: &Connection, namespace: &str) -> anyhow::Re
     for words in &undone {
         println!("{words}");
     }
-    let Some(mut options) = left else {
+    let Some(Left { mut options, .. }) = left else {
         return Ok((undone.len(), true));
     };
     connection.clone_into(&mut options.connection);
     namespace.clone_into(&mut options.namespace);
     options.plumbline = std::env::current_exe().context("failed to find this program")?;
     options.run = format!("heal-{}", std::process::id());
+    let interrupted = interruption()?;
     let mut cluster = KubernetesCluster::survey(options.clone(), extension(&options).await?).await?;
-    let guard = Guard::take(&cluster, "plumbline heal").await?;
-    cluster.look_at_hosts().await?;
+    let mut guard = Guard::take(&cluster, "plumbline heal", &interrupted).await?;
+    let healed = async {
+        cluster.look_at_hosts().await?;
+        nodes(&cluster).await
+    };
+    let healed = tokio::select! {
+        healed = healed => healed,
+        () = interrupted.cancelled() => Err(KubernetesError::Interrupted.into()),
+    };
+    let healed = match healed {
+        Ok(healed) => healed,
+        // What the killed run had stays known.
+        Err(error) => {
+            guard.leave().await?;
+            return Err(error);
+        }
+    };
     let mut is_whole = true;
-    for healed in nodes(&cluster).await? {
+    for healed in healed {
         is_whole &= healed.held.is_empty();
         for words in healed.undone.iter().chain(&healed.held) {
             println!("{words}");
         }
         undone.extend(healed.undone);
     }
-    guard.release().await?;
+    for node in guard.beyond() {
+        println!(
+            "the node {node} can't be reached, and may still have what was left there: try again when it is Ready"
+        );
+    }
+    if is_whole {
+        guard.healed();
+        is_whole = guard.beyond().is_empty();
+    }
+    guard.end().await?;
     Ok((undone.len(), is_whole))
 }
 

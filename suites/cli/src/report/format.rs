@@ -77,6 +77,9 @@ pub(crate) struct Run {
     pub(crate) labs: usize,
     /// How many cases ran side by side at most.
     pub(crate) jobs: usize,
+    /// How often a case was tried at most that was inconclusive; reports before this was one of their fields have one.
+    #[serde(default = "one")]
+    pub(crate) tries: usize,
     /// Only cases that had failed in an earlier run.
     pub(crate) rerun: bool,
 }
@@ -158,6 +161,22 @@ pub(crate) struct Case {
     /// What every client saw, for disruptive cases and those that failed the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeline: Option<Timeline>,
+    /// Its tries before this one, in their order: all were inconclusive.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) undecided: Vec<Undecided>,
+}
+
+/// A try of a case that was inconclusive, and not the last one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Undecided {
+    /// Why.
+    pub(crate) why: String,
+    /// How long it took.
+    pub(crate) seconds: f64,
+    /// Folder of its evidence; none if that could not be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) evidence: Option<String>,
 }
 
 /// An axis of a case.
@@ -220,6 +239,11 @@ impl Case {
             (Some(_), Verdict::Pass | Verdict::Fail) => "exempt",
             (_, verdict) => verdict.name(),
         }
+    }
+
+    /// Whether there is more to say of it than that it passed.
+    pub(crate) fn is_told(&self) -> bool {
+        self.label() != Verdict::Pass.name() || !self.warnings.is_empty() || !self.undecided.is_empty()
     }
 
     /// Its axes that passed, and all of them.

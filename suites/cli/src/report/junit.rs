@@ -1,8 +1,9 @@
-//! junit.xml: one suite for each area. Skipped, not supported and exempt are `skipped`, inconclusive is an `error`.
+//! junit.xml: one suite for each area. Skipped, not supported and exempt are `skipped`, inconclusive is an `error`. A try before
+//! the last one is a `flakyError` of a pass, a `rerunError` of what else was judged, as Maven Surefire writes them.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use quick_junit::{NonSuccessKind, Property, TestCase, TestCaseStatus, TestSuite};
+use quick_junit::{NonSuccessKind, Property, TestCase, TestCaseStatus, TestRerun, TestSuite};
 
 use super::format::{Case, Report, Verdict};
 
@@ -60,6 +61,15 @@ fn test_case(report: &Report, case: &Case) -> TestCase {
         if !details.is_empty() {
             status.set_description(details);
         }
+    }
+    for earlier in &case.undecided {
+        let mut rerun = TestRerun::new(NonSuccessKind::Error);
+        rerun
+            .set_type(Verdict::Inconclusive.name())
+            .set_message(earlier.why.trim_end())
+            .set_time(seconds(earlier.seconds));
+        // What was skipped was not tried.
+        status.add_rerun(rerun);
     }
     let mut test = TestCase::new(&*case.id, status);
     test.set_classname(&*case.area).set_time(seconds(case.seconds));

@@ -10,7 +10,7 @@ use cases::claims;
 use harness::{
     case::{axes_not_enabled, families},
     limits::Limits,
-    report::{AxisReport, CaseReport},
+    report::{self, AxisReport, CaseReport},
     verdict,
 };
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ use lab::cluster::Description;
 use oracle::finding::{self, describe};
 
 use super::{
-    format::{Axis, Case, Cluster, Counts, FORMAT, Finding, Report, Run, Verdict},
+    format::{Axis, Case, Cluster, Counts, FORMAT, Finding, Report, Run, Undecided, Verdict},
     timeline,
 };
 
@@ -118,9 +118,22 @@ fn case(report: CaseReport, exempt: Option<String>) -> Case {
         axes: report.axes.into_iter().map(axis).collect(),
         recorded: report.recorded,
         warnings,
-        evidence: report.evidence.map(|path| path.to_string_lossy().into_owned()),
+        evidence: report.evidence.as_deref().map(folder),
         timeline: shown,
+        undecided: report.undecided.into_iter().map(undecided).collect(),
     }
+}
+
+fn undecided(earlier: report::Undecided) -> Undecided {
+    Undecided {
+        why: earlier.why,
+        seconds: rounded(earlier.seconds),
+        evidence: earlier.evidence.as_deref().map(folder),
+    }
+}
+
+fn folder(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// Nothing, if the case had no history: its process ended before.

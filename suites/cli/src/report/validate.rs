@@ -83,6 +83,9 @@ fn case_problems(case: &Case) -> Vec<String> {
             ));
         }
     }
+    if case.undecided.iter().any(|earlier| earlier.why.is_empty()) {
+        problems.push("one of its tries was inconclusive without a reason".to_owned());
+    }
     for axis in &case.axes {
         if axis.why.is_empty() != (axis.verdict == Verdict::Pass) {
             problems.push(format!(
@@ -126,6 +129,7 @@ mod tests {
             .insert("no-such-claim".to_owned(), "s".to_owned());
         report.cases[0].axes[0].verdict = Verdict::Fail;
         report.cases[1].axes[0].why = String::new();
+        report.cases[0].undecided[0].why = String::new();
         report.cases[3].exempt = Some("because".to_owned());
         report.cases[4].claims.clear();
         let found = problems(&report);
@@ -137,6 +141,7 @@ mod tests {
             "it is a pass, and its axis",
             "a pass has none, everything else has",
             "as CLAIM: REASON, found \"because\"",
+            "inconclusive without a reason",
             "decides no claim",
         ];
         for part in expected {

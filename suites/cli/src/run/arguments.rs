@@ -15,6 +15,12 @@ use crate::{
 /// What most rows of the catalogue ask for at most.
 const NODES: u8 = 2;
 
+/// A case that is inconclusive is tried once more.
+const TRIES: u8 = 2;
+
+/// What a machine does not decide in so many tries needs another machine.
+pub(super) const MOST_TRIES: u8 = 5;
+
 /// Run cases and report.
 ///
 /// Makes clusters (embedded labs: nodes, pods and an API server as namespaces of this host), runs the cases in them, and
@@ -32,7 +38,8 @@ Files in --out:
   report.yaml      all of it: `plumbline report` shows it again, and has its format
   report.html      the same for people: one file, which needs no network
   junit.xml        the same for CI
-  evidence/CASE/   every write, version and probe (history.jsonl), objects, logs, dumps")]
+  evidence/CASE/   every write, version and probe (history.jsonl), objects, logs, dumps; evidence/CASE.1/ of its first
+                   try, if it was tried again")]
 pub(crate) struct Arguments {
     /// Only cases whose id or one of whose claims matches. A row that is judged over cases of others (`stale-no-reboot`)
     /// selects all of them; where only some are selected it can fail, and does not pass
@@ -86,7 +93,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", conflicts_with = "lab")]
     pub(super) labs: Option<NonZero<usize>>,
     /// How many cases run side by side at most, in whichever labs; the default follows from processors (in
-    /// labs two for each, in a cluster of kind one for every two). One, whatever is said, where all are in one namespace (--tier namespaced)
+    /// labs two for each, in a cluster of kind one for every two; in a cluster that is there, from those of its weakest node). One,
+    /// whatever is said, where all are in one namespace (--tier namespaced)
     #[arg(long, value_name = "N")]
     pub(super) jobs: Option<NonZero<usize>>,
     /// Limits for a lab, for a cluster of machines, or for negatives that hold for 10 min; printed by every run. The default
@@ -106,6 +114,10 @@ pub(crate) struct Arguments {
     /// Begin no further case after one that fails the run; those that have begun end. The others are inconclusive
     #[arg(long)]
     pub(super) fail_fast: bool,
+    /// How often a case is tried that is inconclusive, which a busy machine can cause: the last try decides, and reports name
+    /// those before. At most a quarter of the cases are tried again, after those that wait; one that failed never is
+    #[arg(long, value_name = "N", default_value_t = TRIES, value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_TRIES)))]
+    pub(super) tries: u8,
     /// Leave the labs and the namespaces of the cases: one lab for each disruptive case, so choose few
     #[arg(long)]
     pub(super) keep: bool,
@@ -298,6 +310,7 @@ mod tests {
         assert_eq!(said.exempt[0].reason, "not before May");
         assert!(said.shuffle && said.fail_fast && !said.keep);
         let plain = parse("").unwrap();
+        assert_eq!((plain.tries, parse("--tries 1").unwrap().tries), (2, 1));
         assert!(plain.features.is_none());
         assert_eq!(plain.options(), "");
         assert_eq!(plain.control_plane().unwrap().advertise, Advertise::Own);
@@ -316,6 +329,7 @@ mod tests {
             ("--exempt no-such-claim=why", "plumbline list --claims"),
             ("--nodes 0", "1..=9"),
             ("--nodes 10", "1..=9"),
+            ("--tries 0", "1..=5"),
             ("--nodes 3 --lab x", "cannot be used"),
             ("--labs 2 --lab x", "cannot be used"),
             ("--labs 0", "zero"),

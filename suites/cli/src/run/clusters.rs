@@ -1,24 +1,47 @@
 //! The cluster of a run that is there already: one, held for the length of the run.
 
-use std::{io::Write as _, sync::Arc};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use anyhow::Context as _;
-use harness::{case::Case, cleanup::Made, report::CaseReport, verdict::Halt};
+use anyhow::{Context as _, bail};
+use harness::{
+    case::Case,
+    cleanup::Made,
+    report::CaseReport,
+    verdict::{Halt, Verdict},
+};
 use lab::{
     cluster::{Cluster as _, Description},
-    kubernetes::{Guard, KubernetesCluster, Options, Tier, extension, give_back},
+    kubernetes::{
+        Guard, KubernetesCluster, KubernetesError, Loss, Options, Tested, Tier, extension, give_back,
+        processors,
+    },
     target::Agent,
 };
 use tempfile::NamedTempFile;
-use tokio::sync::{Mutex, OnceCell};
+use tokio::{
+    sync::{Mutex, OnceCell},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
 
-use crate::repair;
+use crate::{cluster::ExistingArgs, repair};
 
 use super::{
-    process::{self, At, End, Settings},
+    machine,
+    process::{self, At, End, Settings, without_run},
     progress::Line,
     schedule::Site,
 };
+
+/// What is said where objects of the run stay.
+const LEFT: &str = "the run is over, but it has left something; `plumbline cleanup` removes it";
 
 /// The only cluster of a run: cases that disturb others run one after another in it.
 #[derive(Debug)]
@@ -26,6 +49,8 @@ pub(super) struct Clusters<'a> {
     settings: &'a Settings,
     options: Options,
     held: OnceCell<Arc<Held>>,
+    /// Takes hold of it. A task of its own: whoever waits for it may stop to wait, and what it has begun is ended all the same.
+    coming: Mutex<Option<JoinHandle<anyhow::Result<Held>>>>,
 }
 
 /// A cluster that the run has for itself.
@@ -33,6 +58,9 @@ pub(super) struct Clusters<'a> {
 pub(super) struct Held {
     cluster: KubernetesCluster,
     guard: Mutex<Option<Guard>>,
+    loss: Loss,
+    /// A case has left something on nodes that could not be undone.
+    is_disordered: AtomicBool,
     /// What processes of cases are told of it.
     about: NamedTempFile,
 }
@@ -52,6 +80,49 @@ impl Held {
         made.cleanup(&self.cluster.client(), settings.limits.cleanup)
             .await
     }
+
+    /// Heals after a case that died; returns what can't be healed.
+    async fn after_death(&self, settings: &Settings, case: Case) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if case.disruptive {
+            match repair::nodes(&self.cluster).await {
+                Ok(all) => {
+                    let is_held = all.iter().any(|healed| !healed.held.is_empty());
+                    self.is_disordered.fetch_or(is_held, Ordering::Relaxed);
+                    warnings.extend(all.into_iter().flat_map(|healed| healed.undone));
+                }
+                Err(error) => {
+                    self.is_disordered.store(true, Ordering::Relaxed);
+                    warnings.push(format!("{error:#}"));
+                }
+            }
+        }
+        if !settings.keep {
+            let cleaned = self.cleanup(settings, Some(case.id)).await;
+            warnings.extend(cleaned.err().map(|halt| halt.to_string()));
+        }
+        warnings
+    }
+
+    /// Gives back what is others', and heals what could not be healed before.
+    async fn settle(&self, run: &str) -> anyhow::Result<()> {
+        if self.cluster.about().options.tier < Tier::Node {
+            return Ok(());
+        }
+        for words in give_back(&self.cluster.client(), Some(run)).await? {
+            eprintln!("  {words}");
+        }
+        if self.is_disordered.load(Ordering::Relaxed) {
+            if let Some(why) = self.loss.now() {
+                bail!("{}", lost(&why));
+            }
+            let healed = repair::nodes(&self.cluster).await?;
+            if let Some(held) = healed.iter().flat_map(|healed| &healed.held).next() {
+                bail!("{held}");
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Clusters<'a> {
@@ -60,60 +131,65 @@ impl<'a> Clusters<'a> {
             settings,
             options,
             held: OnceCell::new(),
+            coming: Mutex::new(None),
         }
     }
 
     async fn hold(&self) -> anyhow::Result<Arc<Held>> {
-        let mut cluster =
-            KubernetesCluster::survey(self.options.clone(), extension(&self.options).await?).await?;
-        let mut about = tempfile::Builder::new().prefix("plumbline-cluster-").tempfile()?;
-        if let Some(words) = touches(&self.options) {
-            eprintln!("  {words}");
-        }
-        let guard = Guard::take(&cluster, &who()).await?;
-        if let Err(error) = learn(&mut cluster, &mut about).await {
-            guard.release().await?;
-            return Err(error);
-        }
-        // What another run has left there would be taken for this target's. It can't be said to be undone by letting go.
-        for words in heal(&cluster).await? {
-            eprintln!("  of a run that was killed: {words}");
-        }
-        Ok(Arc::new(Held {
-            cluster,
-            guard: Mutex::new(Some(guard)),
-            about,
-        }))
+        let mut coming = self.coming.lock().await;
+        let task = coming.get_or_insert_with(|| {
+            let interrupted = self.settings.interrupted.clone();
+            tokio::spawn(hold(self.options.clone(), self.settings.out.clone(), interrupted))
+        });
+        let held = task.await.context("taking hold of the cluster has failed")?;
+        *coming = None;
+        Ok(Arc::new(held?))
     }
 
-    /// Lets it go: everything that belongs to the run is removed.
+    /// Lets it go: everything that belongs to the run is removed, also where it was interrupted before it had all of it.
     ///
     /// # Errors
     /// What is left.
     pub(super) async fn release(&self) -> anyhow::Result<()> {
-        let Some(held) = self.held.get() else {
+        let held = match (self.held.get(), self.coming.lock().await.take()) {
+            (Some(held), _) => Arc::clone(held),
+            (None, None) => return Ok(()),
+            (None, Some(coming)) => match coming.await.context("taking hold of the cluster has failed")? {
+                Ok(held) => Arc::new(held),
+                Err(error) if is_interruption(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            },
+        };
+        let Some(guard) = held.guard.lock().await.take() else {
             return Ok(());
         };
         let settings = self.settings;
-        if self.options.tier >= Tier::Node {
-            let given_back = give_back(&held.cluster.client(), Some(&settings.run)).await;
-            for words in given_back
-                .context("the run is over, but agents are not as they were; `plumbline heal` with the kubeconfig does it")?
-            {
-                eprintln!("  {words}");
-            }
+        for node in guard.beyond() {
+            eprintln!(
+                "  the node {node} can't be reached, and may have what an earlier run has left: `plumbline heal` when it is Ready"
+            );
         }
-        if !settings.keep {
+        let settled = held.settle(&settings.run).await.context(
+            "the run is over, but agents or nodes are not as they were; `plumbline heal` with the kubeconfig does it",
+        );
+        // First what says how nodes are reached that are not healed, so that nothing that follows takes it away.
+        let (guard, left) = if settled.is_ok() && !guard.inherits() {
+            (Some(guard), Ok(()))
+        } else {
+            (None, guard.leave().await.context(LEFT))
+        };
+        // Of one that is lost, the namespace of the run may be another's by now; cases have removed theirs.
+        let cleaned = if settings.keep || held.loss.now().is_some() {
+            Ok(())
+        } else {
             let cleaned = held.cleanup(settings, None).await;
-            cleaned.map_err(|halt| anyhow::anyhow!("{halt}"))?;
-        }
-        match held.guard.lock().await.take() {
-            Some(guard) => guard
-                .release()
-                .await
-                .context("the run is over, but it has left something; `plumbline cleanup` removes it"),
+            cleaned.map_err(|halt| anyhow::anyhow!("{halt}"))
+        };
+        let released = match guard {
+            Some(guard) => guard.release().await.context(LEFT),
             None => Ok(()),
-        }
+        };
+        settled.and(left).and(cleaned).and(released)
     }
 }
 
@@ -125,44 +201,143 @@ impl Site for Clusters<'_> {
     }
 
     async fn make(&self) -> anyhow::Result<Arc<Held>> {
-        self.held.get_or_try_init(|| self.hold()).await.map(Arc::clone)
+        let held = self.held.get_or_try_init(|| self.hold()).await?;
+        if let Some(why) = held.loss.now() {
+            bail!("{}", lost(&why));
+        }
+        Ok(Arc::clone(held))
     }
 
     async fn run(&self, held: &Arc<Held>, case: Case, line: &Line<'_>) -> CaseReport {
-        let at = At::Cluster(held.about.path());
+        let inconclusive = |why: &str| Verdict::Inconclusive { why: lost(why) };
+        if let Some(why) = held.loss.now() {
+            return without_run(&case, self.settings, inconclusive(&why));
+        }
+        // Whoever has the cluster next is disturbed by it, and disturbs it.
+        let settings = Settings {
+            interrupted: self.settings.interrupted.child_token(),
+            ..self.settings.clone()
+        };
+        let mut loss = held.loss.clone();
+        let running = process::run(&settings, At::Cluster(held.about.path()), case, line);
+        tokio::pin!(running);
+        let end = tokio::select! {
+            end = &mut running => end,
+            _ = loss.wait() => {
+                settings.interrupted.cancel();
+                running.await
+            }
+        };
         let End {
             mut report,
             is_its_own,
-        } = process::run(self.settings, at, case, line).await;
-        if !is_its_own && case.disruptive {
-            match repair::nodes(&held.cluster).await {
-                Ok(all) => report
-                    .warnings
-                    .extend(all.into_iter().flat_map(|healed| healed.undone)),
-                Err(error) => report.warnings.push(format!("{error:#}")),
+        } = end;
+        if let Some(why) = held.loss.now() {
+            // What it has left on nodes is for whoever has the cluster now, or for `heal`.
+            let died = !is_its_own && case.disruptive;
+            held.is_disordered.fetch_or(died, Ordering::Relaxed);
+            if !is_its_own && !self.settings.keep {
+                let cleaned = held.cleanup(self.settings, Some(case.id)).await;
+                report.warnings.extend(cleaned.err().map(|halt| halt.to_string()));
             }
+            return CaseReport {
+                started_us: report.started_us,
+                seconds: report.seconds,
+                warnings: report.warnings,
+                evidence: report.evidence,
+                ..without_run(&case, self.settings, inconclusive(&why))
+            };
         }
-        if !is_its_own && !self.settings.keep {
-            let cleaned = held.cleanup(self.settings, Some(case.id)).await;
-            report.warnings.extend(cleaned.err().map(|halt| halt.to_string()));
+        if !is_its_own {
+            report
+                .warnings
+                .extend(held.after_death(self.settings, case).await);
         }
         report
     }
 
     async fn is_intact(&self, held: &Arc<Held>) -> bool {
-        let is_held = held
-            .guard
-            .lock()
-            .await
-            .as_ref()
-            .is_some_and(|guard| !guard.is_lost());
-        is_held && held.cluster.intact().await.is_ok()
+        held.loss.now().is_none() && held.cluster.intact().await.is_ok()
     }
 
     async fn end(&self, _: Arc<Held>) -> anyhow::Result<()> {
         // It stays until the run ends.
         Ok(())
     }
+}
+
+/// How many cases run at once in a cluster, by what its nodes have. One that can't say it is surveyed next, which names the reason.
+pub(super) async fn jobs(existing: ExistingArgs) -> usize {
+    let options = existing.cluster(Tested::default(), "", PathBuf::new());
+    let weakest = processors(&options).await;
+    weakest.map_or(1, machine::jobs_of_cluster)
+}
+
+fn lost(why: &str) -> String {
+    format!("the run has lost the cluster: {why}, so that another run may have disturbed it")
+}
+
+fn is_interruption(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(KubernetesError::Interrupted))
+}
+
+/// Looks at the cluster and takes hold of it. `out` is the run's folder: an image from scratch has no other that can be written.
+///
+/// # Errors
+/// It can't be used. Then, and when it is interrupted, nothing is left of what was made.
+async fn hold(options: Options, out: PathBuf, interrupted: CancellationToken) -> anyhow::Result<Held> {
+    let survey = async {
+        let extension = extension(&options).await?;
+        KubernetesCluster::survey(options.clone(), extension).await
+    };
+    let mut cluster = tokio::select! {
+        cluster = survey => cluster?,
+        () = interrupted.cancelled() => return Err(KubernetesError::Interrupted.into()),
+    };
+    let mut about = about(&out)?;
+    for words in cluster.left_out() {
+        eprintln!("  not used: {words}");
+    }
+    if let Some(words) = touches(&options) {
+        eprintln!("  {words}");
+    }
+    let mut guard = Guard::take(&cluster, &who(), &interrupted).await?;
+    let ready = async {
+        learn(&mut cluster, &mut about).await?;
+        // What another run has left there would be taken for this target's. It can't be said to be undone by letting go.
+        heal(&cluster).await
+    };
+    let ready = tokio::select! {
+        ready = ready => ready,
+        () = interrupted.cancelled() => Err(KubernetesError::Interrupted.into()),
+    };
+    match ready {
+        Ok(is_whole) => {
+            if is_whole {
+                guard.healed();
+            }
+        }
+        Err(error) => {
+            guard.end().await?;
+            return Err(error);
+        }
+    }
+    Ok(Held {
+        cluster,
+        loss: guard.loss(),
+        guard: Mutex::new(Some(guard)),
+        is_disordered: AtomicBool::new(false),
+        about,
+    })
+}
+
+/// The file for processes of cases.
+fn about(out: &Path) -> anyhow::Result<NamedTempFile> {
+    let file = tempfile::Builder::new()
+        .prefix("cluster-")
+        .suffix(".json")
+        .tempfile_in(out);
+    file.with_context(|| format!("failed to make a file in {}", out.display()))
 }
 
 /// What cases may do to what others have made, in words.
@@ -183,15 +358,22 @@ fn touches(options: &Options) -> Option<String> {
     ))
 }
 
-/// Gives back what killed runs have borrowed, and undoes what they have left on nodes; what was done, in words.
-async fn heal(cluster: &KubernetesCluster) -> anyhow::Result<Vec<String>> {
+/// Gives back what killed runs have borrowed, and undoes what they have left on nodes, and says so; whether nothing of it is left.
+async fn heal(cluster: &KubernetesCluster) -> anyhow::Result<bool> {
     if cluster.about().options.tier < Tier::Node {
-        return Ok(Vec::new());
+        return Ok(true);
     }
     let mut done = give_back(&cluster.client(), None).await?;
-    let healed = repair::nodes(cluster).await?;
-    done.extend(healed.into_iter().flat_map(|healed| healed.undone));
-    Ok(done)
+    let mut is_whole = true;
+    for healed in repair::nodes(cluster).await? {
+        is_whole &= healed.held.is_empty();
+        done.extend(healed.undone);
+        done.extend(healed.held);
+    }
+    for words in done {
+        eprintln!("  of a run that was killed: {words}");
+    }
+    Ok(is_whole)
 }
 
 /// What is known of a cluster only when it is held, and all of it for the processes of cases.

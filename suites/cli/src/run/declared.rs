@@ -70,6 +70,7 @@ mod tests {
             ways: Ways::default(),
             variants: BTreeSet::new(),
             image: lab::cluster::PROBE.to_owned(),
+            pull_secrets: Vec::new(),
             confined: None,
         }
     }

@@ -64,7 +64,9 @@ fn report(row: &Joint, reports: &[&CaseReport], settings: &Settings, last: Optio
         recorded: judged.recorded,
         recoveries: Vec::new(),
         warnings: Vec::new(),
+        unhealed: Vec::new(),
         evidence: None,
+        undecided: Vec::new(),
     }
 }
 

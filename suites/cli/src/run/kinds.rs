@@ -1,14 +1,22 @@
 //! The kind cluster of a run: made for it or used again, and shared by all cases.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use harness::{case::Case, cleanup::Made, report::CaseReport};
 use lab::{
-    cluster::{AgentState, Cluster, Description},
+    cluster::{Cluster, Description},
     kind::{self, Existing, KindCluster, KindConfig, Step},
 };
 use tokio::sync::OnceCell;
+
+use crate::repair;
 
 use super::{
     process::{self, At, End, Settings},
@@ -26,6 +34,8 @@ pub(super) struct Kinds<'a> {
     up: OnceCell<Arc<KindCluster>>,
     /// Why no further case begins in it.
     lost: OnceCell<String>,
+    /// A case has left something on nodes that could not be undone.
+    is_disordered: AtomicBool,
 }
 
 impl<'a> Kinds<'a> {
@@ -36,6 +46,7 @@ impl<'a> Kinds<'a> {
             existing,
             up: OnceCell::new(),
             lost: OnceCell::new(),
+            is_disordered: AtomicBool::new(false),
         }
     }
 
@@ -59,11 +70,16 @@ impl<'a> Kinds<'a> {
                  `kind delete cluster --name {name}` and then `plumbline cleanup --kind {name}` remove it",
                 cluster.kubeconfig().display()
             );
-            return kept.with_context(|| {
+            kept.with_context(|| {
                 format!(
                     "the verdicts stand, but not everything was undone; `plumbline heal --kind {name}` does, when its API answers"
                 )
-            });
+            })?;
+            ensure!(
+                !self.is_disordered.load(Ordering::Relaxed),
+                "the verdicts stand, but nodes of {name} have what a case did to them: `plumbline heal --kind {name}` undoes it"
+            );
+            return Ok(());
         }
         let began = Instant::now();
         let down = kind::down(name).await;
@@ -89,7 +105,8 @@ impl<'a> Kinds<'a> {
         self.lost.get().map(String::as_str)
     }
 
-    /// Heals what a case that died has left: API servers and agents that are stopped, namespaces. Returns what can't be healed.
+    /// Heals what a case has left that died or could not undo its faults: API servers, nodes and their agents, namespaces. Returns
+    /// what was undone, and what can't be.
     async fn after_death(&self, kind: &KindCluster, case: Case) -> Vec<String> {
         let mut warnings = Vec::new();
         // First of all: whatever follows asks them.
@@ -98,18 +115,19 @@ impl<'a> Kinds<'a> {
             Err(error) => warnings.push(error.to_string()),
         }
         let cluster: &dyn Cluster = kind.cluster();
-        for node in cluster.describe().nodes.iter().filter(|_| case.disruptive) {
-            let started = match cluster.agent(&node.name).await {
-                Ok(AgentState { way: Some(_), .. }) => faults::lead(cluster, &node.name, None)
-                    .await
-                    .map_err(|error| error.to_string()),
-                _ => cluster
-                    .start_agent(&node.name)
-                    .await
-                    .map_err(|error| error.to_string()),
-            };
-            let stays = |error| format!("the agent of {} stays down: {error}", node.name);
-            warnings.extend(started.err().map(stays));
+        if case.disruptive {
+            match repair::nodes(cluster).await {
+                Ok(all) => {
+                    let is_held = all.iter().any(|healed| !healed.held.is_empty());
+                    self.is_disordered.fetch_or(is_held, Ordering::Relaxed);
+                    let words = all.into_iter().flat_map(|healed| [healed.undone, healed.held]);
+                    warnings.extend(words.flatten());
+                }
+                Err(error) => {
+                    self.is_disordered.store(true, Ordering::Relaxed);
+                    warnings.push(format!("what the case did to nodes stays: {error:#}"));
+                }
+            }
         }
         if !self.settings.keep {
             let (run, limit) = (&self.settings.run, self.settings.limits.cleanup);

@@ -4,12 +4,12 @@ use std::{
     fs,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use harness::{case::Case, cleanup::Made, report::CaseReport};
 use lab::{
     cluster::{Cluster as _, Description},
@@ -83,6 +83,8 @@ enum From {
 pub(super) struct RunLab {
     name: String,
     cluster: LabCluster,
+    /// A case has left something on nodes that could not be undone.
+    is_disordered: AtomicBool,
 }
 
 impl RunLab {
@@ -169,8 +171,11 @@ impl<'a> Labs<'a> {
         if case.disruptive {
             for node in &cluster.describe().nodes {
                 match faults::heal(cluster, &node.name).await {
-                    Ok(healed) => warnings.extend(healed.held),
-                    Err(error) => warnings.push(format!("what the case did to {} stays: {error}", node.name)),
+                    Ok(healed) => warnings.extend(healed.undone.into_iter().chain(healed.held)),
+                    Err(error) => {
+                        lab.is_disordered.store(true, Ordering::Relaxed);
+                        warnings.push(format!("what the case did to {} stays: {error}", node.name));
+                    }
                 }
             }
         }
@@ -203,6 +208,7 @@ impl Site for Labs<'_> {
                 return Ok(RunLab {
                     name: name.clone(),
                     cluster: LabCluster::attach(name).await?,
+                    is_disordered: AtomicBool::new(false),
                 });
             }
             From::Made(config) => config,
@@ -236,6 +242,7 @@ impl Site for Labs<'_> {
         Ok(RunLab {
             name: config.name,
             cluster,
+            is_disordered: AtomicBool::new(false),
         })
     }
 
@@ -259,13 +266,21 @@ impl Site for Labs<'_> {
     }
 
     async fn end(&self, lab: RunLab) -> anyhow::Result<()> {
-        let RunLab { name, cluster } = lab;
+        let RunLab {
+            name,
+            cluster,
+            is_disordered,
+        } = lab;
         let stays = matches!(self.from, From::Running(_)) || self.settings.keep;
         if stays {
             let mut stay = self.stay.lock().unwrap_or_else(PoisonError::into_inner);
             if !stay.contains(&name) {
-                stay.push(name);
+                stay.push(name.clone());
             }
+            ensure!(
+                !is_disordered.into_inner(),
+                "the lab {name} stays up, and has what a case did to its nodes: `plumbline heal --lab {name}` undoes it"
+            );
             return Ok(());
         }
         let down = cluster.down().await;

@@ -9,6 +9,8 @@ use std::{fs, thread::available_parallelism};
 
 /// Cases for each processor.
 const CASES: usize = 2;
+/// What this machine bears of cases whose nodes are others, in those of labs.
+const MORE_THAN_LABS: usize = 4;
 /// What a lab with a case takes at most, in KiB of memory.
 const LAB_KIB: usize = 300 << 10;
 
@@ -21,6 +23,14 @@ pub(super) fn jobs() -> usize {
 /// and pods are made by as many processes as on a real node. Four at once on two processors left nothing decided.
 pub(super) fn jobs_of_kind() -> usize {
     jobs().div_ceil(CASES * 2)
+}
+
+/// Cases at once in a cluster that is there: half as many as the processors of two nodes, as cases use, of which this is the
+/// weakest (in thousandths; as on kind, nodes have more to do than these). This machine has but a process for each case
+/// and one for each client, a twentieth of a processor together.
+pub(super) fn jobs_of_cluster(weakest: u64) -> usize {
+    let processors = usize::try_from(weakest / 1000).unwrap_or(usize::MAX);
+    processors.clamp(1, jobs() * MORE_THAN_LABS)
 }
 
 /// Labs at once: one for each case, as far as half of the memory that is available lasts.
@@ -50,6 +60,14 @@ mod tests {
     fn a_cluster_of_kind_has_a_quarter_of_the_cases_and_one_at_least() {
         assert_eq!(jobs_of_kind(), available_parallelism().unwrap().get().div_ceil(2));
         assert!(jobs_of_kind() >= 1);
+    }
+
+    #[test]
+    fn a_cluster_that_is_there_has_as_many_cases_as_its_own_nodes_bear() {
+        assert_eq!(jobs_of_cluster(500), 1);
+        assert_eq!(jobs_of_cluster(3920), 3);
+        let most = available_parallelism().unwrap().get() * 8;
+        assert_eq!(jobs_of_cluster(1_000_000), most, "this machine starts them");
     }
 
     #[test]

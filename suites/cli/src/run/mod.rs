@@ -8,12 +8,13 @@
 //! - `last.rs`: what is known of the run before.
 //! - `joint.rs`: rows that are judged over cases of others.
 //! - `progress.rs`: what a person sees meanwhile. `summary.rs`: before and after.
-//! - `conclusion.rs`: the end where something is left. `owner.rs`: files belong to who called sudo.
+//! - `interruption.rs`: Ctrl-C. `conclusion.rs`: the end where something is left. `owner.rs`: files belong to who called sudo.
 mod arguments;
 mod clusters;
 mod conclusion;
 mod declared;
 mod exempt;
+mod interruption;
 mod joint;
 mod kinds;
 mod labs;
@@ -28,6 +29,7 @@ mod summary;
 
 pub(crate) use {
     arguments::Arguments,
+    interruption::interruption,
     summary::{counts, story, table},
 };
 
@@ -44,8 +46,6 @@ use lab::{
     kind::{Existing, KindConfig},
     kubernetes::Tested,
 };
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     cluster::{ExistingArgs, Provider},
@@ -56,6 +56,7 @@ use self::{
     clusters::{Clusters, Held},
     declared::Declared,
     exempt::Exemption,
+    interruption::INTERRUPTED,
     kinds::Kinds,
     labs::{Labs, RunLab, Target},
     last::{Durations, Last},
@@ -65,8 +66,6 @@ use self::{
     select::{Feature, Wanted},
 };
 
-/// Exit code after an interruption: 128 and SIGINT.
-const INTERRUPTED: u8 = 130;
 /// Folder of a rerun, in that of the run.
 const RERUN: &str = "rerun";
 
@@ -103,7 +102,6 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let options = arguments.options();
     let control_plane = arguments.control_plane()?;
     let families = arguments.families.families();
-    let one_by_one = arguments.existing.is_confined();
     let place = match arguments.provider {
         Provider::Lab => Where::Labs(Target::new(arguments.lab, arguments.target, arguments.mutant)),
         Provider::Existing => {
@@ -136,17 +134,16 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             Where::Labs(Target::Running(_)) | Where::Cluster(..) | Where::Kind(..) => 1,
             Where::Labs(_) => arguments.labs.map_or_else(machine::labs, NonZero::get),
         },
-        jobs: if one_by_one {
-            1
-        } else {
-            let jobs = match place {
-                Where::Kind(..) => machine::jobs_of_kind,
-                Where::Labs(_) | Where::Cluster(..) => machine::jobs,
-            };
-            arguments.jobs.map_or_else(jobs, NonZero::get)
+        jobs: match (&place, arguments.jobs) {
+            (Where::Cluster(existing, ..), _) if existing.is_confined() => 1,
+            (_, Some(jobs)) => jobs.get(),
+            (Where::Kind(..), None) => machine::jobs_of_kind(),
+            (Where::Labs(_), None) => machine::jobs(),
+            (Where::Cluster(existing, ..), None) => clusters::jobs(existing.clone()).await,
         },
         shuffle: arguments.shuffle,
         fail_fast: arguments.fail_fast,
+        tries: arguments.tries.into(),
         interrupted,
     };
     let asked = Asked {
@@ -271,6 +268,7 @@ async fn go<S: Site>(
             profile: settings.limits.profile.name().to_owned(),
             labs: settings.labs,
             jobs: settings.jobs,
+            tries: settings.tries,
             rerun: asked.last.is_some(),
         },
         started: asked.started,
@@ -291,31 +289,8 @@ async fn go<S: Site>(
     } else {
         ExitCode::from(u8::from(report.failed()))
     };
-    let down = down.context("the verdicts stand, but a lab was not taken down cleanly");
+    let down = down.context("the verdicts stand, but a lab did not end cleanly");
     conclusion::concluded(conclusion::concluded(Ok(code), down), written)
-}
-
-/// Cancelled by the first SIGINT or SIGTERM; the second ends the process at once, and the lab with it.
-fn interruption() -> anyhow::Result<CancellationToken> {
-    let token = CancellationToken::new();
-    let cancelled = token.clone();
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::spawn(async move {
-        for first in [true, false] {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            if first {
-                eprintln!("interrupted: cleaning up; once more to end at once");
-                cancelled.cancel();
-            } else {
-                std::process::exit(i32::from(INTERRUPTED));
-            }
-        }
-    });
-    Ok(token)
 }
 
 /// Seconds for people.

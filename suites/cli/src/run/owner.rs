@@ -1,44 +1,97 @@
 //! Files of a run belong to who called sudo, not to root.
 
 use std::{
-    env, fs, io,
-    os::unix::fs::lchown,
+    env,
+    ffi::OsStr,
+    fs::{self, File},
+    io,
+    os::{
+        fd::AsRawFd as _,
+        unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    },
     path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
 };
+
+use nix::{
+    fcntl::{AtFlags, OFlag, openat},
+    sys::stat::Mode,
+    unistd::{Gid, Uid, fchownat},
+};
+
+use super::process::EVIDENCE;
+use crate::report::files::{HTML, JUNIT, YAML};
+
+/// What a run writes into its folder.
+const WRITTEN: [&str; 4] = [EVIDENCE, YAML, HTML, JUNIT];
 
 /// The folder of a run's reports and evidence.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// The first folder on the way to it that was made here.
-    made: PathBuf,
+    /// The first folder on the way to it that was made here, or itself.
+    first: PathBuf,
+    /// The same, whatever is put in its place.
+    opened: File,
+    /// Whether that was made here: all of it is the run's.
+    is_new: bool,
+    /// Seconds since 1970 when the run began: what nobody has touched since then is not the run's.
+    since: i64,
 }
 
 impl Folder {
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let absolute = std::path::absolute(path)?;
-        let missing = absolute.ancestors().take_while(|folder| !folder.exists()).last();
-        let made = missing.unwrap_or(&absolute).to_owned();
-        fs::create_dir_all(&absolute)?;
-        Ok(Self { path: absolute, made })
+        let path = std::path::absolute(path)?;
+        let missing = path.ancestors().take_while(|folder| !folder.exists()).last();
+        let is_new = missing.is_some();
+        let first = missing.unwrap_or(&path).to_owned();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        fs::create_dir_all(&path)?;
+        let mut flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+        flags.set(OFlag::O_NOFOLLOW, is_new);
+        let opened = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits())
+            .open(&first)?;
+        Ok(Self {
+            path,
+            first,
+            opened,
+            is_new,
+            since: since.as_secs().try_into().unwrap_or(i64::MAX),
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives everything in it to who called sudo, if anybody did: on drop, so that files of a run that ended early are
-    /// its caller's too.
+    /// Gives what the run has written there to who called sudo, if anybody did: on drop, so that files of a run that ended
+    /// early are its caller's too.
     fn hand_over(&self) {
-        let Some((user, group)) = caller() else {
+        let Some(to) = caller() else {
             return;
         };
-        if let Err(error) = give(&self.made, user, group) {
+        if let Err(error) = self.give(to) {
             eprintln!(
                 "warning: files below {} still belong to root: {error}",
-                self.made.display()
+                self.first.display()
             );
         }
+    }
+
+    fn give(&self, to: (Uid, Gid)) -> io::Result<()> {
+        let given = Given {
+            since: self.since,
+            to,
+        };
+        if self.is_new {
+            return given.all(&self.opened);
+        }
+        for name in WRITTEN {
+            given.below(&self.opened, name.as_ref())?;
+        }
+        Ok(())
     }
 }
 
@@ -48,31 +101,137 @@ impl Drop for Folder {
     }
 }
 
-fn caller() -> Option<(u32, u32)> {
+fn caller() -> Option<(Uid, Gid)> {
     let number = |name: &str| env::var(name).ok()?.parse().ok();
-    Some((number("SUDO_UID")?, number("SUDO_GID")?))
+    Some((
+        Uid::from_raw(number("SUDO_UID")?),
+        Gid::from_raw(number("SUDO_GID")?),
+    ))
 }
 
-fn give(path: &Path, user: u32, group: u32) -> io::Result<()> {
-    lchown(path, Some(user), Some(group))?;
-    if fs::symlink_metadata(path)?.is_dir() {
-        for entry in fs::read_dir(path)? {
-            give(&entry?.path(), user, group)?;
+/// What is given, and to whom. Whose folders these are may put others in their place meanwhile: so everything is looked at
+/// where it was opened, and no symbolic link is followed.
+struct Given {
+    since: i64,
+    to: (Uid, Gid),
+}
+
+impl Given {
+    /// An entry of a folder, and what is below; that there is none is no error.
+    fn below(&self, folder: &File, name: &OsStr) -> io::Result<()> {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        match openat(folder, name, flags, Mode::empty()) {
+            Ok(entry) => self.all(&entry.into()),
+            Err(nix::Error::ENOENT) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
-    Ok(())
+
+    /// Root's entries that have changed since the run began; the folders on the way to them may be older, and somebody else's.
+    fn all(&self, entry: &File) -> io::Result<()> {
+        let about = entry.metadata()?;
+        if about.is_dir() {
+            for below in fs::read_dir(format!("/proc/self/fd/{}", entry.as_raw_fd()))? {
+                self.below(entry, &below?.file_name())?;
+            }
+        }
+        // A file of several names may be another one's, too.
+        let has_one_name = about.is_dir() || about.nlink() == 1;
+        if about.uid() == 0 && about.ctime() >= self.since && has_one_name {
+            let (user, group) = self.to;
+            fchownat(entry, "", Some(user), Some(group), AtFlags::AT_EMPTY_PATH)?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{lchown, symlink};
+
     use super::*;
 
     #[test]
     fn a_folder_knows_how_far_up_it_was_made() {
         let base = tempfile::tempdir().unwrap();
         let folder = Folder::create(&base.path().join("a/b/c")).unwrap();
-        assert_eq!(folder.made, base.path().join("a"));
+        assert_eq!((&folder.first, folder.is_new), (&base.path().join("a"), true));
         let again = Folder::create(&base.path().join("a/b/c")).unwrap();
-        assert_eq!(again.made, again.path());
+        assert_eq!((again.first.as_path(), again.is_new), (again.path(), false));
+    }
+
+    fn owner(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().uid()
+    }
+
+    /// Waits until what is made from now on is of a later second than what is there.
+    fn next_second(base: &Path) {
+        let changed = |path: &Path| fs::symlink_metadata(path).unwrap().ctime();
+        let (old, new) = (base.join("clock-old"), base.join("clock"));
+        fs::write(&old, "").unwrap();
+        fs::write(&new, "").unwrap();
+        while changed(&new) <= changed(&old) {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            fs::write(&new, "1").unwrap();
+        }
+    }
+
+    const TO: (Uid, Gid) = (Uid::from_raw(1234), Gid::from_raw(1234));
+
+    #[test]
+    fn of_a_folder_that_was_there_only_what_the_run_wrote_is_given() {
+        if !testing::root_or_skip(&testing::current()) {
+            return;
+        }
+        let base = tempfile::tempdir().unwrap();
+        let at = |name: &str| base.path().join("out").join(name);
+        for name in ["evidence/old", "evidence/somebodys", "mine"] {
+            fs::create_dir_all(at(name)).unwrap();
+            fs::write(at(name).join("file"), "").unwrap();
+        }
+        lchown(at("evidence/somebodys/file"), Some(77), Some(77)).unwrap();
+        next_second(base.path());
+        let folder = Folder::create(&at("")).unwrap();
+        fs::create_dir(at("evidence/new")).unwrap();
+        fs::write(at("evidence/new/file"), "").unwrap();
+        fs::write(at(YAML), "").unwrap();
+        // Of another process of root's at the same time.
+        fs::write(at("mine/new"), "").unwrap();
+        folder.give(TO).unwrap();
+        for (name, expected) in [
+            ("evidence/new", 1234),
+            ("evidence/new/file", 1234),
+            (YAML, 1234),
+            ("", 0),
+            ("mine", 0),
+            ("mine/new", 0),
+            ("evidence/old", 0),
+            ("evidence/old/file", 0),
+            ("evidence/somebodys/file", 77),
+        ] {
+            assert_eq!(owner(&at(name)), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_links_lead_to_is_not_given() {
+        if !testing::root_or_skip(&testing::current()) {
+            return;
+        }
+        let base = tempfile::tempdir().unwrap();
+        let folder = Folder::create(&base.path().join("out")).unwrap();
+        let at = |name: &str| base.path().join(name);
+        fs::create_dir(at("roots")).unwrap();
+        fs::write(at("roots/file"), "").unwrap();
+        symlink(at("roots"), at("out/symbolic")).unwrap();
+        fs::hard_link(at("roots/file"), at("out/hard")).unwrap();
+        fs::write(at("out/own"), "").unwrap();
+        // Another one is put into its place.
+        fs::rename(at("out"), at("moved")).unwrap();
+        symlink(at("roots"), at("out")).unwrap();
+        folder.give(TO).unwrap();
+        assert_eq!((owner(&at("moved")), owner(&at("moved/own"))), (1234, 1234));
+        assert_eq!(owner(&at("moved/symbolic")), 1234);
+        assert_eq!((owner(&at("roots")), owner(&at("roots/file"))), (0, 0));
     }
 }

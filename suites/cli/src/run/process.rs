@@ -22,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::progress::Line;
 
+/// The folder of all cases' evidence, in that of the run.
+pub(super) const EVIDENCE: &str = "evidence";
 /// How much of a dead case's stderr its report shows.
 const STDERR_BYTES: usize = 4096;
 
@@ -43,10 +45,12 @@ pub(super) struct Settings {
     pub(super) jobs: usize,
     pub(super) shuffle: bool,
     pub(super) fail_fast: bool,
+    /// Tries that a case has which is inconclusive, at most; at least one.
+    pub(super) tries: usize,
     pub(super) interrupted: CancellationToken,
 }
 
-/// A case's end: its report, and whether its process wrote it. One that did not has left things behind.
+/// A case's end: its report, and whether its process wrote it and undid what it had done. One that did not has left things behind.
 pub(super) struct End {
     pub(super) report: CaseReport,
     pub(super) is_its_own: bool,
@@ -62,7 +66,12 @@ impl Settings {
     }
 
     pub(super) fn folder(&self, case: &Case) -> PathBuf {
-        self.out.join("evidence").join(case.id)
+        self.out.join(EVIDENCE).join(case.id)
+    }
+
+    /// Where the evidence of a try goes that is not the last one, counted from 1.
+    pub(super) fn folder_of_try(&self, case: &Case, number: usize) -> PathBuf {
+        self.folder(case).with_extension(number.to_string())
     }
 }
 
@@ -94,11 +103,12 @@ pub(super) async fn run(settings: &Settings, at: At<'_>, case: Case, line: &Line
     let ended = supervise(settings, at, &case, &folder, line).await;
     let written = fs::read(folder.join(REPORT)).ok();
     let report = written.and_then(|text| serde_json::from_slice::<CaseReport>(&text).ok());
-    if let Some(report) = report {
-        return End {
-            report,
-            is_its_own: true,
-        };
+    if let Some(mut report) = report {
+        let is_its_own = report.unhealed.is_empty();
+        let failed = report.unhealed.iter();
+        let failed = failed.map(|words| format!("healing failed: {words}"));
+        report.warnings.extend(failed);
+        return End { report, is_its_own };
     }
     let why = match ended {
         Ok(ended) => format!("the case's process {}{}", ended.words(), stderr(&folder)),
@@ -130,7 +140,9 @@ pub(super) fn without_run(case: &Case, settings: &Settings, verdict: Verdict) ->
         recorded: Default::default(),
         recoveries: Vec::new(),
         warnings: Vec::new(),
+        unhealed: Vec::new(),
         evidence: None,
+        undecided: Vec::new(),
     }
 }
 
@@ -270,6 +282,7 @@ pub(super) mod tests {
             jobs: 1,
             shuffle: false,
             fail_fast: false,
+            tries: 1,
             interrupted: CancellationToken::new(),
         }
     }
@@ -321,6 +334,26 @@ pub(super) mod tests {
         assert_eq!(
             report.replay,
             "plumbline run --filter '^clusterip-from-pod$' --seed 7"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_case_that_could_not_undo_its_faults_says_so_and_has_left_something() {
+        let case = cases::find("clusterip-from-pod").unwrap();
+        let nobodys = settings(Path::new("out"), None, Duration::ZERO);
+        let written = CaseReport {
+            unhealed: vec!["the agent of n1 stays down: no answer".to_owned()],
+            ..without_run(&case, &nobodys, Verdict::Pass)
+        };
+        let written = serde_json::to_string(&written).unwrap();
+        let script = format!(
+            "#!/bin/sh\nwhile [ \"$1\" != --folder ]; do shift; done\ncat >\"$2\"/{REPORT} <<'END'\n{written}\nEND\n"
+        );
+        let (report, _) = end_within(Duration::from_secs(30), &script).await;
+        assert_eq!(report.verdict, Verdict::Pass, "what it has seen stands");
+        assert_eq!(
+            report.warnings,
+            ["healing failed: the agent of n1 stays down: no answer"]
         );
     }
 }

@@ -84,6 +84,19 @@ impl Line<'_> {
         }
     }
 
+    /// It is inconclusive, and tried again.
+    pub(super) fn undecided(&self, report: &CaseReport) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        let took = seconds(Duration::from_secs_f64(report.seconds));
+        let why = report.verdict.why();
+        self.progress.say(&format!(
+            "{} is inconclusive after {took} and will be tried again: {why}",
+            self.id
+        ));
+    }
+
     pub(super) fn end(&self, report: &CaseReport, is_exempt: bool) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -158,11 +158,12 @@ mod tests {
             ways: Ways::default(),
             variants: BTreeSet::new(),
             image: lab::cluster::PROBE.to_owned(),
+            pull_secrets: Vec::new(),
             confined: None,
         }
     }
 
-    const EVERYTHING: [Capability; 12] = [
+    const EVERYTHING: [Capability; 13] = [
         Capability::Ipv4,
         Capability::Ipv6,
         Capability::ApiWrite,
@@ -175,6 +176,7 @@ mod tests {
         Capability::SharedAddress,
         Capability::Baseline,
         Capability::CgroupAbove,
+        Capability::AgentPins,
     ];
 
     #[test]

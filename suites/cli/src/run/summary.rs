@@ -89,8 +89,7 @@ pub(crate) fn table(report: &Report) -> String {
             seconds(Duration::try_from_secs_f64(case.seconds).unwrap_or_default()),
         ]);
     }
-    let is_told = |case: &&Case| case.label() != Verdict::Pass.name() || !case.warnings.is_empty();
-    let mut told: Vec<&Case> = report.cases.iter().filter(is_told).collect();
+    let mut told: Vec<&Case> = report.cases.iter().filter(|case| case.is_told()).collect();
     // What failed is not looked for among what could not be decided.
     told.sort_by_key(|case| case.label() != Verdict::Fail.name());
     let told: String = told.into_iter().map(story).collect();
@@ -124,6 +123,12 @@ pub(crate) fn story(case: &Case) -> String {
     }
     if let Some(exempt) = &case.exempt {
         text += &format!("  exempt: {exempt}\n");
+    }
+    for (number, earlier) in (1..).zip(&case.undecided) {
+        text += &format!("  try {number} was inconclusive: {}\n", earlier.why);
+        if let Some(evidence) = &earlier.evidence {
+            text += &format!("    evidence: {evidence}\n");
+        }
     }
     let mut others: Vec<_> = case
         .axes
@@ -176,8 +181,17 @@ pub(crate) fn counts(report: &Report) -> String {
     } else {
         String::new()
     };
+    let again = report
+        .cases
+        .iter()
+        .filter(|case| !case.undecided.is_empty())
+        .count();
+    let again = match again {
+        0 => String::new(),
+        cases => format!("; tried again: {cases}"),
+    };
     format!(
-        "{} in {}: {} passed, {} failed, {} inconclusive, {exempt}{} skipped, {} not supported{}",
+        "{} in {}: {} passed, {} failed, {} inconclusive, {exempt}{} skipped, {} not supported{again}{}",
         counted(report.cases.len(), "case", "cases"),
         seconds(Duration::try_from_secs_f64(report.seconds).unwrap_or_default()),
         counts.pass,

@@ -23,10 +23,13 @@ use kube::{
 use lab::{
     cluster::{Capability, Cluster as _, Place, RUN_LABEL},
     embedded::{LabCluster, LabConfig, Lifetime},
-    kubernetes::{ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, Tested, Tier},
+    kubernetes::{
+        ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,
+    },
 };
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio_util::sync::CancellationToken;
 
 use super::{CASE, LIMIT, privileged, support::report};
 
@@ -57,6 +60,7 @@ pub(super) fn options(lab: &LabCluster, run: &str) -> Options {
         namespace: NAMESPACE.to_owned(),
         run: run.to_owned(),
         plumbline: env!("CARGO_BIN_EXE_plumbline").into(),
+        pods: PodOptions::default(),
     }
 }
 
@@ -65,12 +69,14 @@ pub(super) async fn survey(options: Options) -> Result<KubernetesCluster, Kubern
 }
 
 /// Runs cases.
-async fn run(kubeconfig: &Path, out: &Path, which: &[&str]) -> Output {
+pub(super) async fn run(kubeconfig: &Path, out: &Path, which: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plumbline"));
     command
         .args(["run", "--provider", "existing", "--image", "probe"])
         .args(["--image-program", "plumbline", "--profile", "lab"])
         .args(which)
+        // The image from scratch has none.
+        .env("TMPDIR", "/no/such/folder")
         .arg("--kubeconfig")
         .arg(kubeconfig)
         .arg("--out")
@@ -81,7 +87,7 @@ async fn run(kubeconfig: &Path, out: &Path, which: &[&str]) -> Output {
 }
 
 /// Names of the namespaces that runs have.
-async fn namespaces(lab: &LabCluster) -> Vec<String> {
+pub(super) async fn namespaces(lab: &LabCluster) -> Vec<String> {
     let api: Api<Namespace> = Api::all(lab.client());
     let of_runs = ListParams::default().labels(RUN_LABEL);
     let list = api.list(&of_runs).await.unwrap();
@@ -202,7 +208,9 @@ async fn a_cluster_under_test_is_nobody_elses_and_is_let_go_whole() {
         "{can:?}"
     );
     assert_eq!(cluster.describe().nodes, lab.describe().nodes);
-    let guard = Guard::take(&cluster, "somebody on a host").await.unwrap();
+    let guard = Guard::take(&cluster, "somebody on a host", &CancellationToken::new())
+        .await
+        .unwrap();
 
     let out = tempfile::tempdir().unwrap();
     let output = run(
@@ -246,9 +254,13 @@ async fn what_keeps_a_run_from_a_cluster_is_said_and_nothing_is_left() {
         image: "no-such-image:1".to_owned(),
         ..options(&lab, "run-1-image")
     };
-    let error = Guard::take(&survey(image).await.unwrap(), "somebody")
-        .await
-        .unwrap_err();
+    let error = Guard::take(
+        &survey(image).await.unwrap(),
+        "somebody",
+        &CancellationToken::new(),
+    )
+    .await
+    .unwrap_err();
     assert!(matches!(&error, KubernetesError::Image { .. }), "{error}");
     assert!(error.to_string().contains("no-such-image:1"), "{error}");
     assert_eq!(namespaces(&lab).await, Vec::<String>::new());
@@ -257,9 +269,13 @@ async fn what_keeps_a_run_from_a_cluster_is_said_and_nothing_is_left() {
         namespace: "default".to_owned(),
         ..options(&lab, "run-1-foreign")
     };
-    let error = Guard::take(&survey(foreign).await.unwrap(), "somebody")
-        .await
-        .unwrap_err();
+    let error = Guard::take(
+        &survey(foreign).await.unwrap(),
+        "somebody",
+        &CancellationToken::new(),
+    )
+    .await
+    .unwrap_err();
     assert!(matches!(&error, KubernetesError::Foreign { .. }), "{error}");
 
     let missing = Options {
@@ -294,7 +310,9 @@ async fn a_program_in_a_pod_has_its_pipes_and_ends_with_whoever_started_it() {
     }
     let lab = lab("existing-exec").await;
     let cluster = survey(options(&lab, "run-1-exec")).await.unwrap();
-    let guard = Guard::take(&cluster, "somebody").await.unwrap();
+    let guard = Guard::take(&cluster, "somebody", &CancellationToken::new())
+        .await
+        .unwrap();
     let place = Place::Host {
         node: "node1".to_owned(),
     };

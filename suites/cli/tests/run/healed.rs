@@ -8,6 +8,7 @@ use lab::{
     embedded::{LabCluster, LabConfig, Lifetime},
 };
 use nix::sys::signal::Signal;
+use tokio::io::AsyncReadExt as _;
 
 use super::{
     CASE, LIMIT,
@@ -85,6 +86,63 @@ async fn what_faults_have_left_on_nodes_is_undone_once_and_the_lab_is_as_before(
         (Some(0), Some("pass")),
         "{case}"
     );
+    lab.down().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_could_not_be_undone_is_said_ends_the_run_and_is_undone_when_its_reason_is_gone() {
+    if !privileged() {
+        return;
+    }
+    let name = format!("unhealed-{}", std::process::id());
+    let lab = LabCluster::up(&LabConfig::new(&name).unwrap(), Lifetime::WithCaller, |_| {})
+        .await
+        .unwrap();
+    ready(&lab).await;
+    let mut run = Run::in_lab("stale-sock-pins-hidden", &name);
+    run.until(": witness");
+    let hidden = hidden_pins(&lab).await;
+    // Whoever works in the folder that hides the pins keeps it from being taken away.
+    let place = Place::Host {
+        node: hidden.to_owned(),
+    };
+    let stays = ["sh", "-c", "cd /sys/fs/bpf && echo there && exec cat"].map(str::to_owned);
+    let mut busy = lab.exec(&place, &stays).await.unwrap();
+    let mut there = [0; 6];
+    busy.stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut there)
+        .await
+        .unwrap();
+
+    let ended = tokio::task::spawn_blocking(move || run.end_with_words());
+    let (status, case, said) = ended.await.unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    let warnings = case["warnings"].as_array().unwrap();
+    let stays_hidden = format!("healing failed: the pins of {hidden} stay hidden: ");
+    let tried_again = format!("what the case did to {hidden} stays: ");
+    for expected in [&stays_hidden, &tried_again] {
+        let found = |warning: &serde_json::Value| warning.as_str().unwrap().starts_with(expected);
+        assert!(warnings.iter().any(found), "{expected:?}: {case}");
+    }
+    let words = format!("has what a case did to its nodes: `plumbline heal --lab {name}` undoes it");
+    assert!(said.contains(&words), "{said}");
+    let (code, said) = repair("heal", &name);
+    assert_eq!(code, Some(2), "its reason is not gone: {said}");
+
+    busy.start_kill().unwrap();
+    busy.wait().await.unwrap();
+    let (code, said) = repair("heal", &name);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains(&format!("the pins of {hidden} were hidden")),
+        "{said}"
+    );
+    let (code, said) = repair("heal", &name);
+    assert!(code == Some(0) && said.contains("nothing is wrong"), "{said}");
+    let (code, said) = repair("cleanup", &name);
+    assert!(code == Some(0) && said.contains("nothing else is left"), "{said}");
     lab.down().await.unwrap();
 }
 

@@ -10,6 +10,7 @@ use lab::{
     cluster::{Cluster as _, Place},
     kubernetes::Guard,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     LIMIT,
@@ -24,7 +25,9 @@ async fn a_program_on_a_host_is_the_nodes_and_no_pod_without_its_rights_gets_the
     }
     let lab = lab("existing-host").await;
     let mut cluster = survey(options(&lab, "run-1-host")).await.unwrap();
-    let guard = Guard::take(&cluster, "somebody").await.unwrap();
+    let guard = Guard::take(&cluster, "somebody", &CancellationToken::new())
+        .await
+        .unwrap();
     cluster.look_at_hosts().await.unwrap();
     assert_eq!(cluster.cgroup_root(), lab.cgroup_root());
     let host = Place::Host {

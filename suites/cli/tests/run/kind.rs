@@ -11,17 +11,25 @@ use std::{
 use super::privileged;
 
 /// What a program does with its arguments, in sh(1); nothing else is on the PATH. `$CALLS` is a file of what was called.
-struct Fake {
-    docker: Option<&'static str>,
-    kind: Option<&'static str>,
+pub(crate) struct Fake {
+    pub(crate) docker: Option<&'static str>,
+    pub(crate) kind: Option<&'static str>,
 }
 
 /// A daemon that answers, and has no containers.
 const EMPTY: &str = "case $1 in info) echo 29.0 ;; esac";
-const NOTHING: Fake = Fake {
+pub(crate) const NOTHING: Fake = Fake {
     docker: Some(EMPTY),
     kind: Some(""),
 };
+
+/// A daemon that has a node which is stopped: only those who ask for all are told of it.
+pub(crate) const STOPPED: &str = r#"case "$*" in
+    info*) echo 29.0 ;;
+    ps*--all*) echo 0123 ;;
+    inspect*) echo '[{"Name": "/kept-worker", "State": {"Running": false, "Pid": 0}, "NetworkSettings": {"Networks": {}},
+        "Config": {"Labels": {"io.x-k8s.kind.role": "worker"}}}]' ;;
+esac"#;
 
 struct Row {
     what: &'static str,
@@ -85,6 +93,20 @@ const ROWS: &[Row] = &[
         options: &["--reuse", "gone"],
         expected: &["there is no kind cluster \"gone\"", "kind get clusters"],
         called: &["docker info", "docker ps"],
+    },
+    Row {
+        what: "a cluster whose host has started again",
+        fake: Fake {
+            docker: Some(STOPPED),
+            ..NOTHING
+        },
+        options: &["--reuse", "kept"],
+        expected: &[
+            "all nodes of the kind cluster \"kept\" should run",
+            "`docker start kept-worker` starts them",
+            "stays as it is",
+        ],
+        called: &["docker info", "docker ps", "docker inspect"],
     },
     Row {
         what: "a cluster of the name that it would have",
@@ -310,7 +332,7 @@ fn only_the_cluster_of_kind_that_is_named_is_healed_or_removed() {
 
 /// The program in a mount namespace where there is no lab, and no cluster has a folder but one that somebody holds, and those
 /// that a script makes besides; says at the end what is left there.
-fn called(folder: &Path, fake: &Fake, besides: &str, arguments: &[&str]) -> Output {
+pub(crate) fn called(folder: &Path, fake: &Fake, besides: &str, arguments: &[&str]) -> Output {
     let programs = folder.join("programs");
     fs::create_dir(&programs).unwrap();
     for (name, script) in [("docker", fake.docker), ("kind", fake.kind)] {
@@ -320,10 +342,10 @@ fn called(folder: &Path, fake: &Fake, besides: &str, arguments: &[&str]) -> Outp
         fs::write(&file, format!("#!/bin/sh\n{calls}\n{script}\n")).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let script = "for of in /run/plumbline /run/plumbline-kind; do
+    let script = "for of in /run/plumbline /run/plumbline-kind /var/lib/plumbline; do
             mkdir -p $of && mount -t tmpfs none $of || exit 99
         done
-        cd /run/plumbline-kind && mkdir busy && exec 9> busy/lock && flock --exclusive 9 || exit 99
+        mkdir /var/lib/plumbline/kind && cd /var/lib/plumbline/kind && mkdir busy && exec 9> busy/lock && flock --exclusive 9 || exit 99
         eval \"$BESIDES\" || exit 99
         code=0; (cd \"$OUT\" && PATH=$PROGRAMS \"$0\" \"$@\") || code=$?
         echo left: * */*; exit $code";

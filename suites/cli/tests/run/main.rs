@@ -10,8 +10,10 @@ mod flags;
 mod healed;
 mod hosts;
 mod kind;
+mod kind_nodes;
 mod labs;
 mod leftovers;
+mod lost;
 mod support;
 mod targets;
 
@@ -29,9 +31,9 @@ use lab::{
     embedded::{LabCluster, LabConfig, Lifetime},
 };
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use support::{Run, signal};
+use support::{Run, report, signal};
 
 const CASE: &str = "clusterip-from-pod";
 /// The part of it that lasts until its limit with an agent that does nothing.
@@ -63,6 +65,34 @@ fn a_case_that_is_killed_is_inconclusive_and_says_so() {
     );
     assert!(case["why"].as_str().unwrap().contains("SIGKILL"), "{case}");
     assert_eq!(case["warnings"], none(), "its namespaces are removed for it");
+}
+
+#[test]
+fn a_case_that_is_inconclusive_is_tried_again_and_what_it_showed_first_is_kept() {
+    if !privileged() {
+        return;
+    }
+    let filter = format!("^{CASE}$");
+    let mut run = Run::with_options(
+        CASE,
+        tempfile::tempdir().unwrap(),
+        &["--filter", &filter, "--tries", "2"],
+    );
+    run.until(PART);
+    signal(run.case(), Signal::SIGKILL);
+    run.until("will be tried again");
+    run.until(PART);
+    signal(run.child.id(), Signal::SIGINT);
+    let (status, folder) = run.end_of_all();
+    assert_eq!(status.code(), Some(130));
+    let out = folder.path().join("out");
+    let case = &report(&out)["cases"][0];
+    assert!(case["why"].as_str().unwrap().contains("interrupted"), "{case}");
+    let first = &case["undecided"][0];
+    assert!(first["why"].as_str().unwrap().contains("SIGKILL"), "{first}");
+    let evidence = Path::new(first["evidence"].as_str().unwrap());
+    assert_eq!(evidence, out.join("evidence").join(format!("{CASE}.1")));
+    assert!(evidence.is_dir());
 }
 
 #[test]
@@ -142,7 +172,8 @@ async fn a_case_killed_between_two_generations_leaves_no_program_and_no_agent_do
         (status.code(), case["verdict"].as_str()),
         (Some(1), Some("inconclusive"))
     );
-    assert_eq!(case["warnings"], none());
+    let undone = json!("the agent of node1 was stopped, and is started");
+    assert!(case["warnings"].as_array().unwrap().contains(&undone), "{case}");
 
     let deadline = Instant::now() + LIMIT;
     loop {

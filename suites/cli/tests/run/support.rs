@@ -24,7 +24,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// In a lab of its own, whose agent never touches a packet, so that the case waits long enough to be disturbed.
+    /// In a lab of its own, whose agent never touches a packet, so that the case waits long enough to be disturbed. It is
+    /// tried once, as in all of these runs whose options do not say otherwise.
     pub(crate) fn with_an_idle_agent(case: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let target = ["--agent".to_owned(), idle_agent(folder.path())];
@@ -55,9 +56,16 @@ impl Run {
     }
 
     fn spawn(case: &'static str, folder: TempDir, options: &[String]) -> Self {
+        let tries = ["--tries", "1"].map(str::to_owned);
+        let tries = if options.contains(&tries[0]) {
+            &[][..]
+        } else {
+            &tries
+        };
         let mut child = Command::new(env!("CARGO_BIN_EXE_plumbline"))
             .arg("run")
             .args(options)
+            .args(tries)
             .arg("--out")
             .arg(folder.path().join("out"))
             .stdout(Stdio::null())
@@ -120,22 +128,33 @@ impl Run {
 
     /// Waits for its end: its status, and the only case of its report.
     pub(crate) fn end(self) -> (ExitStatus, Value) {
-        let (status, folder) = self.end_of_all();
+        let (status, case, _) = self.end_with_words();
+        (status, case)
+    }
+
+    /// The same, and what it said besides.
+    pub(crate) fn end_with_words(self) -> (ExitStatus, Value, String) {
+        let (status, folder, said) = self.end_of_everything();
         let out = folder.path().join("out");
         for name in ["junit.xml", "report.html"] {
             assert!(out.join(name).is_file(), "there is no {name}");
         }
-        (status, report(&out)["cases"][0].clone())
+        (status, report(&out)["cases"][0].clone(), said)
     }
 
     /// Waits for its end: its status, and its folder.
-    pub(crate) fn end_of_all(mut self) -> (ExitStatus, TempDir) {
+    pub(crate) fn end_of_all(self) -> (ExitStatus, TempDir) {
+        let (status, folder, _) = self.end_of_everything();
+        (status, folder)
+    }
+
+    fn end_of_everything(mut self) -> (ExitStatus, TempDir, String) {
         let mut rest = String::new();
         self.stderr.read_to_string(&mut rest).unwrap();
         let status = self.child.wait().unwrap();
         let left = labs(self.child.id());
         assert!(left.is_empty(), "{left:?} are left");
-        (status, self.folder)
+        (status, self.folder, rest)
     }
 }
 

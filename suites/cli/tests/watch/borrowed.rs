@@ -36,13 +36,18 @@ pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &
         })),
         dump: None,
         clean: None,
+        pins: vec!["agent".to_owned()],
     });
     let extension = extension(&options).await.unwrap();
     let cluster = KubernetesCluster::survey(options.clone(), extension)
         .await
         .unwrap();
     let can = &cluster.about().description.capabilities;
-    assert!(can.contains(&Capability::Node), "{can:?}");
+    assert!(
+        can.contains(&Capability::Node) && can.contains(&Capability::AgentPins),
+        "{can:?}"
+    );
+    assert_eq!(cluster.pins(), ["agent"], "and nobody else's");
 
     let nodes: Api<Node> = Api::all(admin.clone());
     let pods: Api<Pod> = Api::namespaced(admin.clone(), TEAM);
@@ -93,7 +98,10 @@ pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &
         while sets.get("agent").await.unwrap().labels().contains_key(RUN_LABEL) {
             tokio::time::sleep(LOOK).await;
         }
-        let seen = json!({"status": {"observedGeneration": 1000}});
+        let seen = json!({"status": {
+            "observedGeneration": 1000, "desiredNumberScheduled": 1, "currentNumberScheduled": 1,
+            "updatedNumberScheduled": 1, "numberReady": 1, "numberMisscheduled": 0,
+        }});
         let status = PatchParams::default();
         sets.patch_status("agent", &status, &Patch::Merge(seen))
             .await

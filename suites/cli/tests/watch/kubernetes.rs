@@ -32,6 +32,8 @@ pub(crate) struct ControlPlane {
     programs: PathBuf,
     folder: TempDir,
     ports: [u16; 3],
+    /// Whether pods need an account that is there.
+    accounts: bool,
     etcd: Child,
     api_server: Child,
 }
@@ -39,6 +41,15 @@ pub(crate) struct ControlPlane {
 impl ControlPlane {
     /// Nothing, on record, where there are no programs.
     pub(crate) fn start_or_skip() -> Option<Self> {
+        Self::start(false)
+    }
+
+    /// The same; as in most clusters, pods are refused until their namespace has the account that they run as.
+    pub(crate) fn with_accounts_or_skip() -> Option<Self> {
+        Self::start(true)
+    }
+
+    fn start(accounts: bool) -> Option<Self> {
         let programs = env::var_os(KUBERNETES).map(PathBuf::from);
         let whole = |folder: &PathBuf| PROGRAMS.iter().all(|program| folder.join(program).is_file());
         let Some(programs) = programs.filter(whole) else {
@@ -73,11 +84,12 @@ impl ControlPlane {
                 format!("--listen-peer-urls=http://127.0.0.1:{}", ports[1]),
             ],
         );
-        let api_server = api_server(&programs, &folder, ports);
+        let api_server = api_server(&programs, &folder, ports, accounts);
         Some(Self {
             programs,
             folder,
             ports,
+            accounts,
             etcd,
             api_server,
         })
@@ -119,7 +131,7 @@ impl ControlPlane {
     pub(crate) fn restart_api_server(&mut self) {
         self.api_server.kill().unwrap();
         self.api_server.wait().unwrap();
-        self.api_server = api_server(&self.programs, &self.folder, self.ports);
+        self.api_server = api_server(&self.programs, &self.folder, self.ports, self.accounts);
     }
 }
 
@@ -140,7 +152,8 @@ impl Drop for ControlPlane {
     }
 }
 
-fn api_server(programs: &std::path::Path, folder: &TempDir, ports: [u16; 3]) -> Child {
+fn api_server(programs: &std::path::Path, folder: &TempDir, ports: [u16; 3], accounts: bool) -> Child {
+    let plugin = if accounts { "enable" } else { "disable" };
     let at = |name: &str| folder.path().join(name).display().to_string();
     start(
         programs,
@@ -161,7 +174,7 @@ fn api_server(programs: &std::path::Path, folder: &TempDir, ports: [u16; 3]) -> 
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
             // As kubeadm and others have it: the flag's default is false.
             "--allow-privileged=true".to_owned(),
-            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            format!("--{plugin}-admission-plugins=ServiceAccount"),
         ],
     )
 }

@@ -5,9 +5,12 @@
     reason = "a test that can't go on has failed"
 )]
 
+mod accounts;
 mod borrowed;
+mod held;
 mod kubernetes;
 mod rights;
+mod secrets;
 mod watching;
 
 use std::{net::TcpListener, sync::Arc, time::Duration};

@@ -9,21 +9,22 @@ use std::{
 
 use k8s_openapi::api::{
     coordination::v1::Lease,
-    core::v1::{Namespace, Node, Pod},
+    core::v1::{Namespace, Node, Pod, Secret},
     rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
 };
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use lab::{
-    cluster::Cluster as _,
+    cluster::{Cluster as _, RUN_LABEL},
     kubernetes::{
-        Agents, ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, Tested, Tier,
-        extension,
+        Agents, ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested,
+        Tier, extension,
     },
 };
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     borrowed,
@@ -31,10 +32,12 @@ use super::{
 };
 
 /// How long anything may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// The only node.
 pub(super) const NODE: &str = "n1";
+/// The Secret by which nodes pull images.
+pub(super) const SECRET: &str = "registry";
 /// A namespace that no run has made.
 pub(super) const TEAM: &str = "team";
 
@@ -77,7 +80,7 @@ async fn grant(admin: &Client, role: &Value) {
 }
 
 /// A node, and a namespace that is the administrator's.
-async fn furnish(admin: &Client) {
+pub(super) async fn furnish(admin: &Client) {
     let params = PostParams::default();
     let namespaces: Api<Namespace> = Api::all(admin.clone());
     let team = typed(json!({"metadata": {"name": TEAM}}));
@@ -97,8 +100,7 @@ async fn furnish(admin: &Client) {
 
 /// What scheduler, kubelet and the namespace controller would do: one pod of those that name no node gets the only one, pods
 /// there are Ready, and namespaces that are deleted go.
-async fn others(admin: Client) {
-    let namespaces: Api<Namespace> = Api::all(admin.clone());
+pub(super) async fn others(admin: Client) {
     let pods: Api<Pod> = Api::all(admin.clone());
     loop {
         for pod in pods.list(&ListParams::default()).await.unwrap() {
@@ -125,16 +127,41 @@ async fn others(admin: Client) {
                 .patch_status(&name, &params, &Patch::Merge(json!({ "status": status })))
                 .await;
         }
-        for mut namespace in namespaces.list(&ListParams::default()).await.unwrap() {
-            if namespace.metadata.deletion_timestamp.is_some() {
-                let name = namespace.name_any();
-                namespace.spec = None;
-                let _: Result<Namespace, _> = namespaces
-                    .replace_subresource("finalize", &name, &PostParams::default(), &namespace)
-                    .await;
-            }
-        }
+        end(&admin).await;
+        copy_secrets(&admin).await;
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// What a policy does that copies the Secret by which nodes pull images.
+pub(super) async fn copy_secrets(admin: &Client) {
+    let namespaces: Api<Namespace> = Api::all(admin.clone());
+    let of_runs = ListParams::default().labels(RUN_LABEL);
+    let others = [TEAM.to_owned()];
+    let own = namespaces.list(&of_runs).await.unwrap();
+    for namespace in own.iter().map(kube::ResourceExt::name_any).chain(others) {
+        let secrets: Api<Secret> = Api::namespaced(admin.clone(), &namespace);
+        let secret = typed(json!({"metadata": {"name": SECRET}}));
+        // It may be there, or its namespace gone.
+        let _: Result<Secret, _> = secrets.create(&PostParams::default(), &secret).await;
+    }
+}
+
+/// Ends namespaces that are to go.
+pub(super) async fn end(admin: &Client) {
+    let namespaces: Api<Namespace> = Api::all(admin.clone());
+    for mut namespace in namespaces.list(&ListParams::default()).await.unwrap() {
+        if namespace.metadata.deletion_timestamp.is_some() {
+            let name = namespace.name_any();
+            // What is in it goes with it; of that, others look for Leases.
+            let leases: Api<Lease> = Api::namespaced(admin.clone(), &name);
+            let all = ListParams::default();
+            let _ = leases.delete_collection(&DeleteParams::default(), &all).await;
+            namespace.spec = None;
+            let _: Result<Namespace, _> = namespaces
+                .replace_subresource("finalize", &name, &PostParams::default(), &namespace)
+                .await;
+        }
     }
 }
 
@@ -187,6 +214,7 @@ async fn the_printed_roles_are_enough_and_what_lacks_of_them_is_named() {
         namespace: namespace.to_owned(),
         run: "run-1-rights".to_owned(),
         plumbline: "plumbline".into(),
+        pods: PodOptions::default(),
     };
     furnish(&admin).await;
     let others = tokio::spawn(others(admin.clone()));
@@ -201,7 +229,9 @@ async fn one_namespace(admin: &Client, options: &Options) {
     drop(survey_until(options, |found| lacks(found, rights(&role))).await);
     grant(admin, &role).await;
     let mut cluster = survey_until(options, Result::is_ok).await.unwrap();
-    let guard = Guard::take(&cluster, "somebody").await.unwrap();
+    let guard = Guard::take(&cluster, "somebody", &CancellationToken::new())
+        .await
+        .unwrap();
     let leases: Api<Lease> = Api::namespaced(admin.clone(), TEAM);
     assert_eq!(leases.list(&ListParams::default()).await.unwrap().items.len(), 1);
     cluster.find_nodes().await.unwrap();
@@ -230,6 +260,7 @@ async fn agents_are_seen(admin: &Client, options: &Options) {
         })),
         dump: None,
         clean: None,
+        pins: vec!["agent".to_owned()],
     });
     let nobody = KubernetesCluster::survey(options.clone(), Arc::new(ApiOnly))
         .await
@@ -277,7 +308,9 @@ async fn own_namespaces(admin: &Client, options: &Options) {
     drop(survey_until(options, |found| lacks(found, rights(&role))).await);
     grant(admin, &role).await;
     let cluster = survey_until(options, Result::is_ok).await.unwrap();
-    let guard = Guard::take(&cluster, "somebody").await.unwrap();
+    let guard = Guard::take(&cluster, "somebody", &CancellationToken::new())
+        .await
+        .unwrap();
     guard.release().await.unwrap();
     // What is on nodes is asked there, where there are some.
     let mut seen = options.clone();

@@ -30,8 +30,8 @@ use super::{
     spawn::{self, Placement},
 };
 use crate::cluster::{
-    AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, NODE_FOLDER, Place, Stop,
-    Variant,
+    AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, EVERY_PIN, NODE_FOLDER,
+    Place, Stop, Variant,
 };
 
 /// How long a lab lives.
@@ -382,6 +382,10 @@ impl Cluster for LabCluster {
 
     fn cgroup_root(&self) -> &Path {
         Path::new(CGROUPS)
+    }
+
+    fn pins(&self) -> Vec<String> {
+        vec![EVERY_PIN.to_owned()]
     }
 
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {

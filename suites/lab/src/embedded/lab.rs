@@ -226,6 +226,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         Capability::ApiFaults,
         Capability::Baseline,
         Capability::CgroupAbove,
+        Capability::AgentPins,
     ]);
     let plane = &config.control_plane;
     let is_ours = plane.programs.is_none();
@@ -252,6 +253,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         ways: config.agent.program.api.ways(),
         variants: config.agent.program.variants.keys().copied().collect(),
         image: cluster::PROBE.to_owned(),
+        pull_secrets: Vec::new(),
         confined: None,
     }
 }

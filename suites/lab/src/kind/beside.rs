@@ -26,7 +26,8 @@ use super::{
 };
 use crate::{
     cluster::{
-        AgentState, ApiFault, ApiServer, ApiWay, Capability, ClusterError, HeldApiFault, Place, Stop, Variant,
+        AgentState, ApiFault, ApiServer, ApiWay, Capability, ClusterError, EVERY_PIN, HeldApiFault, Place,
+        Stop, Variant,
     },
     embedded::{Placement, Values, api_is_ready, program},
     kubernetes::Extension,
@@ -195,6 +196,11 @@ impl Extension for Beside {
     fn cgroup_root(&self) -> &Path {
         let first = self.nodes.first();
         first.map_or(Path::new("/sys/fs/cgroup"), |node| node.cgroup_root.as_path())
+    }
+
+    /// Each node has a bpffs of its own.
+    fn pins(&self) -> Vec<String> {
+        vec![EVERY_PIN.to_owned()]
     }
 
     /// What the agents say.

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     cluster::{Capability, Cluster as _, Ways},
     embedded::Program,
-    kubernetes::{About, Connection, KubernetesCluster, Options, Tested, Tier},
+    kubernetes::{About, Connection, KubernetesCluster, Options, PodOptions, Tested, Tier},
     target::Target,
 };
 
@@ -28,8 +28,6 @@ use crate::{
 const NAMESPACE: &str = "default";
 /// The file of what was told and read at the start, for other processes.
 const ABOUT: &str = "about.json";
-/// That of what nodes had before their agents were installed.
-const BASELINE: &str = "baseline.json";
 
 /// A kind cluster that is up, with its agents.
 #[derive(Debug)]
@@ -103,7 +101,7 @@ impl KindCluster {
             watch.done("two API servers");
         }
         let connection = connection(&folder);
-        let client = connection.client().await?;
+        let client = api::answering(&connection).await?;
         agents::expect_proxy(&client, config).await?;
         if existing == Existing::Use {
             load_balancers::expect_alone(&client, &config.name).await?;
@@ -115,15 +113,14 @@ impl KindCluster {
         for node in &nodes {
             beside::install(node, &programs.plumbline, "plumbline")?;
         }
-        outside::start(&tools, &config.name, &probe).await?;
+        outside::start(&tools, &config.name, &probe, &containers::network(&nodes)).await?;
         let mut swallowed = outside::cluster_ips(&nodes)?;
         let pool = pool::find(&tools, &folder, &nodes, &swallowed).await?;
         swallowed.extend(&pool);
         outside::swallow(&tools, &config.name, &nodes, &swallowed).await?;
         watch.done("images loaded");
         if existing == Existing::Refuse && config.target == KindTarget::Reference {
-            // Kube-proxy is there from the beginning.
-            folder.put(BASELINE, &baseline::look(&nodes).await?)?;
+            baseline::note(&client, &folder, &nodes, config.pod_network).await?;
         }
         let (target, program) = target(config.target)?;
         let agents = Agents::new(config.target, program.clone(), folder.clone());
@@ -139,6 +136,9 @@ impl KindCluster {
                 }
                 agents::mind_label(&client, agents.daemon_set()).await?;
             }
+        }
+        if existing == Existing::Use {
+            agents.as_new(&client, &nodes).await?;
         }
         agents.all_ready(&client, &nodes).await?;
         for node in &nodes {
@@ -162,6 +162,7 @@ impl KindCluster {
             namespace: NAMESPACE.to_owned(),
             run: config.name.clone(),
             plumbline: programs.plumbline.clone(),
+            pods: PodOptions::default(),
         };
         let beside = Beside {
             nodes,
@@ -171,7 +172,7 @@ impl KindCluster {
             api: api.clone(),
             folder: folder.clone(),
             outside: outside::process(&tools, &config.name).await?,
-            baseline: folder.read(BASELINE)?,
+            baseline: baseline::read(&folder)?,
             plumbline: programs.plumbline,
         };
         let cluster = KubernetesCluster::survey(options, Arc::new(beside)).await?;
@@ -218,7 +219,7 @@ impl KindCluster {
             api: api.clone(),
             folder: folder.clone(),
             outside: outside::process(&tools, name).await?,
-            baseline: folder.read(BASELINE)?,
+            baseline: baseline::read(&folder)?,
             plumbline: about.options.plumbline.clone(),
         };
         Ok(Self {

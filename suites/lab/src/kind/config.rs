@@ -91,8 +91,12 @@ impl KindConfig {
     /// Whether what is told can be had together.
     ///
     /// # Errors
-    /// Two API servers on one node.
+    /// Two API servers on one node; a target that the image's Kubernetes does not have.
     pub(super) fn check(&self, existing: Existing) -> Result<(), KindError> {
+        let image = self.image.as_deref().filter(|_| existing == Existing::Refuse);
+        if let Some((image, found)) = image.and_then(|image| Some((image, minor(image)?))) {
+            self.expect_known(image, found)?;
+        }
         match self.api_servers {
             Some(2..) if self.nodes < 2 && existing == Existing::Refuse => Err(KindError::Alone {
                 name: self.name.clone(),
@@ -100,6 +104,19 @@ impl KindConfig {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a version of Kubernetes, which something has, knows the target.
+    pub(super) fn expect_known(&self, of: &str, found: (u32, u32)) -> Result<(), KindError> {
+        if self.target != KindTarget::KubeProxyNftables || found >= NFTABLES {
+            return Ok(());
+        }
+        Err(KindError::TooOld {
+            target: self.target.name(),
+            needs: "1.31",
+            of: of.to_owned(),
+            found: format!("{}.{}", found.0, found.1),
+        })
     }
 
     /// The configuration file (<https://kind.sigs.k8s.io/docs/user/configuration/>).
@@ -130,6 +147,16 @@ impl KindConfig {
         }
         text
     }
+}
+
+/// The first version whose kube-proxy knows the mode by itself (KEP-3866: beta).
+const NFTABLES: (u32, u32) = (1, 31);
+
+/// The version of Kubernetes that the tag of a node image tells, if it tells one.
+fn minor(image: &str) -> Option<(u32, u32)> {
+    let tag = image.split('@').next()?.rsplit_once(":v")?.1;
+    let mut numbers = tag.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 #[cfg(test)]
@@ -197,6 +224,43 @@ mod tests {
         );
         assert!(config.check(Existing::Use).is_ok(), "its nodes are those it has");
         assert!(KindConfig { nodes: 2, ..config }.check(Existing::Refuse).is_ok());
+    }
+
+    #[test]
+    fn a_mode_that_a_kubernetes_does_not_have_is_refused_before_anything_is_made() {
+        let of = |image: &str, target| KindConfig {
+            image: Some(image.to_owned()),
+            ..config(IpFamilies::Ipv4, target)
+        };
+        let old = of(
+            "kindest/node:v1.30.13@sha256:397209",
+            KindTarget::KubeProxyNftables,
+        );
+        let error = old.check(Existing::Refuse).expect_err("refused").to_string();
+        assert!(
+            error.contains("kube-proxy-nftables needs Kubernetes 1.31") && error.contains("is of 1.30"),
+            "{error}"
+        );
+        assert!(
+            old.check(Existing::Use).is_ok(),
+            "its image is the one that it has"
+        );
+        let error = old
+            .expect_known("the kind cluster \"c\"", (1, 30))
+            .expect_err("refused");
+        assert!(
+            error.to_string().contains("the kind cluster \"c\" is of 1.30"),
+            "{error}"
+        );
+        assert!(old.expect_known("the kind cluster \"c\"", (1, 31)).is_ok());
+        for (image, target) in [
+            ("kindest/node:v1.30.13", KindTarget::KubeProxyIptables),
+            ("kindest/node:v1.31.0", KindTarget::KubeProxyNftables),
+            ("kindest/node:v2.0.0", KindTarget::KubeProxyNftables),
+            ("mine:latest", KindTarget::KubeProxyNftables),
+        ] {
+            assert!(of(image, target).check(Existing::Refuse).is_ok(), "{image}");
+        }
     }
 
     #[test]

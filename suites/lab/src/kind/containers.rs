@@ -6,14 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
-
-use super::{KindError, config::CLUSTER_LABEL, error::io_error, tools::Tools};
+use super::{
+    KindError,
+    config::CLUSTER_LABEL,
+    error::io_error,
+    inspected::{Inspected, expect_one_control_plane, names, parse},
+    tools::{self, Tools},
+};
 use crate::embedded::{EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6, NetNs};
-
-/// The label that says what a node is for; its value for control planes.
-const ROLE_LABEL: &str = "io.x-k8s.kind.role";
-const CONTROL_PLANE: &str = "control-plane";
 
 /// A node of a cluster, as a container of this host.
 #[derive(Clone, Debug)]
@@ -24,7 +24,9 @@ pub(super) struct Container {
     pub(super) is_control_plane: bool,
     /// Its first process, as this host sees it.
     pub(super) pid: u32,
-    /// Addresses in the cluster's network, IPv4 first.
+    /// The Docker network of the cluster.
+    pub(super) network: String,
+    /// Addresses in that network, IPv4 first.
     pub(super) addresses: Vec<IpAddr>,
     /// Its cgroup v2 root, as this host sees it.
     pub(super) cgroup: PathBuf,
@@ -68,57 +70,57 @@ pub(super) fn let_refuse(nodes: &[Container]) -> Result<(), KindError> {
     Ok(())
 }
 
-/// What `docker inspect` says of a container, as far as it is used.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Inspected {
-    name: String,
-    state: State,
-    config: Config,
-    network_settings: NetworkSettings,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct State {
-    pid: u32,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Config {
-    labels: std::collections::BTreeMap<String, String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct NetworkSettings {
-    networks: std::collections::BTreeMap<String, Network>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Network {
-    #[serde(rename = "IPAddress")]
-    ipv4: String,
-    #[serde(rename = "GlobalIPv6Address")]
-    ipv6: String,
-}
-
 /// Fails if there is a cluster of this name, whosever it is: kind would refuse to make another, and what is undone then is what
 /// was there.
 pub(super) async fn expect_none(tools: &Tools, cluster: &str) -> Result<(), KindError> {
-    if list(tools, cluster, &["--all"]).await?.trim().is_empty() {
-        return Ok(());
+    if exist(tools, cluster).await? {
+        return Err(KindError::Taken {
+            name: cluster.to_owned(),
+        });
     }
-    Err(KindError::Taken {
-        name: cluster.to_owned(),
-    })
+    Ok(())
 }
 
-/// The nodes of a cluster in the order of their names; an error if there are none.
+/// Whether there are nodes of a cluster, whether they run or are stopped, as after their host has started again.
+pub(super) async fn exist(tools: &Tools, cluster: &str) -> Result<bool, KindError> {
+    Ok(!list(tools, cluster, &["--all"]).await?.trim().is_empty())
+}
+
+/// The nodes of a cluster in the order of their names; an error if there are none, or some are stopped.
 pub(super) async fn nodes(tools: &Tools, cluster: &str) -> Result<Vec<Container>, KindError> {
+    let mut nodes = Vec::new();
+    for inspected in running(tools, cluster).await? {
+        expect_bpffs(tools, &inspected).await?;
+        nodes.push(locate(&inspected)?);
+    }
+    nodes.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(nodes)
+}
+
+/// The Docker network of nodes, in which there is also what is beside them.
+pub(super) fn network(nodes: &[Container]) -> String {
+    let first = nodes.first().map(|node| node.network.clone());
+    first.unwrap_or_else(tools::network)
+}
+
+/// Mounts a bpffs on a node that has none: kind's own image brings none, since systemd leaves that to the host where it runs in
+/// a container. One that is there stays, wherever it is.
+async fn expect_bpffs(tools: &Tools, node: &Inspected) -> Result<(), KindError> {
+    let mounts = fs::read_to_string(format!("/proc/{}/mountinfo", node.pid())).unwrap_or_default();
+    // Whose mounts can't be read says `locate`.
+    if mounts.is_empty() || mount(&mounts, "bpf").is_some() {
+        return Ok(());
+    }
+    let name = node.name();
+    let what = format!("mount a bpffs on the node {name}");
+    let mount = ["exec", name, "mount", "-t", "bpf", "bpf", "/sys/fs/bpf"];
+    tools.docker(&what, mount).await.map(drop)
+}
+
+/// What Docker says of the nodes of a cluster, all of which run.
+async fn running(tools: &Tools, cluster: &str) -> Result<Vec<Inspected>, KindError> {
     let what = format!("list the nodes of {cluster}");
-    let listed = list(tools, cluster, &[]).await?;
+    let listed = list(tools, cluster, &["--all"]).await?;
     let ids: Vec<&str> = listed.split_whitespace().collect();
     if ids.is_empty() {
         return Err(KindError::NotUp {
@@ -128,9 +130,16 @@ pub(super) async fn nodes(tools: &Tools, cluster: &str) -> Result<Vec<Container>
     let text = tools
         .docker(&what, ["inspect", "--type", "container"].into_iter().chain(ids))
         .await?;
-    let mut nodes = parse(&text)?.iter().map(locate).collect::<Result<Vec<_>, _>>()?;
-    nodes.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(nodes)
+    let nodes = parse(&text)?;
+    expect_one_control_plane(cluster, &nodes)?;
+    let stopped = names(&nodes, |one| !one.runs());
+    if stopped.is_empty() {
+        return Ok(nodes);
+    }
+    Err(KindError::Stopped {
+        name: cluster.to_owned(),
+        nodes: stopped,
+    })
 }
 
 async fn list(tools: &Tools, cluster: &str, also: &[&str]) -> Result<String, KindError> {
@@ -140,25 +149,10 @@ async fn list(tools: &Tools, cluster: &str, also: &[&str]) -> Result<String, Kin
     tools.docker(&what, arguments.iter().chain(also)).await
 }
 
-fn parse(text: &str) -> Result<Vec<Inspected>, KindError> {
-    let mut all: Vec<Inspected> = serde_json::from_str(text).map_err(|error| KindError::Unexpected {
-        what: "read what docker inspect says".to_owned(),
-        why: error.to_string(),
-    })?;
-    // A load balancer in front of several control planes is no node.
-    all.retain(|one| {
-        matches!(
-            one.config.labels.get(ROLE_LABEL).map(String::as_str),
-            Some(CONTROL_PLANE | "worker")
-        )
-    });
-    Ok(all)
-}
-
 /// Finds the namespaces and file systems of a container on this host.
 fn locate(inspected: &Inspected) -> Result<Container, KindError> {
-    let name = inspected.name.trim_start_matches('/').to_owned();
-    let pid = inspected.state.pid;
+    let name = inspected.name().to_owned();
+    let pid = inspected.pid();
     let elsewhere = |why: String| KindError::Elsewhere {
         node: name.clone(),
         why,
@@ -188,22 +182,12 @@ fn locate(inspected: &Inspected) -> Result<Container, KindError> {
     if !cgroup.join("cgroup.procs").is_file() {
         return Err(elsewhere(format!("its cgroup should be {}", cgroup.display())));
     }
-    let networks = inspected.network_settings.networks.values();
-    let addresses = |family: fn(&Network) -> &String| {
-        let parsed = networks
-            .clone()
-            .filter_map(move |network| family(network).parse::<IpAddr>().ok());
-        parsed.collect::<Vec<_>>()
-    };
-    let addresses = [
-        addresses(|network| &network.ipv4),
-        addresses(|network| &network.ipv6),
-    ]
-    .concat();
-    let role = inspected.config.labels.get(ROLE_LABEL);
+    let network = inspected.network(&tools::network());
+    let (network, addresses) = network.ok_or_else(|| elsewhere("it is in no network".to_owned()))?;
     Ok(Container {
-        is_control_plane: role.is_some_and(|role| role == CONTROL_PLANE),
+        is_control_plane: inspected.is_control_plane(),
         pid,
+        network: network.to_owned(),
         addresses,
         cgroup,
         cgroup_root: hierarchy.point,
@@ -254,30 +238,5 @@ mod tests {
             at("/docker/cd22", "/sys/fs/cgroup/unified")
         );
         assert_eq!(mount(text, "tmpfs"), None);
-    }
-
-    #[test]
-    fn nodes_are_those_that_have_a_role_of_nodes() {
-        let container = |name: &str, role: &str| {
-            serde_json::json!({
-                "Name": format!("/{name}"),
-                "State": {"Pid": 7, "Running": true},
-                "Config": {"Labels": {"io.x-k8s.kind.role": role}},
-                "NetworkSettings": {"Networks": {"kind": {"IPAddress": "172.18.0.2", "GlobalIPv6Address": ""}}},
-            })
-        };
-        let all = serde_json::json!([
-            container("a-worker", "worker"),
-            container("a-external-load-balancer", "external-load-balancer"),
-            container("a-control-plane", "control-plane"),
-        ]);
-        let names: Vec<String> = parse(&all.to_string())
-            .expect("what docker inspect says")
-            .into_iter()
-            .map(|one| one.name)
-            .collect();
-        assert_eq!(names, ["/a-worker", "/a-control-plane"]);
-        let error = parse("no").expect_err("no JSON").to_string();
-        assert!(error.contains("docker inspect"), "{error}");
     }
 }

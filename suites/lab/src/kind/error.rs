@@ -21,6 +21,15 @@ pub enum KindError {
         /// What the client said.
         why: String,
     },
+    /// Kind is told to make nodes of other containers.
+    #[error(
+        "KIND_EXPERIMENTAL_PROVIDER should be docker or not set, and is {found:?}: nodes, and what is beside them, are reached \
+         through Docker"
+    )]
+    Provider {
+        /// Its value.
+        found: String,
+    },
     /// Nodes are another machine's processes.
     #[error(
         "the node {node} does not run on this host: {why}. Docker must be this host's own, as processes are started in \
@@ -83,6 +92,18 @@ pub enum KindError {
         /// Its name.
         name: String,
     },
+    /// Not all of its nodes run, as after its host has started again.
+    #[error(
+        "all nodes of the kind cluster {name:?} should run, and some are stopped: `docker start {}` starts them, and `kind delete \
+         cluster --name {name}` removes the cluster, which stays as it is until then",
+        nodes.join(" ")
+    )]
+    Stopped {
+        /// Its name.
+        name: String,
+        /// Names of the containers.
+        nodes: Vec<String>,
+    },
     /// Somebody has made one of this name.
     #[error(
         "there is a kind cluster {name:?} already, which stays as it is; `--reuse {name}` uses it, and `kind delete cluster --name \
@@ -115,7 +136,7 @@ pub enum KindError {
     },
     /// Nobody has brought it up whole.
     #[error(
-        "the kind cluster {name:?} was never brought up whole: its first run had failed, or was killed, before it knew all of it. \
+        "the kind cluster {name:?} was never brought up whole: a run had failed, or was killed, before it was. \
          Nothing is known to be undone; `plumbline run --provider kind --reuse {name}` brings it up, `kind delete cluster \
          --name {name}` removes it"
     )]
@@ -201,6 +222,33 @@ pub enum KindError {
         name: String,
         /// How many it has, or was to have.
         nodes: usize,
+    },
+    /// The target needs a newer Kubernetes.
+    #[error(
+        "{target} needs Kubernetes {needs} or later, and {of} is of {found}: expected --kind-image (or KIND_NODE_IMAGE) of a newer \
+         one"
+    )]
+    TooOld {
+        /// Its name.
+        target: &'static str,
+        /// The first minor version.
+        needs: &'static str,
+        /// The image of nodes, or the cluster.
+        of: String,
+        /// Its minor version.
+        found: String,
+    },
+    /// It has more control planes than kubeadm's first.
+    #[error(
+        "the kind cluster {name:?} has the control planes {}, and one is expected: a second API server is made on a worker. Make a \
+         cluster by leaving out --reuse",
+        nodes.join(", ")
+    )]
+    ControlPlanes {
+        /// Its name.
+        name: String,
+        /// Their nodes.
+        nodes: Vec<String>,
     },
     /// A command failed.
     #[error("failed to {what}: `{command}` {why}")]

@@ -182,6 +182,7 @@ mod tests {
             name: "c-control-plane".to_owned(),
             is_control_plane: true,
             pid: 1,
+            network: "kind".to_owned(),
             addresses: Vec::new(),
             cgroup: folder.path().to_owned(),
             cgroup_root: folder.path().to_owned(),

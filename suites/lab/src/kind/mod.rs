@@ -20,8 +20,8 @@
 //! `baseline` (what nodes had before their agents), `beside` (what cases reach beside the API), `agents`,
 //! `api` (API servers, two that share an address among them, and their faults),
 //! `manifests` (what the agent is deployed as), `images`, `outside` (the client outside and its router), `way` (from the one
-//! through the other), `load_balancers` and `pool` (their addresses), `containers` and `placing` (where things are on this host),
-//! `tools` (Docker and kind), `state` (the folder of a cluster), `steps`, `error`, `limits`.
+//! through the other), `load_balancers` and `pool` (their addresses), `inspected` (what Docker says of nodes), `containers` and
+//! `placing` (where things are on this host), `tools` (Docker and kind), `state` (the folder of a cluster), `steps`, `error`, `limits`.
 mod agents;
 mod api;
 mod baseline;
@@ -31,6 +31,7 @@ mod config;
 mod containers;
 mod error;
 mod images;
+mod inspected;
 mod limits;
 mod load_balancers;
 mod manifests;
@@ -39,6 +40,8 @@ mod placing;
 mod pool;
 mod programs;
 mod removal;
+#[cfg(test)]
+mod served;
 mod state;
 mod steps;
 mod tools;

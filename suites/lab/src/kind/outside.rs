@@ -23,17 +23,15 @@ use crate::embedded::NetNs;
 
 /// The label of what belongs to a cluster and is no node of it; its value is the cluster's name.
 pub(super) const LABEL: &str = "plumbline.cluster";
-/// The network that kind makes.
-pub(super) const NETWORK: &str = "kind";
 
 /// Starts both anew. They have the probe's image and do nothing: clients are started beside the one.
-pub(super) async fn start(tools: &Tools, cluster: &str, image: &str) -> Result<(), KindError> {
+pub(super) async fn start(tools: &Tools, cluster: &str, image: &str, network: &str) -> Result<(), KindError> {
     let (client, router) = (name(cluster), router_name(cluster));
     for (name, settings, what) in [
         (client, CLIENT, "start the client outside"),
         (router, ROUTER, "start the router"),
     ] {
-        start_one(tools, cluster, &name, image, what).await?;
+        start_one(tools, cluster, &name, (image, network), what).await?;
         let net = net_of(process_of(tools, &name, what).await?)?;
         keep(&net, settings).map_err(io_error(what))?;
     }
@@ -44,7 +42,7 @@ async fn start_one(
     tools: &Tools,
     cluster: &str,
     name: &str,
-    image: &str,
+    (image, network): (&str, &str),
     what: &str,
 ) -> Result<(), KindError> {
     let label = format!("{LABEL}={cluster}");
@@ -57,7 +55,7 @@ async fn start_one(
         "--label",
         &label,
         "--network",
-        NETWORK,
+        network,
         image,
         "serve",
         "--name",

@@ -244,6 +244,7 @@ mod tests {
             name: "a".to_owned(),
             is_control_plane: false,
             pid: own,
+            network: "kind".to_owned(),
             addresses: Vec::new(),
             cgroup: folder.path().to_owned(),
             cgroup_root: folder.path().to_owned(),

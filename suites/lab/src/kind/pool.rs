@@ -5,7 +5,12 @@
 
 use ipnet::IpNet;
 
-use super::{KindError, containers::Container, outside::NETWORK, state::Folder, tools::Tools};
+use super::{
+    KindError,
+    containers::{Container, network},
+    state::Folder,
+    tools::Tools,
+};
 use crate::embedded::{LabError, Links, NetNs};
 
 /// Of which one range of each family is taken, and how long its prefix is.
@@ -27,7 +32,7 @@ pub(super) async fn find(
     let had: Vec<String> = folder.read(POOL)?.unwrap_or_default();
     let had: Vec<IpNet> = had.iter().filter_map(|range| range.parse().ok()).collect();
     let mut taken = cluster_ips.to_vec();
-    taken.extend(subnets(tools).await?);
+    taken.extend(subnets(tools, &network(nodes)).await?);
     taken.extend(destinations(None).await?);
     for node in nodes {
         let found = destinations(Some(&NetNs::of(node.namespace("net")?))).await?;
@@ -46,9 +51,9 @@ pub(super) async fn find(
 }
 
 /// What the network of the nodes has.
-async fn subnets(tools: &Tools) -> Result<Vec<IpNet>, KindError> {
+async fn subnets(tools: &Tools, network: &str) -> Result<Vec<IpNet>, KindError> {
     let format = "{{range .IPAM.Config}}{{.Subnet}} {{end}}";
-    let arguments = ["network", "inspect", "--format", format, NETWORK];
+    let arguments = ["network", "inspect", "--format", format, network];
     let text = tools.docker("find the network of the nodes", arguments).await?;
     Ok(text
         .split_whitespace()

@@ -1,6 +1,10 @@
 //! Removing clusters: by name, of runs that are dead, and what did not come up.
 
-use super::{KindError, api, containers, outside, state::Folder, tools::Tools};
+use super::{
+    KindError, api, containers, outside,
+    state::Folder,
+    tools::{Tools, kind_on_docker},
+};
 
 /// Removes a cluster by its name, if a run has made it, and what runs have put beside it; that there is none is no error.
 ///
@@ -87,8 +91,8 @@ async fn is_dead(tools: &Tools, folder: &Folder) -> Result<bool, KindError> {
     if folder.is_left()? {
         return Ok(true);
     }
-    let nodes = containers::nodes(tools, folder.name()).await;
-    Ok(matches!(nodes, Err(KindError::NotUp { .. })) && folder.lock()?.is_some())
+    // Stopped nodes are there.
+    Ok(!containers::exist(tools, folder.name()).await? && folder.lock()?.is_some())
 }
 
 /// Removes a cluster that did not come up, or whose maker was interrupted: dropped, it waits for kind. Of one that somebody
@@ -123,7 +127,7 @@ impl Drop for Undo {
         }
         // What is still left is the next run's to remove, which finds the folder.
         let delete = || {
-            let deleted = std::process::Command::new("kind")
+            let deleted = kind_on_docker("kind")
                 .args(["delete", "cluster", "--quiet", "--name", name])
                 .stdin(std::process::Stdio::null())
                 .status();

@@ -1,9 +1,11 @@
-//! A cluster's folder `/run/plumbline-kind/<name>`: lock, kubeconfig, what is known of its agents.
+//! A cluster's folder `/var/lib/plumbline/kind/<name>`: lock, kubeconfig, what is known of its agents. It lasts as its
+//! containers do, beyond the next start of the host.
 //!
 //! Who holds the lock is the run that made the cluster. A folder whose lock is free, and that is not kept, is what a dead run
 //! has left.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
@@ -19,7 +21,9 @@ use crate::{
 };
 
 /// Where the folders of all clusters are.
-const ROOT: &str = "/run/plumbline-kind";
+const ROOT: &str = "/var/lib/plumbline/kind";
+/// Where they were before: clusters that were kept then have theirs there.
+const FORMER: &str = "/run/plumbline-kind";
 
 /// The folder of one cluster, which need not be there.
 #[derive(Clone, Debug)]
@@ -57,14 +61,26 @@ impl Folder {
         })?;
         Ok(Self {
             name: name.to_owned(),
-            path: Path::new(ROOT).join(name),
+            path: place(Path::new(ROOT), Path::new(FORMER), name),
         })
+    }
+
+    /// One that is there, wherever it is.
+    #[cfg(test)]
+    pub(super) fn at(path: &Path) -> Self {
+        Self {
+            name: "test".to_owned(),
+            path: path.to_owned(),
+        }
     }
 
     /// Those of all clusters.
     pub(super) fn all() -> Result<Vec<Self>, KindError> {
-        let names = named_in(Path::new(ROOT)).map_err(io_error(format!("read {ROOT}")))?;
-        names.iter().map(|name| Self::new(name)).collect()
+        let mut all = BTreeSet::new();
+        for root in [ROOT, FORMER] {
+            all.extend(named_in(Path::new(root)).map_err(io_error(format!("read {root}")))?);
+        }
+        all.iter().map(|name| Self::new(name)).collect()
     }
 
     pub(super) fn name(&self) -> &str {
@@ -196,6 +212,32 @@ impl Folder {
     }
 }
 
+/// Where the folder of a cluster is, or is to be.
+fn place(root: &Path, former: &Path, name: &str) -> PathBuf {
+    let (path, before) = (root.join(name), former.join(name));
+    if before.exists() && !path.exists() {
+        before
+    } else {
+        path
+    }
+}
+
 fn agent_file(node: &str) -> String {
     format!("agent-{node}.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_was_kept_at_the_former_place_stays_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (root, former) = (folder.path().join("root"), folder.path().join("former"));
+        fs::create_dir_all(former.join("a")).expect("a folder");
+        assert_eq!(place(&root, &former, "a"), former.join("a"));
+        assert_eq!(place(&root, &former, "b"), root.join("b"));
+        fs::create_dir_all(root.join("a")).expect("a folder");
+        assert_eq!(place(&root, &former, "a"), root.join("a"));
+    }
 }

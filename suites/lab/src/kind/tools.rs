@@ -15,6 +15,24 @@ use super::KindError;
 /// Bytes shown of what a failed command said.
 const SAID: usize = 2000;
 
+/// What runs kind's nodes, if it is told, and what this suite knows of.
+const PROVIDER: (&str, &str) = ("KIND_EXPERIMENTAL_PROVIDER", "docker");
+/// The network of kind's nodes, if it is told, and otherwise.
+const NETWORK: (&str, &str) = ("KIND_EXPERIMENTAL_DOCKER_NETWORK", "kind");
+
+/// The Docker network that kind puts nodes into which it makes for this process.
+pub(super) fn network() -> String {
+    let told = env::var(NETWORK.0).ok().filter(|name| !name.is_empty());
+    told.unwrap_or_else(|| NETWORK.1.to_owned())
+}
+
+/// A command of kind's, with nodes that are containers of Docker's whatever else is there.
+pub(super) fn kind_on_docker(program: impl AsRef<OsStr>) -> std::process::Command {
+    let mut command = std::process::Command::new(program);
+    command.env(PROVIDER.0, PROVIDER.1);
+    command
+}
+
 /// The programs.
 #[derive(Clone, Debug)]
 pub(super) struct Tools {
@@ -25,6 +43,10 @@ pub(super) struct Tools {
 impl Tools {
     /// Finds both, and asks whether the Docker daemon answers.
     pub(super) async fn find() -> Result<Self, KindError> {
+        let told = env::var(PROVIDER.0).ok().filter(|told| !told.is_empty());
+        if let Some(found) = told.filter(|told| told != PROVIDER.1) {
+            return Err(KindError::Provider { found });
+        }
         let tools = Self {
             docker: on_path("docker").ok_or(KindError::NoProgram {
                 program: "docker",
@@ -76,7 +98,7 @@ impl Tools {
         what: &str,
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<String, KindError> {
-        let mut command = Command::new(&self.kind);
+        let mut command = Command::from(kind_on_docker(&self.kind));
         command.args(arguments);
         run(what, command, super::LIMITS.kind).await
     }

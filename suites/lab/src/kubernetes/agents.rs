@@ -229,3 +229,147 @@ fn cleaner(
     });
     serde_json::from_value(pod).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        kubernetes::{Connection, PodOptions, Tested, Tier},
+        target::Target,
+    };
+
+    /// The DaemonSet of an installation, as far as a cleaner differs from it.
+    fn set(container: &str) -> DaemonSet {
+        let probe = json!({"exec": {"command": ["true"]}});
+        serde_json::from_value(json!({
+            "metadata": {"name": "agent"},
+            "spec": {"selector": {}, "template": {"metadata": {"labels": {"app": "agent"}}, "spec": {
+                "affinity": {"nodeAffinity": {}},
+                "nodeSelector": {"no": "where"},
+                "hostNetwork": true,
+                "serviceAccountName": "agent",
+                "tolerations": [{"operator": "Exists"}],
+                "volumes": [{"name": "bpffs", "hostPath": {"path": "/sys/fs/bpf"}}],
+                "initContainers": [{"name": "first", "image": "first"}],
+                "containers": [{"name": "beside", "image": "beside"}, {
+                    "name": container, "image": "agent:1", "args": ["run"], "env": [{"name": "A", "value": "b"}],
+                    "securityContext": {"privileged": true},
+                    "volumeMounts": [{"name": "bpffs", "mountPath": "/sys/fs/bpf"}],
+                    "livenessProbe": probe, "readinessProbe": probe, "startupProbe": probe,
+                    "lifecycle": {"preStop": probe}, "ports": [{"containerPort": 1, "hostPort": 1}],
+                }],
+            }}},
+        }))
+        .unwrap()
+    }
+
+    fn options() -> Options {
+        Options {
+            provider: "existing".to_owned(),
+            tested: Tested::default(),
+            connection: Connection::default(),
+            tier: Tier::Node,
+            image: "probe".to_owned(),
+            program: "plumbline".to_owned(),
+            namespace: "plumbline-run".to_owned(),
+            run: "run-1-one".to_owned(),
+            plumbline: "plumbline".into(),
+            pods: PodOptions::default(),
+        }
+    }
+
+    /// The cleaner of a target whose file says how it is cleaned up after, as the API gets it.
+    fn rendered(agents: &Agents) -> Value {
+        let argv = agents.clean.as_ref().unwrap();
+        let pod = cleaner(&set(&agents.agent.container), agents, argv, &options(), "n1");
+        serde_json::to_value(pod.unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_target_is_cleaned_up_after_by_what_its_file_says_in_a_pod_like_its_agents() {
+        let mut cleaned = Vec::new();
+        for name in Target::names() {
+            let installed = Target::find(name).unwrap().cluster.unwrap();
+            let agents = Agents {
+                agent: installed.agent,
+                dump: None,
+                clean: installed.clean,
+                pins: installed.pins,
+            };
+            let Some(argv) = &agents.clean else { continue };
+            // No shell reads it: what only a shell understands would be an argument.
+            for word in argv {
+                assert!(
+                    !word.is_empty() && !word.contains(['$', '|', '>', '<', ';', '&', '\n']),
+                    "{name}: {word}"
+                );
+            }
+            let pod = rendered(&agents);
+            assert_eq!(
+                pod["metadata"],
+                json!({"name": "plumbline-clean-n1", "namespace": agents.agent.namespace,
+                       "labels": {RUN_LABEL: "run-1-one", MANAGED_BY: MANAGER}}),
+                "{name}: not one of the DaemonSet's"
+            );
+            assert_eq!(
+                pod["spec"],
+                json!({
+                    "nodeName": "n1", "restartPolicy": "Never", "hostNetwork": true, "serviceAccountName": "agent",
+                    "tolerations": [{"operator": "Exists"}],
+                    "volumes": [{"name": "bpffs", "hostPath": {"path": "/sys/fs/bpf"}}],
+                    "containers": [{
+                        "name": agents.agent.container, "image": "agent:1", "command": argv,
+                        "env": [{"name": "A", "value": "b"}], "securityContext": {"privileged": true},
+                        "volumeMounts": [{"name": "bpffs", "mountPath": "/sys/fs/bpf"}],
+                    }],
+                }),
+                "{name}"
+            );
+            cleaned.push(name);
+        }
+        // Of the others, their files say that there is no such way.
+        let without: Vec<&str> = Target::names().filter(|name| !cleaned.contains(name)).collect();
+        assert_eq!(without, ["antrea", "ovn-kubernetes"]);
+    }
+
+    #[test]
+    fn the_reference_agent_finds_what_it_cleans_where_its_manifest_mounts_it() {
+        let shipped = include_str!("../../../../reference-agent/deploy/agent.yaml");
+        let all: Vec<Value> = serde_saphyr::from_multiple(shipped).unwrap();
+        let set = all.into_iter().find(|object| object["kind"] == "DaemonSet");
+        let set: DaemonSet = serde_json::from_value(set.unwrap()).unwrap();
+        let installed = Target::find("reference").unwrap().cluster.unwrap();
+        let argv = installed.clean.unwrap();
+        let agents = Agents {
+            agent: installed.agent,
+            dump: None,
+            clean: None,
+            pins: Vec::new(),
+        };
+        let pod = cleaner(&set, &agents, &argv, &options(), "n1").unwrap();
+        let pod = serde_json::to_value(pod).unwrap();
+        let mounts = pod["spec"]["containers"][0]["volumeMounts"].as_array().unwrap();
+        let paths = argv.iter().filter_map(|word| word.split_once('='));
+        let mut seen = 0;
+        for (option, path) in paths {
+            assert!(
+                mounts.iter().any(|mount| mount["mountPath"] == path),
+                "{option}={path}: {mounts:?}"
+            );
+            seen += 1;
+        }
+        assert_eq!(seen, 2, "{argv:?}");
+    }
+
+    #[test]
+    fn a_daemon_set_without_the_agents_container_has_no_cleaner() {
+        let installed = Target::find("cilium").unwrap().cluster.unwrap();
+        let agents = Agents {
+            agent: installed.agent,
+            dump: None,
+            clean: None,
+            pins: Vec::new(),
+        };
+        assert!(cleaner(&set("another"), &agents, &[], &options(), "n1").is_none());
+    }
+}

@@ -50,6 +50,7 @@ pub struct About {
 /// A cluster by a kubeconfig.
 pub struct KubernetesCluster {
     about: About,
+    left_out: Vec<String>,
     client: Client,
     extension: Arc<dyn Extension>,
 }
@@ -70,13 +71,14 @@ impl KubernetesCluster {
     /// It can't be used for cases; see [`KubernetesError`].
     pub async fn survey(options: Options, extension: Arc<dyn Extension>) -> Result<Self, KubernetesError> {
         let client = options.connection.client().await?;
-        let description = survey(&client, &options, &*extension).await?;
+        let (description, left_out) = survey(&client, &options, &*extension).await?;
         Ok(Self {
             about: About {
                 options,
                 description,
                 host: None,
             },
+            left_out,
             client,
             extension,
         })
@@ -90,6 +92,7 @@ impl KubernetesCluster {
         let client = about.options.connection.client().await?;
         Ok(Self {
             about,
+            left_out: Vec::new(),
             client,
             extension,
         })
@@ -118,6 +121,12 @@ impl KubernetesCluster {
             self.about.host = Some(hosts::look(&self.client, options, &description.nodes).await?);
         }
         Ok(())
+    }
+
+    /// Nodes that are not used, each with its reason, as far as this has looked at the cluster itself.
+    #[must_use]
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// What another process needs for [`KubernetesCluster::attach`].
@@ -273,6 +282,10 @@ impl Cluster for KubernetesCluster {
     fn cgroup_root(&self) -> &Path {
         let seen = self.about.host.as_ref().map(|host| host.cgroup.as_path());
         seen.unwrap_or_else(|| self.extension.cgroup_root())
+    }
+
+    fn pins(&self) -> Vec<String> {
+        self.extension.pins()
     }
 
     /// Nodes, where they may be listed, and what the extension has; objects and logs of the case are the harness's.

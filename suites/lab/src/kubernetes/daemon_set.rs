@@ -146,7 +146,8 @@ async fn rolled_out(client: &Client, set: &DaemonSet) -> Result<(), KubernetesEr
     }
 }
 
-/// As kubectl's `rollout status` decides it.
+/// As kubectl's `rollout status` decides it; but there are some: a run has borrowed it for its pods, and a status without any is
+/// one that its controller has not counted yet.
 fn unfinished(set: &DaemonSet) -> Option<String> {
     let status = set.status.clone().unwrap_or_default();
     if status.observed_generation < set.metadata.generation {
@@ -155,8 +156,8 @@ fn unfinished(set: &DaemonSet) -> Option<String> {
     let replaces = strategy(set)["type"] != "OnDelete";
     let (wanted, ready) = (status.desired_number_scheduled, status.number_ready);
     let updated = status.updated_number_scheduled.unwrap_or_default();
-    ((replaces && updated < wanted) || ready < wanted)
-        .then(|| format!("of {wanted} pods {updated} are as they should be, {ready} are ready"))
+    let is_finished = wanted > 0 && ready >= wanted && (updated == wanted || !replaces);
+    (!is_finished).then(|| format!("of {wanted} pods {updated} are as they should be, {ready} are ready"))
 }
 
 fn strategy(set: &DaemonSet) -> Value {
@@ -317,24 +318,30 @@ mod tests {
 
     #[test]
     fn its_pods_are_as_they_were_when_all_are_new_where_they_are_replaced_and_ready() {
-        let of = |strategy: &str, observed: i64, updated: i32, ready: i32| {
+        let of = |strategy: &str, observed: i64, updated: i32, ready: i32, wanted: i32| {
             let mut set = set(&json!({"strategy": {"type": strategy}}));
             set.metadata.generation = Some(2);
             set.status = serde_json::from_value(json!({
                 "observedGeneration": observed, "updatedNumberScheduled": updated, "numberReady": ready,
-                "desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberMisscheduled": 0,
+                "desiredNumberScheduled": wanted, "currentNumberScheduled": wanted, "numberMisscheduled": 0,
             }))
             .unwrap();
             unfinished(&set)
         };
-        assert_eq!(of("RollingUpdate", 2, 2, 2), None);
-        assert_eq!(of("OnDelete", 2, 1, 2), None, "nobody replaces them");
-        for (strategy, observed, updated, ready) in [
-            ("RollingUpdate", 1, 2, 2),
-            ("RollingUpdate", 2, 1, 2),
-            ("OnDelete", 2, 2, 1),
+        assert_eq!(of("RollingUpdate", 2, 2, 2, 2), None);
+        assert_eq!(of("OnDelete", 2, 1, 2, 2), None, "nobody replaces them");
+        for (strategy, observed, updated, ready, wanted) in [
+            ("RollingUpdate", 1, 2, 2, 2),
+            ("RollingUpdate", 2, 1, 2, 2),
+            // Of nodes that have gone since.
+            ("RollingUpdate", 2, 3, 3, 2),
+            ("OnDelete", 2, 2, 1, 2),
+            // Not counted yet.
+            ("RollingUpdate", 2, 0, 0, 0),
+            ("OnDelete", 2, 0, 0, 0),
         ] {
-            assert_ne!(of(strategy, observed, updated, ready), None);
+            let why = of(strategy, observed, updated, ready, wanted);
+            assert_ne!(why, None, "{strategy} {observed} {updated} {ready} {wanted}");
         }
     }
 }

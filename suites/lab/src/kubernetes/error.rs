@@ -1,6 +1,6 @@
 //! What can be wrong with a cluster by a kubeconfig.
 
-use std::{path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 /// Why a cluster can't be used: what was expected, what was found, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -80,14 +80,16 @@ pub enum KubernetesError {
     },
     /// Another run has it.
     #[error(
-        "the cluster is under test by {who}, since {since}; wait for its end, or end it (`plumbline cleanup` removes what \
-         killed runs have left)"
+        "the cluster is under test by {who}, since {since} (Lease {namespace}/plumbline-run); wait for its end, or end it \
+         (`plumbline cleanup --namespace {namespace}` removes what killed runs have left)"
     )]
     UnderTest {
         /// The run, its user and host.
         who: String,
         /// Since when.
         since: String,
+        /// Namespace of its Lease.
+        namespace: String,
     },
     /// The namespace is there, and the suite has not made it.
     #[error(
@@ -126,6 +128,18 @@ pub enum KubernetesError {
         node: String,
         /// What the kubelet said.
         why: String,
+    },
+    /// Nodes would pull the image by a Secret that is not there.
+    #[error(
+        "there is no Secret {secret:?} in the namespace {namespace:?}, by which nodes would pull the image \
+         (--image-pull-secret); the suite makes none: make it there, or, where the run makes its namespaces itself, let a policy \
+         of the cluster copy it into each that has the label plumbline-run"
+    )]
+    NoPullSecret {
+        /// Its name.
+        secret: String,
+        /// Where it was looked for.
+        namespace: String,
     },
     /// The cluster has no place for privileged pods.
     #[error(
@@ -166,13 +180,32 @@ pub enum KubernetesError {
     },
     /// What a killed run has left on nodes is not undone.
     #[error(
-        "{run}, which was killed, may have left faults on nodes; `plumbline heal` with the same kubeconfig and --namespace \
-         undoes them, or use --tier node, which does so first"
+        "{run}, which was killed, may have left faults on nodes; `plumbline heal --namespace {namespace}` with the same \
+         kubeconfig undoes them, or use --tier node, which does so first"
     )]
     Unhealed {
         /// Its name.
         run: String,
+        /// That of its Lease.
+        namespace: String,
     },
+    /// What a killed run has left is not known.
+    #[error(
+        "{run}, which was killed, may have left faults on nodes, and what its Lease {namespace}/plumbline-run says of them \
+         can't be read: {why}; expected the note of this version of plumbline: `plumbline heal` of the version that wrote it \
+         undoes them"
+    )]
+    UnknownNote {
+        /// Its name.
+        run: String,
+        /// That of its Lease.
+        namespace: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The run was interrupted before it had the cluster.
+    #[error("the run was interrupted before it had the cluster")]
+    Interrupted,
     /// It may not be done.
     #[error("failed to {what}: {why}")]
     Refused {
@@ -225,5 +258,14 @@ pub(super) fn api(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Kubern
     move |error| KubernetesError::Api {
         what,
         why: words(&error),
+    }
+}
+
+/// Something without `Debug`, in something with it.
+pub(super) struct Hidden<T>(pub(super) T);
+
+impl<T> fmt::Debug for Hidden<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(std::any::type_name::<T>())
     }
 }

@@ -51,6 +51,11 @@ pub trait Extension: Send + Sync {
         Path::new("/sys/fs/cgroup")
     }
 
+    /// What the agents pin; that something is known of it is [`Capability::AgentPins`].
+    fn pins(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What explains a failure beside objects and logs.
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
         let _ = folder;

@@ -38,6 +38,9 @@ pub struct Agents {
     /// What removes what one of them keeps on its node.
     #[serde(default)]
     pub clean: Option<Vec<String>>,
+    /// What they pin, as the target names it.
+    #[serde(default)]
+    pub pins: Vec<String>,
 }
 
 /// What cases can see of a cluster beside its API: agents, where the target says which pods they are.
@@ -240,6 +243,10 @@ async fn run(pods: &Api<Pod>, pod: &str, container: &str, argv: &[String]) -> Re
 impl Extension for Installed {
     fn capabilities(&self) -> BTreeSet<Capability> {
         self.touches().then_some(Capability::Node).into_iter().collect()
+    }
+
+    fn pins(&self) -> Vec<String> {
+        self.agents.pins.clone()
     }
 
     /// Its process is seen under [`Tier::Node`] only.

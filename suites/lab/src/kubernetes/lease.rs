@@ -1,12 +1,10 @@
-//! The Lease that says which run has a cluster.
+//! The Lease that says which run has a cluster: taken, renewed, given back.
+//!
+//! Whoever has it renews it, and is told when it is lost: that is when another has it, or when it could not be renewed for
+//! [`lease_given_up`](super::Limits::lease_given_up), which is before anybody else may take it. A write that meets another is
+//! no loss by itself: the Lease is read again, and whose it is decides.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::collections::BTreeSet;
 
 use k8s_openapi::{
     api::coordination::v1::{Lease as Object, LeaseSpec},
@@ -18,44 +16,53 @@ use kube::{
     api::{DeleteParams, ObjectMeta, PostParams, Preconditions},
 };
 use tokio::{
+    sync::watch,
     task::JoinHandle,
-    time::{Instant, sleep},
+    time::{Instant, sleep_until, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 
-use super::{Connection, KubernetesError, LIMITS, Options, Tier, error::api, limits::ask};
+use super::{
+    KubernetesError, LIMITS, Options,
+    error::{Hidden, api, words},
+    holders::{lives, under_test},
+    limits::ask,
+    note::{self, Left},
+};
 use crate::cluster::RUN_LABEL;
 
-/// Its name, in the namespace of the suite.
-const NAME: &str = "plumbline-run";
-/// Its annotation that says what the run was told.
-const NOTE: &str = "plumbline-run/options";
+#[cfg(test)]
+mod tests;
 
-/// A run that has a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
-    /// Its name.
-    pub run: String,
-    /// Name, user and host.
-    pub who: String,
-    /// Since when.
-    pub since: String,
-}
+/// Its name, in the namespace of the run.
+pub(super) const NAME: &str = "plumbline-run";
 
 /// The Lease, held and renewed until this is dropped.
 #[derive(Debug)]
 pub(super) struct Lease {
     leases: Hidden<Api<Object>>,
     uid: Option<String>,
-    lost: Arc<AtomicBool>,
+    loss: Loss,
     renewing: JoinHandle<()>,
 }
 
-/// Something without `Debug`, in something with it.
-pub(super) struct Hidden<T>(pub(super) T);
+/// Whether and why a Lease is lost, for whoever works under it.
+#[derive(Clone, Debug)]
+pub struct Loss(watch::Receiver<Option<String>>);
 
-impl<T> fmt::Debug for Hidden<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(std::any::type_name::<T>())
+impl Loss {
+    /// Why it is lost, if it is.
+    #[must_use]
+    pub fn now(&self) -> Option<String> {
+        self.0.borrow().clone()
+    }
+
+    /// Returns when it is lost, with the reason; never, once it was given back.
+    pub async fn wait(&mut self) -> String {
+        match self.0.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
     }
 }
 
@@ -66,87 +73,226 @@ impl Drop for Lease {
 }
 
 impl Lease {
-    /// Takes it, if nobody has it or whoever had it is gone.
-    pub(super) async fn take(client: &Client, options: &Options, who: &str) -> Result<Self, KubernetesError> {
+    /// Takes it, if nobody has it or whoever had it is gone; then also what that one may have left on nodes.
+    ///
+    /// # Errors
+    /// Another has it, or had it and can't be followed; [`KubernetesError::Interrupted`].
+    pub(super) async fn take(
+        client: &Client,
+        options: &Options,
+        nodes: &BTreeSet<String>,
+        who: &str,
+        interrupted: &CancellationToken,
+    ) -> Result<(Self, Option<Left>), KubernetesError> {
         let leases: Api<Object> = Api::namespaced(client.clone(), &options.namespace);
         let what = "take the Lease of the cluster";
-        let own = own(options, who);
+        let fresh = own(options, nodes.clone(), who)?;
         let params = PostParams::default();
-        let taken = match ask(what, leases.create(&params, &own)).await? {
+        let (taken, left) = match ask(what, leases.create(&params, &fresh)).await? {
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 let there = ask(what, leases.get(NAME)).await?.map_err(api(what))?;
-                if !there.labels().contains_key(RUN_LABEL) {
-                    return Err(KubernetesError::ForeignLease {
-                        lease: format!("{}/{NAME}", options.namespace),
-                    });
-                }
-                if lives(&leases, &there).await? {
-                    return Err(under_test(&there));
-                }
-                if let Some(left) = noted(&there).filter(|left| left.tier > options.tier) {
-                    return Err(KubernetesError::Unhealed { run: left.run });
-                }
-                let mut own = own.clone();
-                own.metadata.resource_version = there.metadata.resource_version;
-                match ask(what, leases.replace(NAME, &params, &own)).await? {
+                let (next, left) = tokio::select! {
+                    next = after(&leases, &there, options, nodes, who) => next?,
+                    () = interrupted.cancelled() => return Err(KubernetesError::Interrupted),
+                };
+                match ask(what, leases.replace(NAME, &params, &next)).await? {
                     // Another has taken it at the same time.
                     Err(kube::Error::Api(status)) if status.is_conflict() => {
                         let there = ask(what, leases.get(NAME)).await?.map_err(api(what))?;
                         return Err(under_test(&there));
                     }
-                    taken => taken.map_err(api(what))?,
+                    taken => (taken.map_err(api(what))?, left),
                 }
             }
-            taken => taken.map_err(api(what))?,
+            taken => (taken.map_err(api(what))?, None),
         };
-        let lost = Arc::new(AtomicBool::new(false));
+        let (lost, loss) = watch::channel(None);
         let uid = taken.metadata.uid.clone();
-        let renewing = tokio::spawn(renew(leases.clone(), taken, Arc::clone(&lost)));
-        Ok(Self {
+        let renewing = tokio::spawn(renew(leases.clone(), taken, lost));
+        let lease = Self {
             leases: Hidden(leases),
             uid,
-            lost,
+            loss: Loss(loss),
             renewing,
-        })
+        };
+        Ok((lease, left))
     }
 
-    pub(super) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+    pub(super) fn loss(&self) -> &Loss {
+        &self.loss
     }
 
     /// Deletes it, for a namespace that stays.
     pub(super) async fn remove(self) -> Result<(), KubernetesError> {
         self.renewing.abort();
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: self.uid.clone(),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        let what = "give the Lease of the cluster back";
-        match ask(what, self.leases.0.delete(NAME, &params)).await? {
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-            done => done.map(drop).map_err(api(what)),
-        }
+        remove(&self.leases.0, self.uid.clone()).await
     }
 }
 
-/// The run that has a cluster now; one whose Lease is not renewed any more has it no longer.
-///
-/// # Errors
-/// The Lease can't be read.
-pub async fn holder(client: &Client, namespace: &str) -> Result<Option<Holder>, KubernetesError> {
-    let leases: Api<Object> = Api::namespaced(client.clone(), namespace);
-    let what = "read the Lease of the cluster";
-    let Some(there) = ask(what, leases.get_opt(NAME)).await?.map_err(api(what))? else {
-        return Ok(None);
-    };
-    let lives = lives(&leases, &there).await?;
-    Ok(lives.then(|| read(&there)))
+/// The Lease that follows one of a run that has ended.
+async fn after(
+    leases: &Api<Object>,
+    there: &Object,
+    options: &Options,
+    nodes: &BTreeSet<String>,
+    who: &str,
+) -> Result<(Object, Option<Left>), KubernetesError> {
+    if !there.labels().contains_key(RUN_LABEL) {
+        return Err(KubernetesError::ForeignLease {
+            lease: format!("{}/{NAME}", options.namespace),
+        });
+    }
+    if lives(leases, there).await? {
+        return Err(under_test(there));
+    }
+    if note::is_beyond(there, options.tier) {
+        return Err(KubernetesError::Unhealed {
+            run: there.labels().get(RUN_LABEL).cloned().unwrap_or_default(),
+            namespace: options.namespace.clone(),
+        });
+    }
+    let left = note::left(there)?;
+    let more = left.iter().flat_map(|left| left.nodes.iter().cloned());
+    let mut next = own(options, nodes.iter().cloned().chain(more).collect(), who)?;
+    next.metadata.resource_version = there.metadata.resource_version.clone();
+    Ok((next, left))
 }
 
-/// Removes the Lease of a run that has ended ([`holder`] has found nobody), in a namespace that stays; whether there was one.
+/// Whose the Lease of a namespace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    Nobodys,
+    Own,
+    Others,
+}
+
+/// Looks whose it is, and removes it if it is this run's and `removes` says so.
+pub(super) async fn settle(
+    client: &Client,
+    options: &Options,
+    removes: bool,
+) -> Result<Whose, KubernetesError> {
+    let leases: Api<Object> = Api::namespaced(client.clone(), &options.namespace);
+    let what = "read the Lease of the cluster";
+    let Some(there) = ask(what, leases.get_opt(NAME)).await?.map_err(api(what))? else {
+        return Ok(Whose::Nobodys);
+    };
+    if there.labels().get(RUN_LABEL) != Some(&options.run) {
+        return Ok(Whose::Others);
+    }
+    if removes {
+        remove(&leases, there.metadata.uid).await?;
+    }
+    Ok(Whose::Own)
+}
+
+/// Deletes the one with this uid; another's stays.
+async fn remove(leases: &Api<Object>, uid: Option<String>) -> Result<(), KubernetesError> {
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid,
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    let what = "give the Lease of the cluster back";
+    match ask(what, leases.delete(NAME, &params)).await? {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        done => done.map(drop).map_err(api(what)),
+    }
+}
+
+fn own(options: &Options, nodes: BTreeSet<String>, who: &str) -> Result<Object, KubernetesError> {
+    let annotations = note::annotations(options, nodes).map_err(|error| KubernetesError::Api {
+        what: "take the Lease of the cluster".to_owned(),
+        why: error.to_string(),
+    })?;
+    let now = Some(MicroTime(Timestamp::now()));
+    Ok(Object {
+        metadata: ObjectMeta {
+            name: Some(NAME.to_owned()),
+            namespace: Some(options.namespace.clone()),
+            labels: Some([(RUN_LABEL.to_owned(), options.run.clone())].into()),
+            annotations: Some(annotations.into_iter().collect()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(format!("{} of {who}", options.run)),
+            lease_duration_seconds: i32::try_from(LIMITS.lease.as_secs()).ok(),
+            acquire_time: now.clone(),
+            renew_time: now,
+            ..LeaseSpec::default()
+        }),
+    })
+}
+
+/// Renews it until it is aborted, or lost.
+async fn renew(leases: Api<Object>, taken: Object, lost: watch::Sender<Option<String>>) {
+    let mut held = taken;
+    let mut renewed = Instant::now();
+    let why = loop {
+        let given_up = renewed + LIMITS.lease_given_up;
+        sleep_until(given_up.min(Instant::now() + LIMITS.lease_renewed)).await;
+        let began = Instant::now();
+        if began >= given_up {
+            break format!("it could not be renewed for {:?}", LIMITS.lease_given_up);
+        }
+        let patience = given_up.min(began + LIMITS.lease_renewed);
+        match timeout_at(patience, renewal(&leases, &held)).await {
+            Ok(Ok(Renewed::Held(now))) => {
+                held = *now;
+                renewed = began;
+            }
+            Ok(Ok(Renewed::Lost(why))) => break why,
+            // As long as it lasts, another try may do.
+            Ok(Err(error)) => {
+                tracing::warn!("failed to renew the Lease of the cluster: {}", words(&error));
+            }
+            Err(_) => tracing::warn!("failed to renew the Lease of the cluster: no answer"),
+        }
+    };
+    tracing::error!("the Lease of the cluster is lost: {why}");
+    lost.send_replace(Some(why));
+}
+
+/// What came of a renewal.
+enum Renewed {
+    Held(Box<Object>),
+    Lost(String),
+}
+
+async fn renewal(leases: &Api<Object>, held: &Object) -> kube::Result<Renewed> {
+    let params = PostParams::default();
+    match leases.replace(NAME, &params, &with_time(held)).await {
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {}
+        now => return now.map(|now| Renewed::Held(Box::new(now))),
+    }
+    // Somebody has written it, or an earlier renewal was done whose answer did not come.
+    let Some(there) = leases.get_opt(NAME).await? else {
+        return Ok(Renewed::Lost("it was deleted".to_owned()));
+    };
+    if holder_of(&there) != holder_of(held) || !there.labels().contains_key(RUN_LABEL) {
+        let whose = holder_of(&there).unwrap_or("nobody");
+        return Ok(Renewed::Lost(format!("its holder is {whose} now")));
+    }
+    let now = leases.replace(NAME, &params, &with_time(&there)).await?;
+    Ok(Renewed::Held(Box::new(now)))
+}
+
+fn holder_of(lease: &Object) -> Option<&str> {
+    lease.spec.as_ref()?.holder_identity.as_deref()
+}
+
+fn with_time(lease: &Object) -> Object {
+    let mut next = lease.clone();
+    if let Some(spec) = &mut next.spec {
+        spec.renew_time = Some(MicroTime(Timestamp::now()));
+    }
+    next
+}
+
+/// Removes the Lease of a run that has ended ([`holders`](super::holders()) has not found it), in a namespace that stays; whether
+/// there was one.
 ///
 /// # Errors
 /// It can't be removed, or somebody has taken it meanwhile.
@@ -170,119 +316,13 @@ pub async fn remove_lease(client: &Client, namespace: &str) -> Result<bool, Kube
     }
 }
 
-/// Whether a Lease is renewed. One that looks new is; of one that looks old, clocks may be why, so it is watched for as long
-/// as it lasts, as leader elections do.
-async fn lives(leases: &Api<Object>, there: &Object) -> Result<bool, KubernetesError> {
-    let what = "see whether the Lease of the cluster is renewed";
-    let renewed = |lease: &Object| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
-    let lasts = LIMITS.lease;
-    let age = renewed(there).map(|MicroTime(at)| Timestamp::now().duration_since(at).unsigned_abs());
-    if age.is_some_and(|age| age < lasts) {
-        return Ok(true);
-    }
-    let began = Instant::now();
-    while began.elapsed() < lasts {
-        sleep(LIMITS.look).await;
-        match ask(what, leases.get_opt(NAME)).await?.map_err(api(what))? {
-            None => return Ok(false),
-            Some(now) if renewed(&now) != renewed(there) => return Ok(true),
-            Some(_) => {}
-        }
-    }
-    Ok(false)
-}
-
-/// What the last run was told that has ended without letting the cluster go, if it had to do with nodes.
+/// What the last run may have left on nodes that has ended without letting the cluster go.
 ///
 /// # Errors
-/// The Lease can't be read.
-pub async fn left_on_nodes(client: &Client, namespace: &str) -> Result<Option<Options>, KubernetesError> {
+/// The Lease can't be read; another version of the suite has written it.
+pub async fn left_on_nodes(client: &Client, namespace: &str) -> Result<Option<Left>, KubernetesError> {
     let leases: Api<Object> = Api::namespaced(client.clone(), namespace);
     let what = "read the Lease of the cluster";
     let there = ask(what, leases.get_opt(NAME)).await?.map_err(api(what))?;
-    Ok(there.as_ref().and_then(noted))
-}
-
-/// The note of a run that has to do with nodes. That of another version of the suite may be none.
-fn noted(there: &Object) -> Option<Options> {
-    serde_json::from_str(there.annotations().get(NOTE)?).ok()
-}
-
-/// What whoever comes after a killed run has to know of it, but the way to the API, which is whoever's.
-fn note(options: &Options) -> Option<String> {
-    let options = Options {
-        connection: Connection::default(),
-        ..options.clone()
-    };
-    let text = serde_json::to_string(&options).ok()?;
-    (options.tier >= Tier::Node).then_some(text)
-}
-
-fn own(options: &Options, who: &str) -> Object {
-    let note = note(options).map(|note| [(NOTE.to_owned(), note)].into());
-    let now = Some(MicroTime(Timestamp::now()));
-    Object {
-        metadata: ObjectMeta {
-            name: Some(NAME.to_owned()),
-            namespace: Some(options.namespace.clone()),
-            labels: Some([(RUN_LABEL.to_owned(), options.run.clone())].into()),
-            annotations: note,
-            ..ObjectMeta::default()
-        },
-        spec: Some(LeaseSpec {
-            holder_identity: Some(format!("{} of {who}", options.run)),
-            lease_duration_seconds: i32::try_from(LIMITS.lease.as_secs()).ok(),
-            acquire_time: now.clone(),
-            renew_time: now,
-            ..LeaseSpec::default()
-        }),
-    }
-}
-
-fn read(there: &Object) -> Holder {
-    let spec = there.spec.clone().unwrap_or_default();
-    let run = there.labels().get(RUN_LABEL).cloned().unwrap_or_default();
-    Holder {
-        who: spec.holder_identity.unwrap_or_else(|| run.clone()),
-        run,
-        since: spec
-            .acquire_time
-            .map(|MicroTime(at)| at.to_string())
-            .unwrap_or_default(),
-    }
-}
-
-fn under_test(there: &Object) -> KubernetesError {
-    let Holder { who, since, .. } = read(there);
-    KubernetesError::UnderTest { who, since }
-}
-
-/// Renews it until it is aborted, or lost: for as long as it lasts it could not be renewed, or somebody else has it.
-async fn renew(leases: Api<Object>, taken: Object, lost: Arc<AtomicBool>) {
-    let mut held = taken;
-    let mut renewed = Instant::now();
-    while renewed.elapsed() < LIMITS.lease {
-        sleep(LIMITS.lease_renewed).await;
-        let mut next = held.clone();
-        if let Some(spec) = &mut next.spec {
-            spec.renew_time = Some(MicroTime(Timestamp::now()));
-        }
-        let began = Instant::now();
-        match ask(
-            "renew the Lease",
-            leases.replace(NAME, &PostParams::default(), &next),
-        )
-        .await
-        {
-            Ok(Ok(now)) => {
-                held = now;
-                renewed = began;
-            }
-            Ok(Err(kube::Error::Api(status))) if status.is_conflict() || status.is_not_found() => break,
-            Ok(Err(error)) => tracing::warn!("failed to renew the Lease of the cluster: {error}"),
-            Err(error) => tracing::warn!("{error}"),
-        }
-    }
-    tracing::error!("the Lease of the cluster is lost: another run may have it now");
-    lost.store(true, Ordering::Relaxed);
+    there.as_ref().map_or(Ok(None), note::left)
 }

@@ -19,6 +19,10 @@ pub struct Limits {
     pub log_lines: i64,
     /// How much is kept of what it has programmed, in bytes.
     pub dump_bytes: u64,
+    /// How long a fresh namespace may be without its ServiceAccount, which a controller makes: pods are refused until then.
+    pub account: Duration,
+    /// How long it may be without the Secrets by which images are pulled: whatever copies them there is told of it by a watch.
+    pub pull_secrets: Duration,
     /// From the creation of a pod until it is Ready, the pull of its image included.
     pub pods: Duration,
     /// From what starts or ends an agent until it runs or is gone, or all are ready.
@@ -29,8 +33,11 @@ pub struct Limits {
     pub namespace_ends: Duration,
     /// How long a Lease counts that is not renewed.
     pub lease: Duration,
-    /// From one renewal to the next: several may fail before the Lease is lost.
+    /// From one renewal to the next, and how long one may take: several may fail before the Lease is lost.
     pub lease_renewed: Duration,
+    /// How long it may fail to be renewed until whoever has it gives it up. Shorter than `lease`, so that what is under way is
+    /// ending before another may take it.
+    pub lease_given_up: Duration,
 }
 
 /// The limits in force.
@@ -40,12 +47,15 @@ pub const LIMITS: Limits = Limits {
     pipe_bytes: 64 * 1024,
     log_lines: 5000,
     dump_bytes: 4 * 1024 * 1024,
+    account: Duration::from_secs(30),
+    pull_secrets: Duration::from_secs(15),
     pods: Duration::from_secs(180),
     agents: Duration::from_secs(180),
     conflicts: 5,
     namespace_ends: Duration::from_secs(120),
     lease: Duration::from_secs(40),
     lease_renewed: Duration::from_secs(8),
+    lease_given_up: Duration::from_secs(30),
 };
 
 /// Asks the API, for as long as one question may take; what it refuses is for the caller.

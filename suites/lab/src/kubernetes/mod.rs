@@ -15,10 +15,10 @@
 //! of it.
 //!
 //! Files: `options` (what is told), `cluster` (the trait), `survey` and `rights` (what is read before), `scouts` (nodes
-//! that can't be read), `guard`, `lease` and `pods` (the run's hold of it), `extension` (what differs between clusters),
+//! that can't be read), `secrets` (by which images are pulled), `guard`, `lease`, `holders`, `note` and `pods` (the run's hold of it), `extension` (what differs between clusters),
 //! `installed` (agents that a target names), `agents` and `daemon_set` (what is done to them), `hosts` (nodes, asked through the
 //! run's pods), `on_node` and `container` (what runs there for it), `exec` (a program in a pod, and its pipes),
-//! `error`, `limits`.
+//! `proxy` (the way to the API), `error`, `limits`.
 mod agents;
 mod cluster;
 mod container;
@@ -27,15 +27,19 @@ mod error;
 mod exec;
 mod extension;
 mod guard;
+mod holders;
 mod hosts;
 mod installed;
 mod lease;
 mod limits;
+mod note;
 mod on_node;
 mod options;
 mod pods;
+mod proxy;
 mod rights;
 mod scouts;
+mod secrets;
 mod survey;
 
 pub use cluster::{About, KubernetesCluster};
@@ -45,9 +49,12 @@ pub use error::KubernetesError;
 pub use exec::{ExecArguments, exec_in_pod};
 pub use extension::{ApiOnly, Extension};
 pub use guard::Guard;
+pub use holders::{Holder, holders};
 pub use installed::{Agents, extension};
-pub use lease::{Holder, holder, left_on_nodes, remove_lease};
+pub use lease::{Loss, left_on_nodes, remove_lease};
 pub use limits::{LIMITS, Limits};
+pub use note::Left;
 pub use on_node::{Host, OnNodeError, host, on_node};
-pub use options::{Connection, Options, Tested, Tier};
+pub use options::{Connection, Options, PodOptions, Tested, Tier};
 pub use rights::rules;
+pub use survey::processors;

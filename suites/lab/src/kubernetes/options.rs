@@ -12,7 +12,7 @@ use kube::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Agents, KubernetesError, LIMITS};
+use super::{Agents, KubernetesError, LIMITS, proxy::corrected};
 use crate::cluster::{Deviation, Variant, Ways};
 
 /// Everything that is told.
@@ -37,6 +37,18 @@ pub struct Options {
     pub run: String,
     /// The program `plumbline` on this machine, which bridges pipes to pods.
     pub plumbline: PathBuf,
+    /// What its pods are made with, besides their image.
+    #[serde(default)]
+    pub pods: PodOptions,
+}
+
+/// What pods of the suite are made with, besides their image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodOptions {
+    /// Names of the Secrets by which nodes pull the image, in each namespace of pods: the suite makes none.
+    pub pull_secrets: Vec<String>,
+    /// Architectures that the image is for, as nodes call theirs (`amd64`). None: whatever they have.
+    pub architectures: Vec<String>,
 }
 
 /// What is under test, as its target says: see [`Description`](crate::cluster::Description).
@@ -124,11 +136,18 @@ impl Connection {
                 let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
                 config.map_err(|error| wrong(format!("{}: {error}", path.display())))?
             }
-            None if self.context.is_some() => Config::from_kubeconfig(&options)
-                .await
-                .map_err(|error| wrong(error.to_string()))?,
-            None => Config::infer().await.map_err(|error| wrong(error.to_string()))?,
+            None => match Config::from_kubeconfig(&options).await {
+                Ok(config) => config,
+                Err(error) if self.context.is_some() => return Err(wrong(error.to_string())),
+                // The account of a pod, which is beside its API server.
+                Err(_) => {
+                    let mut config = Config::infer().await.map_err(|error| wrong(error.to_string()))?;
+                    config.connect_timeout = Some(LIMITS.request);
+                    return Ok(config);
+                }
+            },
         };
+        config.proxy_url = corrected(config.proxy_url.take(), &config.cluster_url);
         config.connect_timeout = Some(LIMITS.request);
         Ok(config)
     }

@@ -5,9 +5,11 @@ use kube::{
     Api,
     api::{DeleteParams, PostParams},
 };
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{KubernetesError, LIMITS, Options, error::api, limits::ask};
+use crate::dress::{dress, has_no_account};
 
 /// Reasons of a waiting container that time does not change, as the kubelet calls them.
 const HOPELESS: &[&str] = &[
@@ -20,14 +22,19 @@ const HOPELESS: &[&str] = &[
     "RunContainerError",
 ];
 
+/// A pod of the run, with what all of them have.
+pub(super) fn dressed(options: &Options, mut pod: Value) -> serde_json::Result<Pod> {
+    dress(&mut pod["spec"], &options.pods.pull_secrets);
+    serde_json::from_value(pod)
+}
+
 /// Makes a pod in the place of one that an earlier run has left, which may be another image's.
 pub(super) async fn replace(pods: &Api<Pod>, name: &str, pod: &Pod) -> Result<(), KubernetesError> {
     let what = format!("make the pod {name}");
-    let params = PostParams::default();
-    match ask(&what, pods.create(&params, pod)).await? {
+    match make(pods, &what, pod).await? {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             remove(pods, name).await?;
-            ask(&what, pods.create(&params, pod)).await?.map_err(api(&what))?;
+            make(pods, &what, pod).await?.map_err(api(&what))?;
         }
         // 422 is an API server without --allow-privileged.
         Err(kube::Error::Api(status))
@@ -41,6 +48,19 @@ pub(super) async fn replace(pods: &Api<Pod>, name: &str, pod: &Pod) -> Result<()
         made => drop(made.map_err(api(&what))?),
     }
     Ok(())
+}
+
+/// Makes a pod, as soon as its namespace has the account that it runs as.
+async fn make(pods: &Api<Pod>, what: &str, pod: &Pod) -> Result<kube::Result<Pod>, KubernetesError> {
+    let params = PostParams::default();
+    let began = Instant::now();
+    loop {
+        let made = ask(what, pods.create(&params, pod)).await?;
+        if began.elapsed() >= LIMITS.account || !made.as_ref().is_err_and(has_no_account) {
+            return Ok(made);
+        }
+        sleep(LIMITS.look).await;
+    }
 }
 
 /// Removes a pod, if there is one, and returns when it is gone.
@@ -150,7 +170,7 @@ pub(super) fn look(pod: &Pod) -> Seen {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! What the suite must be allowed to do, once for both who prints it and who asks after it.
 
-use super::{KubernetesError, Options, Tier, error::api, limits::ask};
+use super::{KubernetesError, Options, Tier, error::api, lease::NAME as LEASE, limits::ask};
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
     rbac::v1::PolicyRule,
@@ -12,6 +12,8 @@ use kube::{Api, Client, api::PostParams};
 struct Rule {
     group: &'static str,
     resources: &'static [&'static str],
+    /// The only object that it is about.
+    name: Option<&'static str>,
     verbs: &'static [&'static str],
 }
 
@@ -20,33 +22,46 @@ const RULES: &[Rule] = &[
     Rule {
         group: "",
         resources: &["pods"],
+        name: None,
         verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
     },
     Rule {
         group: "",
         resources: &["pods/log"],
+        name: None,
         verbs: &["get"],
     },
     // A WebSocket begins as a GET, and is authorized as one before Kubernetes 1.35.
     Rule {
         group: "",
         resources: &["pods/exec"],
+        name: None,
         verbs: &["create", "get"],
     },
     Rule {
         group: "",
         resources: &["services"],
+        name: None,
         verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
     },
     Rule {
         group: "discovery.k8s.io",
         resources: &["endpointslices"],
+        name: None,
         verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
+    },
+    // What is created has no name yet for whoever decides it.
+    Rule {
+        group: "coordination.k8s.io",
+        resources: &["leases"],
+        name: None,
+        verbs: &["create"],
     },
     Rule {
         group: "coordination.k8s.io",
         resources: &["leases"],
-        verbs: &["create", "delete", "get", "update"],
+        name: Some(LEASE),
+        verbs: &["delete", "get", "update"],
     },
 ];
 
@@ -55,17 +70,27 @@ const CLUSTER_RULES: &[Rule] = &[
     Rule {
         group: "",
         resources: &["namespaces"],
+        name: None,
         verbs: &["create", "delete", "get", "list", "patch"],
     },
     Rule {
         group: "",
         resources: &["nodes"],
+        name: None,
         verbs: &["list"],
     },
     Rule {
         group: "",
         resources: &["services/status"],
+        name: None,
         verbs: &["patch"],
+    },
+    // Other runs are looked for, by the name.
+    Rule {
+        group: "coordination.k8s.io",
+        resources: &["leases"],
+        name: Some(LEASE),
+        verbs: &["list"],
     },
 ];
 
@@ -75,11 +100,13 @@ const NODE_RULES: &[Rule] = &[
     Rule {
         group: "",
         resources: &["nodes"],
+        name: None,
         verbs: &["get", "patch"],
     },
     Rule {
         group: "apps",
         resources: &["daemonsets"],
+        name: None,
         verbs: &["get", "list", "patch"],
     },
 ];
@@ -95,6 +122,7 @@ pub fn rules(tier: Tier) -> Vec<PolicyRule> {
         .map(|rule| PolicyRule {
             api_groups: Some(vec![rule.group.to_owned()]),
             resources: Some(all(rule.resources)),
+            resource_names: rule.name.map(|name| vec![name.to_owned()]),
             verbs: all(rule.verbs),
             ..PolicyRule::default()
         })
@@ -118,7 +146,7 @@ pub(super) async fn check(client: &Client, options: &Options) -> Result<(), Kube
     for rule in of(tier) {
         for resource in rule.resources {
             for verb in rule.verbs {
-                if !may(client, options.confined(), rule.group, resource, verb).await? {
+                if !may(client, options.confined(), rule, resource, verb).await? {
                     missing.push(format!("{verb} {resource}"));
                 }
             }
@@ -138,7 +166,7 @@ pub(super) async fn check(client: &Client, options: &Options) -> Result<(), Kube
 async fn may(
     client: &Client,
     namespace: Option<&str>,
-    group: &str,
+    rule: &Rule,
     resource: &str,
     verb: &str,
 ) -> Result<bool, KubernetesError> {
@@ -151,7 +179,8 @@ async fn may(
         spec: SelfSubjectAccessReviewSpec {
             resource_attributes: Some(ResourceAttributes {
                 namespace: namespace.map(str::to_owned),
-                group: Some(group.to_owned()),
+                group: Some(rule.group.to_owned()),
+                name: rule.name.map(str::to_owned),
                 resource: Some(resource.to_owned()),
                 subresource,
                 verb: Some(verb.to_owned()),
@@ -206,6 +235,12 @@ mod tests {
             for resource in rule.resources.into_iter().flatten() {
                 for verb in &rule.verbs {
                     assert!(resource != "*" && verb != "*");
+                    // Those of others are none of the suite's.
+                    let is_own = rule.resource_names.as_deref() == Some(&[LEASE.to_owned()]);
+                    assert!(
+                        resource != "leases" || verb == "create" || is_own,
+                        "{verb} {resource}"
+                    );
                     assert!(seen.insert((resource.clone(), verb.clone())), "{verb} {resource}");
                 }
             }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -10,7 +10,8 @@ use super::{
     error::api,
     guard::{MANAGED_BY, MANAGER},
     limits::ask,
-    pods::{Seen, look, remove, replace},
+    pods::{Seen, dressed, look, remove, replace},
+    survey::{ARCHITECTURE, OS},
 };
 use crate::cluster::{Node, RUN_LABEL};
 
@@ -119,33 +120,43 @@ fn no_place(pod: &Pod) -> Option<String> {
     )
 }
 
+/// Nodes that can run the image; of several architectures, each is tried.
+fn selector(options: &Options) -> Value {
+    let mut selector = json!({ OS: "linux" });
+    if let [only] = options.pods.architectures.as_slice() {
+        selector[ARCHITECTURE] = only.as_str().into();
+    }
+    selector
+}
+
 /// A server on loopback, as those of the run on nodes that are known.
 fn pod(options: &Options, name: &str) -> serde_json::Result<Pod> {
     let args = ["serve", "--name", "scout", "--address", "127.0.0.1", "--tcp", "0"];
-    serde_json::from_value(json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name, "namespace": options.namespace,
-            "labels": { RUN_LABEL: options.run, MANAGED_BY: MANAGER },
-        },
-        "spec": {
-            "terminationGracePeriodSeconds": 0,
-            "automountServiceAccountToken": false,
-            // Cases name the nodes of their pods, whom no such taint keeps away.
-            "tolerations": [{ "operator": "Exists", "effect": "NoSchedule" }],
-            "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
-                "topologyKey": "kubernetes.io/hostname",
-                "labelSelector": { "matchLabels": { RUN_LABEL: options.run } },
-            }] } },
-            "containers": [{ "name": "probe", "image": options.image, "args": args }],
-        },
-    }))
+    dressed(
+        options,
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name, "namespace": options.namespace,
+                "labels": { RUN_LABEL: options.run, MANAGED_BY: MANAGER },
+            },
+            "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "nodeSelector": selector(options),
+                // Cases name the nodes of their pods, whom no such taint keeps away.
+                "tolerations": [{ "operator": "Exists", "effect": "NoSchedule" }],
+                "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": { "matchLabels": { RUN_LABEL: options.run } },
+                }] } },
+                "containers": [{ "name": "probe", "image": options.image, "args": args }],
+            },
+        }),
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     fn pod(status: &Value) -> Pod {

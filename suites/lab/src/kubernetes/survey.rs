@@ -14,7 +14,7 @@ use super::{
 };
 use crate::cluster::{Capability, Description, Node};
 
-/// Reads it. Nothing is written: the one Service that is sent is a dry run.
+/// Reads it: what it is, and why nodes of it are left out. Nothing is written: the one Service that is sent is a dry run.
 ///
 /// # Errors
 /// It can't be reached or used; see [`KubernetesError`].
@@ -22,13 +22,20 @@ pub(super) async fn survey(
     client: &Client,
     options: &Options,
     extension: &dyn Extension,
-) -> Result<Description, KubernetesError> {
+) -> Result<(Description, Vec<String>), KubernetesError> {
     reach(client, options).await?;
     rights::check(client, options).await?;
     // Whoever may use one namespace may not list nodes: pods find them, when the run has the namespace.
-    let (nodes, kernel) = match options.confined() {
-        Some(_) => (Vec::new(), "not shown to this account".to_owned()),
-        None => nodes(client).await?,
+    let Chosen {
+        nodes,
+        kernel,
+        left_out,
+    } = match options.confined() {
+        Some(_) => Chosen {
+            kernel: "not shown to this account".to_owned(),
+            ..Chosen::default()
+        },
+        None => choose(list(client).await?, &options.pods.architectures)?,
     };
     let mut capabilities = families(client, options.confined().unwrap_or("default")).await?;
     if let Some(agents) = &options.tested.agents {
@@ -42,8 +49,11 @@ pub(super) async fn survey(
         capabilities.insert(Capability::HostNetwork);
     }
     capabilities.extend(extension.capabilities());
+    if !extension.pins().is_empty() {
+        capabilities.insert(Capability::AgentPins);
+    }
     let tested = options.tested.clone();
-    Ok(Description {
+    let description = Description {
         provider: options.provider.clone(),
         target: tested.label,
         kernel,
@@ -54,8 +64,10 @@ pub(super) async fn survey(
         ways: tested.ways,
         variants: tested.variants,
         image: options.image.clone(),
+        pull_secrets: options.pods.pull_secrets.clone(),
         confined: options.confined().map(str::to_owned),
-    })
+    };
+    Ok((description, left_out))
 }
 
 async fn reach(client: &Client, options: &Options) -> Result<(), KubernetesError> {
@@ -80,21 +92,60 @@ async fn reach(client: &Client, options: &Options) -> Result<(), KubernetesError
     }
 }
 
-/// Nodes that pods can be put on, in the order of their names, and what kernels they have.
-async fn nodes(client: &Client) -> Result<(Vec<Node>, String), KubernetesError> {
+/// What one processor is, in the unit of [`processors`].
+const PROCESSOR: u64 = 1000;
+
+/// What the weakest node that pods can be put on has for these, in thousandths of a processor: cases are put on any of them.
+///
+/// # Errors
+/// Nodes can't be read, or there is none.
+pub async fn processors(options: &Options) -> Result<u64, KubernetesError> {
+    let client = options.connection.client().await?;
+    let mut all = list(&client).await?;
+    all.retain(|node| unusable(node, &options.pods.architectures).is_none());
+    let each = all.iter().filter_map(|node| {
+        let allocatable = node.status.as_ref()?.allocatable.as_ref()?;
+        thousandths(&allocatable.get("cpu")?.0)
+    });
+    each.min().ok_or_else(|| KubernetesError::NoNodes {
+        why: "none says how many processors it has for pods".to_owned(),
+    })
+}
+
+/// An amount of processors (resource.Quantity): `4`, `3920m`, `0.5`.
+fn thousandths(quantity: &str) -> Option<u64> {
+    if let Some(thousandths) = quantity.strip_suffix('m') {
+        return thousandths.parse().ok();
+    }
+    let (whole, part) = quantity.split_once('.').unwrap_or((quantity, ""));
+    let part: String = part.chars().chain("000".chars()).take(3).collect();
+    Some(whole.parse::<u64>().ok()?.checked_mul(PROCESSOR)? + part.parse::<u64>().ok()?)
+}
+
+async fn list(client: &Client) -> Result<Vec<ApiNode>, KubernetesError> {
     let what = "list nodes";
     let api: Api<ApiNode> = Api::all(client.clone());
     let params = ListParams::default();
     let listed = ask(what, api.list(&params)).await?.map_err(error::api(what))?;
-    choose(listed.items)
+    Ok(listed.items)
 }
 
-fn choose(mut all: Vec<ApiNode>) -> Result<(Vec<Node>, String), KubernetesError> {
+/// Nodes that pods can be put on, in the order of their names.
+#[derive(Debug, Default)]
+struct Chosen {
+    nodes: Vec<Node>,
+    /// What kernels they have.
+    kernel: String,
+    /// The others, each with its reason.
+    left_out: Vec<String>,
+}
+
+fn choose(mut all: Vec<ApiNode>, architectures: &[String]) -> Result<Chosen, KubernetesError> {
     all.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
     let (mut nodes, mut kernels, mut left_out) = (Vec::new(), BTreeSet::new(), Vec::new());
     for node in all {
         let name = node.metadata.name.clone().unwrap_or_default();
-        if let Some(why) = unusable(&node) {
+        if let Some(why) = unusable(&node, architectures) {
             left_out.push(format!("{name} {why}"));
             continue;
         }
@@ -118,15 +169,38 @@ fn choose(mut all: Vec<ApiNode>) -> Result<(Vec<Node>, String), KubernetesError>
         return Err(KubernetesError::NoNodes { why });
     }
     let kernels: Vec<String> = kernels.into_iter().collect();
-    Ok((nodes, kernels.join(", ")))
+    Ok(Chosen {
+        nodes,
+        kernel: kernels.join(", "),
+        left_out,
+    })
 }
+
+/// Label of a node: its operating system.
+pub(super) const OS: &str = "kubernetes.io/os";
+/// Label of a node: its architecture.
+pub(super) const ARCHITECTURE: &str = "kubernetes.io/arch";
 
 /// So much of what a node says of itself is repeated.
 const MOST_SAID: usize = 300;
 
-/// Why a pod that names this node would not run there. Pods of the suite name their nodes, so nothing but `NoExecute` keeps
-/// them away.
-fn unusable(node: &ApiNode) -> Option<String> {
+/// Why a pod that names this node would not run there, or would not stay. Pods of the suite name their nodes, so of taints nothing
+/// but `NoExecute` keeps them away; but whoever has cordoned one is about to take it away.
+fn unusable(node: &ApiNode, architectures: &[String]) -> Option<String> {
+    let label = |name: &str| node.metadata.labels.as_ref()?.get(name);
+    if let Some(os) = label(OS).filter(|os| *os != "linux") {
+        return Some(format!("runs {os}, and the image is for linux"));
+    }
+    let of_other = |found: &&String| !architectures.is_empty() && !architectures.contains(found);
+    if let Some(found) = label(ARCHITECTURE).filter(of_other) {
+        let expected = architectures.join(" and ");
+        return Some(format!(
+            "is {found}, and the image is for {expected} (--image-arch)"
+        ));
+    }
+    if node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
+        return Some("is cordoned".to_owned());
+    }
     let status = node.status.as_ref();
     let conditions = status
         .and_then(|status| status.conditions.as_deref())
@@ -210,21 +284,56 @@ mod tests {
     fn nodes_that_no_pod_can_run_on_are_left_out() {
         let kept = json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]);
         let evicts = json!([{"key": "broken", "effect": "NoExecute"}]);
-        let (nodes, kernels) = choose(vec![
+        let labelled = |name: &str, label: &str, value: &str| {
+            let mut node = node(name, "True", &json!([]));
+            node.metadata.labels = Some([(label.to_owned(), value.to_owned())].into());
+            node
+        };
+        let mut cordoned = node("g", "True", &json!([]));
+        cordoned.spec.as_mut().unwrap().unschedulable = Some(true);
+        let all = vec![
             node("c", "True", &evicts),
             node("b", "True", &kept),
-            node("a", "True", &json!([])),
+            labelled("a", ARCHITECTURE, "amd64"),
             node("d", "Unknown", &json!([])),
-        ])
-        .unwrap();
-        let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
-        assert_eq!((names, kernels.as_str()), (vec!["a", "b"], "6.1"));
-        assert_eq!(nodes[0].addresses.len(), 2, "both families, and no host name");
-        let none = choose(vec![node("c", "True", &evicts), node("d", "False", &json!([]))]).unwrap_err();
+            labelled("e", OS, "windows"),
+            labelled("f", ARCHITECTURE, "arm64"),
+            cordoned,
+        ];
+        let amd64 = ["amd64".to_owned()];
+        let chosen = choose(all.clone(), &amd64).unwrap();
+        let names: Vec<&str> = chosen.nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!((names, chosen.kernel.as_str()), (vec!["a", "b"], "6.1"));
+        assert_eq!(
+            chosen.nodes[0].addresses.len(),
+            2,
+            "both families, and no host name"
+        );
+        assert_eq!(
+            chosen.left_out,
+            [
+                "c has the taint broken:NoExecute",
+                "d is not Ready (no network)",
+                "e runs windows, and the image is for linux",
+                "f is arm64, and the image is for amd64 (--image-arch)",
+                "g is cordoned",
+            ]
+        );
+        let any = choose(all, &[]).unwrap();
+        assert_eq!(any.nodes.len(), 3, "an image may be for all of them");
+        let unusable = vec![node("c", "True", &evicts), node("d", "False", &json!([]))];
+        let none = choose(unusable, &amd64).unwrap_err();
         assert_eq!(
             none.to_string(),
             "the cluster has no node that pods can be put on: c has the taint broken:NoExecute, d is not Ready \
              (no network)"
         );
+    }
+
+    #[test]
+    fn amounts_of_processors_are_read_as_nodes_say_them() {
+        let read = ["4", "3920m", "0.5", "1.25"].map(thousandths);
+        assert_eq!(read, [Some(4000), Some(3920), Some(500), Some(1250)]);
+        assert_eq!(thousandths("many"), None);
     }
 }

@@ -35,6 +35,10 @@ pub struct Installation {
     /// Program and arguments that print what it has programmed. They run in the agent's container.
     #[serde(default)]
     pub dump: Option<Vec<String>>,
+    /// What it pins below the bpffs of a node, and nobody else: folders and files, with `*` for any part of a path, such as
+    /// `tc/globals/NAME_*`. Cases whose fault is that pins are lost take nothing else away from nodes that are somebody's.
+    #[serde(default)]
+    pub pins: Vec<String>,
     /// What removes it from the cluster, in this order; nothing, if the cluster goes with it.
     #[serde(default)]
     pub uninstall: Vec<Step>,
@@ -156,6 +160,11 @@ impl Installation {
                 ));
             }
         }
+        if let Some(found) = self.pins.iter().find(|pins| !names_pins(pins)) {
+            return Err(format!(
+                "expected paths below the bpffs that begin with a name in pins (`folder`, `tc/globals/NAME_*`), found {found:?}"
+            ));
+        }
         if self.kind.cni == Cni::None && self.install.is_empty() {
             return Err(
                 "expected steps in install, as kind.cni is none: without a network no pod of it runs"
@@ -180,6 +189,14 @@ impl Installation {
         }
         Ok(())
     }
+}
+
+/// Whether a pattern names something: one that begins with `*` has everybody's. Names of pins have no dots (bpffs).
+fn names_pins(pattern: &str) -> bool {
+    let is_known = |letter: char| letter.is_ascii_alphanumeric() || "_-/*".contains(letter);
+    pattern.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
+        && !["tc", "tc/", "tc/*", "tc/globals", "tc/globals/", "tc/globals/*"].contains(&pattern)
+        && pattern.chars().all(is_known)
 }
 
 /// A command that can be run, and that installs the same thing every time.
@@ -326,6 +343,10 @@ mod tests {
             ("install: [{apply: ''}]".to_owned(), "in apply"),
             ("install: [{delete: x}]".to_owned(), "delete"),
             ("clean: []".to_owned(), "in clean"),
+            ("pins: [a, '*']".to_owned(), "in pins"),
+            ("pins: [/sys/fs/bpf/a]".to_owned(), "\"/sys/fs/bpf/a\""),
+            ("pins: [../a]".to_owned(), "\"../a\""),
+            ("pins: [tc/globals]".to_owned(), "\"tc/globals\""),
             ("kind: {cni: none}".to_owned(), "kind.cni is none"),
             ("kind: {cni: flannel}".to_owned(), "flannel"),
             ("kind: {pod-subnet: 10.0.0.0/99}".to_owned(), "invalid"),

@@ -159,10 +159,9 @@ fn mark_of(case: &Case) -> Markup {
 }
 
 fn details(case: &Case) -> Markup {
-    let told = case.verdict != Verdict::Pass || case.exempt.is_some() || !case.warnings.is_empty();
     let (passed, all) = case.passed_axes();
     html! {
-        details id=(case.id) open[told] {
+        details id=(case.id) open[case.is_told()] {
             summary {
                 (mark_of(case)) " " strong { (case.id) } " "
                 span class="soft small" {
@@ -173,6 +172,10 @@ fn details(case: &Case) -> Markup {
             @if !case.why.is_empty() { p class=(case.label()) { (case.why) } }
             @if let Some(exempt) = &case.exempt { p class="exempt" { "exempt: " (exempt) } }
             @for warning in &case.warnings { p class="inconclusive" { "warning: " (warning) } }
+            @for (number, earlier) in (1..).zip(&case.undecided) {
+                p class="inconclusive" { "try " (number) " was inconclusive: " (earlier.why) }
+                @if let Some(evidence) = &earlier.evidence { p class="small" { "its evidence: " code { (evidence) } } }
+            }
             @for axis in case.axes.iter().filter(|axis| axis.verdict != Verdict::Pass) { (findings(axis)) }
             @if let Some(shown) = &case.timeline { (timeline::render(&case.id, shown)) }
             @if !case.recorded.is_empty() {

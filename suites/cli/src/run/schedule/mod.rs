@@ -7,12 +7,15 @@
 //! Whenever there is room, the first case in the order begins whose lab may be there. Bounds: [`Settings::jobs`] cases and
 //! [`Settings::labs`] labs at once, and no more labs in all than cases, as a shared one is replaced only after a case that
 //! ran in it. While cases wait that share a lab, one of the labs is kept for them.
+//!
+//! A case that is inconclusive begins once more after those that wait for such a lab, within the bounds of `tries.rs`.
 mod order;
 mod state;
 #[cfg(test)]
 mod tests;
+mod tries;
 
-use std::{future::Future, sync::OnceLock};
+use std::{cell::RefCell, future::Future, sync::OnceLock};
 
 use futures::{StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
 use harness::{case::Case, report::CaseReport, verdict::Verdict};
@@ -20,6 +23,7 @@ use harness::{case::Case, report::CaseReport, verdict::Verdict};
 use self::{
     order::order,
     state::{Begin, State},
+    tries::{After, Tries},
 };
 use super::{
     exempt::{self, Exemption, fails_the_run},
@@ -64,7 +68,7 @@ pub(super) struct Plan<'a> {
 pub(super) struct Ended {
     /// In the order of the catalogue, each with the reason if it is exempt.
     pub(super) reports: Vec<(CaseReport, Option<String>)>,
-    /// The first lab that was not taken down cleanly.
+    /// The first lab that did not end cleanly.
     pub(super) down: anyhow::Result<()>,
 }
 
@@ -76,6 +80,7 @@ struct Schedule<'a, S> {
     progress: &'a Progress,
     /// The case after which no other begins.
     stopped_by: OnceLock<&'static str>,
+    tries: RefCell<Tries<'a>>,
 }
 
 /// What has ended.
@@ -83,9 +88,9 @@ enum Done<Lab> {
     /// The lab that cases share is up, or is not.
     Shared(Result<Lab, String>),
     /// A case in the lab that is shared, which is intact, or not.
-    Together(CaseReport, bool),
+    Together(After, bool),
     /// A case and its own lab, which was taken down.
-    Alone(CaseReport, anyhow::Result<()>),
+    Alone(After, anyhow::Result<()>),
     /// A lab.
     Lab(anyhow::Result<()>),
 }
@@ -109,6 +114,7 @@ pub(super) async fn all<S: Site>(
         exemptions,
         progress,
         stopped_by: OnceLock::new(),
+        tries: RefCell::new(Tries::new(settings, &selection.run)),
     };
     let mut reports: Vec<CaseReport> = selection
         .excluded
@@ -144,14 +150,20 @@ pub(super) async fn all<S: Site>(
                 reports.extend(state.shared_is_not_up().into_iter().map(without));
                 Ok(())
             }
-            Done::Together(report, is_intact) => {
-                reports.push(report);
+            Done::Together(after, is_intact) => {
                 state.shared_case_ended(is_intact);
+                match after {
+                    After::Over(report) => reports.push(*report),
+                    After::OnceMore(case) => state.once_more(case),
+                }
                 Ok(())
             }
-            Done::Alone(report, ended) => {
-                reports.push(report);
+            Done::Alone(after, ended) => {
                 state.lone_case_ended();
+                match after {
+                    After::Over(report) => reports.push(*report),
+                    After::OnceMore(case) => state.once_more(case),
+                }
                 ended
             }
             Done::Lab(ended) => {
@@ -162,6 +174,11 @@ pub(super) async fn all<S: Site>(
         down = down.and(ended);
     }
     drop(under_way);
+    // Of those that did not begin once more, too.
+    let mut tries = schedule.tries.into_inner();
+    for report in &mut reports {
+        report.undecided = tries.of(&report.id);
+    }
     let place = |report: &CaseReport| cases::ALL.iter().position(|case| case.id == report.id);
     reports.sort_by_key(place);
     let with_exemption = |report: CaseReport| {
@@ -179,8 +196,8 @@ impl<S: Site> Schedule<'_, S> {
         match what {
             Begin::Share => Box::pin(async { Done::Shared(self.make().await) }),
             Begin::Together(lab, case) => Box::pin(async move {
-                let report = self.one(&lab, case).await;
-                Done::Together(report, self.site.is_intact(&lab).await)
+                let after = self.one(&lab, case).await;
+                Done::Together(after, self.site.is_intact(&lab).await)
             }),
             Begin::Alone(lab, case) => Box::pin(async move {
                 let made = match lab {
@@ -189,7 +206,7 @@ impl<S: Site> Schedule<'_, S> {
                 };
                 match made {
                     Ok(lab) => Done::Alone(self.one(&lab, case).await, self.site.end(lab).await),
-                    Err(why) => Done::Alone(self.without(&case, why), Ok(())),
+                    Err(why) => Done::Alone(After::Over(Box::new(self.without(&case, why))), Ok(())),
                 }
             }),
             Begin::End(lab) => Box::pin(async { Done::Lab(self.site.end(lab).await) }),
@@ -201,19 +218,23 @@ impl<S: Site> Schedule<'_, S> {
         made.map_err(|error| format!("no lab came up for it: {error:#}"))
     }
 
-    async fn one(&self, lab: &S::Lab, case: Case) -> CaseReport {
+    async fn one(&self, lab: &S::Lab, case: Case) -> After {
         // Labs come up meanwhile.
         if let Some(why) = self.over() {
-            return self.without(&case, why);
+            return After::Over(Box::new(self.without(&case, why)));
         }
         let line = self.progress.begin(&case, self.site.name(lab));
         let report = self.site.run(lab, case, &line).await;
+        if self.over().is_none() && self.tries.borrow_mut().once_more(&case, &report) {
+            line.undecided(&report);
+            return After::OnceMore(case);
+        }
         let exempt = exempt::reason(&case, self.exemptions);
         if self.settings.fail_fast && fails_the_run(&report.verdict, exempt.as_deref()) {
             self.stopped_by.get_or_init(|| case.id);
         }
         line.end(&report, exempt.is_some());
-        report
+        After::Over(Box::new(report))
     }
 
     fn without(&self, case: &Case, why: String) -> CaseReport {

@@ -169,6 +169,11 @@ impl<Lab> State<Lab> {
         self.labs -= 1;
     }
 
+    /// A case that has ended begins once more, after those that wait.
+    pub(super) fn once_more(&mut self, case: Case) {
+        self.waiting.push(case);
+    }
+
     /// Cases of those that wait which will not begin.
     pub(super) fn give_up(&mut self, which: impl Fn(&Case) -> bool) -> Vec<Case> {
         self.waiting.extract_if(.., |case| which(case)).collect()

@@ -37,6 +37,7 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{LabError, dir::LabDir, node::Node};
+use crate::image::own_architecture;
 use pod::{Means, Wanted, Worker};
 pub(super) use {sandbox::Place, serve::Kubelets, table::Table};
 
@@ -176,6 +177,7 @@ fn node_object(node: &Node) -> NodeObject {
         "metadata": {
             "name": node.name,
             "labels": {
+                "kubernetes.io/arch": own_architecture(),
                 "kubernetes.io/hostname": node.name,
                 "kubernetes.io/os": "linux",
                 "topology.kubernetes.io/zone": node.addresses.zone(),

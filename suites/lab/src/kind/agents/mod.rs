@@ -9,6 +9,8 @@
 mod objects;
 mod ours;
 mod pods;
+#[cfg(test)]
+mod tests;
 
 use std::{
     path::{Path, PathBuf},
@@ -234,6 +236,25 @@ impl Agents {
         };
         let started = timeout(LIMITS.agent, wait).await;
         started.unwrap_or_else(|_| Err(late(format!("start the agent of {}", node.name))))
+    }
+
+    /// Ends what a run that was killed has left of them: other configurations, other ways to the API, nodes without one.
+    pub(super) async fn as_new(&self, client: &Client, nodes: &[Container]) -> Result<(), KindError> {
+        for node in nodes {
+            let pods = self.pods(client, &node.name).await?;
+            let mut record = self.folder.agent(&node.name)?;
+            // It may have been killed before it noted what it had made.
+            let is_other = pods.iter().any(ours::is_ours);
+            if is_other || record.variant.is_some() || record.way.is_some() {
+                self.stop(client, node, Stop::Term).await?;
+                record = self.folder.agent(&node.name)?;
+                record.way = None;
+                self.folder.set_agent(&node.name, &record)?;
+            }
+            ours::forget(client, &node.name).await?;
+            label(client, &node.name, false).await?;
+        }
+        Ok(())
     }
 
     /// Waits until all of them are ready.

@@ -117,7 +117,17 @@ fn resource(kind: &str) -> Option<ApiResource> {
 }
 
 /// Makes sure that a cluster has the kube-proxy that its configuration says, or none: another would serve beside the agent.
+/// And that it is of a version that has such a mode.
 pub(in crate::kind) async fn expect_proxy(client: &Client, config: &KindConfig) -> Result<(), KindError> {
+    let version = client
+        .apiserver_version()
+        .await
+        .map_err(api_error("ask for the version of Kubernetes"))?;
+    // Some builds have a plus sign behind the number.
+    let number = |text: &str| text.trim_end_matches('+').parse().ok();
+    if let (Some(major), Some(minor)) = (number(&version.major), number(&version.minor)) {
+        config.expect_known(&format!("the kind cluster {:?}", config.name), (major, minor))?;
+    }
     let what = "look for kube-proxy";
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
     let is_there = sets.get_opt(PROXY).await.map_err(api_error(what))?.is_some();

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod},
 };
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde::de::DeserializeOwned;
@@ -27,6 +27,8 @@ use crate::{
 
 /// The app of such pods: another one than the DaemonSet's, which would adopt them.
 pub(super) const OTHER: &str = "plumbline-agent-variant";
+/// The label that tells the app of a pod.
+const APP: &str = "app.kubernetes.io/name";
 /// The key of the kubeconfig in the ConfigMap of a way.
 const KUBECONFIG: &str = "kubeconfig";
 /// The option of the agent's configuration that names further addresses of the API.
@@ -81,7 +83,7 @@ pub(super) async fn make(client: &Client, node: &str, told: &Told<'_>) -> Result
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": pod_of(node), "namespace": NAMESPACE,
-            "labels": {"app.kubernetes.io/name": OTHER},
+            "labels": {APP: OTHER},
         },
         "spec": template.spec,
     });
@@ -119,6 +121,11 @@ fn tell_pod(pod: &mut Value, node: &str, arguments: &[String], is_led: bool) -> 
     Ok(())
 }
 
+/// Whether a pod is one of these.
+pub(super) fn is_ours(pod: &Pod) -> bool {
+    pod.labels().get(APP).is_some_and(|app| app == OTHER)
+}
+
 /// Removes the pod of a node; that there is none is no error.
 pub(super) async fn remove(client: &Client, node: &str) -> Result<(), KindError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
@@ -138,7 +145,7 @@ pub(super) async fn tell(client: &Client, node: &str, way: &ApiWay) -> Result<()
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {
             "name": map_of(node), "namespace": NAMESPACE,
-            "labels": {"app.kubernetes.io/name": OTHER},
+            "labels": {APP: OTHER},
         },
         "data": {CONFIGURATION: configuration, KUBECONFIG: kubeconfig(way)},
     });

@@ -19,7 +19,7 @@ use crate::{
     embedded::{Front, LabError, api_is_ready},
     kind::{
         KindError, LIMITS,
-        outside::{self, LABEL, NETWORK},
+        outside::{self, LABEL},
         tools::Tools,
     },
 };
@@ -28,7 +28,7 @@ use crate::{
 pub(super) async fn start(
     tools: &Tools,
     cluster: &str,
-    image: &str,
+    (image, network): (&str, &str),
     servers: &[SocketAddr],
 ) -> Result<IpAddr, KindError> {
     let what = "start the balancer in front of the API servers";
@@ -40,8 +40,11 @@ pub(super) async fn start(
     arguments.push(format!("{LABEL}={cluster}"));
     arguments.extend(
         [
+            // A cluster that was kept has it again when Docker has started again, as it has its nodes.
+            "--restart",
+            "unless-stopped",
             "--network",
-            NETWORK,
+            network,
             "--entrypoint",
             "/plumbline",
             image,
@@ -58,6 +61,32 @@ pub(super) async fn start(
         what: what.to_owned(),
         why: format!("the container {name} has {addresses:?}: `docker logs {name}` says why"),
     })
+}
+
+/// Starts the one that there is, if it is stopped. `false`: it is gone, or has another address than everybody is led to, or
+/// leads to another one than a server has: Docker gives addresses anew at each start.
+pub(super) async fn resume(
+    tools: &Tools,
+    cluster: &str,
+    front: IpAddr,
+    servers: &[SocketAddr],
+) -> Result<bool, KindError> {
+    let what = "start the balancer in front of the API servers again";
+    let name = name(cluster);
+    let by_name = format!("name=^/?{name}$");
+    let listed = ["ps", "--all", "--quiet", "--filter", &by_name];
+    if tools.docker(what, listed).await?.trim().is_empty() {
+        return Ok(false);
+    }
+    // One that runs stays as it is.
+    tools.docker(what, ["start", &name]).await?;
+    let told = ["inspect", "--format", "{{join .Config.Cmd \" \"}}", &name];
+    let told = tools.docker(what, told).await?;
+    let leads = told
+        .split_whitespace()
+        .skip(1)
+        .eq(servers.iter().map(ToString::to_string));
+    Ok(leads && outside::addresses(tools, &name).await?.contains(&front))
 }
 
 /// Its process, as this host sees it.
@@ -162,7 +191,7 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use std::{path::Path, time::Duration};
+    use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
     use nix::mount::{MsFlags, mount};
     use testing::isolation::Own;
@@ -183,6 +212,36 @@ mod tests {
         assert!(!ready(&[no, silence]));
         assert!(!ready(&[silence]));
         assert!(ready(&[silence, silence, silence, yes]));
+    }
+
+    #[tokio::test]
+    async fn one_that_is_stopped_starts_again_and_serves_if_addresses_are_as_they_were() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let docker = folder.path().join("docker");
+        let script = "#!/bin/sh
+            case \"$*\" in
+                ps*c-balancer*) echo 0123 ;;
+                ps*) ;;
+                start*) echo \"$@\" >> $0.calls ;;
+                *Cmd*) echo balance 172.18.0.2:6443 172.18.0.3:6443 ;;
+                inspect*) echo 172.18.0.9 ;;
+                *) exit 1 ;;
+            esac";
+        fs::write(&docker, script).expect("a program");
+        fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).expect("so");
+        let tools = Tools::at(docker, "kind".into());
+        let asked = async |cluster: &str, front: u8, second: u8| {
+            let server = |last| SocketAddr::from(([172, 18, 0, last], PORT));
+            let servers = [server(2), server(second)];
+            let resumed = resume(&tools, cluster, [172, 18, 0, front].into(), &servers).await;
+            resumed.expect("Docker answers")
+        };
+        assert!(asked("c", 9, 3).await);
+        assert!(!asked("c", 8, 3).await, "another address of its own");
+        assert!(!asked("c", 9, 4).await, "another one of a server");
+        assert!(!asked("other", 9, 3).await, "none");
+        let calls = fs::read_to_string(folder.path().join("docker.calls")).expect("calls");
+        assert_eq!(calls, "start c-balancer\n".repeat(3));
     }
 
     /// In the image of a balancer there is nothing but its program.

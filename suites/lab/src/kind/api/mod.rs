@@ -18,11 +18,12 @@
 //!
 //! What they answer goes wrong in the balancer (`answers`), which lets connections pass otherwise.
 //!
-//! Files: this one; `share` (made of a cluster with one), `balancer`, `answers` (what the balancer lets go wrong), `manifest` (what is changed of kubeadm's), `keeper`,
+//! Files: this one; `found` (those of a cluster when a run begins), `share` (made of a cluster with one), `balancer`, `answers` (what the balancer lets go wrong), `manifest` (what is changed of kubeadm's), `keeper`,
 //! `unreconciled` (nobody writes `default/kubernetes`), `policy` (what keeps them from it).
 
 mod answers;
 mod balancer;
+mod found;
 mod keeper;
 mod manifest;
 mod policy;
@@ -43,16 +44,18 @@ use tokio::time::sleep;
 
 pub use self::{balancer::balance, keeper::keep};
 pub(super) use self::{
-    balancer::name as balancer_name, keeper::begin, manifest::asking,
+    balancer::name as balancer_name,
+    found::{answering, of_cluster},
+    keeper::begin,
+    manifest::asking,
     unreconciled::is_known as policies_are_known,
 };
 use super::{
-    KindConfig, KindError, LIMITS,
+    KindError, LIMITS,
     containers::Container,
     error::io_error,
     placing,
     state::{Folder, Lock},
-    tools::Tools,
 };
 use crate::{
     cluster::{ApiServer, Stop},
@@ -79,6 +82,9 @@ pub(super) struct Shared {
     pub(super) front: SocketAddr,
     /// Their nodes, by number from 1.
     nodes: Vec<String>,
+    /// Whether not everybody may be led to it yet.
+    #[serde(default)]
+    unfinished: bool,
 }
 
 /// The API servers of a cluster.
@@ -112,6 +118,11 @@ impl ApiServers {
         let Some(shared) = folder.read::<Shared>(SHARED)? else {
             return Self::alone(folder, nodes);
         };
+        if shared.unfinished {
+            return Err(KindError::NotWhole {
+                name: folder.name().to_owned(),
+            });
+        }
         let server = |(number, name): (u8, &String)| {
             let node = nodes.iter().find(|node| node.name == *name);
             let node = node.ok_or_else(|| KindError::Unexpected {
@@ -139,7 +150,7 @@ impl ApiServers {
             what: format!("find the API server of {}", folder.name()),
             why: "no node of it has the role of a control plane".to_owned(),
         })?;
-        let address = (share::advertised(&share::read(node, MANIFEST)?)?, PORT).into();
+        let address = (share::advertised(&share::read_manifest(node)?)?, PORT).into();
         Ok(Self {
             servers: vec![Server {
                 number: 1,
@@ -249,34 +260,6 @@ impl ApiServers {
         }
         repaired.extend(self.none_denied().await?);
         Ok(repaired)
-    }
-}
-
-/// Writes the administrator's kubeconfig. Two API servers are made where they are wanted and there is one.
-pub(super) async fn of_cluster(
-    tools: &Tools,
-    config: &KindConfig,
-    folder: &Folder,
-    nodes: &[Container],
-    image: &str,
-) -> Result<ApiServers, KindError> {
-    if folder.read::<Shared>(SHARED)?.is_some() {
-        let there = ApiServers::of(folder, nodes)?;
-        there.repair().await?;
-        return Ok(there);
-    }
-    let arguments = ["get", "kubeconfig", "--name", &config.name];
-    let kubeconfig = tools
-        .kind("read the kubeconfig of the cluster", arguments)
-        .await?;
-    folder.write("kubeconfig", kubeconfig.as_bytes())?;
-    match config.api_servers {
-        Some(2) => share::share(tools, folder, nodes, image).await,
-        _ => {
-            let there = ApiServers::of(folder, nodes)?;
-            there.repair().await?;
-            Ok(there)
-        }
     }
 }
 

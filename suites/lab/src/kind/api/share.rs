@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    io::Write as _,
+    io::{self, Write as _},
     net::{IpAddr, SocketAddr},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::Path,
@@ -13,11 +13,18 @@ use lab_apiserver::Keys;
 use nix::sys::signal::Signal;
 
 use super::{
-    ASIDE, ApiServers, MANIFEST, PORT, SHARED, Server, Shared, address, balancer, lock_of, manifest,
+    ASIDE, ApiServers, MANIFEST, NAME, PORT, SHARED, Server, Shared, address, balancer, lock_of, manifest,
 };
 use crate::{
     cluster::api_server_name,
-    kind::{KindError, containers::Container, error::io_error, placing, state::Folder, tools::Tools},
+    kind::{
+        KindError,
+        containers::{Container, network},
+        error::io_error,
+        placing,
+        state::Folder,
+        tools::Tools,
+    },
 };
 
 /// Where kubeadm keeps the cluster's keys, and those of an API server among them.
@@ -54,7 +61,7 @@ struct Making<'a> {
 }
 
 /// Makes them, and leads the administrator, kubelets and controllers to the balancer in front of them. All serve when this
-/// returns.
+/// returns. What of that is there already is made again: whoever began it may have been killed.
 ///
 /// # Errors
 /// There is no worker; what kubeadm has made is not what this was written for.
@@ -65,7 +72,7 @@ pub(super) async fn share(
     image: &str,
 ) -> Result<ApiServers, KindError> {
     let [first, second] = places(folder.name(), nodes)?;
-    let manifest = read(first, MANIFEST)?;
+    let manifest = read_manifest(first)?;
     let advertised = advertised(&manifest)?;
     let server = |number, node: &Container| {
         Ok::<_, KindError>(Server {
@@ -76,7 +83,7 @@ pub(super) async fn share(
     };
     let (first, second) = (server(1, first)?, server(2, second)?);
     let behind = [first.address, second.address];
-    let front = balancer::start(tools, folder.name(), image, &behind).await?;
+    let front = balancer::start(tools, folder.name(), (image, &network(nodes)), &behind).await?;
     let making = Making {
         tools,
         folder,
@@ -85,6 +92,13 @@ pub(super) async fn share(
         front: (front, PORT).into(),
         manifest,
     };
+    let mut shared = Shared {
+        front: making.front,
+        nodes: vec![making.first.node.name.clone(), making.second.node.name.clone()],
+        unfinished: true,
+    };
+    // First, as nobody else would know of the balancer that nodes are led to.
+    folder.put(SHARED, &shared)?;
     making.certify().await?;
     making.start_second().await?;
     making.lead(nodes)?;
@@ -93,10 +107,7 @@ pub(super) async fn share(
         let arguments = ["exec", &node.name, "systemctl", "restart", "kubelet"];
         tools.docker("start kubelets again", arguments).await?;
     }
-    let shared = Shared {
-        front: making.front,
-        nodes: vec![making.first.node.name.clone(), making.second.node.name.clone()],
-    };
+    shared.unfinished = false;
     folder.put(SHARED, &shared)?;
     Ok(ApiServers {
         advertised: making.front,
@@ -127,6 +138,8 @@ impl Making<'_> {
         let node = &self.first.node;
         for server in [&self.first, &self.second] {
             let place = format!("{ASIDE}/pki-{}", server.number);
+            // Kubeadm leaves certificates that are there as they are.
+            remove_folder(node, &place)?;
             make_folder(node, &place)?;
             for name in ["ca.crt", "ca.key"] {
                 copy(node, &format!("{KEYS}/{name}"), node, &format!("{place}/{name}"))?;
@@ -171,6 +184,7 @@ impl Making<'_> {
         let (from, to) = (&self.first.node, &self.second.node);
         make_folder(to, &format!("{KEYS}/etcd"))?;
         make_folder(to, ASIDE)?;
+        self.second.end_old().await?;
         for name in COMMON_KEYS {
             copy(from, &format!("{KEYS}/{name}"), to, &format!("{KEYS}/{name}"))?;
         }
@@ -214,8 +228,7 @@ impl Making<'_> {
     async fn restart_first(&self) -> Result<(), KindError> {
         let node = &self.first.node;
         let _lock = self.folder.hold(&lock_of(self.first.number))?;
-        self.first.take_away()?;
-        self.first.gone().await?;
+        self.first.end_old().await?;
         for name in ["kube-controller-manager", "kube-scheduler"] {
             placing::signal(&placing::named(node, name), Signal::SIGTERM);
         }
@@ -241,8 +254,17 @@ impl Making<'_> {
                 &format!("{KEYS}/{name}"),
             )?;
         }
-        let place = from.path(Path::new(&place));
-        fs::remove_dir_all(&place).map_err(io_error(format!("remove {}", place.display())))
+        remove_folder(from, &place)
+    }
+}
+
+impl Server {
+    /// Ends it, if it runs, before it is made anew.
+    async fn end_old(&self) -> Result<(), KindError> {
+        if self.node.path(Path::new(MANIFEST)).exists() {
+            self.take_away()?;
+        }
+        self.gone().await
     }
 }
 
@@ -265,6 +287,13 @@ fn strange(why: &str) -> KindError {
 /// Reads a file of a node.
 pub(super) fn read(node: &Container, path: &str) -> Result<String, KindError> {
     fs::read_to_string(node.path(Path::new(path))).map_err(io_error(format!("read {path} of {}", node.name)))
+}
+
+/// Kubeadm's manifest of the API server of a node, which whoever is dead may have left aside.
+pub(super) fn read_manifest(node: &Container) -> Result<String, KindError> {
+    let aside = format!("{ASIDE}/{NAME}");
+    let is_aside = !node.path(Path::new(MANIFEST)).exists() && node.path(Path::new(&aside)).exists();
+    read(node, if is_aside { &aside } else { MANIFEST })
 }
 
 /// What a proxy in front of a server needs of the cluster's keys.
@@ -307,4 +336,14 @@ fn make_folder(node: &Container, path: &str) -> Result<(), KindError> {
     builder.recursive(true).mode(0o700);
     let made = builder.create(node.path(Path::new(path)));
     made.map_err(io_error(format!("make {path} on {}", node.name)))
+}
+
+/// That it is gone is no error.
+fn remove_folder(node: &Container, path: &str) -> Result<(), KindError> {
+    match fs::remove_dir_all(node.path(Path::new(path))) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_error(format!("remove {path} on {}", node.name))(error))
+        }
+        _ => Ok(()),
+    }
 }

@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
+    fs,
     path::Path,
     time::Duration,
 };
@@ -31,6 +32,9 @@ pub(super) struct Fake {
     pub(super) lasts: BTreeMap<&'static str, u64>,
     /// Cases in which their lab dies.
     pub(super) deadly: BTreeSet<&'static str>,
+    /// How often cases are inconclusive before they are what they are otherwise, and where their evidence is.
+    pub(super) undecided: BTreeMap<&'static str, usize>,
+    pub(super) out: Option<tempfile::TempDir>,
     /// Cases that fail.
     pub(super) failing: BTreeSet<&'static str>,
     /// Labs from this number on do not come up.
@@ -46,6 +50,13 @@ pub(super) struct Fake {
 impl Fake {
     pub(super) fn stays(&self) -> Vec<Stay> {
         self.stays.borrow().clone()
+    }
+
+    /// Of the run.
+    pub(super) fn folder(&self) -> &Path {
+        self.out
+            .as_ref()
+            .map_or(Path::new("/nowhere"), tempfile::TempDir::path)
     }
 
     pub(super) fn stay(&self, case: &str) -> Stay {
@@ -88,7 +99,22 @@ impl Site for Fake {
         if self.deadly.contains(case.id) {
             self.dead.borrow_mut().insert(lab.0);
         }
-        let verdict = if self.dead.borrow().contains(&lab.0) {
+        let began_before = self
+            .stays
+            .borrow()
+            .iter()
+            .filter(|stay| stay.case == case.id)
+            .count()
+            - 1;
+        let is_undecided = self
+            .undecided
+            .get(case.id)
+            .is_some_and(|times| began_before < *times);
+        let verdict = if is_undecided {
+            Verdict::Inconclusive {
+                why: format!("busy {began_before}"),
+            }
+        } else if self.dead.borrow().contains(&lab.0) {
             Verdict::Inconclusive {
                 why: "the cluster ended".into(),
             }
@@ -97,11 +123,15 @@ impl Site for Fake {
         } else {
             Verdict::Pass
         };
-        without_run(
-            &case,
-            &settings(Path::new("/nowhere"), None, Duration::ZERO),
-            verdict,
-        )
+        let settings = settings(self.folder(), None, Duration::ZERO);
+        let mut report = without_run(&case, &settings, verdict);
+        if self.out.is_some() {
+            let folder = settings.folder(&case);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("try"), began_before.to_string()).unwrap();
+            report.evidence = Some(folder);
+        }
+        report
     }
 
     async fn is_intact(&self, lab: &Self::Lab) -> bool {
@@ -124,6 +154,7 @@ pub(super) struct Wanted {
     pub(super) jobs: usize,
     pub(super) shuffled_by: Option<u64>,
     pub(super) fail_fast: bool,
+    pub(super) tries: usize,
     pub(super) interrupted: CancellationToken,
 }
 
@@ -134,6 +165,7 @@ impl Wanted {
             jobs,
             shuffled_by: None,
             fail_fast: false,
+            tries: 2,
             interrupted: CancellationToken::new(),
         }
     }
@@ -146,8 +178,9 @@ impl Wanted {
             seed: self.shuffled_by.unwrap_or_default(),
             shuffle: self.shuffled_by.is_some(),
             fail_fast: self.fail_fast,
+            tries: self.tries,
             interrupted: self.interrupted.clone(),
-            ..settings(Path::new("/nowhere"), None, Duration::ZERO)
+            ..settings(fake.folder(), None, Duration::ZERO)
         };
         let plan = Plan {
             selection: Selection {

@@ -223,3 +223,121 @@ fn where_nothing_runs_the_lab_that_was_asked_is_taken_down() {
     let fake = Fake::default();
     Wanted::at_once(2, 2).run(&fake, &[]).down.unwrap();
 }
+
+/// Disruptive or not, every second of these is inconclusive so often, and the first of the others fails.
+fn busy(cases: &[Case], times: usize) -> Fake {
+    Fake {
+        undecided: cases.iter().step_by(2).map(|case| (case.id, times)).collect(),
+        failing: cases
+            .iter()
+            .skip(1)
+            .step_by(2)
+            .take(1)
+            .map(|case| case.id)
+            .collect(),
+        out: Some(tempfile::tempdir().unwrap()),
+        ..Fake::default()
+    }
+}
+
+#[test]
+fn what_is_inconclusive_is_tried_again_and_both_tries_are_told() {
+    let cases = some(4, 4);
+    for (labs, jobs) in [(1, 1), (3, 2)] {
+        let mut fake = busy(&cases, 1);
+        // Two of eight may be tried again.
+        fake.undecided = fake.undecided.into_iter().skip(1).take(2).collect();
+        let ended = Wanted::at_once(labs, jobs).run(&fake, &cases);
+        ended.down.unwrap();
+        for (report, _) in &ended.reports {
+            let tries: Vec<_> = fake
+                .stays()
+                .into_iter()
+                .filter(|stay| stay.case == report.id)
+                .collect();
+            if !fake.undecided.contains_key(report.id.as_str()) {
+                assert_eq!(
+                    (tries.len(), report.undecided.len()),
+                    (1, 0),
+                    "{}: one that failed, too",
+                    report.id
+                );
+                continue;
+            }
+            assert_eq!((tries.len(), &report.verdict), (2, &Verdict::Pass));
+            let [first] = &report.undecided[..] else {
+                panic!("{:?}", report.undecided);
+            };
+            assert_eq!(first.why, "busy 0");
+            let read = |folder: &Option<std::path::PathBuf>| {
+                std::fs::read_to_string(folder.as_ref().unwrap().join("try")).unwrap()
+            };
+            assert_eq!(
+                (read(&first.evidence).as_str(), read(&report.evidence).as_str()),
+                ("0", "1")
+            );
+            let case = cases.iter().find(|case| case.id == report.id).unwrap();
+            if case.disruptive {
+                assert_ne!(tries[0].lab, tries[1].lab, "each try has a lab of its own");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_more_than_a_quarter_is_tried_again_and_none_more_often_than_asked() {
+    let cases = some(4, 4);
+    for (tries, again, each) in [(1, 0, 0), (2, 2, 1), (4, 2, 3)] {
+        let fake = busy(&cases, 9);
+        let wanted = Wanted {
+            tries,
+            ..Wanted::at_once(2, 2)
+        };
+        let ended = wanted.run(&fake, &cases);
+        let counts: Vec<usize> = ended
+            .reports
+            .iter()
+            .map(|(report, _)| report.undecided.len())
+            .filter(|count| *count > 0)
+            .collect();
+        assert_eq!(counts, vec![each; again], "{tries} tries");
+        let undecided = verdicts(&ended)
+            .into_values()
+            .filter(|name| *name == "inconclusive");
+        assert_eq!(undecided.count(), 4, "the last try decides");
+    }
+}
+
+#[test]
+fn nothing_is_tried_again_after_the_run_has_ended_and_what_an_earlier_run_left_goes() {
+    let cases = some(2, 2);
+    let first = shared(&cases).next().unwrap();
+    let fake = Fake {
+        undecided: BTreeMap::from([(first, 1)]),
+        failing: shared(&cases).skip(1).collect(),
+        // It begins before the other.
+        lasts: BTreeMap::from([(first, 1_000_000)]),
+        out: Some(tempfile::tempdir().unwrap()),
+        ..Fake::default()
+    };
+    let earlier = fake.folder().join("evidence").join(format!("{first}.2"));
+    std::fs::create_dir_all(&earlier).unwrap();
+    let wanted = Wanted {
+        fail_fast: true,
+        ..Wanted::at_once(1, 1)
+    };
+    let ended = wanted.run(&fake, &cases);
+    let (report, _) = ended
+        .reports
+        .iter()
+        .find(|(report, _)| report.id == first)
+        .unwrap();
+    assert!(report.verdict.why().contains("--fail-fast"), "{}", report.verdict);
+    assert!(!earlier.exists());
+    let whys: Vec<&str> = report
+        .undecided
+        .iter()
+        .map(|earlier| earlier.why.as_str())
+        .collect();
+    assert_eq!(whys, ["busy 0"], "its only try is told");
+}

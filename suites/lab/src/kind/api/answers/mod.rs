@@ -152,6 +152,11 @@ impl Answers {
         self: Arc<Self>,
         socket: &Path,
     ) -> io::Result<impl Future<Output = ()> + Send + use<>> {
+        // Of the process before it, whose container has started again.
+        match fs::remove_file(socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let listener = UnixListener::bind(socket)?;
         fs::set_permissions(socket, fs::Permissions::from_mode(0o600))?;
         Ok(async move {

@@ -46,6 +46,13 @@ async fn over(through: &mut watch::Receiver<Option<Arc<Proxies>>>) {
 }
 
 #[tokio::test]
+async fn the_socket_of_a_process_that_is_gone_is_in_nobodys_way() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (socket, _) = listen(&folder);
+    drop(Arc::new(Answers::default()).listen(&socket).expect("once more"));
+}
+
+#[tokio::test]
 async fn a_fault_ends_however_it_does_and_connections_pass_through_proxies_until_the_last_has() {
     let folder = tempfile::tempdir().expect("a folder");
     let (socket, mut through) = listen(&folder);

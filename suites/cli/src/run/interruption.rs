@@ -1,0 +1,30 @@
+//! Ctrl-C, and what a supervisor sends instead of it.
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Exit code after an interruption: 128 and SIGINT.
+pub(super) const INTERRUPTED: u8 = 130;
+
+/// Cancelled by the first SIGINT or SIGTERM; the second ends the process at once, and the lab with it.
+pub(crate) fn interruption() -> anyhow::Result<CancellationToken> {
+    let token = CancellationToken::new();
+    let cancelled = token.clone();
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        for first in [true, false] {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if first {
+                eprintln!("interrupted: cleaning up; once more to end at once");
+                cancelled.cancel();
+            } else {
+                std::process::exit(i32::from(INTERRUPTED));
+            }
+        }
+    });
+    Ok(token)
+}
