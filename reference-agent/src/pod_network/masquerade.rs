@@ -11,8 +11,13 @@
 //! }
 //! ```
 //!
-//! and the same for IPv6. Written in one transaction, so that no packet sees a part; connections that are translated already
-//! stay so. Chains of this type in `inet` tables are there since Linux 5.2.
+//! and the same for IPv6. Connections that are translated already stay so. Chains of this type in `inet` tables are there since
+//! Linux 5.2.
+//!
+//! A transaction that replaces a table is not enough: the kernel goes from chain to chain, and a packet that it takes to the old
+//! one's place after the change and to the new one's before meets neither (some microseconds each time). The first packet
+//! of a connection decides for all of them, so this one would leave with the pod's address until it ends. While the table
+//! is replaced, a second one, `plumbline-next`, says the same.
 
 mod message;
 
@@ -31,19 +36,26 @@ use super::NAME;
 const POST_ROUTING: u32 = 4;
 /// `NF_IP_PRI_NAT_SRC` of linux/netfilter_ipv4.h.
 const SOURCE_NAT: u32 = 100;
-/// `NF_NAT_RANGE_PROTO_RANDOM_FULLY` of linux/netfilter/nf_nat.h: two processors that choose a port at once don't choose
-/// the same.
+/// `NF_NAT_RANGE_PROTO_SPECIFIED` of linux/netfilter/nf_nat.h: the kernel minds the range of ports only with it, though nft
+/// shows one without it, too.
+const PORTS_SPECIFIED: u32 = 1 << 1;
+/// `NF_NAT_RANGE_PROTO_RANDOM_FULLY`: two processors that choose a port at once don't choose the same.
 const RANDOM_FULLY: u32 = 1 << 4;
 /// How many ends of ranges are said in one message: its attributes hold 64 KiB.
 const ELEMENTS: usize = 512;
 /// Ports that connections get: those that the kernel gives to sockets (`ip_local_port_range`, ip_sysctl). Of its own choice
-/// it would take any from 1024 on, node ports among them, whose packets are the datapath's.
+/// it would take any from 1024 on: node ports, and those of the datapath's SNAT. A pod's connection to a backend by the
+/// port that the datapath has given another client of this backend has no answer: it goes to that client.
 const FIRST_PORT: u16 = 32_768;
 const LAST_PORT: u16 = 60_999;
 /// Registers of the two.
 const LOWEST: u32 = 1;
 const HIGHEST: u32 = 2;
 const CHAIN: &str = "postrouting";
+/// Stands in while the table is replaced.
+const NEXT: &str = "plumbline-next";
+/// Transactions of [`Masquerade::write`].
+const TRANSACTIONS: u32 = 3;
 
 /// What is masqueraded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,20 +67,36 @@ pub struct Masquerade {
 }
 
 impl Masquerade {
-    /// Replaces the table of the calling thread's network namespace by one that says this.
+    /// Replaces the table of the calling thread's network namespace by one that says this. A connection that begins
+    /// meanwhile is masqueraded if both say so. Whoever is killed between leaves a table of which the next one goes on.
     ///
     /// # Errors
-    /// What the kernel says; the table is as it was.
-    pub fn write(&self) -> io::Result<()> {
-        let mut batch = Batch::new();
-        // Deleting what is not there would end the transaction.
-        batch.add(Kind::NEW_TABLE, &[text(1, NAME)]);
-        batch.add(Kind::DELETE_TABLE, &[text(1, NAME)]);
-        batch.add(Kind::NEW_TABLE, &[text(1, NAME)]);
+    /// What the kernel says; a table is there that says this or what it said before.
+    pub fn write(&self) -> io::Result<Written> {
+        let before = generation()?;
+        let mut next = Batch::new();
+        self.table(&mut next, NEXT);
+        next.send()?;
+        let mut own = Batch::new();
+        self.table(&mut own, NAME);
+        own.send()?;
+        let mut over = Batch::new();
+        delete(&mut over, NEXT);
+        over.send()?;
+        Ok(Written {
+            masquerade: self.clone(),
+            generation: before.wrapping_add(TRANSACTIONS),
+        })
+    }
+
+    /// Makes a table anew that says this.
+    fn table(&self, batch: &mut Batch, table: &str) {
+        delete(batch, table);
+        batch.add(Kind::NEW_TABLE, &[text(1, table)]);
         let hook = [number(1, POST_ROUTING), number(2, SOURCE_NAT)];
         batch.add(
             Kind::NEW_CHAIN,
-            &[text(1, NAME), text(3, CHAIN), nested(4, &hook), text(7, "nat")],
+            &[text(1, table), text(3, CHAIN), nested(4, &hook), text(7, "nat")],
         );
         for family in [&V4, &V6] {
             let pods = family.of(&self.pods);
@@ -77,30 +105,72 @@ impl Masquerade {
             }
             let mut kept = family.of(&self.kept);
             kept.push(family.multicast);
-            family.set(&mut batch, family.pods, &pods);
-            family.set(&mut batch, family.kept, &IpNet::aggregate(&kept));
-            family.rule(&mut batch);
+            family.set(batch, (table, family.pods), &pods);
+            family.set(batch, (table, family.kept), &IpNet::aggregate(&kept));
+            family.rule(batch, table);
         }
-        batch.send()
     }
 
-    /// Whether the table is there.
+    /// Whether a table of ours is there.
     ///
     /// # Errors
     /// What the kernel says. One without nf_tables has no table.
     pub fn is_there() -> io::Result<bool> {
-        lacking(Batch::ask(Kind::GET_TABLE, &[text(1, NAME)]))
+        Ok(has(NAME)? || has(NEXT)?)
     }
 
-    /// Removes the table, and says whether it was there.
+    /// Removes the tables, and says whether one was there.
     ///
     /// # Errors
     /// What the kernel says. One without nf_tables has no table.
     pub fn remove() -> io::Result<bool> {
-        let mut batch = Batch::new();
-        batch.add(Kind::DELETE_TABLE, &[text(1, NAME)]);
-        lacking(batch.send())
+        let mut removed = false;
+        for table in [NEXT, NAME] {
+            let mut batch = Batch::new();
+            batch.add(Kind::DELETE_TABLE, &[text(1, table)]);
+            removed |= lacking(batch.send())?;
+        }
+        Ok(removed)
     }
+}
+
+/// What somebody has written, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    masquerade: Masquerade,
+    /// The number that the network namespace's rules had then: with each change of any of them it is another.
+    generation: u32,
+}
+
+impl Written {
+    /// Whether it says this.
+    #[must_use]
+    pub fn says(&self, masquerade: &Masquerade) -> bool {
+        self.masquerade == *masquerade
+    }
+
+    /// Whether nobody has changed any rule of the network namespace since.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn stands(&self) -> io::Result<bool> {
+        Ok(generation()? == self.generation)
+    }
+}
+
+/// The number of the network namespace's rules.
+fn generation() -> io::Result<u32> {
+    Batch::number(Kind::GET_GENERATION, 1)
+}
+
+fn has(table: &str) -> io::Result<bool> {
+    lacking(Batch::ask(Kind::GET_TABLE, &[text(1, table)]))
+}
+
+/// Deletes a table, if it is there: deleting what is not would end the transaction.
+fn delete(batch: &mut Batch, table: &str) {
+    batch.add(Kind::NEW_TABLE, &[text(1, table)]);
+    batch.add(Kind::DELETE_TABLE, &[text(1, table)]);
 }
 
 /// `false`: there is no such table, or nothing that could have one.
@@ -166,13 +236,13 @@ impl Family {
 
     /// A set of ranges that are disjoint. Each is an element where it begins, and one where it does no more; what reaches to
     /// the end of all addresses has no such end.
-    fn set(&self, batch: &mut Batch, (name, id): Set, ranges: &[IpNet]) {
+    fn set(&self, batch: &mut Batch, (table, (name, id)): (&str, Set), ranges: &[IpNet]) {
         const INTERVAL: u32 = 4;
         const INTERVAL_END: u32 = 1;
         batch.add(
             Kind::NEW_SET,
             &[
-                text(1, NAME),
+                text(1, table),
                 text(2, name),
                 number(3, INTERVAL),
                 number(4, self.kind),
@@ -191,13 +261,13 @@ impl Family {
         for some in elements.chunks(ELEMENTS) {
             batch.add(
                 Kind::NEW_ELEMENTS,
-                &[text(1, NAME), text(2, name), nested(3, some), number(4, id)],
+                &[text(1, table), text(2, name), nested(3, some), number(4, id)],
             );
         }
     }
 
     /// Linux/netfilter/nf_tables.h has the numbers of expressions' attributes.
-    fn rule(&self, batch: &mut Batch) {
+    fn rule(&self, batch: &mut Batch, table: &str) {
         const REGISTER: u32 = 1;
         const PROTOCOL_OF_PACKET: u32 = 15;
         const EQUAL: u32 = 0;
@@ -233,12 +303,16 @@ impl Family {
             immediate(HIGHEST, LAST_PORT),
             expression(
                 "masq",
-                &[number(1, RANDOM_FULLY), number(2, LOWEST), number(3, HIGHEST)],
+                &[
+                    number(1, PORTS_SPECIFIED | RANDOM_FULLY),
+                    number(2, LOWEST),
+                    number(3, HIGHEST),
+                ],
             ),
         ];
         batch.add(
             Kind::NEW_RULE,
-            &[text(1, NAME), text(2, CHAIN), nested(4, &expressions)],
+            &[text(1, table), text(2, CHAIN), nested(4, &expressions)],
         );
     }
 }

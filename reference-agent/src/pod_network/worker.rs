@@ -24,7 +24,7 @@ use tokio::{
 use super::{
     conflist::Conflist,
     flags::remove,
-    masquerade::Masquerade,
+    masquerade::{Masquerade, Written},
     plan::Plan,
     routes::{self, Outcome},
 };
@@ -118,7 +118,8 @@ impl Worker {
         loop {
             let now = Instant::now();
             if now >= audit {
-                written = None;
+                // Where that can't be asked, it can't be written either, which says why.
+                written = written.filter(|written: &Written| written.stands().is_ok_and(|stands| stands));
                 audit = now + AUDIT;
             }
             let plan = self.plans.borrow_and_update().clone();
@@ -155,7 +156,7 @@ impl Worker {
         handle: &Handle,
         plan: &Plan,
         mtu: Option<u32>,
-        written: &mut Option<Masquerade>,
+        written: &mut Option<Written>,
     ) -> Result<Round, rtnetlink::Error> {
         let nothing = Plan::default();
         let mut round = Round::default();
@@ -184,14 +185,14 @@ impl Worker {
             pods: wanted.own.clone(),
             kept: wanted.kept.clone(),
         };
-        if written.as_ref() != Some(&masquerade) {
+        if written.as_ref().is_none_or(|written| !written.says(&masquerade)) {
             let done = if refused {
-                Masquerade::remove().map(drop)
+                Masquerade::remove().map(|_| None)
             } else {
-                masquerade.write()
+                masquerade.write().map(Some)
             };
             match done {
-                Ok(()) => *written = Some(masquerade),
+                Ok(done) => *written = done,
                 Err(error) => round.troubles.push(format!(
                     "what pods send out of the cluster is not masqueraded: nf_tables: {error}"
                 )),

@@ -41,6 +41,7 @@ impl Kind {
     pub(super) const NEW_RULE: Self = Self(6);
     pub(super) const NEW_SET: Self = Self(9);
     pub(super) const NEW_ELEMENTS: Self = Self(12);
+    pub(super) const GET_GENERATION: Self = Self(16);
 }
 
 /// A transaction: the kernel does all of it, or nothing.
@@ -79,21 +80,36 @@ impl Batch {
     /// Of what it could not do first; nothing is done then.
     pub(super) fn send(mut self) -> io::Result<()> {
         self.message(END, REQUEST, 0, SUBSYSTEM, &[]);
-        self.exchange()
+        self.exchange(&mut |_| ())
     }
 
     /// Asks the kernel one question, outside any transaction.
     ///
     /// # Errors
     /// What it says; `ENOENT`: there is no such thing.
-    pub(super) fn ask(Kind(kind): Kind, attributes: &[Vec<u8>]) -> io::Result<()> {
-        let mut question = Self(Vec::new());
-        question.message(SUBSYSTEM << 8 | kind, REQUEST | ACKNOWLEDGE, INET, 0, attributes);
-        question.exchange()
+    pub(super) fn ask(kind: Kind, attributes: &[Vec<u8>]) -> io::Result<()> {
+        Self::question(kind, attributes).exchange(&mut |_| ())
     }
 
-    /// Returns when all is done: the kernel answers before it returns from the call that asks.
-    fn exchange(&self) -> io::Result<()> {
+    /// The same, if the answer is an attribute with a number.
+    ///
+    /// # Errors
+    /// What it says; `InvalidData`: it has not answered with this one.
+    pub(super) fn number(kind: Kind, wanted: u16) -> io::Result<u32> {
+        let mut found = None;
+        Self::question(kind, &[]).exchange(&mut |datagram| found = found.or(number_in(datagram, wanted)))?;
+        found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer has no number"))
+    }
+
+    fn question(Kind(kind): Kind, attributes: &[Vec<u8>]) -> Self {
+        let mut question = Self(Vec::new());
+        question.message(SUBSYSTEM << 8 | kind, REQUEST | ACKNOWLEDGE, INET, 0, attributes);
+        question
+    }
+
+    /// Returns when all is done: the kernel answers before it returns from the call that asks. `show` sees the answers that are no
+    /// error.
+    fn exchange(&self, show: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let socket = socket(
             AddressFamily::Netlink,
             SockType::Raw,
@@ -109,6 +125,7 @@ impl Batch {
             match recv(socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
                 Ok(length) => {
                     check(&buffer[..length])?;
+                    show(&buffer[..length]);
                     answered = true;
                 }
                 Err(Errno::EAGAIN) if answered => return Ok(()),
@@ -116,6 +133,21 @@ impl Batch {
             }
         }
     }
+}
+
+/// The number of an attribute of a datagram's first message, if that is no acknowledgement.
+fn number_in(datagram: &[u8], wanted: u16) -> Option<u32> {
+    let kind = u16::from_ne_bytes(*datagram.get(4..)?.first_chunk()?);
+    let mut attributes = datagram.get(HEADERS..).filter(|_| kind != ANSWER)?;
+    while let Some((length, rest)) = attributes.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_ne_bytes(*length));
+        let kind = u16::from_ne_bytes(*rest.first_chunk()?);
+        if kind == wanted {
+            return Some(u32::from_be_bytes(*attributes.get(4..)?.first_chunk()?));
+        }
+        attributes = attributes.get(length.next_multiple_of(4).max(4)..)?;
+    }
+    None
 }
 
 /// The first error in a datagram of answers.
