@@ -81,6 +81,18 @@ pub(crate) enum Moment {
     Never,
 }
 
+impl Moment {
+    /// A moment of the same kind where there are this many steps.
+    pub(crate) fn among(self, steps: usize) -> Self {
+        let within = |step: usize| (step - 1) % steps.max(1) + 1;
+        match self {
+            Self::Before(step) => Self::Before(within(step)),
+            Self::After(step) => Self::After(within(step)),
+            Self::Never => Self::Never,
+        }
+    }
+}
+
 /// What became of a traced process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Ended {
