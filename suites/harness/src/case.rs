@@ -155,6 +155,7 @@ fn in_words(capability: Capability) -> &'static str {
         Capability::Baseline => "nodes of which is known what they had before the implementation",
         Capability::CgroupAbove => "a cgroup of its own above the agent's",
         Capability::AgentPins => "nodes of its own, or a target that names what it pins",
+        Capability::PodsWithoutAgents => "a network of pods that is not the agents'",
     }
 }
 

@@ -53,6 +53,8 @@ pub enum Capability {
     CgroupAbove,
     /// Which pins are the agents' is known: a node's bpffs is the cluster's own, or the target names them.
     AgentPins,
+    /// Pods with a network of their own start on a node while its agent is removed: the agents are not what makes that network.
+    PodsWithoutAgents,
 }
 
 /// A node as cases see it.

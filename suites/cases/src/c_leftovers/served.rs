@@ -25,7 +25,8 @@ impl Served {
     pub(super) async fn stage(cx: &Context, axis: &str, node: &str) -> Result<Self, Halt> {
         let namespace = cx.namespace().await?;
         let args = serve("b", &namespace, &[TARGET], &[TARGET]);
-        let values = json!({ "name": "b", "namespace": namespace, "node": node, "args": args });
+        let values =
+            json!({ "name": "b", "namespace": namespace, "node": node, "args": args, "host-network": false });
         let backends = cx.backends(&[values]).await?;
         let mut targets = Vec::new();
         for family in cx.families() {

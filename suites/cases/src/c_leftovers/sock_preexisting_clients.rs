@@ -5,6 +5,9 @@
 //! by nobody. Where it is known what the node had before (in a lab nothing, on others what runtime and network have made),
 //! nothing is there beyond it. The clients dial from then on and are never started again; what they dial after the node has
 //! come to serve is judged.
+//!
+//! Where the agents are the network of pods, the only pods that start before the agent's first start are those of the host's
+//! network. They are clients everywhere: a cgroup of their own, without a network of their own.
 use std::{sync::Arc, time::Duration};
 
 use faults::{Remains, StoppedAgent};
@@ -12,13 +15,13 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
-    pods::serve,
+    pods::{Backend, serve},
     probing::Within,
     verdict::Halt,
     waiting::eventually,
 };
 use lab::cluster::{Capability, Place, Stop};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::served::Served;
 
@@ -108,28 +111,54 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     Ok(())
 }
 
-/// On the host, in a pod, and in a pod and a cgroup namespace of its own; the pods begin now.
+/// On the host, and in pods of the host's network and of the pods', where those start: each by itself and in a cgroup namespace
+/// of its own. The pods begin now.
 async fn clients(cx: &Context, node: &str) -> Result<Vec<Client>, Halt> {
     let namespace = cx.namespace().await?;
-    let names = ["early", "private"];
-    let values: Vec<_> = names
+    let can = &cx.cluster().describe().capabilities;
+    let networks: &[bool] = if can.contains(&Capability::PodsWithoutAgents) {
+        &[true, false]
+    } else {
+        cx.not_enabled(
+            "pods with a network of their own that run before the agent's first start",
+            "the agents are the network of pods",
+        );
+        &[true]
+    };
+    let mut wanted = Vec::new();
+    for &of_host in networks {
+        for private in [false, true] {
+            let kind = if private { "private" } else { "early" };
+            let name = if of_host {
+                format!("{kind}-host")
+            } else {
+                kind.to_owned()
+            };
+            wanted.push((name, of_host, private));
+        }
+    }
+    let values: Vec<_> = wanted
         .iter()
-        .map(|name| {
-            let args = serve(name, &namespace, &[8080], &[]);
-            json!({ "name": name, "namespace": namespace, "node": node, "args": args })
+        .map(|(name, of_host, _)| {
+            // Nobody dials it: a port that is free, at an address that nobody else has, as the host's are shared.
+            let mut args = serve(name, &namespace, &[], &[0]);
+            if let Some(args) = args.as_array_mut() {
+                args.extend(["--address", "127.0.0.1"].map(Value::from));
+            }
+            json!({ "name": name, "namespace": namespace, "node": node, "args": args, "host-network": of_host })
         })
         .collect();
     let pods = cx.backends(&values).await?;
-    let in_pod = |at: usize| Client {
-        name: format!("{}@{node}", names[at]),
+    let in_pod = |(pod, (name, _, private)): (&Backend, &(String, bool, bool))| Client {
+        name: format!("{name}@{node}"),
         node: node.to_owned(),
         place: Place::Pod {
-            namespace: pods[at].namespace.clone(),
-            name: pods[at].name.clone(),
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
         },
-        private_cgroups: at == 1,
+        private_cgroups: *private,
     };
     let of_node = cx.clients_on(node).into_iter();
     let hosts = of_node.filter(|client| matches!(client.place, Place::Host { .. }));
-    Ok(hosts.chain([in_pod(0), in_pod(1)]).collect())
+    Ok(hosts.chain(pods.iter().zip(&wanted).map(in_pod)).collect())
 }

@@ -64,6 +64,7 @@ impl TargetArgs {
                 dump: cluster.dump,
                 clean: cluster.clean,
                 pins: cluster.pins,
+                pod_network: cluster.pod_network,
             }),
             ..Tested::default()
         })

@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    const EVERYTHING: [Capability; 13] = [
+    const EVERYTHING: [Capability; 14] = [
         Capability::Ipv4,
         Capability::Ipv6,
         Capability::ApiWrite,
@@ -177,6 +177,7 @@ mod tests {
         Capability::Baseline,
         Capability::CgroupAbove,
         Capability::AgentPins,
+        Capability::PodsWithoutAgents,
     ];
 
     #[test]

@@ -37,6 +37,7 @@ pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &
         dump: None,
         clean: None,
         pins: vec!["agent".to_owned()],
+        pod_network: true,
     });
     let extension = extension(&options).await.unwrap();
     let cluster = KubernetesCluster::survey(options.clone(), extension)
@@ -46,6 +47,10 @@ pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &
     assert!(
         can.contains(&Capability::Node) && can.contains(&Capability::AgentPins),
         "{can:?}"
+    );
+    assert!(
+        !can.contains(&Capability::PodsWithoutAgents),
+        "the agents are the network of pods: {can:?}"
     );
     assert_eq!(cluster.pins(), ["agent"], "and nobody else's");
 

@@ -227,6 +227,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         Capability::Baseline,
         Capability::CgroupAbove,
         Capability::AgentPins,
+        Capability::PodsWithoutAgents,
     ]);
     let plane = &config.control_plane;
     let is_ours = plane.programs.is_none();

@@ -15,7 +15,7 @@ use kube::{Api, Client};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    KindError, LIMITS, PROGRAMS, agents,
+    KindError, LIMITS, PROGRAMS, PodNetwork, agents,
     agents::Agents,
     api::{self, ApiServers},
     baseline::Baseline,
@@ -46,6 +46,8 @@ pub(super) struct Beside {
     /// Whether policies can keep API servers from something: Kubernetes 1.30 or later.
     pub(super) knows_policies: bool,
     pub(super) folder: Folder,
+    /// Whether the agents are the network of pods.
+    pub(super) pod_network: PodNetwork,
     /// First process of the outside client's container.
     pub(super) outside: u32,
     /// What nodes had before their agents were installed, if somebody has looked.
@@ -156,6 +158,9 @@ impl Extension for Beside {
         }
         if self.knows_policies {
             all.insert(Capability::Unreconciled);
+        }
+        if self.pod_network == PodNetwork::Kind {
+            all.insert(Capability::PodsWithoutAgents);
         }
         all
     }

@@ -171,6 +171,7 @@ impl KindCluster {
             client: DebugClient(client),
             api: api.clone(),
             folder: folder.clone(),
+            pod_network: config.pod_network,
             outside: outside::process(&tools, &config.name).await?,
             baseline: baseline::read(&folder)?,
             plumbline: programs.plumbline,
@@ -218,6 +219,14 @@ impl KindCluster {
             client: DebugClient(client),
             api: api.clone(),
             folder: folder.clone(),
+            pod_network: match about
+                .description
+                .capabilities
+                .contains(&Capability::PodsWithoutAgents)
+            {
+                true => PodNetwork::Kind,
+                false => PodNetwork::Agent,
+            },
             outside: outside::process(&tools, name).await?,
             baseline: baseline::read(&folder)?,
             plumbline: about.options.plumbline.clone(),

@@ -295,6 +295,7 @@ mod tests {
                 dump: None,
                 clean: installed.clean,
                 pins: installed.pins,
+                pod_network: installed.pod_network,
             };
             let Some(argv) = &agents.clean else { continue };
             // No shell reads it: what only a shell understands would be an argument.
@@ -345,6 +346,7 @@ mod tests {
             dump: None,
             clean: None,
             pins: Vec::new(),
+            pod_network: false,
         };
         let pod = cleaner(&set, &agents, &argv, &options(), "n1").unwrap();
         let pod = serde_json::to_value(pod).unwrap();
@@ -369,6 +371,7 @@ mod tests {
             dump: None,
             clean: None,
             pins: Vec::new(),
+            pod_network: false,
         };
         assert!(cleaner(&set("another"), &agents, &[], &options(), "n1").is_none());
     }

@@ -41,6 +41,9 @@ pub struct Agents {
     /// What they pin, as the target names it.
     #[serde(default)]
     pub pins: Vec<String>,
+    /// Whether they are the network of pods, as the target says.
+    #[serde(default)]
+    pub pod_network: bool,
 }
 
 /// What cases can see of a cluster beside its API: agents, where the target says which pods they are.
@@ -242,7 +245,11 @@ async fn run(pods: &Api<Pod>, pod: &str, container: &str, argv: &[String]) -> Re
 #[async_trait]
 impl Extension for Installed {
     fn capabilities(&self) -> BTreeSet<Capability> {
-        self.touches().then_some(Capability::Node).into_iter().collect()
+        let mut all: BTreeSet<_> = self.touches().then_some(Capability::Node).into_iter().collect();
+        if !self.agents.pod_network {
+            all.insert(Capability::PodsWithoutAgents);
+        }
+        all
     }
 
     fn pins(&self) -> Vec<String> {

@@ -39,6 +39,9 @@ pub struct Installation {
     /// `tc/globals/NAME_*`. Cases whose fault is that pins are lost take nothing else away from nodes that are somebody's.
     #[serde(default)]
     pub pins: Vec<String>,
+    /// Its agents are the network of pods: on a node without one, pods with a network of their own don't start.
+    #[serde(default)]
+    pub pod_network: bool,
     /// What removes it from the cluster, in this order; nothing, if the cluster goes with it.
     #[serde(default)]
     pub uninstall: Vec<Step>,

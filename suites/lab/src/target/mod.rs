@@ -157,6 +157,25 @@ mod tests {
     }
 
     #[test]
+    fn whoever_brings_the_network_of_pods_says_so() {
+        let without_cni = |installed: &Installation| installed.kind.cni == installation::Cni::None;
+        for name in Target::names() {
+            let Some(installed) = Target::find(name).expect("a target").cluster else {
+                continue;
+            };
+            // Under Calico, kube-proxy is the agent where Calico leaves Services to it.
+            if installed.agent.daemon_set == "kube-proxy" {
+                assert!(!installed.pod_network, "{name}");
+            } else if without_cni(&installed) {
+                assert!(
+                    installed.pod_network,
+                    "{name}: kind makes its cluster without a network of pods"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_target_is_named() {
         let lab = |rest: &str| format!("lab: {{program: p, cleanup: [], {rest}}}");
         Target::parse(&lab("run: [], ready: {port: 1, path: /}")).expect("a target");
