@@ -54,6 +54,9 @@ pub(crate) struct Arguments {
     /// Multiplies limits
     #[arg(long)]
     pub(crate) timeout_scale: f64,
+    /// Probes that a client begins in a second
+    #[arg(long)]
+    pub(crate) rate: u32,
     /// Folder for report and evidence
     #[arg(long)]
     pub(crate) folder: PathBuf,
@@ -77,7 +80,9 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
         run: arguments.run,
         seed: arguments.seed,
         replay: arguments.replay,
-        limits: Limits::of(arguments.profile).scaled(arguments.timeout_scale),
+        limits: Limits::of(arguments.profile)
+            .scaled(arguments.timeout_scale)
+            .with_rate(arguments.rate),
         folder: arguments.folder,
         keep: arguments.keep,
         // Nobody may be there to read it.

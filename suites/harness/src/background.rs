@@ -12,7 +12,7 @@ use crate::{
     client::{Client, Run},
     context::Context,
     history::now_us,
-    target::{Target, plan},
+    target::{Target, pace, plan},
     verdict::Halt,
 };
 
@@ -43,7 +43,8 @@ impl Background {
 }
 
 impl Context {
-    /// Begins to probe at a pace that yields N for each target and client within `window`.
+    /// Begins to probe at a pace that yields N for each target and client within `window`, or later if these are more than half
+    /// of a client's rate.
     pub async fn background(
         &self,
         clients: &[Client],
@@ -54,10 +55,7 @@ impl Context {
         let plans: Vec<_> = clients
             .iter()
             .map(|client| {
-                let entries = targets
-                    .iter()
-                    .map(|target| target.pace(window, WINDOWS, self.limits()))
-                    .collect();
+                let entries = pace(&targets, window, WINDOWS, self.limits());
                 (client, plan(client, entries))
             })
             .collect();

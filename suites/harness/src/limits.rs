@@ -151,6 +151,13 @@ impl Limits {
         }
     }
 
+    /// The same, where no client begins more probes than `rate` in a second.
+    #[must_use]
+    pub fn with_rate(self, rate: u32) -> Self {
+        let rate = rate.clamp(1, self.rate);
+        Self { rate, ..self }
+    }
+
     /// The same, for a machine that is `scale` times as slow.
     #[must_use]
     pub fn scaled(self, scale: f64) -> Self {
@@ -277,6 +284,16 @@ mod tests {
         assert_eq!(slow.endpoints, base.endpoints * 2);
         assert_eq!(slow.refuse, base.refuse * 2);
         assert_eq!((slow.hold, slow.probes), (base.hold, base.probes));
+    }
+
+    #[test]
+    fn a_rate_is_lowered_and_never_raised_and_cases_may_take_as_much_longer() {
+        let base = Limits::default();
+        assert_eq!(base.clone().with_rate(u32::MAX), base);
+        let slow = base.clone().with_rate(100);
+        assert_eq!((slow.rate, base.clone().with_rate(0).rate), (100, 1));
+        let minute = Duration::from_secs(60);
+        assert_eq!(slow.longest(minute), base.longest(minute) + 3 * minute);
     }
 
     #[test]

@@ -16,6 +16,8 @@ use crate::{client::Client, limits::Limits};
 const HANDSHAKES_AT_ONCE: u32 = 4;
 /// Of a client's rate, a probe over TLS takes as much as so many others.
 const HANDSHAKE: usize = 4;
+/// Windows that N may take at most. Whoever holds a window waits for three.
+const SLOWEST: f64 = 2.5;
 /// No round of probes is shorter: rounds that wait for a change follow each other.
 const SHORTEST: Duration = Duration::from_millis(200);
 
@@ -200,14 +202,20 @@ impl Target {
             lost_of: limits.lost_of,
         }
     }
+}
 
-    /// Attempts at an even pace that yield N within `window`, and go on for so many windows.
-    pub(crate) fn pace(&self, window: Duration, windows: u32, limits: &Limits) -> PlanEntry {
-        PlanEntry {
-            at_once: (self.transport == Transport::Tls).then_some(HANDSHAKES_AT_ONCE),
-            ..self.entry(self.probes(limits) * windows as usize, window * windows, limits)
-        }
-    }
+/// Attempts at an even pace that yield N for each target within `window`, and go on for so many windows. Where that is more than
+/// half of a client's rate, as the other half is for rounds beside it, N takes longer, at most [`SLOWEST`] windows: a machine
+/// that is asked for more than it can do answers nothing in time, and decides nothing.
+pub(crate) fn pace(targets: &[Target], window: Duration, windows: u32, limits: &Limits) -> Vec<PlanEntry> {
+    let total: usize = targets.iter().map(|target| target.probes(limits)).sum();
+    let needed = Duration::from_secs(1).mul_f64(total as f64 / (f64::from(limits.rate) / 2.0));
+    let over = needed.max(window).min(window.mul_f64(SLOWEST));
+    let entry = |target: &Target| PlanEntry {
+        at_once: (target.transport == Transport::Tls).then_some(HANDSHAKES_AT_ONCE),
+        ..target.entry(target.probes(limits) * windows as usize, over * windows, limits)
+    };
+    targets.iter().map(entry).collect()
 }
 
 /// So many probes to each target, all evenly over one time, as fast as the rate of a client allows. They begin at
@@ -254,6 +262,8 @@ pub(crate) fn longest(plan: &Plan) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     fn target(permitted: Permitted) -> Target {
@@ -290,8 +300,18 @@ mod tests {
     #[test]
     fn a_pace_yields_n_within_the_window() {
         let limits = Limits::default();
-        let entry = target(Permitted::Refuse).pace(limits.hold, 4, &limits);
-        assert_eq!((entry.interval_ms, entry.count), (150, 800));
+        let entry = |targets: usize, limits: &Limits| {
+            let all = vec![target(Permitted::Refuse); targets];
+            let entries = pace(&all, limits.hold, 4, limits);
+            assert_eq!(entries.len(), targets);
+            (entries[0].interval_ms, entries[0].count)
+        };
+        assert_eq!(entry(1, &limits), (150, 800));
+        assert_eq!(entry(30, &limits), (150, 800), "200 a second: half of the rate");
+        assert_eq!(entry(60, &limits), (300, 800), "no more than that");
+        assert_eq!(entry(600, &limits), (375, 800), "N within two and a half windows");
+        let slow = Limits { rate: 100, ..limits };
+        assert_eq!(entry(15, &slow), (300, 800));
     }
 
     #[test]
@@ -302,7 +322,7 @@ mod tests {
             transport: Transport::Tls,
             ..plain.clone()
         };
-        let at_once = |target: &Target| target.pace(limits.hold, 4, &limits).at_once;
+        let at_once = |target: &Target| pace(slice::from_ref(target), limits.hold, 4, &limits)[0].at_once;
         assert_eq!((at_once(&plain), at_once(&over_tls)), (None, Some(4)));
         let interval = |target: Target| round(&[target], |_| 200, &limits)[0].interval_ms;
         assert_eq!(

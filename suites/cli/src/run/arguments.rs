@@ -104,6 +104,10 @@ pub(crate) struct Arguments {
     /// Multiplies all limits but T_hold, for a slow machine
     #[arg(long, default_value_t = 1.0, value_name = "X", value_parser = scale)]
     pub(super) timeout_scale: f64,
+    /// Probes that each client begins in a second at most; no more than the profile has. With --provider kind, whose clients share
+    /// this machine, the default follows from its processors
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) rate: Option<u32>,
     /// Decides the order of variants and endpoints, and of cases with --shuffle; printed by every run
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
@@ -208,6 +212,9 @@ impl Arguments {
         }
         if self.timeout_scale > 1.0 {
             options += &format!(" --timeout-scale {}", self.timeout_scale);
+        }
+        if let Some(rate) = self.rate {
+            options += &format!(" --rate {rate}");
         }
         let features: Vec<&str> = self
             .features
@@ -314,8 +321,7 @@ mod tests {
         assert!(plain.features.is_none());
         assert_eq!(plain.options(), "");
         assert_eq!(plain.control_plane().unwrap().advertise, Advertise::Own);
-        let same =
-            "--dual --nodes 3 --control-plane /usr/bin --profile long --timeout-scale 2 --features none";
+        let same = "--dual --nodes 3 --control-plane /usr/bin --profile long --timeout-scale 2 --rate 50 --features none";
         assert_eq!(parse(same).unwrap().options(), format!(" {same}"));
     }
 

@@ -11,6 +11,10 @@ use std::{fs, thread::available_parallelism};
 const CASES: usize = 2;
 /// What this machine bears of cases whose nodes are others, in those of labs.
 const MORE_THAN_LABS: usize = 4;
+/// Probes in a second that a processor bears beside the cluster of kind of which it is: half of what is answered when nothing of it is
+/// idle (1,200, AMD EPYC, unoptimized programs; the runtime of pods has every line that a server says). Asked for twice of
+/// that, servers answered after five seconds, and half of the cases of a run were not decided.
+const PROBES_OF_KIND: usize = 600;
 /// What a lab with a case takes at most, in KiB of memory.
 const LAB_KIB: usize = 300 << 10;
 
@@ -23,6 +27,19 @@ pub(super) fn jobs() -> usize {
 /// and pods are made by as many processes as on a real node. Four at once on two processors left nothing decided.
 pub(super) fn jobs_of_kind() -> usize {
     jobs().div_ceil(CASES * 2)
+}
+
+/// Probes that each client of a case begins in a second in a cluster of kind of so many nodes, all of which are this machine's.
+pub(super) fn rate_of_kind(nodes: usize) -> u32 {
+    rate_of(available_parallelism().map_or(1, usize::from), nodes)
+}
+
+/// On each node one of the host and one of a pod, and the one outside.
+fn rate_of(processors: usize, nodes: usize) -> u32 {
+    let clients = nodes * 2 + 1;
+    u32::try_from(processors * PROBES_OF_KIND / clients)
+        .unwrap_or(u32::MAX)
+        .max(1)
 }
 
 /// Cases at once in a cluster that is there: half as many as the processors of two nodes, as cases use, of which this is the
@@ -60,6 +77,13 @@ mod tests {
     fn a_cluster_of_kind_has_a_quarter_of_the_cases_and_one_at_least() {
         assert_eq!(jobs_of_kind(), available_parallelism().unwrap().get().div_ceil(2));
         assert!(jobs_of_kind() >= 1);
+    }
+
+    #[test]
+    fn clients_in_a_cluster_of_kind_share_what_the_machine_bears() {
+        assert_eq!(rate_of(2, 3), 171);
+        assert_eq!(rate_of(1, 1000), 1);
+        assert!(rate_of(16, 3) > 400, "as on machines of their own");
     }
 
     #[test]

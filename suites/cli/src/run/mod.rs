@@ -94,7 +94,13 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     let out = owner::Folder::create(&folder)
         .with_context(|| format!("failed to make the folder {}", folder.display()))?;
-    let limits = Limits::of(arguments.profile()).scaled(arguments.timeout_scale);
+    let rate = arguments.rate.unwrap_or_else(|| match arguments.provider {
+        Provider::Kind => machine::rate_of_kind(arguments.nodes.into()),
+        Provider::Lab | Provider::Existing => u32::MAX,
+    });
+    let limits = Limits::of(arguments.profile())
+        .scaled(arguments.timeout_scale)
+        .with_rate(rate);
     let seed = last.as_ref().map(|last| last.seed).or(arguments.seed);
     let seed = seed.unwrap_or_else(rand::random);
 

@@ -185,6 +185,7 @@ async fn supervise(
         .args(["--replay", &settings.replay(case.id)])
         .args(["--profile", settings.limits.profile.name()])
         .args(["--timeout-scale", &settings.limits.scale.to_string()])
+        .args(["--rate", &settings.limits.rate.to_string()])
         .arg("--folder")
         .arg(folder)
         .args(settings.keep.then_some("--keep"))
