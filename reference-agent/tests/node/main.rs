@@ -14,6 +14,7 @@
 //! | `outside` | node ports, load balancers, external IPs, policies, ranges and affinity, from outside and from pods |
 //! | `own_way` | the agent sees on when the Service that leads to its API server has no backends |
 //! | `pod_network` | pods' network without another CNI: routes, sources, the conflist, and what is left of them |
+//! | `masquerade` | the rules for what pods send out of the cluster, while they are written |
 //! | `probing` | the agent's own probe sees what others do to connections |
 //! | `udp` | clients of UDP whose backend stops serving |
 //! | `leftovers` | programs of an earlier load are gone when the next agent is ready |
@@ -31,6 +32,7 @@ mod crowd;
 mod from_files;
 mod left_everywhere;
 mod leftovers;
+mod masquerade;
 mod network;
 mod objects;
 mod outside;

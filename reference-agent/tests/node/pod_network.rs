@@ -1,15 +1,12 @@
 //! The agent gives pods their network: routes, sources, the file, and what is left of them.
 
 use std::{
-    fs, iter,
-    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
-    sync::mpsc,
-    thread,
     time::Duration,
 };
 
-use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::{
     Client,
@@ -182,87 +179,6 @@ fn pods_keep_their_address_in_the_cluster_and_have_the_nodes_outside_of_it() {
     assert!(routes_of(PROTOCOL).is_empty() && cluster.file().is_empty());
     let (code, said) = cluster.clean_up();
     assert_eq!((code, &*said), (Some(0), "nothing to clean\n"), "idempotent");
-}
-
-#[test]
-fn whoever_leaves_the_cluster_has_the_nodes_address_and_a_port_of_sockets_whenever_rules_are_written() {
-    /// Of each family. A transaction in the place of three loses about one of 5,000 for each that is done meanwhile.
-    const CONNECTIONS: u16 = 20_000;
-    let Some(_place) = place(TEST_LIMIT) else { return };
-    let network = Network::new();
-    let client = pod(0);
-    let masquerade = Masquerade {
-        pods: FAMILIES.map(|family| IpNet::from(family.pods[0])).to_vec(),
-        kept: Vec::new(),
-    };
-    masquerade.write().expect("written");
-    for family in FAMILIES {
-        let (to, own) = (SocketAddr::new(family.client, 9), family.pods[0]);
-        let (tell, seen) = mpsc::channel();
-        network.outside.run(move || {
-            let socket = UdpSocket::bind(to).expect("a socket");
-            thread::spawn(move || {
-                let mut buffer = [0; 8];
-                // Nobody hears when the test is over.
-                while let Ok((_, from)) = socket.recv_from(&mut buffer)
-                    && tell.send(from).is_ok()
-                {}
-            });
-        });
-        let (sent, done) = mpsc::channel();
-        client.run(move || {
-            thread::spawn(move || {
-                for _ in 0..CONNECTIONS {
-                    let socket = UdpSocket::bind((own, 0)).expect("a socket");
-                    socket.send_to(b"here", to).expect("sent");
-                }
-                sent.send(()).expect("somebody waits");
-            });
-        });
-        let mut written = 0;
-        while done.try_recv().is_err() {
-            masquerade.write().expect("written");
-            written += 1;
-        }
-        let seen: Vec<SocketAddr> =
-            iter::from_fn(|| seen.recv_timeout(Duration::from_millis(500)).ok()).collect();
-        assert!(
-            written > 10 && seen.len() > usize::from(CONNECTIONS) / 2,
-            "{written}, {}",
-            seen.len()
-        );
-        let is_well =
-            |from: &&SocketAddr| from.ip() == family.node && (32_768..=60_999).contains(&from.port());
-        let astray: Vec<_> = seen.iter().filter(|from| !is_well(from)).collect();
-        assert!(
-            astray.is_empty(),
-            "{} of {}: {:?}",
-            astray.len(),
-            seen.len(),
-            astray.first()
-        );
-    }
-    assert!(Masquerade::remove().expect("removed"));
-    assert!(!Masquerade::is_there().expect("asked"));
-}
-
-#[test]
-fn rules_stand_until_somebody_changes_one() {
-    let Some(_place) = place(TEST_LIMIT) else { return };
-    let _network = Network::new();
-    let masquerade = |range: &str| Masquerade {
-        pods: vec![range.parse().expect("a range")],
-        kept: Vec::new(),
-    };
-    let (one, other) = (masquerade("10.244.1.0/24"), masquerade("fd00:1::/64"));
-    let written = one.write().expect("written");
-    assert!(written.says(&one) && !written.says(&other));
-    assert!(written.stands().expect("asked"), "nobody has changed anything");
-    let again = other.write().expect("written");
-    assert!(!written.stands().expect("asked") && again.stands().expect("asked"));
-    assert!(Masquerade::remove().expect("removed"));
-    assert!(!again.stands().expect("asked"));
-    assert!(!Masquerade::remove().expect("asked"), "there is none");
 }
 
 #[test]

@@ -260,6 +260,7 @@ async fn agents_are_seen(admin: &Client, options: &Options) {
         })),
         dump: None,
         clean: None,
+        pod_network: false,
         pins: vec!["agent".to_owned()],
     });
     let nobody = KubernetesCluster::survey(options.clone(), Arc::new(ApiOnly))

@@ -15,7 +15,7 @@ use kube::{Api, Client};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    KindError, LIMITS, PROGRAMS, PodNetwork, agents,
+    KindError, LIMITS, PROGRAMS, agents,
     agents::Agents,
     api::{self, ApiServers},
     baseline::Baseline,
@@ -46,8 +46,8 @@ pub(super) struct Beside {
     /// Whether policies can keep API servers from something: Kubernetes 1.30 or later.
     pub(super) knows_policies: bool,
     pub(super) folder: Folder,
-    /// Whether the agents are the network of pods.
-    pub(super) pod_network: PodNetwork,
+    /// Whether pods have a network that is not the agents'.
+    pub(super) pods_without_agents: bool,
     /// First process of the outside client's container.
     pub(super) outside: u32,
     /// What nodes had before their agents were installed, if somebody has looked.
@@ -159,7 +159,7 @@ impl Extension for Beside {
         if self.knows_policies {
             all.insert(Capability::Unreconciled);
         }
-        if self.pod_network == PodNetwork::Kind {
+        if self.pods_without_agents {
             all.insert(Capability::PodsWithoutAgents);
         }
         all

@@ -171,7 +171,7 @@ impl KindCluster {
             client: DebugClient(client),
             api: api.clone(),
             folder: folder.clone(),
-            pod_network: config.pod_network,
+            pods_without_agents: config.pod_network == PodNetwork::Kind,
             outside: outside::process(&tools, &config.name).await?,
             baseline: baseline::read(&folder)?,
             plumbline: programs.plumbline,
@@ -211,22 +211,16 @@ impl KindCluster {
         let client = about.options.connection.client().await?;
         let nodes = containers::nodes(&tools, name).await?;
         let api = ApiServers::of(&folder, &nodes)?;
+        let can = &about.description.capabilities;
         let beside = Beside {
             nodes,
             agents: Agents::new(kind, target(kind)?.1, folder.clone()),
             // As it was seen at the start: a dead run may have left no API server that could be asked.
-            knows_policies: about.description.capabilities.contains(&Capability::Unreconciled),
+            knows_policies: can.contains(&Capability::Unreconciled),
             client: DebugClient(client),
             api: api.clone(),
             folder: folder.clone(),
-            pod_network: match about
-                .description
-                .capabilities
-                .contains(&Capability::PodsWithoutAgents)
-            {
-                true => PodNetwork::Kind,
-                false => PodNetwork::Agent,
-            },
+            pods_without_agents: can.contains(&Capability::PodsWithoutAgents),
             outside: outside::process(&tools, name).await?,
             baseline: baseline::read(&folder)?,
             plumbline: about.options.plumbline.clone(),
@@ -364,25 +358,17 @@ fn target(kind: KindTarget) -> Result<(Target, Program), KindError> {
 }
 
 fn tested(kind: KindTarget, target: &Target, program: &Program, shared: bool) -> Tested {
+    // Pods of ours can be made of the reference agent's template alone.
+    let ours = (kind == KindTarget::Reference).then_some(program);
+    let ways = ours.map_or_else(Ways::default, |program| program.api.ways());
     Tested {
         label: kind.name().to_owned(),
         features: target.features.clone(),
         deviations: target.deviations.clone(),
-        // Pods of ours can be made of the reference agent's template alone.
-        ways: match kind {
-            KindTarget::Reference => Ways {
-                shared,
-                ..program.api.ways()
-            },
-            KindTarget::KubeProxyIptables | KindTarget::KubeProxyNftables => Ways {
-                shared,
-                ..Ways::default()
-            },
-        },
-        variants: match kind {
-            KindTarget::Reference => program.variants.keys().copied().collect(),
-            KindTarget::KubeProxyIptables | KindTarget::KubeProxyNftables => Default::default(),
-        },
+        ways: Ways { shared, ..ways },
+        variants: ours
+            .map(|program| program.variants.keys().copied().collect())
+            .unwrap_or_default(),
         agents: None,
     }
 }
