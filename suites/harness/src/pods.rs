@@ -15,6 +15,7 @@ use crate::{
     case::Family,
     context::Context,
     objects::{Key, Kind},
+    sending::answered,
     verdict::Halt,
 };
 
@@ -157,9 +158,18 @@ impl Context {
             &key.name,
             |pod: Option<&DynamicObject>| pod.is_some_and(is_ready),
         );
-        let pod = tokio::time::timeout(limit, ready)
-            .await
-            .map_err(|_| Halt::Inconclusive(format!("{key} is not ready within {limit:?}")))?
+        let Ok(ready) = tokio::time::timeout(limit, ready).await else {
+            let api = self.objects().api(&key);
+            let found = tokio::time::timeout(limit, answered(|| api.get_opt(&key.name))).await;
+            let state = found.ok().and_then(Result::ok).flatten().map_or_else(
+                || "the API server does not say how it is".to_owned(),
+                |pod| state(&pod.data["status"]),
+            );
+            return Err(Halt::Inconclusive(format!(
+                "{key} is not ready within {limit:?}: {state}"
+            )));
+        };
+        let pod = ready
             .map_err(|error| Halt::Harness(format!("failed to watch {key}: {error}")))?
             .ok_or_else(|| Halt::Inconclusive(format!("{key} was deleted by somebody")))?;
         Ok(Backend {
@@ -183,9 +193,64 @@ fn is_ready(pod: &DynamicObject) -> bool {
     ready && !addresses(&pod.data).is_empty()
 }
 
+/// What a pod that is not ready does: a container that waits, or a condition that says why it is not met.
+fn state(status: &Value) -> String {
+    let listed = |field: &str| status[field].as_array().into_iter().flatten();
+    let waiting = listed("containerStatuses").find_map(|container| {
+        let waiting = &container["state"]["waiting"];
+        Some((waiting["reason"].as_str()?, waiting["message"].as_str()))
+    });
+    let unmet = || {
+        listed("conditions")
+            .filter(|one| one["status"] != "True")
+            .find_map(|one| Some((one["type"].as_str()?, Some(one["message"].as_str()?))))
+    };
+    match waiting.or_else(unmet) {
+        Some((what, Some(message))) => format!("{what}: {message}"),
+        Some((what, None)) => what.to_owned(),
+        None => format!("its phase is {}", status["phase"].as_str().unwrap_or("not said")),
+    }
+}
+
 fn addresses(pod: &Value) -> Vec<IpAddr> {
     let several = pod["status"]["podIPs"].as_array().into_iter().flatten();
     several
         .filter_map(|one| one["ip"].as_str()?.parse().ok())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_pod_is_not_ready_is_told_in_its_own_words() {
+        let not_ready = json!({"type": "Ready", "status": "False"});
+        let unplaced =
+            json!({"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"});
+        let container = |waiting: Value| json!({"name": "c", "state": {"waiting": waiting}});
+        let cases = [
+            (
+                json!({"phase": "Pending", "conditions": [&not_ready], "containerStatuses": [
+                    container(json!({"reason": "ErrImageNeverPull", "message": "no such image"}))]}),
+                "ErrImageNeverPull: no such image",
+            ),
+            (
+                json!({"phase": "Pending", "containerStatuses": [container(json!({"reason": "ContainerCreating"}))]}),
+                "ContainerCreating",
+            ),
+            (
+                json!({"phase": "Pending", "conditions": [&not_ready, unplaced]}),
+                "PodScheduled: 0/3 nodes are available",
+            ),
+            (
+                json!({"phase": "Running", "conditions": [not_ready]}),
+                "its phase is Running",
+            ),
+            (Value::Null, "its phase is not said"),
+        ];
+        for (status, expected) in cases {
+            assert_eq!(state(&status), expected, "{status}");
+        }
+    }
 }

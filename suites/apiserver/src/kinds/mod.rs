@@ -85,7 +85,7 @@ pub(crate) fn prepare_update(kind: Kind, new: &mut Value, old: &Value, part: Par
     match kind {
         Kind::Service => service::prepare_update(new, old, config),
         Kind::EndpointSlice => endpoint_slice::normalize(new),
-        Kind::Pod => pod::prepare_update(new),
+        Kind::Pod => pod::prepare_update(new, old),
         Kind::Node => cluster::prepare_node(new),
         Kind::Namespace => cluster::prepare_namespace_update(new, old),
         Kind::Event => cluster::prepare_event(new),

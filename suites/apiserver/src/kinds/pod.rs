@@ -11,10 +11,16 @@ pub(super) fn prepare_create(pod: &mut Value) {
     pod["status"] = json!({"phase": "Pending", "qosClass": qos_class(&pod["spec"])});
 }
 
-pub(super) fn prepare_update(pod: &mut Value) {
+pub(super) fn prepare_update(pod: &mut Value, old: &Value) {
     defaults(pod);
     if !pod["status"].is_object() {
         pod["status"] = json!({});
+    }
+    // Decided at creation: a status that says nothing of it changes nothing (`podStatusStrategy.PrepareForUpdate`).
+    if let Some(decided) = old["status"].get("qosClass")
+        && pod["status"]["qosClass"].as_str().is_none_or(str::is_empty)
+    {
+        pod["status"]["qosClass"] = decided.clone();
     }
     complete_status(&mut pod["status"]);
 }

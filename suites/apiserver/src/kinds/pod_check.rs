@@ -41,10 +41,20 @@ pub(super) fn check(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldErro
                 .map(|why| FieldError::invalid("spec.nodeName", &spec["nodeName"], why)),
         );
     }
-    if let Some(old) = old
-        && without_mutable(&old["spec"]) != without_mutable(spec)
-    {
+    let Some(old) = old else {
+        return;
+    };
+    if without_mutable(&old["spec"]) != without_mutable(spec) {
         errors.push(FieldError::forbidden("spec", IMMUTABLE));
+    }
+    // `ValidatePodStatusUpdate`: what the kubelet evicts by is decided once, at creation.
+    let qos_class = &new["status"]["qosClass"];
+    if *qos_class != old["status"]["qosClass"] {
+        errors.push(FieldError::invalid(
+            "status.qosClass",
+            qos_class,
+            "field is immutable",
+        ));
     }
 }
 

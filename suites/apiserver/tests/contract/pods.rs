@@ -62,6 +62,27 @@ pub(crate) async fn running() -> Option<(World, Node)> {
 }
 
 #[tokio::test]
+async fn a_pod_keeps_the_qos_class_that_it_was_created_with() {
+    let world = World::new().await;
+    let mut burstable = pod(&["main"], None);
+    burstable["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "10m"}});
+    let created = world.create("pods", &burstable).await;
+    assert_eq!(created["status"]["qosClass"], "Burstable");
+    let other = json!({"status": {"phase": "Running", "qosClass": "BestEffort"}});
+    let (code, answer) = world.patch("pods", "p/status", "merge-patch", &other).await;
+    let said = "Pod \"p\" is invalid: status.qosClass: Invalid value: \"BestEffort\": field is immutable";
+    assert_eq!((code, answer["message"].as_str()), (422, Some(said)));
+    let none = json!({"status": {"phase": "Running", "qosClass": null}});
+    let (code, answer) = world.patch("pods", "p/status", "merge-patch", &none).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(
+        (&answer["status"]["phase"], &answer["status"]["qosClass"]),
+        (&json!("Running"), &json!("Burstable"))
+    );
+    world.end().await;
+}
+
+#[tokio::test]
 async fn what_makes_no_sense_is_refused_before_any_node_is_asked() {
     let world = World::new().await;
     world.create("pods", &pod(&["a", "b"], None)).await;

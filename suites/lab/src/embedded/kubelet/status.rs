@@ -70,7 +70,7 @@ impl Facts {
         matches!(self.state, State::Running { ready: true, .. })
     }
 
-    /// The status to be written.
+    /// The status to be written. The QoS class is not in it: the API server decides it once, and refuses any other.
     pub(super) fn status(&self) -> PodStatus {
         let condition = |kind: &str, yes: bool, since: Timestamp| PodCondition {
             type_: kind.to_owned(),
@@ -103,7 +103,6 @@ impl Facts {
                     .collect()
             }),
             start_time: Some(Time(self.taken)),
-            qos_class: Some("BestEffort".to_owned()),
             container_statuses: Some(vec![self.container_status()]),
             ..PodStatus::default()
         }
