@@ -59,13 +59,7 @@ impl TargetArgs {
             label: name.clone(),
             features: target.features,
             deviations: target.deviations,
-            agents: target.cluster.map(|cluster| Agents {
-                agent: cluster.agent,
-                dump: cluster.dump,
-                clean: cluster.clean,
-                pins: cluster.pins,
-                pod_network: cluster.pod_network,
-            }),
+            agents: target.cluster.map(Agents::from),
             ..Tested::default()
         })
     }

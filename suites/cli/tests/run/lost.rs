@@ -12,7 +12,10 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use lab::cluster::{Cluster as _, RUN_LABEL};
+use lab::{
+    cluster::{Cluster as _, RUN_LABEL},
+    embedded::LabCluster,
+};
 use serde_json::json;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -30,21 +33,39 @@ use super::{
 /// A case that lasts longer than it takes to notice.
 const LONG: &str = "release-prefix-object-deleted";
 
+/// Waits until there is a namespace of the case, beside the run's own.
+async fn until_the_case_begins(lab: &LabCluster) {
+    let began = Instant::now();
+    while namespaces(lab).await.len() < 2 {
+        assert!(began.elapsed() < LIMIT, "the case does not begin");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A run of [`LONG`] that loses its cluster by what is done meanwhile: what it says, and why its case is inconclusive.
+async fn loses(kubeconfig: &Path, meanwhile: impl Future<Output = ()>) -> (String, String) {
+    let out = tempfile::tempdir().unwrap();
+    let filter = format!("^{LONG}$");
+    let options = ["--tier", "node", "--filter", &filter];
+    let (output, ()) = tokio::join!(run(kubeconfig, out.path(), &options), meanwhile);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let case = &report(out.path())["cases"][0];
+    assert_eq!(case["verdict"], "inconclusive", "{case}");
+    let why = case["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("lost the cluster: "), "{why}");
+    (said, why)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_case_is_inconclusive_under_which_the_lease_was_lost_and_the_others_namespace_stays() {
     if !privileged() {
         return;
     }
     let lab = lab("existing-lost").await;
-    let out = tempfile::tempdir().unwrap();
     let leases: Api<Lease> = Api::namespaced(lab.client(), NAMESPACE);
     let taken = async {
-        let began = Instant::now();
-        // The run's own, and one of the case.
-        while namespaces(&lab).await.len() < 2 {
-            assert!(began.elapsed() < LIMIT, "the case does not begin");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until_the_case_begins(&lab).await;
         let patch = Patch::Merge(json!({
             "metadata": {"labels": {RUN_LABEL: "run-2-two"}},
             "spec": {"holderIdentity": "run-2-two of another"},
@@ -54,18 +75,8 @@ async fn a_case_is_inconclusive_under_which_the_lease_was_lost_and_the_others_na
             .await
             .unwrap();
     };
-    let filter = format!("^{LONG}$");
-    let options = ["--tier", "node", "--filter", &filter];
-    let (output, ()) = tokio::join!(run(lab.kubeconfig(), out.path(), &options), taken);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let case = &report(out.path())["cases"][0];
-    assert_eq!(case["verdict"], "inconclusive", "{case}");
-    let why = case["why"].as_str().unwrap();
-    assert!(
-        why.contains("lost the cluster: its holder is run-2-two of another now"),
-        "{why}"
-    );
+    let (_, why) = loses(lab.kubeconfig(), taken).await;
+    assert!(why.contains("its holder is run-2-two of another now"), "{why}");
     let lease = leases.get(NAMESPACE).await.unwrap();
     assert_eq!(lease.metadata.labels.unwrap()[RUN_LABEL], "run-2-two");
     lab.down().await.unwrap();
@@ -129,28 +140,12 @@ async fn a_run_whose_api_server_goes_away_stops_says_so_and_what_it_has_left_is_
     let way = format!("127.0.0.1:{port}");
     std::fs::write(through.path(), text.replace(server, &way)).unwrap();
 
-    let out = tempfile::tempdir().unwrap();
     let gone = async {
-        let began = Instant::now();
-        // The run's own, and one of the case.
-        while namespaces(&lab).await.len() < 2 {
-            assert!(began.elapsed() < LIMIT, "the case does not begin");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until_the_case_begins(&lab).await;
         open.send_replace(false);
     };
-    let filter = format!("^{LONG}$");
-    let options = ["--tier", "node", "--filter", &filter];
-    let (output, ()) = tokio::join!(run(through.path(), out.path(), &options), gone);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let case = &report(out.path())["cases"][0];
-    assert_eq!(case["verdict"], "inconclusive", "{case}");
-    let why = case["why"].as_str().unwrap();
-    assert!(
-        why.contains("lost the cluster: it could not be renewed for 30s"),
-        "{why}"
-    );
+    let (said, why) = loses(through.path(), gone).await;
+    assert!(why.contains("it could not be renewed for 30s"), "{why}");
     // It can't know any more whether agents are as they were, and nobody is told less than that.
     assert!(
         said.contains("`plumbline heal` with the kubeconfig does it"),

@@ -233,10 +233,7 @@ fn cleaner(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        kubernetes::{Connection, PodOptions, Tested, Tier},
-        target::Target,
-    };
+    use crate::target::Target;
 
     /// The DaemonSet of an installation, as far as a cleaner differs from it.
     fn set(container: &str) -> DaemonSet {
@@ -263,25 +260,20 @@ mod tests {
         .unwrap()
     }
 
-    fn options() -> Options {
-        Options {
-            provider: "existing".to_owned(),
-            tested: Tested::default(),
-            connection: Connection::default(),
-            tier: Tier::Node,
-            image: "probe".to_owned(),
-            program: "plumbline".to_owned(),
-            namespace: "plumbline-run".to_owned(),
-            run: "run-1-one".to_owned(),
-            plumbline: "plumbline".into(),
-            pods: PodOptions::default(),
-        }
+    fn agents_of(target: &str) -> Agents {
+        Target::find(target).unwrap().cluster.unwrap().into()
     }
 
     /// The cleaner of a target whose file says how it is cleaned up after, as the API gets it.
     fn rendered(agents: &Agents) -> Value {
         let argv = agents.clean.as_ref().unwrap();
-        let pod = cleaner(&set(&agents.agent.container), agents, argv, &options(), "n1");
+        let pod = cleaner(
+            &set(&agents.agent.container),
+            agents,
+            argv,
+            &Options::of_a_test(),
+            "n1",
+        );
         serde_json::to_value(pod.unwrap()).unwrap()
     }
 
@@ -289,14 +281,7 @@ mod tests {
     fn every_target_is_cleaned_up_after_by_what_its_file_says_in_a_pod_like_its_agents() {
         let mut cleaned = Vec::new();
         for name in Target::names() {
-            let installed = Target::find(name).unwrap().cluster.unwrap();
-            let agents = Agents {
-                agent: installed.agent,
-                dump: None,
-                clean: installed.clean,
-                pins: installed.pins,
-                pod_network: installed.pod_network,
-            };
+            let agents = agents_of(name);
             let Some(argv) = &agents.clean else { continue };
             // No shell reads it: what only a shell understands would be an argument.
             for word in argv {
@@ -339,16 +324,9 @@ mod tests {
         let all: Vec<Value> = serde_saphyr::from_multiple(shipped).unwrap();
         let set = all.into_iter().find(|object| object["kind"] == "DaemonSet");
         let set: DaemonSet = serde_json::from_value(set.unwrap()).unwrap();
-        let installed = Target::find("reference").unwrap().cluster.unwrap();
-        let argv = installed.clean.unwrap();
-        let agents = Agents {
-            agent: installed.agent,
-            dump: None,
-            clean: None,
-            pins: Vec::new(),
-            pod_network: false,
-        };
-        let pod = cleaner(&set, &agents, &argv, &options(), "n1").unwrap();
+        let agents = agents_of("reference");
+        let argv = agents.clean.clone().unwrap();
+        let pod = cleaner(&set, &agents, &argv, &Options::of_a_test(), "n1").unwrap();
         let pod = serde_json::to_value(pod).unwrap();
         let mounts = pod["spec"]["containers"][0]["volumeMounts"].as_array().unwrap();
         let paths = argv.iter().filter_map(|word| word.split_once('='));
@@ -365,14 +343,7 @@ mod tests {
 
     #[test]
     fn a_daemon_set_without_the_agents_container_has_no_cleaner() {
-        let installed = Target::find("cilium").unwrap().cluster.unwrap();
-        let agents = Agents {
-            agent: installed.agent,
-            dump: None,
-            clean: None,
-            pins: Vec::new(),
-            pod_network: false,
-        };
-        assert!(cleaner(&set("another"), &agents, &[], &options(), "n1").is_none());
+        let agents = agents_of("cilium");
+        assert!(cleaner(&set("another"), &agents, &[], &Options::of_a_test(), "n1").is_none());
     }
 }

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     cluster::{AgentState, Capability, ClusterError, Node, RUN_LABEL, Stop, Variant},
-    target::Agent,
+    target::{Agent, Installation},
 };
 
 /// The agents of a target.
@@ -44,6 +44,18 @@ pub struct Agents {
     /// Whether they are the network of pods, as the target says.
     #[serde(default)]
     pub pod_network: bool,
+}
+
+impl From<Installation> for Agents {
+    fn from(installed: Installation) -> Self {
+        Self {
+            agent: installed.agent,
+            dump: installed.dump,
+            clean: installed.clean,
+            pins: installed.pins,
+            pod_network: installed.pod_network,
+        }
+    }
 }
 
 /// What cases can see of a cluster beside its API: agents, where the target says which pods they are.

@@ -87,6 +87,23 @@ impl Options {
     pub(super) fn confined(&self) -> Option<&str> {
         (self.tier == Tier::Namespaced).then_some(&*self.namespace)
     }
+
+    /// Those of a run that disturbs nodes.
+    #[cfg(test)]
+    pub(super) fn of_a_test() -> Self {
+        Self {
+            provider: "existing".to_owned(),
+            tested: Tested::default(),
+            connection: Connection::default(),
+            tier: Tier::Node,
+            image: "probe".to_owned(),
+            program: "plumbline".to_owned(),
+            namespace: super::lease::NAME.to_owned(),
+            run: "run-1-one".to_owned(),
+            plumbline: "plumbline".into(),
+            pods: PodOptions::default(),
+        }
+    }
 }
 
 impl Tier {

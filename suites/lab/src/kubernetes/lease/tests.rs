@@ -11,8 +11,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{super::PodOptions, *};
-use crate::kubernetes::{Connection, Tested, Tier};
+use super::*;
 
 /// What becomes of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,19 +97,7 @@ fn response(code: StatusCode, body: &Value) -> Response<Body> {
 
 /// A Lease that is held from now on, and the server that has it.
 fn held() -> (Shared, Loss) {
-    let options = Options {
-        provider: "existing".to_owned(),
-        tested: Tested::default(),
-        connection: Connection::default(),
-        tier: Tier::Node,
-        image: "probe".to_owned(),
-        program: "plumbline".to_owned(),
-        namespace: NAME.to_owned(),
-        run: "run-1-one".to_owned(),
-        plumbline: "plumbline".into(),
-        pods: PodOptions::default(),
-    };
-    let mut taken = own(&options, BTreeSet::new(), "somebody").unwrap();
+    let mut taken = own(&Options::of_a_test(), BTreeSet::new(), "somebody").unwrap();
     taken.metadata.resource_version = Some("1".to_owned());
     let server = Arc::new(Mutex::new(Server {
         manner: Manner::Answers,
