@@ -4,13 +4,19 @@ use serde_json::{Value, json};
 
 use crate::{applying::apply, world::World};
 
-/// Who owns what: `MANAGER OPERATION [SUBRESOURCE]`, and the fields, in the order of the object's entries.
+/// Who owns what: `MANAGER OPERATION [SUBRESOURCE]`, and the fields, by name.
+///
+/// Entries of one operation are in the order of their times, which have whole seconds: which of two writes comes first
+/// depends on whether a second ended between them, so that is not looked at.
+///
+/// # Panics
+/// Appliers aren't before updaters.
 pub(crate) fn owners(object: &Value) -> Vec<(String, Value)> {
-    let entries = object["metadata"]["managedFields"]
-        .as_array()
-        .into_iter()
-        .flatten();
-    let entries = entries.map(|entry| {
+    let entries = object["metadata"]["managedFields"].as_array();
+    let entries = entries.map(Vec::as_slice).unwrap_or_default();
+    let operations = entries.iter().map(|entry| entry["operation"].as_str());
+    assert!(operations.is_sorted(), "{entries:?}");
+    let owners = entries.iter().map(|entry| {
         let text = |field: &str| entry[field].as_str().unwrap_or_default();
         assert_eq!(text("fieldsType"), "FieldsV1");
         let who = format!(
@@ -22,16 +28,21 @@ pub(crate) fn owners(object: &Value) -> Vec<(String, Value)> {
         (who.trim_end().to_owned(), entry["fieldsV1"].clone())
     });
     // A real cluster's controllers own some of what they watch.
-    entries
-        .filter(|(who, _)| !who.starts_with("kube-controller-manager"))
-        .collect()
+    let owners = owners.filter(|(who, _)| !who.starts_with("kube-controller-manager"));
+    by_name(owners.collect())
+}
+
+fn by_name(mut owners: Vec<(String, Value)>) -> Vec<(String, Value)> {
+    owners.sort_by(|(a, _), (b, _)| a.cmp(b));
+    owners
 }
 
 /// Owners to expect.
 pub(crate) fn owned(all: &[(&str, Value)]) -> Vec<(String, Value)> {
-    all.iter()
-        .map(|(who, fields)| ((*who).to_owned(), fields.clone()))
-        .collect()
+    let owners = all
+        .iter()
+        .map(|(who, fields)| ((*who).to_owned(), fields.clone()));
+    by_name(owners.collect())
 }
 
 #[tokio::test]

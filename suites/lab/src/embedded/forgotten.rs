@@ -14,8 +14,16 @@ use super::NetNs;
 /// So many connections: that all take the right way by chance is improbable.
 const CONNECTIONS: usize = 20;
 
-/// What comes of a connection; `None`: nothing within a second, as where nobody is told anything.
-pub(crate) async fn connect(client: &NetNs, to: SocketAddr) -> Option<io::Result<TcpStream>> {
+/// How long a connection that is led to somebody may take: its first packets can be lost while addresses and neighbours
+/// of machines just made are found, and a SYN is sent again after 1, 3 and 7 s.
+pub(crate) const LED: Duration = Duration::from_secs(10);
+
+/// What comes of a connection; `None`: nothing for so long, as where nobody is told anything.
+pub(crate) async fn connect(
+    client: &NetNs,
+    to: SocketAddr,
+    within: Duration,
+) -> Option<io::Result<TcpStream>> {
     let runtime = tokio::runtime::Handle::current();
     let socket = client.inside(|| {
         let _reactor = runtime.enter();
@@ -25,7 +33,7 @@ pub(crate) async fn connect(client: &NetNs, to: SocketAddr) -> Option<io::Result
         }
     });
     let connecting = socket.expect("a socket").connect(to);
-    timeout(Duration::from_secs(1), connecting).await.ok()
+    timeout(within, connecting).await.ok()
 }
 
 /// The node that has a connection hears that its client has forgotten it: by a RST, which no socket sends.
@@ -34,7 +42,9 @@ pub(crate) async fn connect(client: &NetNs, to: SocketAddr) -> Option<io::Result
 /// One does not.
 pub(crate) async fn expect_ended(client: &NetNs, to: SocketAddr, nodes: [&TcpListener; 2]) {
     for connection in 0..CONNECTIONS {
-        let made = connect(client, to).await.expect("in time").expect("a connection");
+        let made = connect(client, to, LED).await;
+        let made = made.unwrap_or_else(|| panic!("connection {connection} to {to}: nobody answers"));
+        let made = made.expect("a connection");
         let accepted = tokio::select! {
             accepted = nodes[0].accept() => accepted,
             accepted = nodes[1].accept() => accepted,

@@ -88,12 +88,12 @@ impl Way {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
+    use std::{net::SocketAddr, time::Duration};
 
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::embedded::forgotten::{connect, expect_ended};
+    use crate::embedded::forgotten::{LED, connect, expect_ended};
 
     /// A link of their own for a client, a router and two nodes. Nodes have the address of a load balancer, and listen there.
     struct Machines {
@@ -164,11 +164,12 @@ mod tests {
             let range = IpNet::new(machines.address.ip(), if is_ipv6 { 112 } else { 24 }).expect("a range");
             let router = machines.way.lead(&[range.trunc()]).await.expect("routes");
             for _ in 0..2 {
-                let nobody = connect(&machines.way.client, machines.address).await;
+                let silent = Duration::from_secs(1);
+                let nobody = connect(&machines.way.client, machines.address, silent).await;
                 assert!(nobody.is_none(), "{nobody:?}");
                 let to = machines.address.ip();
                 router.spread(to, &machines.nodes).await.expect("a route");
-                let led = connect(&machines.way.client, machines.address).await;
+                let led = connect(&machines.way.client, machines.address, LED).await;
                 assert!(matches!(led, Some(Ok(_))), "{led:?}");
                 router.spread(to, &[]).await.expect("no route");
             }
