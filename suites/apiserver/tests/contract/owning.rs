@@ -6,16 +6,18 @@ use crate::{applying::apply, world::World};
 
 /// Who owns what: `MANAGER OPERATION [SUBRESOURCE]`, and the fields, by name.
 ///
-/// Entries of one operation are in the order of their times, which have whole seconds: which of two writes comes first
-/// depends on whether a second ended between them, so that is not looked at.
+/// Not in the order of the object's entries: times have whole seconds, so that depends on whether a second ended between
+/// two writes.
 ///
 /// # Panics
-/// Appliers aren't before updaters.
+/// Entries aren't in upstream's order: appliers before updaters, then by time, then by manager.
 pub(crate) fn owners(object: &Value) -> Vec<(String, Value)> {
     let entries = object["metadata"]["managedFields"].as_array();
     let entries = entries.map(Vec::as_slice).unwrap_or_default();
-    let operations = entries.iter().map(|entry| entry["operation"].as_str());
-    assert!(operations.is_sorted(), "{entries:?}");
+    // One without a time, as `kubectl` has it for its annotation, comes first.
+    let in_order =
+        entries.is_sorted_by_key(|entry| ["operation", "time", "manager"].map(|field| entry[field].as_str()));
+    assert!(in_order, "{entries:?}");
     let owners = entries.iter().map(|entry| {
         let text = |field: &str| entry[field].as_str().unwrap_or_default();
         assert_eq!(text("fieldsType"), "FieldsV1");

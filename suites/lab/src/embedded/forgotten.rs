@@ -14,8 +14,8 @@ use super::NetNs;
 /// So many connections: that all take the right way by chance is improbable.
 const CONNECTIONS: usize = 20;
 
-/// How long a connection that is led to somebody may take: its first packets can be lost while addresses and neighbours
-/// of machines just made are found, and a SYN is sent again after 1, 3 and 7 s.
+/// How long a connection that is led to somebody may take: one lost packet is not what is tested, and a SYN is sent again
+/// after 1, 3 and 7 s. One that is led wrongly is so each time, since all of a connection's packets go one way.
 pub(crate) const LED: Duration = Duration::from_secs(10);
 
 /// What comes of a connection; `None`: nothing for so long, as where nobody is told anything.
