@@ -1,6 +1,10 @@
 //! `cargo xtask lint`: what a change must be clean under.
 
-use std::process::{Command, ExitCode};
+use std::{
+    ffi::OsStr,
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
 
 use crate::{steps, tidy, workflows};
 
@@ -55,6 +59,10 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     for (program, arguments, install) in WORKFLOWS {
         clean &= linter(program, arguments, install)?;
     }
+    // Scripts read files that other programs wrote, which are not here to be looked at.
+    let mut shellcheck = vec![PathBuf::from("--exclude=SC1091")];
+    shellcheck.extend(tidy::scripts(&steps::root())?);
+    clean &= linter("shellcheck", &shellcheck, "package shellcheck")?;
     let mut findings = tidy::findings(&steps::root())?;
     findings.extend(workflows::findings(&steps::root())?);
     for finding in &findings {
@@ -77,7 +85,7 @@ fn optional(name: &str, arguments: &[&str]) -> anyhow::Result<bool> {
     steps::run(name, steps::cargo().args(arguments))
 }
 
-fn linter(program: &str, arguments: &[&str], install: &str) -> anyhow::Result<bool> {
+fn linter(program: &str, arguments: &[impl AsRef<OsStr>], install: &str) -> anyhow::Result<bool> {
     if !steps::on_path(program) {
         eprintln!("  --- {program}: not run, it is not installed ({install})");
         return Ok(true);

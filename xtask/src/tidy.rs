@@ -16,10 +16,13 @@ const UNSAFE: [&str; 3] = ["ebpf/loader", "ebpf/programs", "suites/lab"];
 /// The only crate that imports aya.
 const AYA: [&str; 1] = ["ebpf/loader"];
 
+/// Folders of sources.
+const SOURCES: [&str; 5] = ["ebpf", "reference-agent", "suites", "chaos", "xtask"];
+
 /// Everything that breaks a rule, in words.
 pub(crate) fn findings(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
-    for folder in ["ebpf", "reference-agent", "suites", "chaos", "xtask"] {
+    for folder in SOURCES {
         for file in files(&root.join(folder))? {
             let name = file
                 .strip_prefix(root)
@@ -32,6 +35,24 @@ pub(crate) fn findings(root: &Path) -> anyhow::Result<Vec<String>> {
         }
     }
     cases(root, &mut found)?;
+    Ok(found)
+}
+
+/// The shell scripts among the sources, CI's with them: what names a shell in its first line.
+///
+/// # Errors
+/// A folder or a file can't be read.
+pub(crate) fn scripts(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for folder in SOURCES.iter().chain(&[".ci", ".github"]) {
+        for file in files(&root.join(folder))? {
+            let octets = fs::read(&file).with_context(|| format!("failed to read {}", file.display()))?;
+            let first = octets.split(|octet| *octet == b'\n').next().unwrap_or_default();
+            if first.starts_with(b"#!") && first.ends_with(b"sh") {
+                found.push(file);
+            }
+        }
+    }
     Ok(found)
 }
 
@@ -160,6 +181,26 @@ mod tests {
     fn the_workspace_keeps_its_own_rules() {
         let found = findings(&crate::steps::root()).unwrap();
         assert!(found.is_empty(), "{}", found.join("\n"));
+    }
+
+    #[test]
+    fn scripts_are_found_by_the_shell_that_they_name() {
+        let root = crate::steps::root();
+        let found = scripts(&root).unwrap();
+        for script in [
+            ".ci/run",
+            ".github/images.sh",
+            ".github/actions/conformance/run.sh",
+            "xtask/src/ebpf/rustc.sh",
+        ] {
+            assert!(found.contains(&root.join(script)), "{script} is not in {found:?}");
+        }
+        assert!(
+            found
+                .iter()
+                .all(|script| script.extension().is_none_or(|end| end == "sh")),
+            "{found:?}"
+        );
     }
 
     #[test]
