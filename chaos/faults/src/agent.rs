@@ -8,15 +8,17 @@ use std::{
 use lab::cluster::{Cluster, Place, Stop, Variant};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
-    time::timeout,
+    time::{Instant, sleep, timeout},
 };
 
-use crate::FaultError;
+use crate::{FaultError, Remains};
 
 /// How long a drop waits for the start.
 const START: Duration = Duration::from_secs(30);
 /// How long a command on a node may take: none of them waits for anything.
 const COMMAND: Duration = Duration::from_secs(30);
+/// From one look at links that end to the next: time enough for several of them.
+const LOOK: Duration = Duration::from_millis(250);
 /// What drops could not undo, in words.
 static UNHEALED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -49,10 +51,13 @@ impl StoppedAgent {
 
     /// Takes what the agent pins off the node's bpffs ([`Cluster::pins`]), as when that was a container's own and went with
     /// it: what only pins kept is gone, what is attached or held otherwise goes on with its maps as they are. (An agent's
-    /// own clean-up may see to it that programs that somebody holds do nothing any more.)
+    /// own clean-up may see to it that programs that somebody holds do nothing any more.) The kernel ends links one after the
+    /// other, some twenty milliseconds for each device: those of a node with a hundred pods serve for seconds after their agent
+    /// and its pins are gone, and none does when this returns.
     ///
     /// # Errors
-    /// It can't be removed; nobody knows what the agent pins ([`Capability::AgentPins`](lab::cluster::Capability)).
+    /// It can't be removed, or links still end after half a minute; nobody knows what the agent pins
+    /// ([`Capability::AgentPins`](lab::cluster::Capability)).
     pub async fn lose_pins(&self) -> Result<(), FaultError> {
         let Some(delete) = deletion(BPFFS, &self.cluster.pins()) else {
             return Err(FaultError::Refused {
@@ -62,7 +67,23 @@ impl StoppedAgent {
             });
         };
         let delete: Vec<&str> = delete.iter().map(String::as_str).collect();
-        on_host(&*self.cluster, &self.node, &delete).await.map(drop)
+        on_host(&*self.cluster, &self.node, &delete).await?;
+        self.links_have_ended().await
+    }
+
+    /// Returns when no more of what is attached goes.
+    async fn links_have_ended(&self) -> Result<(), FaultError> {
+        until_same(|| self.attached())
+            .await?
+            .map_err(|[before, now]| FaultError::Refused {
+                node: self.node.clone(),
+                what: "take the agent's pins away".to_owned(),
+                why: format!("links still end after {COMMAND:?}: {now} are attached, after {before}"),
+            })
+    }
+
+    async fn attached(&self) -> Result<Remains, FaultError> {
+        Ok(Remains::of(&*self.cluster, &self.node).await?.attached())
     }
 
     /// Heals: starts it again.
@@ -111,6 +132,25 @@ impl Drop for OtherwiseConfigured {
         }
         let what = format!("the agent of {} stays in another configuration", self.node);
         heal_in_drop(&what, async { Ok(self.cluster.start_agent(&self.node).await?) });
+    }
+}
+
+/// Looks until two looks see the same; after [`COMMAND`] the last two.
+async fn until_same<T: PartialEq, F: Future<Output = Result<T, FaultError>>>(
+    look: impl Fn() -> F,
+) -> Result<Result<(), [T; 2]>, FaultError> {
+    let began = Instant::now();
+    let mut before = look().await?;
+    loop {
+        sleep(LOOK).await;
+        let now = look().await?;
+        if now == before {
+            return Ok(Ok(()));
+        }
+        if began.elapsed() > COMMAND {
+            return Ok(Err([before, now]));
+        }
+        before = now;
     }
 }
 
@@ -193,7 +233,13 @@ impl Drop for StoppedAgent {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path, process::Command};
+    use std::{
+        fs,
+        future::ready,
+        path::Path,
+        process::Command,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
 
     use lab::cluster::EVERY_PIN;
 
@@ -221,6 +267,18 @@ mod tests {
         assert!(ended.success());
         let is_left = |name: &&str| Path::exists(&folder.path().join(name));
         ALL.into_iter().filter(is_left).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_goes_step_by_step_is_waited_for_and_not_for_ever() {
+        let looks = AtomicUsize::new(0);
+        let next = || looks.fetch_add(1, Ordering::Relaxed);
+        let ends = || ready(Ok(5_usize.saturating_sub(next())));
+        assert_eq!(until_same(ends).await.unwrap(), Ok(()));
+        assert_eq!(looks.load(Ordering::Relaxed), 7, "0 was seen twice");
+        let endless = || ready(Ok(next()));
+        let [before, now] = until_same(endless).await.unwrap().unwrap_err();
+        assert_eq!(now, before + 1);
     }
 
     #[test]

@@ -33,6 +33,10 @@ pub struct Arguments {
     bpffs: PathBuf,
 }
 
+/// Kinds of what is attached.
+const LINKS: &str = "links";
+const PROGRAMS: &str = "programs at ";
+
 /// How many there are of each kind: `programs at connect4`, `links`, `pins` …; a kind of which there is none is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remains(BTreeMap<String, usize>);
@@ -71,6 +75,13 @@ impl Remains {
             more.add(kind, count.saturating_sub(was));
         }
         more
+    }
+
+    /// Of that, what is attached: programs and links.
+    pub(crate) fn attached(mut self) -> Self {
+        self.0
+            .retain(|kind, _| kind == LINKS || kind.starts_with(PROGRAMS));
+        self
     }
 
     /// Whether there is nothing.
@@ -131,13 +142,13 @@ pub fn count(arguments: &Arguments) -> Result<Remains, String> {
         let Some(place) = here(&found, &arguments.cgroup) else {
             continue;
         };
-        remains.add(format!("programs at {place}"), 1);
+        remains.add(format!("{PROGRAMS}{place}"), 1);
         if let Manner::Link { id, .. } = found.manner {
             links.insert(id);
         }
         maps.extend(found.program.maps.iter().map(|map| map.id));
     }
-    remains.add("links", links.len());
+    remains.add(LINKS, links.len());
     remains.add("maps", maps.len());
     remains.add("pins", pinned_files(&arguments.bpffs)?.len());
     for table in rules()? {

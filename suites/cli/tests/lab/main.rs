@@ -5,7 +5,7 @@
 //! at bad moments), `gone` (the host afterwards; `host` is what is looked at), `lacks` (hosts that lack something), `network`, `pods`, `places`,
 //! `agents` (a fake one), `api_servers` (and the controllers), `balancers` (load balancers), `kubectl`,
 //! `programs` (Kubernetes' own control plane),
-//! `targets` (by their files), `families` (IPv6 and dual stack), `reference` (the real agent),
+//! `targets` (by their files), `families` (IPv6 and dual stack), `reference` (the real agent), `links` (of one that was killed),
 //! `kube_proxy` (the real one, with API servers that go wrong).
 
 mod agents;
@@ -18,6 +18,7 @@ mod kube_proxy;
 mod kubectl;
 mod lacks;
 mod life;
+mod links;
 mod network;
 mod places;
 mod pods;
