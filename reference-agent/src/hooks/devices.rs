@@ -45,13 +45,13 @@ impl Devices {
         if let Err(error) = tell_addresses(&view, datapath) {
             self.blind = Some(format!("the programs are not told the node's addresses: {error}"));
         }
-        for (device, (name, kind)) in &view.devices {
-            if self.attached.get(device) == Some(kind) || self.failed.contains_key(device) {
+        for (device, name, kind) in in_order(&view) {
+            if self.attached.get(&device) == Some(&kind) || self.failed.contains_key(&device) {
                 continue;
             }
-            match datapath.attach_device(*device, *kind) {
+            match datapath.attach_device(device, kind) {
                 Ok(()) => {
-                    self.attached.insert(*device, *kind);
+                    self.attached.insert(device, kind);
                 }
                 Err(error) if is_gone(&error) => {
                     tracing::debug!(device, name, "went before it was attached");
@@ -59,7 +59,7 @@ impl Devices {
                 Err(error) => {
                     tracing::warn!(device, name, %error, "not attached to a device");
                     let failed = format!("not attached to device {name} ({device}): {error}");
-                    self.failed.insert(*device, failed);
+                    self.failed.insert(device, failed);
                 }
             }
         }
@@ -142,6 +142,18 @@ impl Devices {
     }
 }
 
+/// Devices in the order in which they are attached: first those by which the network comes. The kernel waits for its readers at
+/// each, some twenty milliseconds, and nobody outside shall wait for all pods of the node.
+fn in_order(view: &View) -> impl Iterator<Item = (u32, &str, DeviceKind)> {
+    let of_node = |wanted: bool| {
+        let devices = view.devices.iter();
+        devices.filter(move |(_, (_, kind))| (*kind == DeviceKind::Node) == wanted)
+    };
+    of_node(true)
+        .chain(of_node(false))
+        .map(|(device, (name, kind))| (*device, name.as_str(), *kind))
+}
+
 /// Tells the programs the node's addresses. One that an earlier start has told stays until what decides it is known, if
 /// the host still has it: connections that were sent from it would lose their way back, for a guess.
 fn tell_addresses(view: &View, datapath: &mut impl Datapath) -> Result<(), LoaderError> {
@@ -203,6 +215,23 @@ mod tests {
             layer: Layer::Tcx,
             direction: Direction::Ingress,
         })
+    }
+
+    #[test]
+    fn devices_of_the_node_come_before_those_of_pods() {
+        let device = |index: u32, kind| (index, (format!("d{index}"), kind));
+        let view = View {
+            devices: [
+                device(2, DeviceKind::Pod),
+                device(3, DeviceKind::Node),
+                device(4, DeviceKind::Pod),
+                device(39, DeviceKind::Node),
+            ]
+            .into(),
+            ..View::default()
+        };
+        let order: Vec<u32> = in_order(&view).map(|(device, ..)| device).collect();
+        assert_eq!(order, [3, 39, 2, 4]);
     }
 
     #[test]
