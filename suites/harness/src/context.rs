@@ -45,7 +45,7 @@ pub struct Options {
     pub limits: Limits,
     /// Folder for the evidence of this case; made if absent.
     pub folder: PathBuf,
-    /// Leaves the namespaces of the case for a look at them.
+    /// Leaves the namespaces of the case for a look at them; outside of a lab, of one that did not pass.
     pub keep: bool,
     /// Told each part of the case as it begins.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,

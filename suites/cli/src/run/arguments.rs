@@ -122,7 +122,8 @@ pub(crate) struct Arguments {
     /// those before. At most a quarter of the cases are tried again, after those that wait; one that failed never is
     #[arg(long, value_name = "N", default_value_t = TRIES, value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_TRIES)))]
     pub(super) tries: u8,
-    /// Leave the labs and the namespaces of the cases: one lab for each disruptive case, so choose few
+    /// Leave the labs and the namespaces of the cases: one lab for each disruptive case, so choose few. In a cluster of another
+    /// provider, which all cases share, only namespaces of those that did not pass stay: a node takes 110 pods
     #[arg(long)]
     pub(super) keep: bool,
 }
