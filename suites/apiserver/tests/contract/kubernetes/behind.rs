@@ -127,10 +127,18 @@ pub(super) async fn post(client: &Client, path: &str, object: &Value) -> Value {
 
 /// The status of an answer, and its text; `None`: it broke.
 pub(super) async fn get(client: &Client, path: &str) -> Option<(u16, String)> {
-    let request = hyper::Request::get(path)
-        .body(kube::client::Body::empty())
-        .expect("a request");
-    let response = client.send(request).await.ok()?;
+    let send = async || {
+        let request = hyper::Request::get(path)
+            .body(kube::client::Body::empty())
+            .expect("a request");
+        let sent = client.send(request).await;
+        sent.inspect_err(|error| eprintln!("{path}: {error:?}"))
+    };
+    // A connection that was kept may be closed by the server in the moment in which it is used again (RFC 9112, 9.3.1).
+    let response = match send().await {
+        Ok(response) => response,
+        Err(_) => send().await.ok()?,
+    };
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.ok()?.to_bytes();
     Some((status, String::from_utf8(body.to_vec()).expect("text")))
