@@ -11,14 +11,19 @@ pub fn has_no_account(refused: &kube::Error) -> bool {
         if status.code == 403 && status.message.contains("error looking up service account"))
 }
 
-/// Completes the spec of a pod: each container that says nothing of it may not gain rights, has no capability but that of ports
-/// below 1024, the runtime's seccomp profile, and requests; one that is privileged has requests only. Nothing in a pod asks the
-/// API, so it has no token of the account that it runs as, which is the namespace's own. `pull_secrets` are names of Secrets in the
-/// pod's namespace.
+/// Completes the spec of a pod: each container that says nothing of it may not gain rights, has no capability, a user that is not
+/// root, the runtime's seccomp profile, and requests; one that is privileged has requests only. Nothing in a pod asks the API, so it
+/// has no token of the account that it runs as, which is the namespace's own. `pull_secrets` are names of Secrets in the pod's
+/// namespace.
 ///
-/// Not the restricted Pod Security Standard: the image's only user is root.
+/// That is the restricted Pod Security Standard (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>). Which user
+/// it is says the image, or a cluster that gives its own to each namespace. Ports below 1024 are for everybody in the pod's own
+/// network, by a sysctl that kubelets take for safe; in a node's network that would be the node's, so that pods there are root with
+/// the capability for it. No standard but the privileged one admits them anyway.
 pub fn dress(spec: &mut Value, pull_secrets: &[String]) {
+    let is_on_node = spec["hostNetwork"] == true;
     let containers = spec["containers"].as_array_mut();
+    let mut binds = false;
     for container in containers.into_iter().flatten() {
         if container["resources"].is_null() {
             // What a server takes that is idle, by far; none is limited, as clients in a loop take what there is.
@@ -26,12 +31,14 @@ pub fn dress(spec: &mut Value, pull_secrets: &[String]) {
         }
         let context = &mut container["securityContext"];
         if context.is_null() {
-            *context = json!({
-                "allowPrivilegeEscalation": false,
-                "capabilities": { "drop": ["ALL"], "add": ["NET_BIND_SERVICE"] },
-                "seccompProfile": { "type": "RuntimeDefault" },
-            });
+            binds |= !is_on_node;
+            *context = rights(is_on_node);
         }
+    }
+    if binds && spec["securityContext"].is_null() {
+        spec["securityContext"] = json!({ "sysctls": [
+            { "name": "net.ipv4.ip_unprivileged_port_start", "value": "0" },
+        ] });
     }
     if spec["automountServiceAccountToken"].is_null() {
         spec["automountServiceAccountToken"] = false.into();
@@ -42,35 +49,77 @@ pub fn dress(spec: &mut Value, pull_secrets: &[String]) {
     }
 }
 
+fn rights(is_on_node: bool) -> Value {
+    let mut rights = json!({
+        "allowPrivilegeEscalation": false,
+        "capabilities": { "drop": ["ALL"] },
+        "seccompProfile": { "type": "RuntimeDefault" },
+    });
+    if is_on_node {
+        rights["runAsUser"] = 0.into();
+        rights["capabilities"]["add"] = json!(["NET_BIND_SERVICE"]);
+    } else {
+        rights["runAsNonRoot"] = true.into();
+    }
+    rights
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_has_no_rights_that_it_does_not_name() {
-        let mut spec = json!({"containers": [
-            {"name": "plain"},
-            {"name": "privileged", "securityContext": {"privileged": true}, "resources": {"limits": {"cpu": "1"}}},
-        ]});
+    fn a_pod_meets_the_restricted_standard() {
+        let mut spec = json!({"containers": [{"name": "plain"}]});
         dress(&mut spec, &["one".to_owned(), "two".to_owned()]);
         let plain = &spec["containers"][0];
         assert_eq!(
             plain["securityContext"],
             json!({
                 "allowPrivilegeEscalation": false,
-                "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]},
+                "capabilities": {"drop": ["ALL"]},
+                "runAsNonRoot": true,
                 "seccompProfile": {"type": "RuntimeDefault"},
             })
         );
+        assert_eq!(
+            spec["securityContext"],
+            json!({"sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]})
+        );
         assert!(plain["resources"]["requests"]["memory"].is_string(), "{plain}");
-        let privileged = &spec["containers"][1];
-        assert_eq!(privileged["securityContext"], json!({"privileged": true}));
-        assert_eq!(privileged["resources"], json!({"limits": {"cpu": "1"}}));
         assert_eq!(
             spec["imagePullSecrets"],
             json!([{"name": "one"}, {"name": "two"}])
         );
         assert_eq!(spec["automountServiceAccountToken"], false);
+    }
+
+    #[test]
+    fn a_pod_in_the_nodes_network_leaves_its_sysctls_alone() {
+        let mut spec = json!({"hostNetwork": true, "containers": [{"name": "plain"}]});
+        dress(&mut spec, &[]);
+        assert_eq!(
+            spec["containers"][0]["securityContext"],
+            json!({
+                "allowPrivilegeEscalation": false,
+                "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]},
+                "runAsUser": 0,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            })
+        );
+        assert!(spec["securityContext"].is_null(), "{spec}");
+    }
+
+    #[test]
+    fn what_a_pod_says_stays() {
+        let mut spec = json!({"containers": [
+            {"name": "privileged", "securityContext": {"privileged": true}, "resources": {"limits": {"cpu": "1"}}},
+        ]});
+        dress(&mut spec, &[]);
+        let privileged = &spec["containers"][0];
+        assert_eq!(privileged["securityContext"], json!({"privileged": true}));
+        assert_eq!(privileged["resources"], json!({"limits": {"cpu": "1"}}));
+        assert!(spec["securityContext"].is_null(), "{spec}");
         let mut none = json!({"containers": [], "automountServiceAccountToken": true});
         let said = none.clone();
         dress(&mut none, &[]);

@@ -22,6 +22,8 @@ pub struct Image {
     pub program: &'static str,
     /// What follows the program in its entry point.
     pub arguments: &'static [&'static str],
+    /// Whose process it is where nobody says otherwise, and its group: numbers, as there is no list of users in it.
+    pub user: &'static str,
 }
 
 /// What clients and backends run.
@@ -29,6 +31,8 @@ pub const PROBE: Image = Image {
     repository: "plumbline-probe",
     program: "/plumbline",
     arguments: &["probe"],
+    // By which kubelets see that it is not root, without a number in the pod: some clusters give each namespace its own.
+    user: "65532:65532",
 };
 
 /// The reference agent.
@@ -36,6 +40,7 @@ pub const AGENT: Image = Image {
     repository: "plumbline-reference-agent",
     program: "/reference-agent",
     arguments: &[],
+    user: "0:0",
 };
 
 /// An image that is made, and has no name yet: the same bytes for the same program.
@@ -75,7 +80,7 @@ impl Image {
             .collect();
         let config = json!({
             "architecture": architecture(std::env::consts::ARCH), "os": "linux",
-            "config": { "Entrypoint": entry, "User": "0:0" },
+            "config": { "Entrypoint": entry, "User": self.user },
             "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", digest(&layer))] },
         });
         let config = serde_json::to_vec(&config).map_err(io::Error::from)?;
@@ -191,6 +196,7 @@ mod tests {
         assert_eq!(config, format!("{}.json", made.id()));
         let config: Value = serde_json::from_slice(&files[config]).expect("JSON");
         assert_eq!(config["config"]["Entrypoint"], json!(["/plumbline", "probe"]));
+        assert_eq!(config["config"]["User"], "65532:65532");
         let layer = &files["layer.tar"];
         let digest = format!("sha256:{:x}", Sha256::digest(layer));
         assert_eq!(config["rootfs"]["diff_ids"], json!([digest]));

@@ -153,6 +153,7 @@ async fn a_run_that_is_interrupted_while_its_pods_come_leaves_nothing() {
         json!(["ALL"])
     );
     assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
+    assert_eq!(container["securityContext"]["runAsNonRoot"], true);
     assert!(container["resources"]["requests"].is_object(), "{spec}");
 
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();

@@ -223,9 +223,26 @@ async fn the_printed_roles_are_enough_and_what_lacks_of_them_is_named() {
     others.abort();
 }
 
+/// The strictest of the Pod Security Standards holds in the namespace, or none.
+async fn pods_are_restricted(admin: &Client, standard: Option<&str>) {
+    let label = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": standard}}});
+    let namespaces: Api<Namespace> = Api::all(admin.clone());
+    namespaces
+        .patch(TEAM, &PatchParams::default(), &Patch::Merge(label))
+        .await
+        .unwrap();
+}
+
 /// With rights in a namespace only, nodes are found by pods, and the namespace stays with nothing in it.
 async fn one_namespace(admin: &Client, options: &Options) {
     let role = printed(options.tier);
+    pods_are_restricted(admin, Some("restricted")).await;
+    let any = typed(json!({
+        "metadata": {"name": "any"}, "spec": {"containers": [{"name": "any", "image": "any"}]},
+    }));
+    let pods: Api<Pod> = Api::namespaced(admin.clone(), TEAM);
+    let refused = pods.create(&PostParams::default(), &any).await.unwrap_err();
+    assert!(refused.to_string().contains("violates PodSecurity"), "{refused}");
     drop(survey_until(options, |found| lacks(found, rights(&role))).await);
     grant(admin, &role).await;
     let mut cluster = survey_until(options, Result::is_ok).await.unwrap();
@@ -249,6 +266,7 @@ async fn one_namespace(admin: &Client, options: &Options) {
     let namespaces: Api<Namespace> = Api::all(admin.clone());
     let team = namespaces.get(TEAM).await.unwrap();
     assert_eq!(team.metadata.deletion_timestamp, None);
+    pods_are_restricted(admin, None).await;
 }
 
 /// The agents of a target are found by its labels, or named if they are not there; each start of one is seen.

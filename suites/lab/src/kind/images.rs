@@ -118,6 +118,7 @@ mod tests {
         repository: "plumbline-test",
         program: "/tiny",
         arguments: &["first"],
+        user: "65532:65532",
     };
 
     /// Docker, unless there is none: then the test is on record as skipped.

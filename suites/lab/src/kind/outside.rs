@@ -24,6 +24,9 @@ use crate::embedded::NetNs;
 /// The label of what belongs to a cluster and is no node of it; its value is the cluster's name.
 pub(super) const LABEL: &str = "plumbline.cluster";
 
+/// Who processes beside the nodes are: they belong to this host's root, and no pod's standard binds them.
+pub(super) const ROOT: &str = "0:0";
+
 /// Starts both anew. They have the probe's image and do nothing: clients are started beside the one.
 pub(super) async fn start(tools: &Tools, cluster: &str, image: &str, network: &str) -> Result<(), KindError> {
     let (client, router) = (name(cluster), router_name(cluster));
@@ -56,6 +59,8 @@ async fn start_one(
         &label,
         "--network",
         network,
+        "--user",
+        ROOT,
         image,
         "serve",
         "--name",

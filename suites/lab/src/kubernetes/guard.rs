@@ -378,7 +378,7 @@ fn pod(options: &Options, node: &str) -> serde_json::Result<Pod> {
     let is_privileged = options.tier >= Tier::Node;
     let mut container = json!({ "name": CONTAINER, "image": options.image, "args": args });
     if is_privileged {
-        container["securityContext"] = json!({ "privileged": true });
+        container["securityContext"] = json!({ "privileged": true, "runAsUser": 0 });
     }
     dressed(
         options,

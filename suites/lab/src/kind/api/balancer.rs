@@ -19,7 +19,7 @@ use crate::{
     embedded::{Front, LabError, api_is_ready},
     kind::{
         KindError, LIMITS,
-        outside::{self, LABEL},
+        outside::{self, LABEL, ROOT},
         tools::Tools,
     },
 };
@@ -45,6 +45,8 @@ pub(super) async fn start(
             "unless-stopped",
             "--network",
             network,
+            "--user",
+            ROOT,
             "--entrypoint",
             "/plumbline",
             image,
