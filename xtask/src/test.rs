@@ -5,7 +5,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use crate::{e2e, steps};
+use crate::{ebpf, steps};
 
 /// Set for tests that need root when there is none: they then say that they were skipped.
 pub(crate) const UNPRIVILEGED: &str = "PLUMBLINE_UNPRIVILEGED";
@@ -29,8 +29,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    // Tests of the lab start these.
-    e2e::build(&[&e2e::PROGRAMS[..], &["mutants"]].concat())?;
+    // Tests of the lab start programs: those of packages with integration tests, which are built with them, before any runs.
+    ebpf::refresh()?;
     let nextest = !arguments.no_nextest && steps::has_subcommand("nextest");
     let mut command = steps::cargo();
     if nextest {
