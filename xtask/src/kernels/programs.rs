@@ -44,7 +44,11 @@ const CASES: [&str; 4] = [
 /// By how much limits of the suite are lengthened: an emulated processor is ten to twenty times as slow.
 const TIMEOUT_SCALE: &str = "10";
 
-/// The same for the limits of tests.
+/// Probes of each client in a second: of the 400 of fast machines as much less. With all of them clients of an emulated
+/// machine did not come to the end of their plans.
+const RATE: &str = "20";
+
+/// As [`TIMEOUT_SCALE`], for the limits of tests.
 const TEST_TIMEOUT_SCALE: (&str, &str) = ("PLUMBLINE_TEST_TIMEOUT_SCALE", TIMEOUT_SCALE);
 
 /// Where the suite's report is.
@@ -217,8 +221,8 @@ pub(super) fn steps(parts: &[Part], filters: &[String], limit: Duration) -> anyh
             Part::Lab => {
                 let cases = cases(filters)?.join("|");
                 let run = format!(
-                    "/bin/plumbline run --filter ^({cases})$ --labs 1 --jobs 1 --timeout-scale {TIMEOUT_SCALE} --out \
-                     /run/out"
+                    "/bin/plumbline run --filter ^({cases})$ --labs 1 --jobs 1 --timeout-scale {TIMEOUT_SCALE} --rate {RATE} \
+                     --out /run/out"
                 );
                 step("lab", &run)
             }
