@@ -18,7 +18,7 @@ use object::{
 use serde_json::Value;
 
 use super::{FOLDER, expect_on_path};
-use crate::{e2e, steps};
+use crate::{e2e, ebpf, steps};
 
 /// A part of what runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -73,25 +73,18 @@ pub(super) struct Built {
     pub(super) files: BTreeMap<String, PathBuf>,
 }
 
-/// Builds what these parts run. Their own programs are optimised, as an emulated processor is slow; the suite's are those
-/// of `cargo xtask e2e`.
+/// Builds what these parts run, all of it optimised, as an emulated processor is slow: an agent that is not takes minutes there
+/// until it serves.
 pub(super) fn build(parts: &[Part]) -> anyhow::Result<Built> {
-    let mut programs = Vec::new();
-    let mut add = |names: &[&str], folder: &Path| {
-        for name in names {
-            programs.push((format!("/bin/{name}"), folder.join(name)));
-        }
-    };
-    let own = steps::programs()?;
+    let mut wanted = ASKING.map(|program| ("lb-loader", program)).to_vec();
     if parts.contains(&Part::Lab) {
-        e2e::build(&e2e::PROGRAMS)?;
-        add(&e2e::PROGRAMS, &own);
+        wanted.extend(e2e::PROGRAMS.map(|program| (program, program)));
     }
-    for program in ASKING {
-        let built = steps::optimised("lb-loader", program)?;
-        add(&[program], built.parent().unwrap_or(&own));
+    ebpf::refresh()?;
+    let mut programs = vec![("/init".to_owned(), steps::optimised("guest", "guest")?)];
+    for (package, program) in wanted {
+        programs.push((format!("/bin/{program}"), steps::optimised(package, program)?));
     }
-    programs.push(("/init".to_owned(), steps::optimised("guest", "guest")?));
     for (part, package, test) in TESTS {
         if parts.contains(&part) {
             programs.push((format!("/bin/{test}"), tests(package, test)?));
