@@ -89,14 +89,25 @@ async fn what_the_kernel_lacks_for_a_target_is_named_with_what_was_tried() {
         need("xt_none (CONFIG_NONE)", "echo no such match >&2; exit 1"),
         need("what is not tried", "exit 0"),
     ];
-    let error = LabCluster::up(&config, Lifetime::WithCaller, |_| {})
-        .await
-        .expect_err("the kernel lacks something")
-        .to_string();
-    assert!(
-        error.contains("needs xt_none (CONFIG_NONE), which this host's kernel lacks")
-            && error.contains("said: no such match"),
-        "{error}"
-    );
+    let silent = vec![need("a name (package names)", "exit 2")];
+    for (needs, named, said) in [
+        (
+            config.agent.program.needs.clone(),
+            "xt_none (CONFIG_NONE)",
+            "no such match",
+        ),
+        (silent, "a name (package names)", "nothing (exit status: 2)"),
+    ] {
+        config.agent.program.needs = needs;
+        let error = LabCluster::up(&config, Lifetime::WithCaller, |_| {})
+            .await
+            .expect_err("the host lacks something")
+            .to_string();
+        assert!(
+            error.contains(&format!("needs {named}, which this host lacks"))
+                && error.contains(&format!("said: {said}. ")),
+            "{error}"
+        );
+    }
     assert!(!cgroup(&config.name).exists());
 }

@@ -90,10 +90,10 @@ pub enum LabError {
         /// The program.
         tool: String,
     },
-    /// The kernel lacks something that the target needs.
+    /// The kernel, or the host, lacks something that the target needs.
     #[error(
-        "the target {target} needs {need}, which this host's kernel lacks: `{tried}` said: {why}. \
-         Load the module, or use a kernel with that option"
+        "the target {target} needs {need}, which this host lacks: `{tried}` said: {why}. \
+         Load the module or install the package that is named, or use a kernel with that option"
     )]
     MissingNeed {
         /// The target.

@@ -1,4 +1,4 @@
-//! What a target asks of the kernel, tried before its nodes are made.
+//! What a target asks of the kernel and the host, tried before its nodes are made.
 
 use std::process::{Command, Stdio};
 
@@ -42,7 +42,9 @@ pub(super) async fn check(agent: &AgentCommand) -> Result<(), LabError> {
             .map_err(|error| missing(error.to_string()))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            return Err(missing(said.split_whitespace().collect::<Vec<_>>().join(" ")));
+            let words: Vec<&str> = said.split_whitespace().collect();
+            let silent = words.is_empty().then(|| format!("nothing ({})", output.status));
+            return Err(missing(silent.unwrap_or_else(|| words.join(" "))));
         }
     }
     Ok(())
