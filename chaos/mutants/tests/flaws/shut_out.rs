@@ -1,7 +1,5 @@
 //! Where a program of an earlier load lets no other in, the mutant says that it is attached; the production agent doesn't.
 
-mod looking;
-
 use lb_loader::{Found, Inventory, LoaderError, Manner, Ownership};
 use mutants::{
     flawed::{Flaw, Flawed},
@@ -10,7 +8,7 @@ use mutants::{
 };
 use reference_agent::{datapath::Datapath, testing::node::Node};
 
-use self::looking::{HOOK, STALE, looked};
+use crate::looking::{HOOK, STALE, looked};
 
 /// What is left was attached alone.
 struct Exclusive;

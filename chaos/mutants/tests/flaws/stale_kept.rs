@@ -1,12 +1,10 @@
 //! The mutant leaves what an earlier load has attached, says that all is well, and attaches as ever.
 
-mod looking;
-
 use lb_loader::{Hook, Ownership};
 use mutants::stale_kept::{Overlooked, overlooking};
 use reference_agent::testing::node::Node;
 
-use self::looking::{HOOK, STALE, looked};
+use crate::looking::{HOOK, STALE, looked};
 
 #[test]
 fn a_stale_program_stays_and_readiness_says_nothing() {

@@ -1,0 +1,22 @@
+//! What each mutant does wrong, and that it does the rest right: one program, which is linked once.
+
+mod adopted_kept;
+mod cut_unnoticed;
+mod empty_left_out;
+mod endpoints_kept;
+mod foreign_removed;
+mod growing;
+mod kubernetes_left_out;
+mod last_slice_wins;
+mod locked_out;
+mod looking;
+mod one_way;
+mod prefix_release;
+mod refill_doubled;
+mod refill_ignored;
+mod restored_by_prefix;
+mod rewritten_ignored;
+mod shut_out;
+mod stale_kept;
+mod starts_twice;
+mod wide_release;
