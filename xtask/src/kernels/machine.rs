@@ -29,7 +29,7 @@ const MEMORY: &str = "3G";
 /// fault. Kernels since 6.5 use it whenever they allocate.
 const MODEL: &str = "max,-cx16";
 /// Tests look at programs from one processor while they run on another.
-const PROCESSORS: &str = "2";
+const PROCESSORS: usize = 2;
 /// Emulators before this one translate code while another processor writes it, and keep what was there before ("accel/tcg: Always
 /// lock pages before translation", QEMU 8.1). A kernel that patches its own text can then meet a breakpoint that it has taken
 /// away before: seen with 7.2 as "Oops: int3" in `inet_release`, whose static key cgroup programs switch.
@@ -112,7 +112,8 @@ pub(super) fn run(
         match &outcome.stop {
             // It can be opened on machines, virtual ones themselves, where it does not work.
             Stop::Qemu(why) if outcome.boot.is_none() => {
-                eprintln!("      {KVM} is there and can't be used, so the processor is emulated: {why}");
+                let release = &kernel.release;
+                eprintln!("      {release}: {KVM} can't be used, so the processor is emulated: {why}");
             }
             _ => return Ok(outcome),
         }
@@ -130,7 +131,7 @@ fn attempt(
 ) -> anyhow::Result<Outcome> {
     let errors = folder.join(ERRORS);
     let file = File::create(&errors).with_context(|| format!("failed to write {}", errors.display()))?;
-    let accelerator = if kvm { "kvm" } else { emulation(version()?) };
+    let accelerator = if kvm { "kvm" } else { emulation(version()?).0 };
     let mut command = command(kernel, initial, &folder.join(CONSOLE), accelerator);
     let started = Instant::now();
     let mut child = command
@@ -161,6 +162,7 @@ fn attempt(
     };
     let listened = Listener {
         told: &told,
+        release: &kernel.release,
         plan,
         limit,
         started,
@@ -180,13 +182,18 @@ fn attempt(
     Ok(outcome)
 }
 
-/// How processors are emulated: side by side, or by turns where that goes wrong.
-fn emulation(version: (u64, u64)) -> &'static str {
+/// How processors are emulated: side by side, or by turns where that goes wrong; and how many of this machine's that takes.
+fn emulation(version: (u64, u64)) -> (&'static str, usize) {
     if version < LOCKS_BEFORE_TRANSLATING {
-        "tcg,thread=single"
+        ("tcg,thread=single", 1)
     } else {
-        "tcg"
+        ("tcg", PROCESSORS)
     }
+}
+
+/// Processors of this machine that a machine keeps busy, if it is emulated; with KVM it waits for most of its time.
+pub(super) fn processors_at_once() -> anyhow::Result<usize> {
+    Ok(emulation(version()?).1)
 }
 
 /// Which QEMU this is.
@@ -216,7 +223,7 @@ fn command(kernel: &Kernel, initial: &Path, console: &Path, accelerator: &str) -
         "-cpu",
         MODEL,
         "-smp",
-        PROCESSORS,
+        &PROCESSORS.to_string(),
         "-m",
         MEMORY,
     ]);
@@ -248,6 +255,7 @@ fn stop(events: &[Event], silent: Option<String>, console: &Path, ended: &str, s
 /// Hears what is told, writes it down and shows how it goes on.
 struct Listener<'a> {
     told: &'a Receiver<Event>,
+    release: &'a str,
     plan: &'a Plan,
     limit: Duration,
     started: Instant,
@@ -309,7 +317,8 @@ impl Listener<'_> {
     }
 
     fn show(&self, what: &str) {
-        eprintln!("      {:>6.1} s  {what}", self.started.elapsed().as_secs_f64());
+        let seconds = self.started.elapsed().as_secs_f64();
+        eprintln!("      {}: {seconds:>6.1} s  {what}", self.release);
     }
 
     fn command(&self, name: &str) -> String {
@@ -335,7 +344,7 @@ mod tests {
     #[test]
     fn processors_of_an_emulator_that_keeps_old_code_take_turns() {
         let said = "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)\nCopyright (c) 2003-2022\n";
-        let how = |said: &str| version_in(said).map(emulation);
+        let how = |said: &str| version_in(said).map(|version| emulation(version).0);
         assert_eq!(how(said), Some("tcg,thread=single"));
         assert_eq!(how("QEMU emulator version 8.0.5\n"), Some("tcg,thread=single"));
         assert_eq!(how("QEMU emulator version 8.1.0\n"), Some("tcg"));

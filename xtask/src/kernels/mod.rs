@@ -25,9 +25,15 @@ mod programs;
 mod table;
 
 use std::{
-    fs,
+    fs::{self, File, TryLockError},
+    num::NonZero,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -81,6 +87,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MINUTES", default_value_t = LIMIT_MINUTES,
           value_parser = clap::value_parser!(u64).range(1..=24 * 60))]
     time_limit: u64,
+    /// How many machines run side by side; the default follows from processors, and is one for each that they use at once
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -94,6 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     machine::expect_programs()?;
+    let _lock = lock(&folder)?;
     let kernels = kernels(arguments, &folder)?;
     let limit = Duration::from_secs(60 * arguments.time_limit);
     let parts = if arguments.only.is_empty() {
@@ -103,10 +113,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let steps = programs::steps(parts, &arguments.filter, limit)?;
     let built = programs::build(parts)?;
-    let mut findings = Vec::new();
-    for kernel in &kernels {
-        findings.push(try_one(kernel, &built, &steps, limit, &folder)?);
-    }
+    let jobs = match arguments.jobs {
+        Some(jobs) => jobs.get(),
+        None => thread::available_parallelism().map_or(1, NonZero::get) / machine::processors_at_once()?,
+    };
+    let findings = side_by_side(&kernels, jobs, |kernel| {
+        try_one(kernel, &built, &steps, limit, &folder)
+    })?;
     let text = table::of(&findings);
     print!("\n{text}");
     fs::write(folder.join("table.txt"), &text).context("failed to write table.txt")?;
@@ -117,6 +130,54 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let held = findings.iter().all(Findings::held) && differences.is_empty();
     Ok(ExitCode::from(u8::from(!held)))
+}
+
+/// Held by one run at a time: two would write the same programs, packages and results.
+fn lock(folder: &Path) -> anyhow::Result<File> {
+    fs::create_dir_all(folder).with_context(|| format!("failed to make {}", folder.display()))?;
+    let path = folder.join("lock");
+    let file = File::create(&path).with_context(|| format!("failed to write {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!(
+            "another `cargo xtask kernels` runs in this checkout (it holds {}): wait for its end, or give one command all \
+             kernels, which it runs side by side",
+            path.display()
+        ),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("failed to lock {}", path.display()))
+        }
+    }
+}
+
+/// Does all of them, so many at once and at least one; what comes of them is in their order. After an error none is begun.
+fn side_by_side<T: Sync, R: Send>(
+    all: &[T],
+    jobs: usize,
+    work: impl Fn(&T) -> anyhow::Result<R> + Sync,
+) -> anyhow::Result<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, anyhow::Result<R>)>> = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, all.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = all.get(index) else { return };
+                    let result = work(one);
+                    if result.is_err() {
+                        next.fetch_max(all.len(), Ordering::Relaxed);
+                    }
+                    done.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((index, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// A part of a test's or case's name: an argument of its own of the test programs, and nothing else to them.
@@ -189,4 +250,44 @@ fn expect_on_path(program: &str, package: &str, why: &str) -> anyhow::Result<()>
         bail!("{why} needs {program}, which is not on the PATH: install {package}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn machines_run_side_by_side_and_are_told_of_in_their_order() {
+        let both = Barrier::new(2);
+        let work = |number: &usize| {
+            both.wait();
+            Ok(10 * number)
+        };
+        assert_eq!(side_by_side(&[1, 2, 3, 4], 2, work).unwrap(), [10, 20, 30, 40]);
+        assert_eq!(
+            side_by_side(&[1, 2], 0, |number| Ok(*number)).unwrap(),
+            [1, 2],
+            "at least one"
+        );
+        let begun = AtomicUsize::new(0);
+        let failing = |number: &usize| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            bail!("{number} does not start")
+        };
+        let failed: anyhow::Result<Vec<usize>> = side_by_side(&[1, 2], 1, failing);
+        assert_eq!(failed.unwrap_err().to_string(), "1 does not start");
+        assert_eq!(begun.into_inner(), 1, "after an error none is begun");
+    }
+
+    #[test]
+    fn a_second_run_in_the_same_folder_is_told_of_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = lock(folder.path()).unwrap();
+        let refused = lock(folder.path()).unwrap_err().to_string();
+        assert!(refused.contains("another `cargo xtask kernels`"), "{refused}");
+        drop(first);
+        lock(folder.path()).unwrap();
+    }
 }
