@@ -1,6 +1,8 @@
 //! `cargo xtask e2e`: the main job.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
 
 use crate::{ebpf, steps};
 
@@ -31,11 +33,14 @@ enum Provider {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    match arguments.provider {
-        Provider::Lab => build(&PROGRAMS)?,
+    let programs = match arguments.provider {
+        Provider::Lab => {
+            build(&PROGRAMS)?;
+            steps::programs()?
+        }
         Provider::Kind => build_static(&PROGRAMS)?,
-    }
-    let program = steps::programs()?.join("plumbline");
+    };
+    let program = programs.join("plumbline");
     let mut command = steps::as_root(&program, "making the cluster")?;
     // Reports go to `target/plumbline` below the workspace, unless `--out` says otherwise.
     command.arg("run").current_dir(steps::root());
@@ -60,15 +65,29 @@ pub(crate) fn build(packages: &[&str]) -> anyhow::Result<()> {
     steps::must("build", &mut command)
 }
 
-/// The same as static programs, for images FROM scratch. Only the program itself is built otherwise than usual, not what it
-/// is built from: for those that are shipped there is `cargo xtask dist`.
-fn build_static(packages: &[&str]) -> anyhow::Result<()> {
+/// Where static programs go, below cargo's target folder.
+const STATIC: &str = "static";
+
+/// The same as static programs, for images FROM scratch, and where they are: in a folder of their own, as the others may be
+/// running. Only the program itself is built otherwise than usual, not what it is built from, which is shared with the others:
+/// for those that are shipped there is `cargo xtask dist`.
+fn build_static(packages: &[&str]) -> anyhow::Result<PathBuf> {
     ebpf::refresh()?;
+    let programs = steps::programs()?;
+    let profile = programs.file_name().context("this program has no folder")?;
+    let target = programs
+        .parent()
+        .context("this program is not in a target folder")?;
+    let own = target.join(STATIC);
     for package in packages {
         let mut command = steps::cargo();
-        command.args(["rustc", "--package", package, "--bin", package, "--"]);
-        command.args(["-C", "target-feature=+crt-static", "-C", "strip=symbols"]);
+        command
+            .env("CARGO_BUILD_BUILD_DIR", target)
+            .args(["rustc", "--package", package, "--bin", package])
+            .arg("--target-dir")
+            .arg(&own);
+        command.args(["--", "-C", "target-feature=+crt-static", "-C", "strip=symbols"]);
         steps::must("build, static", &mut command)?;
     }
-    Ok(())
+    Ok(own.join(profile))
 }
