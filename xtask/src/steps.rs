@@ -139,8 +139,15 @@ fn kept_environment() -> Vec<OsString> {
 
 /// Whether a program can be found.
 pub(crate) fn on_path(program: &str) -> bool {
-    env::var_os("PATH")
-        .is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+    found_on_path(program).is_some()
+}
+
+/// Where the `PATH` has a program first.
+pub(crate) fn found_on_path(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
 }
 
 /// Whether cargo has a subcommand.

@@ -25,6 +25,7 @@ use crate::{
     client::{Client, Run},
     context::Context,
     history::Event,
+    limits::Limits,
     objects::Key,
     pods::{Backend, pod},
     readiness::Control,
@@ -39,7 +40,7 @@ const CONTROL: &str = "lasting";
 pub(crate) const TARGETS: [u16; 2] = [7001, 7002];
 /// The Service's port is this plus the number of the fence.
 const FIRST_PORT: u16 = 20_000;
-/// From one look to the next, and how long each may take: before the change nobody may answer there.
+/// From one look to the next where clients bear it, and how long each may take: before the change nobody may answer there.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOK_LIMIT: Duration = Duration::from_millis(500);
 /// Looks side by side: silent ones do not delay the one that is answered.
@@ -172,15 +173,16 @@ impl Context {
         let identity = fence.backend.identity(Transport::Tcp, target(number));
         let limit = self.limits().endpoints;
         let address = SocketAddr::new(fence.address, FIRST_PORT + number);
-        let looks = limit.as_millis().div_ceil(LOOK.as_millis());
+        let (interval, look_limit) = look(self.limits());
+        let looks = limit.as_millis().div_ceil(interval.as_millis());
         let entry = PlanEntry {
             target: format!("fence {number}"),
             transport: Transport::Tcp,
             address: address.ip(),
             port: address.port(),
             count: u32::try_from(looks).unwrap_or(u32::MAX),
-            interval_ms: u64::try_from(LOOK.as_millis()).unwrap_or(u64::MAX),
-            limit_ms: u64::try_from(LOOK_LIMIT.as_millis()).unwrap_or(u64::MAX),
+            interval_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
+            limit_ms: u64::try_from(look_limit.as_millis()).unwrap_or(u64::MAX),
             until: Some(Until::Identity(identity.clone())),
             flows: None,
             source_ports: None,
@@ -195,7 +197,7 @@ impl Context {
                 client.node
             ))
         };
-        let attempts = match tokio::time::timeout(limit, run.finish(limit + LOOK_LIMIT)).await {
+        let attempts = match tokio::time::timeout(limit, run.finish(limit + look_limit)).await {
             Ok(attempts) => attempts?,
             Err(_) => return Err(unseen("no end of the probes")),
         };
@@ -211,6 +213,14 @@ impl Context {
         });
         Ok(())
     }
+}
+
+/// From one look to the next, and how long each may take. All lanes of a client together keep to its rate, and limits are
+/// lengthened as all are: a machine that is emulated answers none of eighty looks in a second within half of one.
+fn look(limits: &Limits) -> (Duration, Duration) {
+    let lanes = u32::try_from(LANES).unwrap_or(u32::MAX);
+    let kept = Duration::from_secs(1) * lanes / limits.rate.max(1);
+    (LOOK.max(kept), LOOK_LIMIT.mul_f64(limits.scale.max(1.0)))
 }
 
 fn target(number: u16) -> u16 {
@@ -250,4 +260,18 @@ pub(crate) fn slice_of(
         "endpoints": [backend.endpoint(family, true)?],
         "ports": ports,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_keep_to_what_clients_and_machines_bear() {
+        let of = |rate, scale| look(&Limits::default().with_rate(rate).scaled(scale));
+        assert_eq!(of(400, 1.0), (LOOK, LOOK_LIMIT));
+        assert_eq!(of(20, 10.0), (Duration::from_millis(200), Duration::from_secs(5)));
+        let lanes = Duration::from_secs(1).div_duration_f64(of(20, 1.0).0) * LANES as f64;
+        assert!(lanes <= 20.0, "all lanes together: {lanes} in a second");
+    }
 }

@@ -54,6 +54,9 @@ const TEST_TIMEOUT_SCALE: (&str, &str) = ("PLUMBLINE_TEST_TIMEOUT_SCALE", TIMEOU
 /// Where the suite's report is.
 const REPORT: &str = "/run/out/report.yaml";
 
+/// What cases start on nodes, of this machine.
+const OF_NODES: [&str; 1] = ["cat"];
+
 /// Programs of lb-loader that ask the kernel.
 const ASKING: [&str; 2] = ["lb-features", "lb-verify"];
 
@@ -88,6 +91,16 @@ pub(super) fn build(parts: &[Part]) -> anyhow::Result<Built> {
     for (part, package, test) in TESTS {
         if parts.contains(&part) {
             programs.push((format!("/bin/{test}"), tests(package, test)?));
+        }
+    }
+    if parts.contains(&Part::Lab) {
+        for program in OF_NODES {
+            expect_on_path(
+                program,
+                "coreutils",
+                "what cases do on nodes of a virtual machine",
+            )?;
+            programs.extend(steps::found_on_path(program).map(|file| (format!("/bin/{program}"), file)));
         }
     }
     expect_on_path("strip", "binutils", "making the machines' programs small")?;
