@@ -54,8 +54,8 @@ const TEST_TIMEOUT_SCALE: (&str, &str) = ("PLUMBLINE_TEST_TIMEOUT_SCALE", TIMEOU
 /// Where the suite's report is.
 const REPORT: &str = "/run/out/report.yaml";
 
-/// What cases start on nodes, of this machine.
-const OF_NODES: [&str; 1] = ["cat"];
+/// What cases start on nodes, of this machine: program and package.
+const OF_NODES: [(&str, &str); 2] = [("cat", "coreutils"), ("find", "findutils")];
 
 /// Programs of lb-loader that ask the kernel.
 const ASKING: [&str; 2] = ["lb-features", "lb-verify"];
@@ -94,7 +94,7 @@ pub(super) fn build(parts: &[Part]) -> anyhow::Result<Built> {
         }
     }
     if parts.contains(&Part::Lab) {
-        for program in OF_NODES {
+        for (program, package) in OF_NODES {
             expect_on_path(
                 program,
                 "coreutils",
