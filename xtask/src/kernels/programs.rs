@@ -95,11 +95,7 @@ pub(super) fn build(parts: &[Part]) -> anyhow::Result<Built> {
     }
     if parts.contains(&Part::Lab) {
         for (program, package) in OF_NODES {
-            expect_on_path(
-                program,
-                "coreutils",
-                "what cases do on nodes of a virtual machine",
-            )?;
+            expect_on_path(program, package, "what cases do on nodes of a virtual machine")?;
             programs.extend(steps::found_on_path(program).map(|file| (format!("/bin/{program}"), file)));
         }
     }
