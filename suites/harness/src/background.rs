@@ -12,14 +12,17 @@ use crate::{
     client::{Client, Run},
     context::Context,
     history::now_us,
-    target::{Target, pace, plan},
+    target::{Target, pace, pace_of, plan},
     verdict::Halt,
 };
 
 /// From one look at the number of attempts to the next.
 const LOOK: Duration = Duration::from_millis(100);
-/// Probes are planned for so many windows at most: fences and slow machines make a window longer.
-const WINDOWS: u32 = 6;
+/// Probes are planned for so many times their N at most: fences and slow machines make a window longer.
+const TIMES: u32 = 6;
+/// Who does not have N in a window is waited for until so many times what N takes at the planned pace; and so many windows.
+const LATE: f64 = 1.2;
+const WINDOWS: u32 = 3;
 
 /// Probes that are under way, from some clients to some targets at an even pace. Ended by drop.
 #[must_use = "a window that nobody ends decides nothing"]
@@ -28,6 +31,8 @@ pub struct Background {
     targets: Vec<Target>,
     runs: Vec<Run>,
     window: Duration,
+    /// What N takes, at the planned pace.
+    over: Duration,
     /// Attempts that began earlier, in microseconds since the Unix epoch, are not judged.
     from_us: u64,
 }
@@ -51,11 +56,48 @@ impl Context {
         targets: &[Target],
         window: Duration,
     ) -> Result<Background, Halt> {
+        let clients: Vec<_> = clients.iter().map(|client| (client.clone(), None)).collect();
+        self.begin(&clients, targets, window).await
+    }
+
+    /// The same, where each client dials from these ports, the first to the last, each target from its share of them. Clients
+    /// of one network have ports of their own.
+    ///
+    /// For windows in which nobody translates at first: whoever tracks connections leaves those untranslated whose first packet
+    /// came then, and by the same source port so is a later one, for as long as the entry lives (two minutes after the last SYN,
+    /// `nf_conntrack_tcp_timeout_syn_sent`). A kernel hands its ports out again within seconds: it goes through them from another
+    /// place every ten (`EPHEMERAL_PORT_SHUFFLE_PERIOD`).
+    pub async fn background_from(
+        &self,
+        clients: &[(Client, [u16; 2])],
+        targets: &[Target],
+        window: Duration,
+    ) -> Result<Background, Halt> {
+        let clients: Vec<_> = clients
+            .iter()
+            .map(|(client, ports)| (client.clone(), Some(*ports)))
+            .collect();
+        self.begin(&clients, targets, window).await
+    }
+
+    async fn begin(
+        &self,
+        clients: &[(Client, Option<[u16; 2]>)],
+        targets: &[Target],
+        window: Duration,
+    ) -> Result<Background, Halt> {
         let targets = self.open_targets(targets);
+        let over = pace_of(&targets, window, self.limits());
         let plans: Vec<_> = clients
             .iter()
-            .map(|client| {
-                let entries = pace(&targets, window, WINDOWS, self.limits());
+            .map(|(client, ports)| {
+                let mut entries = pace(&targets, over, TIMES, self.limits());
+                if let Some(ports) = ports {
+                    let shares = shares(*ports, entries.len());
+                    for (entry, share) in entries.iter_mut().zip(shares) {
+                        entry.source_ports = Some(share);
+                    }
+                }
                 (client, plan(client, entries))
             })
             .collect();
@@ -64,10 +106,11 @@ impl Context {
             .map(|(client, plan)| Run::start(&*self.cluster, client, plan, self.history.clone()));
         let runs = try_join_all(starts).await?;
         Ok(Background {
-            clients: clients.to_vec(),
+            clients: clients.iter().map(|(client, _)| client.clone()).collect(),
             targets,
             runs,
             window,
+            over,
             from_us: 0,
         })
     }
@@ -83,6 +126,7 @@ impl Context {
             targets,
             runs,
             window,
+            over,
             from_us,
         } = background;
         if targets.is_empty() {
@@ -90,9 +134,10 @@ impl Context {
             return Ok(Vec::new());
         }
         let began = Instant::now();
+        let latest = over.mul_f64(LATE).max(window * WINDOWS);
         // Bounded by what was planned; what is missing then shows as too few probes.
         while began.elapsed() < window
-            || (!self.is_enough(&runs, &targets, from_us) && began.elapsed() < window * 3)
+            || (!self.is_enough(&runs, &targets, from_us) && began.elapsed() < latest)
         {
             tokio::time::sleep(LOOK).await;
         }
@@ -126,5 +171,31 @@ impl Context {
             })
         };
         runs.iter().all(|run| run.with_attempts(has_enough))
+    }
+}
+
+/// Of these ports, first and last, as many parts of one length, at least one each: of too few the last is there for all others.
+pub fn shares([first, last]: [u16; 2], parts: usize) -> Vec<[u16; 2]> {
+    let length = (usize::from(last.saturating_sub(first)) + 1) / parts.max(1);
+    let length = u16::try_from(length).unwrap_or(u16::MAX).max(1);
+    (0..parts)
+        .map(|part| {
+            let part = u16::try_from(part).unwrap_or(u16::MAX);
+            let begin = first.saturating_add(part.saturating_mul(length)).min(last);
+            [begin, begin.saturating_add(length - 1).min(last)]
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_shared_out_and_nobody_has_those_of_another() {
+        assert_eq!(shares([11_000, 29_999], 2), [[11_000, 20_499], [20_500, 29_999]]);
+        assert_eq!(shares([1, 10], 3), [[1, 3], [4, 6], [7, 9]]);
+        assert_eq!(shares([1, 2], 3), [[1, 1], [2, 2], [2, 2]]);
+        assert!(shares([1, 2], 0).is_empty());
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     cleanup::Made,
     context::{Context, Options},
     history::{History, now_us},
+    machine,
     objects::{Kind, all},
     readiness::Readiness,
     report::{AxisReport, CaseReport, overall},
@@ -55,6 +56,7 @@ pub async fn execute(
         evidence: Some(options.folder.clone()),
         undecided: Vec::new(),
     };
+    let dropped = machine::dropped();
     let (mut cx, mut readiness) = (None, None);
     let body = async {
         let history = open(&options.folder)?;
@@ -88,6 +90,9 @@ pub async fn execute(
         report.recoveries = cx.recoveries.all();
     }
     report.verdict = verdict(&report, ended);
+    report
+        .warnings
+        .extend(machine::warning(machine::dropped().saturating_sub(dropped)));
     // The case is over, and has dropped what it held.
     report.unhealed = faults::unhealed();
     let closes = Instant::now();

@@ -22,6 +22,7 @@
 //! - `fence.rs`: the proof that a write has been handled. `history.rs`: the record of it all.
 //! - `readiness.rs`: ready means served, watched through every run about outages, leftovers and restarts.
 //! - `recovery/`: what a recovery needed, for a row that is judged over many cases.
+//! - `machine.rs`: packets that this machine had no room for.
 //! - `waiting.rs`: bounded waits for conditions. `api_faults.rs`: what is wrong with the API servers meanwhile.
 pub mod api_faults;
 pub mod axes;
@@ -35,6 +36,7 @@ pub mod fence;
 pub mod flows;
 pub mod history;
 pub mod limits;
+mod machine;
 pub mod manifest;
 pub mod objects;
 pub mod pods;

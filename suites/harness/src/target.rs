@@ -16,7 +16,7 @@ use crate::{client::Client, limits::Limits};
 const HANDSHAKES_AT_ONCE: u32 = 4;
 /// Of a client's rate, a probe over TLS takes as much as so many others.
 const HANDSHAKE: usize = 4;
-/// Windows that N may take at most. Whoever holds a window waits for three.
+/// Windows that N may take at most, if a client's rate allows that.
 const SLOWEST: f64 = 2.5;
 /// No round of probes is shorter: rounds that wait for a change follow each other.
 const SHORTEST: Duration = Duration::from_millis(200);
@@ -204,18 +204,23 @@ impl Target {
     }
 }
 
-/// Attempts at an even pace that yield N for each target within `window`, and go on for so many windows. Where that is more than
-/// half of a client's rate, as the other half is for rounds beside it, N takes longer, at most [`SLOWEST`] windows: a machine
-/// that is asked for more than it can do answers nothing in time, and decides nothing.
-pub(crate) fn pace(targets: &[Target], window: Duration, windows: u32, limits: &Limits) -> Vec<PlanEntry> {
-    let total: usize = targets.iter().map(|target| target.probes(limits)).sum();
-    let needed = Duration::from_secs(1).mul_f64(total as f64 / (f64::from(limits.rate) / 2.0));
-    let over = needed.max(window).min(window.mul_f64(SLOWEST));
+/// Attempts at an even pace that yield N for each target within `over`, see [`pace_of`], and go on for so many times that.
+pub(crate) fn pace(targets: &[Target], over: Duration, times: u32, limits: &Limits) -> Vec<PlanEntry> {
     let entry = |target: &Target| PlanEntry {
         at_once: (target.transport == Transport::Tls).then_some(HANDSHAKES_AT_ONCE),
-        ..target.entry(target.probes(limits) * windows as usize, over * windows, limits)
+        ..target.entry(target.probes(limits) * times as usize, over * times, limits)
     };
     targets.iter().map(entry).collect()
+}
+
+/// How long N for each target takes: a window. Where that is more than half of a client's rate, as the other half is for rounds
+/// beside it, up to [`SLOWEST`] windows; and where it is more than all of the rate then, as long as that takes: a machine that
+/// is asked for more than it can do answers nothing in time, and decides nothing.
+pub(crate) fn pace_of(targets: &[Target], window: Duration, limits: &Limits) -> Duration {
+    let total: usize = targets.iter().map(|target| target.probes(limits)).sum();
+    let at_all_of_the_rate = Duration::from_secs(1).mul_f64(total as f64 / f64::from(limits.rate));
+    let slowest = window.mul_f64(SLOWEST).max(at_all_of_the_rate);
+    (at_all_of_the_rate * 2).max(window).min(slowest)
 }
 
 /// So many probes to each target, all evenly over one time, as fast as the rate of a client allows. They begin at
@@ -302,14 +307,15 @@ mod tests {
         let limits = Limits::default();
         let entry = |targets: usize, limits: &Limits| {
             let all = vec![target(Permitted::Refuse); targets];
-            let entries = pace(&all, limits.hold, 4, limits);
+            let entries = pace(&all, pace_of(&all, limits.hold, limits), 4, limits);
             assert_eq!(entries.len(), targets);
             (entries[0].interval_ms, entries[0].count)
         };
         assert_eq!(entry(1, &limits), (150, 800));
         assert_eq!(entry(30, &limits), (150, 800), "200 a second: half of the rate");
         assert_eq!(entry(60, &limits), (300, 800), "no more than that");
-        assert_eq!(entry(600, &limits), (375, 800), "N within two and a half windows");
+        assert_eq!(entry(150, &limits), (375, 800), "N within two and a half windows");
+        assert_eq!(entry(600, &limits), (1500, 800), "400 a second: all of the rate");
         let slow = Limits { rate: 100, ..limits };
         assert_eq!(entry(15, &slow), (300, 800));
     }

@@ -8,10 +8,14 @@
 //!
 //! Where the agents are the network of pods, the only pods that start before the agent's first start are those of the host's
 //! network. They are clients everywhere: a cgroup of their own, without a network of their own.
+//!
+//! Each connection that the clients make is a new one, also to whoever tracks connections: from a port from which they have
+//! not dialled while nobody translated.
 use std::{sync::Arc, time::Duration};
 
 use faults::{Remains, StoppedAgent};
 use harness::{
+    background::shares,
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
@@ -45,6 +49,9 @@ pub(crate) const CASE: Case = Case {
 };
 
 const AXIS: &str = "first start";
+/// What clients dial from: no port that a kernel hands out (from 32768), NodePorts are above and programs of nodes below. With six
+/// targets each port of a client comes again after two minutes and more.
+const PORTS: [u16; 2] = [11_000, 29_999];
 /// How long what was removed may take to die.
 const LATE: Duration = Duration::from_secs(60);
 
@@ -84,16 +91,19 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         );
     }
     let clients = clients(cx, node).await?;
+    let all: Vec<Client> = clients.iter().map(|(client, _)| client.clone()).collect();
     cx.witness(
         "the VIP is translated by nobody",
-        &clients,
+        &all,
         &served.to_nobody(),
         Within::from_now(cx.limits().service),
     )
     .await?;
 
     cx.phase("the clients dial, and the agent starts for the first time");
-    let dialling = cx.background(&clients, &served.targets, cx.limits().hold).await?;
+    let dialling = cx
+        .background_from(&from_own_ports(&clients), &served.targets, cx.limits().hold)
+        .await?;
     agent.start().await?;
     let started = Within::from_now(cx.limits().heal);
     let ready = cx.agent_ready(node, &before, started).await?;
@@ -111,9 +121,22 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     Ok(())
 }
 
+/// Those of the host's network have each a part of the ports: theirs are one network.
+fn from_own_ports(clients: &[(Client, bool)]) -> Vec<(Client, [u16; 2])> {
+    let of_host = clients.iter().filter(|(_, of_host)| *of_host).count();
+    let mut parts = shares(PORTS, of_host).into_iter();
+    let ports = |of_host: bool| {
+        let part = of_host.then(|| parts.next()).flatten();
+        part.unwrap_or(PORTS)
+    };
+    let (clients, networks): (Vec<_>, Vec<_>) = clients.iter().cloned().unzip();
+    clients.into_iter().zip(networks.into_iter().map(ports)).collect()
+}
+
 /// On the host, and in pods of the host's network and of the pods', where those start: each by itself and in a cgroup namespace
 /// of its own. The pods begin now.
-async fn clients(cx: &Context, node: &str) -> Result<Vec<Client>, Halt> {
+/// Also returns whether its network is the host's.
+async fn clients(cx: &Context, node: &str) -> Result<Vec<(Client, bool)>, Halt> {
     let namespace = cx.namespace().await?;
     let can = &cx.cluster().describe().capabilities;
     let networks: &[bool] = if can.contains(&Capability::PodsWithoutAgents) {
@@ -149,16 +172,22 @@ async fn clients(cx: &Context, node: &str) -> Result<Vec<Client>, Halt> {
         })
         .collect();
     let pods = cx.backends(&values).await?;
-    let in_pod = |(pod, (name, _, private)): (&Backend, &(String, bool, bool))| Client {
-        name: format!("{name}@{node}"),
-        node: node.to_owned(),
-        place: Place::Pod {
-            namespace: pod.namespace.clone(),
-            name: pod.name.clone(),
-        },
-        private_cgroups: *private,
+    let in_pod = |(pod, (name, of_host, private)): (&Backend, &(String, bool, bool))| {
+        let client = Client {
+            name: format!("{name}@{node}"),
+            node: node.to_owned(),
+            place: Place::Pod {
+                namespace: pod.namespace.clone(),
+                name: pod.name.clone(),
+            },
+            private_cgroups: *private,
+        };
+        (client, *of_host)
     };
     let of_node = cx.clients_on(node).into_iter();
     let hosts = of_node.filter(|client| matches!(client.place, Place::Host { .. }));
-    Ok(hosts.chain(pods.iter().zip(&wanted).map(in_pod)).collect())
+    Ok(hosts
+        .map(|client| (client, true))
+        .chain(pods.iter().zip(&wanted).map(in_pod))
+        .collect())
 }

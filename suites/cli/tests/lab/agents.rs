@@ -147,7 +147,7 @@ async fn state_is_wiped_by_the_agents_own_clean_up_and_only_while_it_is_stopped(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn evidence_holds_logs_objects_and_dumps() {
+async fn evidence_holds_logs_objects_counters_and_dumps() {
     let Some(test) = TestLab::up("evidence").await else {
         return;
     };
@@ -160,6 +160,10 @@ async fn evidence_holds_logs_objects_and_dumps() {
     assert!(read("logs/agent-node1.log").contains("start 1 of the agent on node1"));
     assert!(read("objects/pods.json").contains("\"b1\""));
     assert!(read("objects/nodes.json").contains("\"node2\""));
+    for network in ["node1", "node2", "default_b1"] {
+        let counted = read(&format!("networks/{network}.txt"));
+        assert!(counted.contains("Ip DefaultTTL 64\n"), "{network}: {counted}");
+    }
     read("dump-node1.txt");
     assert!(test.said().iter().any(|line| line == "dump --bpffs=/sys/fs/bpf"));
 }

@@ -165,12 +165,16 @@ impl LabCluster {
             .map_err(io_error(format!("start {} in {place:?}", program.display())))
     }
 
-    async fn command(&self, place: &Place, argv: &[String]) -> Result<(Command, Placement), LabError> {
+    pub(super) async fn locate(&self, place: &Place) -> Result<Located, LabError> {
         let request = Request::Locate { place: place.clone() };
-        let located = match call(&self.dir, &request, LIMITS.control).await? {
-            Reply::Located(located) => located,
-            other => return Err(unexpected(&self.dir, &other)),
-        };
+        match call(&self.dir, &request, LIMITS.control).await? {
+            Reply::Located(located) => Ok(located),
+            other => Err(unexpected(&self.dir, &other)),
+        }
+    }
+
+    async fn command(&self, place: &Place, argv: &[String]) -> Result<(Command, Placement), LabError> {
+        let located = self.locate(place).await?;
         let placement = self.placement(&located)?;
         let mut command =
             spawn::program(&self.about.config.plumbline, argv).map_err(io_error("start a program"))?;
@@ -196,7 +200,7 @@ impl LabCluster {
         })
     }
 
-    fn namespace(&self, descriptor: Descriptor) -> Result<File, LabError> {
+    pub(super) fn namespace(&self, descriptor: Descriptor) -> Result<File, LabError> {
         let path = format!("/proc/{}/fd/{}", self.about.pid, descriptor.fd);
         let open = || -> io::Result<File> {
             let file = File::open(&path)?;

@@ -1,4 +1,4 @@
-//! What explains a failure: logs, objects, and what the agents say of their maps.
+//! What explains a failure: logs, objects, what networks have counted, and what the agents say of their maps.
 
 use std::{fs, io, path::Path};
 
@@ -6,13 +6,16 @@ use k8s_openapi::api::{
     core::v1::{Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
-use kube::{Api, Resource, api::ListParams};
+use kube::{Api, Resource, ResourceExt as _, api::ListParams};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
 use super::{
-    AgentCommand, LIMITS, LabCluster,
+    AgentCommand, LIMITS, LabCluster, LabError,
+    counters::counters,
+    error::io_error,
     mounts::{BPFFS, CGROUPS},
+    netns::NetNs,
     program::Values,
 };
 use crate::cluster::{Cluster, ClusterError, Place};
@@ -28,8 +31,18 @@ pub(super) async fn collect(
         why: error.to_string(),
     };
     fs::create_dir_all(folder.join("logs")).map_err(failed)?;
-    let living = living(lab).await;
-    copy_logs(&lab.logs(), &folder.join("logs"), living.as_deref()).map_err(failed)?;
+    let pods = living(lab).await;
+    let uids: Option<Vec<String>> = pods.as_ref().map(|pods| {
+        let uids = pods.iter().filter_map(|pod| pod.metadata.uid.clone());
+        uids.collect()
+    });
+    copy_logs(&lab.logs(), &folder.join("logs"), uids.as_deref()).map_err(failed)?;
+
+    let networks = folder.join("networks");
+    fs::create_dir_all(&networks).map_err(failed)?;
+    for (name, place) in places(lab, &pods.unwrap_or_default()) {
+        fs::write(networks.join(format!("{name}.txt")), counted(lab, &place).await).map_err(failed)?;
+    }
 
     let objects = folder.join("objects");
     fs::create_dir_all(&objects).map_err(failed)?;
@@ -60,12 +73,44 @@ pub(super) async fn collect(
     Ok(())
 }
 
-/// The uids of all pods, if they can be had.
-async fn living(lab: &LabCluster) -> Option<Vec<String>> {
+/// All pods, if they can be had.
+async fn living(lab: &LabCluster) -> Option<Vec<Pod>> {
     let api: Api<Pod> = Api::all(lab.client());
     let pods = timeout(LIMITS.control, api.list(&ListParams::default())).await;
-    let pods = pods.ok()?.ok()?;
-    Some(pods.into_iter().filter_map(|pod| pod.metadata.uid).collect())
+    Some(pods.ok()?.ok()?.items)
+}
+
+/// Those with a network of their own: nodes, and pods that have one.
+fn places(lab: &LabCluster, pods: &[Pod]) -> Vec<(String, Place)> {
+    let of_node = |node: &str| {
+        (
+            node.to_owned(),
+            Place::Host {
+                node: node.to_owned(),
+            },
+        )
+    };
+    let of_pod = |pod: &Pod| {
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        (format!("{namespace}_{name}"), Place::Pod { namespace, name })
+    };
+    let has_own = |pod: &&Pod| {
+        let spec = pod.spec.as_ref();
+        spec.is_some_and(|spec| spec.host_network != Some(true))
+    };
+    let nodes = lab.describe().nodes.iter().map(|node| of_node(&node.name));
+    nodes.chain(pods.iter().filter(has_own).map(of_pod)).collect()
+}
+
+/// What the network of a place has counted.
+async fn counted(lab: &LabCluster, place: &Place) -> String {
+    let read = async {
+        let located = lab.locate(place).await?;
+        let network = NetNs::of(lab.namespace(located.net)?);
+        counters(&network).map_err(io_error("read counters"))
+    };
+    let counted: Result<String, LabError> = read.await;
+    counted.unwrap_or_else(|error| format!("what the network has counted could not be read: {error}\n"))
 }
 
 /// Pods' logs have their uids in their names. Those of pods that are gone belong to what ran in the lab before, and are

@@ -13,7 +13,7 @@
 //! namespace); however a lab ends, its processes end with it; what is left after a SIGKILL is a folder and empty
 //! cgroups, and the next `up` or `down` removes them.
 //!
-//! Files: for users `config`, `program`, `client`, `held`, `limits`, `error`, `evidence`; the supervisor is `supervisor` (its life),
+//! Files: for users `config`, `program`, `client`, `held`, `limits`, `error`, `evidence`, `counters`; the supervisor is `supervisor` (its life),
 //! `lab` (what it holds), `control` (requests), `api/`, `agent`, `way`, `health`, `kubelet/`, `node`, `topology`; between the two `protocol`,
 //! `request`, `start`, `output`; on the host `host` (what a lab
 //! asks of it), `needs` (what a target asks of its kernel), `dir`, `leftovers`, `cgroup`; kernel objects `netns`, `links`,
@@ -27,6 +27,7 @@ mod cgroup;
 mod client;
 mod config;
 mod control;
+mod counters;
 mod dir;
 mod ending;
 mod error;
@@ -73,6 +74,7 @@ pub(crate) use {
     api::{Front, Proxies, Through, is_ready as api_is_ready, kube_client_as, kube_client_at},
     balancer::{Nodes, Router, follow},
     cgroup::mount_point as cgroup_mount,
+    counters::counters,
     dir::named_in,
     health::ready as agent_is_ready,
     held::hold,

@@ -29,7 +29,7 @@ use crate::{
         AgentState, ApiFault, ApiServer, ApiWay, Capability, ClusterError, EVERY_PIN, HeldApiFault, Place,
         Stop, Variant,
     },
-    embedded::{Placement, Values, api_is_ready, program},
+    embedded::{NetNs, Placement, Values, api_is_ready, counters, program},
     kubernetes::Extension,
 };
 
@@ -208,18 +208,24 @@ impl Extension for Beside {
         vec![EVERY_PIN.to_owned()]
     }
 
-    /// What the agents say.
+    /// What the agents say, and what the nodes' networks have counted.
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
         for node in &self.nodes {
-            let text = match self.agents.log(&self.client.0, &node.name).await {
-                Ok(text) => text,
-                Err(error) => format!("{error}\n"),
-            };
-            let path = folder.join(format!("agent-{}.log", node.name));
-            fs::write(&path, text).map_err(|error| ClusterError::Failed {
-                what: format!("write {}", path.display()),
-                why: error.to_string(),
-            })?;
+            let said = self.agents.log(&self.client.0, &node.name).await;
+            let network = node.namespace("net").map(NetNs::of);
+            let counted = network.and_then(|network| counters(&network).map_err(io_error("read counters")));
+            for (kind, text) in [
+                ("agent", said.map_err(|error| error.to_string())),
+                ("network", counted.map_err(|error| error.to_string())),
+            ] {
+                let extension = if kind == "agent" { "log" } else { "txt" };
+                let path = folder.join(format!("{kind}-{}.{extension}", node.name));
+                let text = text.unwrap_or_else(|error| format!("{error}\n"));
+                fs::write(&path, text).map_err(|error| ClusterError::Failed {
+                    what: format!("write {}", path.display()),
+                    why: error.to_string(),
+                })?;
+            }
         }
         Ok(())
     }
