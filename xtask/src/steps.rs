@@ -58,29 +58,39 @@ pub(crate) fn programs() -> anyhow::Result<PathBuf> {
         .context("this program has no folder")
 }
 
+/// The profile of what runs on emulated processors, or once: see the workspace's manifest.
+pub(crate) const LIGHT: &str = "light";
+/// That of what is measured, or runs for long.
+const RELEASE: &str = "release";
+
 /// Builds a program of a package, optimised, and says where it is.
 pub(crate) fn optimised(package: &str, program: &str) -> anyhow::Result<PathBuf> {
-    Ok(released(package, "--bin", program)?.join(program))
+    Ok(built(RELEASE, package, "--bin", program)?.join(program))
 }
 
-/// The same for an example, which is a program of the tests.
+/// The same, for a part of the time.
+pub(crate) fn lightly_optimised(package: &str, program: &str) -> anyhow::Result<PathBuf> {
+    Ok(built(LIGHT, package, "--bin", program)?.join(program))
+}
+
+/// Builds an example, optimised, which is a program of the tests.
 pub(crate) fn optimised_example(package: &str, program: &str) -> anyhow::Result<PathBuf> {
-    Ok(released(package, "--example", program)?
+    Ok(built(RELEASE, package, "--example", program)?
         .join("examples")
         .join(program))
 }
 
-/// Builds it, and names the folder of optimised programs.
-fn released(package: &str, kind: &str, program: &str) -> anyhow::Result<PathBuf> {
+/// Builds it, and names the folder of this profile's programs.
+fn built(profile: &str, package: &str, kind: &str, program: &str) -> anyhow::Result<PathBuf> {
     let mut build = cargo();
-    build.args(["build", "--release", "--package", package, kind, program]);
+    build.args(["build", "--profile", profile, "--package", package, kind, program]);
     must("build", &mut build)?;
     // This program's folder is that of another profile.
     let programs = programs()?;
     let target = programs
         .parent()
         .context("this program is not in a target folder")?;
-    Ok(target.join("release"))
+    Ok(target.join(profile))
 }
 
 /// Whether this process may do what needs root.

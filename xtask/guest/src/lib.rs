@@ -18,6 +18,9 @@ pub const PLAN: &str = "/plan.json";
 /// Where events go: the second serial port.
 pub const PORT: &str = "/dev/ttyS1";
 
+/// Of the files of a program's folders, so many bytes are told: a serial port takes about a megabyte in a second.
+pub const MOST_TOLD: usize = 64 << 20;
+
 /// What the machine is to do, in this order; then it powers off.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Plan {
@@ -38,7 +41,8 @@ pub struct Step {
     pub environment: BTreeMap<String, String>,
     /// It is killed after this many seconds.
     pub limit_seconds: u64,
-    /// Files that are told after its end, if they are there.
+    /// Files, and folders of files, that are told after its end, if they are there; of folders' files as many as
+    /// [`MOST_TOLD`] allows.
     pub files: Vec<String>,
 }
 

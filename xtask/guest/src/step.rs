@@ -3,13 +3,14 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read},
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc::{RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
 };
 
-use guest::{End, Event, Step};
+use guest::{End, Event, MOST_TOLD, Step};
 use nix::{
     errno::Errno,
     sys::{
@@ -34,12 +35,21 @@ pub(crate) fn run(step: &Step, tell: &(impl Fn(Event) + Sync)) {
         });
         End::Code(127)
     });
+    let mut left = MOST_TOLD;
     for path in &step.files {
-        if let Ok(bytes) = fs::read(path) {
+        let untold = tell_files(Path::new(path), &mut left, &|path, text| {
             tell(Event::File {
                 step: name(),
-                path: path.clone(),
-                text: String::from_utf8_lossy(&bytes).into_owned(),
+                path: path.display().to_string(),
+                text,
+            });
+        });
+        if untold > 0 {
+            tell(Event::Line {
+                step: name(),
+                text: format!(
+                    "{untold} files of {path} are not told: all of them have more than {MOST_TOLD} bytes"
+                ),
             });
         }
     }
@@ -48,6 +58,37 @@ pub(crate) fn run(step: &Step, tell: &(impl Fn(Event) + Sync)) {
         end,
         milliseconds: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
     });
+}
+
+/// Tells a file, or the files of a folder and those in it, in the order of their names, as long as there are bytes left for a
+/// whole one; returns how many it has not told. What is not there, or neither, is no file.
+fn tell_files(path: &Path, left: &mut usize, tell: &dyn Fn(&Path, String)) -> usize {
+    let Ok(about) = path.symlink_metadata() else {
+        return 0;
+    };
+    if about.is_dir() {
+        let mut inside: Vec<PathBuf> = fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .collect();
+        inside.sort_unstable();
+        return inside.iter().map(|path| tell_files(path, left, tell)).sum();
+    }
+    if !about.is_file() {
+        return 0;
+    }
+    let Some(rest) = usize::try_from(about.len())
+        .ok()
+        .and_then(|length| left.checked_sub(length))
+    else {
+        return 1;
+    };
+    *left = rest;
+    fs::read(path).map_or(1, |bytes| {
+        tell(path, String::from_utf8_lossy(&bytes).into_owned());
+        0
+    })
 }
 
 fn supervise(step: &Step, tell: &(impl Fn(Event) + Sync)) -> Result<End, String> {
@@ -128,5 +169,40 @@ fn wait(process: Pid) -> Result<End, String> {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(format!("failed to wait for the program: {error}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn files_of_folders_are_told_as_long_as_there_is_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("b")).unwrap();
+        for (name, text) in [("a", "12"), ("b/a", "123456"), ("b/b", "1234"), ("c", "1")] {
+            fs::write(at(name), text).unwrap();
+        }
+        std::os::unix::fs::symlink(at("a"), at("d")).unwrap();
+        let told = |path: &Path, most: usize| {
+            let all = RefCell::new(Vec::new());
+            let mut left = most;
+            let untold = tell_files(path, &mut left, &|path, text| {
+                all.borrow_mut().push((path.to_path_buf(), text));
+            });
+            let names = all.into_inner().into_iter().map(|(path, text)| {
+                assert_eq!(fs::read_to_string(&path).unwrap(), text);
+                path.strip_prefix(folder.path()).unwrap().display().to_string()
+            });
+            (names.collect::<Vec<_>>().join(" "), untold, left)
+        };
+        assert_eq!(told(folder.path(), 13), ("a b/a b/b c".to_owned(), 0, 0));
+        assert_eq!(told(folder.path(), 8), ("a b/a".to_owned(), 2, 0));
+        assert_eq!(told(folder.path(), 7), ("a b/b c".to_owned(), 1, 0));
+        assert_eq!(told(&at("a"), 2), ("a".to_owned(), 0, 0));
+        assert_eq!(told(&at("none"), 2), (String::new(), 0, 2));
     }
 }

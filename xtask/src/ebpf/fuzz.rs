@@ -29,7 +29,7 @@ pub(crate) struct Args {
 /// Runs it.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     super::refresh()?;
-    let program = steps::optimised(PACKAGE, PROGRAM)?;
+    let program = steps::lightly_optimised(PACKAGE, PROGRAM)?;
     let mut command = steps::as_root(&program, "running eBPF programs")?;
     command.args([
         "--cases",

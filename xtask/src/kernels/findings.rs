@@ -6,7 +6,8 @@ use guest::{End, Event, Plan};
 
 use super::{
     archive::Kernel,
-    machine::{Outcome, Stop, ended},
+    listener::ended,
+    machine::{Outcome, Stop},
     programs::{FEATURES, VERIFIER},
 };
 use crate::mutants::outcome::parsed;

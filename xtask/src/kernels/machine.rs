@@ -1,20 +1,20 @@
-//! A machine of QEMU, from its start to its end, and what its first process tells meanwhile.
+//! A machine of QEMU, from its start to its end.
 
 use std::{
     fmt,
     fs::{self, File, OpenOptions},
-    io::{BufRead as _, BufReader, Write as _},
+    io::{self, BufRead as _, BufReader},
     path::Path,
     process::{Command, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::mpsc::channel,
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
-use guest::{End, Event, Plan};
+use guest::{Event, Plan};
 
-use super::{archive::Kernel, expect_on_path};
+use super::{archive::Kernel, expect_on_path, listener::Listener};
 
 /// The program, as all distributions name it.
 const QEMU: &str = "qemu-system-x86_64";
@@ -38,10 +38,8 @@ const LOCKS_BEFORE_TRANSLATING: (u64, u64) = (8, 1);
 const CONSOLE: &str = "console.txt";
 const OUTPUT: &str = "output.txt";
 const ERRORS: &str = "qemu.txt";
-/// The first process ends a program at its limit; this much later at the latest it has said so.
-const GRACE: Duration = Duration::from_secs(120);
-/// While nothing but lines of a program come, one of them is shown this often.
-const SHOWN_EVERY: Duration = Duration::from_secs(30);
+/// A folder of what programs left in the machine.
+const LEFT: &str = "left";
 /// Of a panic, the line that says why begins so.
 const PANIC: &str = "Kernel panic - not syncing";
 
@@ -130,6 +128,13 @@ fn attempt(
     kvm: bool,
 ) -> anyhow::Result<Outcome> {
     let errors = folder.join(ERRORS);
+    let left = folder.join(LEFT);
+    match fs::remove_dir_all(&left) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("failed to remove {}", left.display()));
+        }
+        _ => {}
+    }
     let file = File::create(&errors).with_context(|| format!("failed to write {}", errors.display()))?;
     let accelerator = if kvm { "kvm" } else { emulation(version()?).0 };
     let mut command = command(kernel, initial, &folder.join(CONSOLE), accelerator);
@@ -167,6 +172,7 @@ fn attempt(
         limit,
         started,
         output: &folder.join(OUTPUT),
+        left: &left,
     }
     .listen(&mut outcome);
     // Otherwise it has closed its output, which is the last that it does.
@@ -230,7 +236,7 @@ fn command(kernel: &Kernel, initial: &Path, console: &Path, accelerator: &str) -
     command.arg("-kernel").arg(&kernel.image);
     command.arg("-initrd").arg(initial);
     // A panic restarts the machine at once, which ends it.
-    command.args(["-append", "console=ttyS0 panic=-1 loglevel=5"]);
+    command.args(["-append", "console=ttyS0 panic=-1 loglevel=7"]);
     command.arg("-serial").arg(format!("file:{}", console.display()));
     command.args(["-serial", "stdio"]);
     command
@@ -249,91 +255,6 @@ fn stop(events: &[Event], silent: Option<String>, console: &Path, ended: &str, s
             Some(what) => Stop::Silent(what),
             None => Stop::Qemu(format!("{ended}; {}", said.trim().replace('\n', " / "))),
         },
-    }
-}
-
-/// Hears what is told, writes it down and shows how it goes on.
-struct Listener<'a> {
-    told: &'a Receiver<Event>,
-    release: &'a str,
-    plan: &'a Plan,
-    limit: Duration,
-    started: Instant,
-    output: &'a Path,
-}
-
-impl Listener<'_> {
-    /// To the end of the machine. What nothing was heard of in time; then the machine is still there.
-    fn listen(&self, outcome: &mut Outcome) -> anyhow::Result<Option<String>> {
-        let mut output = File::create(self.output)
-            .with_context(|| format!("failed to write {}", self.output.display()))?;
-        let (mut shown, mut during) = (Instant::now(), "the start".to_owned());
-        // Of the start a tenth; of each program all of it, and then the first process has said how it ended.
-        let mut deadline = self.started + self.limit / 10 + GRACE;
-        loop {
-            let event = match self
-                .told
-                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
-            {
-                Ok(event) => event,
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => {
-                    return Ok(Some(format!("nothing came of {during} in time")));
-                }
-            };
-            match &event {
-                Event::Booted { kernel } => {
-                    outcome.boot = Some(self.started.elapsed());
-                    self.show(&format!("{kernel} is up"));
-                    deadline = Instant::now() + GRACE;
-                }
-                Event::ModuleRefused { module, why } => self.show(&format!("{module} was refused: {why}")),
-                Event::Begun { step } => {
-                    during.clone_from(step);
-                    shown = Instant::now();
-                    deadline = Instant::now() + self.limit + GRACE;
-                    self.show(&format!("{step}: {}", self.command(step)));
-                }
-                Event::Line { step, text } => {
-                    writeln!(output, "{step}: {text}").context("failed to write what a program said")?;
-                    if shown.elapsed() > SHOWN_EVERY {
-                        shown = Instant::now();
-                        self.show(&format!("{step}: {text}"));
-                    }
-                }
-                Event::Ended {
-                    step,
-                    end,
-                    milliseconds,
-                } => {
-                    let seconds = Duration::from_millis(*milliseconds).as_secs_f64();
-                    self.show(&format!("{step}: {} after {seconds:.1} s", ended(*end)));
-                    deadline = Instant::now() + GRACE;
-                }
-                Event::File { .. } | Event::Failed { .. } | Event::Over => {}
-            }
-            outcome.events.push(event);
-        }
-    }
-
-    fn show(&self, what: &str) {
-        let seconds = self.started.elapsed().as_secs_f64();
-        eprintln!("      {}: {seconds:>6.1} s  {what}", self.release);
-    }
-
-    fn command(&self, name: &str) -> String {
-        let step = self.plan.steps.iter().find(|step| step.name == name);
-        step.map(|step| step.command.join(" ")).unwrap_or_default()
-    }
-}
-
-/// How a program ended, in words.
-pub(super) fn ended(end: End) -> String {
-    match end {
-        End::Code(0) => "done".to_owned(),
-        End::Code(code) => format!("exit code {code}"),
-        End::Signal(signal) => format!("ended by signal {signal}"),
-        End::Limit => "killed at its time limit (--time-limit)".to_owned(),
     }
 }
 

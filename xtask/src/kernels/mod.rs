@@ -12,13 +12,15 @@
 //! | `modules` | the modules that are wanted, each after those that it depends on |
 //! | `programs` | what runs there: built, with the libraries that it needs |
 //! | `image` | the initial file system |
-//! | `machine` | QEMU, and what the first process tells |
+//! | `machine` | QEMU, from its start to its end |
+//! | `listener` | what the first process tells, kept and shown |
 //! | `findings` | what all of it says of a kernel |
 //! | `table` | kernel × feature; and whether README says the same |
 
 mod archive;
 mod findings;
 mod image;
+mod listener;
 mod machine;
 mod modules;
 mod programs;
@@ -61,7 +63,8 @@ const LIMIT_MINUTES: u64 = 60;
 #[command(
     after_help = "Exit codes: 0 all ran and held, 1 something failed, or README says otherwise, 2 could not run.
 
-Files in target/plumbline/kernels/RELEASE: console.txt (the kernel's own), output.txt (of all programs), table.txt"
+Files in target/plumbline/kernels/RELEASE: console.txt (the kernel's own), output.txt (of all programs), left (a folder
+of what they left: the lab's report.yaml and evidence); for all kernels table.txt"
 )]
 pub(crate) struct Arguments {
     /// The newest kernel of the archive of this release (5.10, 6.1, 6.12, …); several, if it is said several times.

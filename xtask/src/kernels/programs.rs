@@ -51,8 +51,12 @@ const RATE: &str = "20";
 /// As [`TIMEOUT_SCALE`], for the limits of tests.
 const TEST_TIMEOUT_SCALE: (&str, &str) = ("PLUMBLINE_TEST_TIMEOUT_SCALE", TIMEOUT_SCALE);
 
-/// Where the suite's report is.
+/// Where the suite's report is, and what shows why a case ended as it did.
 const REPORT: &str = "/run/out/report.yaml";
+const EVIDENCE: &str = "/run/out/evidence";
+
+/// What the kernel counted: packets that it dropped for lack of a processor, and why connections ended.
+const COUNTED: [&str; 3] = ["/proc/net/softnet_stat", "/proc/net/netstat", "/proc/net/snmp"];
 
 /// What cases start on nodes, of this machine: program and package.
 const OF_NODES: [(&str, &str); 2] = [("cat", "coreutils"), ("find", "findutils")];
@@ -84,9 +88,12 @@ pub(super) fn build(parts: &[Part]) -> anyhow::Result<Built> {
         wanted.extend(e2e::PROGRAMS.map(|program| (program, program)));
     }
     ebpf::refresh()?;
-    let mut programs = vec![("/init".to_owned(), steps::optimised("guest", "guest")?)];
+    let mut programs = vec![("/init".to_owned(), steps::lightly_optimised("guest", "guest")?)];
     for (package, program) in wanted {
-        programs.push((format!("/bin/{program}"), steps::optimised(package, program)?));
+        programs.push((
+            format!("/bin/{program}"),
+            steps::lightly_optimised(package, program)?,
+        ));
     }
     for (part, package, test) in TESTS {
         if parts.contains(&part) {
@@ -125,7 +132,8 @@ fn tests(package: &str, test: &str) -> anyhow::Result<PathBuf> {
     build.args([
         "test",
         "--no-run",
-        "--release",
+        "--profile",
+        steps::LIGHT,
         "--package",
         package,
         "--test",
@@ -206,7 +214,11 @@ pub(super) fn steps(parts: &[Part], filters: &[String], limit: Duration) -> anyh
                     .map(|(name, value)| (name.to_owned(), value.to_owned())),
             ),
             limit_seconds: limit.as_secs(),
-            files: vec![skips, REPORT.to_owned()],
+            files: [skips.as_str(), REPORT, EVIDENCE]
+                .into_iter()
+                .chain(COUNTED)
+                .map(str::to_owned)
+                .collect(),
         }
     };
     let named = filters.join(" ");
