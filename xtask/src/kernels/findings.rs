@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use guest::{End, Event, Plan};
+use guest::{End, Event, Plan, Step};
 
 use super::{
     archive::Kernel,
     listener::ended,
     machine::{Outcome, Stop},
-    programs::{FEATURES, VERIFIER},
+    programs::{FEATURES, VERIFIER, asked_for},
 };
 use crate::mutants::outcome::parsed;
 
@@ -88,23 +88,24 @@ pub(super) fn of(kernel: &Kernel, plan: &Plan, outcome: &Outcome) -> Findings {
         }
     }
     for step in &plan.steps {
-        Program::of(&step.name, &outcome.events).judge(&mut findings);
+        Program::of(step, &outcome.events).judge(&mut findings);
     }
     findings
 }
 
 /// What was told of one program.
 struct Program<'a> {
-    name: &'a str,
+    step: &'a Step,
     lines: Vec<&'a str>,
     files: Vec<&'a str>,
     end: Option<(End, Duration)>,
 }
 
 impl<'a> Program<'a> {
-    fn of(name: &'a str, events: &'a [Event]) -> Self {
+    fn of(asked: &'a Step, events: &'a [Event]) -> Self {
+        let name = asked.name.as_str();
         let mut program = Self {
-            name,
+            step: asked,
             lines: Vec::new(),
             files: Vec::new(),
             end: None,
@@ -125,7 +126,7 @@ impl<'a> Program<'a> {
     }
 
     fn judge(&self, findings: &mut Findings) {
-        let name = self.name;
+        let name = self.step.name.as_str();
         let Some((end, took)) = self.end else {
             findings.problems.push(format!("{name} did not run to its end"));
             return;
@@ -149,7 +150,7 @@ impl<'a> Program<'a> {
                     .filter(|(_, verdict)| *verdict != "pass")
                     .map(|(case, verdict)| format!("{case} {verdict}"))
                     .collect();
-                (findings.cases.is_empty() || !unpassed.is_empty() || end != End::Code(0))
+                (!unpassed.is_empty() || end != End::Code(0))
                     .then(|| format!("{}: {}", ended(end), unpassed.join(", ")))
             }
             _ => {
@@ -226,13 +227,17 @@ impl<'a> Program<'a> {
         tests
     }
 
-    /// Verdicts by case, from the suite's report.
+    /// The verdict on each case that was asked for, from the suite's report.
     fn cases(&self) -> BTreeMap<String, String> {
         let report = self.files.first().and_then(|text| parsed(text).ok());
         let cases = report.as_ref().and_then(|report| report["cases"].as_array());
-        let verdicts = cases.into_iter().flatten().filter_map(|case| {
-            let (id, verdict) = (case["id"].as_str()?, case["verdict"].as_str()?);
-            Some((id.to_owned(), verdict.to_owned()))
+        let verdict = |asked: &str| {
+            let case = cases?.iter().find(|case| case["id"] == asked)?;
+            Some(case["verdict"].as_str()?.to_owned())
+        };
+        let verdicts = asked_for(self.step).into_iter().map(|asked| {
+            let verdict = verdict(asked).unwrap_or_else(|| "not run".to_owned());
+            (asked.to_owned(), verdict)
         });
         verdicts.collect()
     }
@@ -292,6 +297,18 @@ mod tests {
         of(&kernel, &plan, &outcome)
     }
 
+    /// Of the lab's cases, with these verdicts, and of a row over many cases, which was not asked for.
+    fn report(verdicts: &[&str]) -> String {
+        let step = steps(&[Part::Lab], &[], Duration::from_secs(60))
+            .unwrap()
+            .remove(2);
+        let mut text = "cases:\n- id: stale-no-reboot\n  verdict: skipped\n".to_owned();
+        for (case, verdict) in asked_for(&step).iter().zip(verdicts) {
+            text += &format!("- id: {case}\n  verdict: {verdict}\n");
+        }
+        text
+    }
+
     fn first() -> Vec<Event> {
         vec![
             line("features", "TCX\tyes"),
@@ -313,7 +330,7 @@ mod tests {
             line("sockets", "test result: ok. 2 passed; 0 failed; 1 ignored"),
             file("sockets", "a::one: no TCX\n"),
             end("sockets", End::Code(0)),
-            file("lab", "cases:\n- id: some-case\n  verdict: pass\n"),
+            file("lab", &report(&["pass"; 4])),
             end("lab", End::Code(0)),
         ]);
         let found = findings(&[Part::Sockets, Part::Lab], events, Stop::Over);
@@ -325,7 +342,11 @@ mod tests {
         assert_eq!((verified.programs, verified.most_processed), (2, 2234));
         let tests = &found.tests["sockets"];
         assert_eq!((tests.passed, tests.skipped.len()), (1, 1));
-        assert_eq!(found.cases["some-case"], "pass");
+        assert_eq!(
+            found.cases.len(),
+            4,
+            "the row over all cases was not asked for: {found:?}"
+        );
     }
 
     #[test]
@@ -354,16 +375,18 @@ mod tests {
             ],
             "exit code 101; failed: a::b",
         );
-        let lab = vec![
-            file("lab", "cases:\n- id: some-case\n  verdict: inconclusive\n"),
-            end("lab", End::Code(1)),
-        ];
-        let found = findings(&[Part::Lab], [first(), lab].concat(), Stop::Over);
+        let lab = |verdicts: &[&str]| {
+            let lab = vec![file("lab", &report(verdicts)), end("lab", End::Code(1))];
+            let found = findings(&[Part::Lab], [first(), lab].concat(), Stop::Over);
+            found.problems.join("\n")
+        };
+        let said = lab(&["pass", "inconclusive", "fail", "pass"]);
         assert!(
-            found.problems[0].contains("some-case inconclusive"),
-            "{:?}",
-            found.problems
+            said.ends_with("release-prefix-null-slice inconclusive, stale-sock-legacy-multi fail"),
+            "{said}"
         );
+        let said = lab(&["pass"]);
+        assert!(said.contains("uninstall-leaves-nothing not run"), "{said}");
         let found = findings(&[], first(), Stop::Panic("not syncing: no init".to_owned()));
         assert!(found.problems[0].contains("no init"), "{:?}", found.problems);
     }

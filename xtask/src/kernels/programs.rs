@@ -258,6 +258,18 @@ fn cases(filters: &[String]) -> anyhow::Result<Vec<&'static str>> {
     Ok(cases)
 }
 
+/// The cases that a step's command asks for: whatever else the suite judges over them was not asked for.
+pub(super) fn asked_for(step: &Step) -> Vec<&'static str> {
+    let words: Vec<&str> = step
+        .command
+        .iter()
+        .flat_map(|word| word.split(['(', '|', ')']))
+        .collect();
+    let mut cases = CASES.to_vec();
+    cases.retain(|case| words.contains(case));
+    cases
+}
+
 /// The names of all of them, for people.
 pub(super) fn named(plan: &guest::Plan) -> String {
     let names: Vec<&str> = plan.steps.iter().map(|step| step.name.as_str()).collect();
@@ -311,6 +323,12 @@ mod tests {
         assert_eq!(said, "/bin/kernel --test-threads=1 devices::packets");
         let said = last(Part::Lab, "stale").unwrap();
         assert!(said.contains(" ^(stale-sock-legacy-multi)$ "), "{said}");
+        let asked = |filters: &[String]| {
+            let steps = steps(&[Part::Lab], filters, Duration::from_secs(60)).unwrap();
+            steps.last().map(asked_for).unwrap()
+        };
+        assert_eq!(asked(&[]), CASES);
+        assert_eq!(asked(&["stale".to_owned()]), ["stale-sock-legacy-multi"]);
         let error = last(Part::Lab, "nothing-of-it").unwrap_err().to_string();
         assert!(error.contains("they are clusterip-from-pod, "), "{error}");
     }
