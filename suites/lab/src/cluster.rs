@@ -55,6 +55,8 @@ pub enum Capability {
     AgentPins,
     /// Pods with a network of their own start on a node while its agent is removed: the agents are not what makes that network.
     PodsWithoutAgents,
+    /// Processes in pods can have a cgroup namespace of their own, beyond what the runtime has given the pod.
+    CgroupNamespaces,
 }
 
 /// A node as cases see it.

@@ -133,9 +133,8 @@ fn from_own_ports(clients: &[(Client, bool)]) -> Vec<(Client, [u16; 2])> {
     clients.into_iter().zip(networks.into_iter().map(ports)).collect()
 }
 
-/// On the host, and in pods of the host's network and of the pods', where those start: each by itself and in a cgroup namespace
-/// of its own. The pods begin now.
-/// Also returns whether its network is the host's.
+/// On the host, and in pods of the host's network and of the pods', where those start: each by itself and, where they can, in
+/// a cgroup namespace of its own. The pods begin now. Also returns whether its network is the host's.
 async fn clients(cx: &Context, node: &str) -> Result<Vec<(Client, bool)>, Halt> {
     let namespace = cx.namespace().await?;
     let can = &cx.cluster().describe().capabilities;
@@ -148,9 +147,18 @@ async fn clients(cx: &Context, node: &str) -> Result<Vec<(Client, bool)>, Halt> 
         );
         &[true]
     };
+    let cgroups: &[bool] = if can.contains(&Capability::CgroupNamespaces) {
+        &[false, true]
+    } else {
+        cx.not_enabled(
+            "clients in a cgroup namespace of their own",
+            "processes in pods may not make one here; where nodes have cgroup v2 alone, pods get one of their runtime",
+        );
+        &[false]
+    };
     let mut wanted = Vec::new();
     for &of_host in networks {
-        for private in [false, true] {
+        for &private in cgroups {
             let kind = if private { "private" } else { "early" };
             let name = if of_host {
                 format!("{kind}-host")

@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    const EVERYTHING: [Capability; 14] = [
+    const EVERYTHING: [Capability; 15] = [
         Capability::Ipv4,
         Capability::Ipv6,
         Capability::ApiWrite,
@@ -178,6 +178,7 @@ mod tests {
         Capability::CgroupAbove,
         Capability::AgentPins,
         Capability::PodsWithoutAgents,
+        Capability::CgroupNamespaces,
     ];
 
     #[test]

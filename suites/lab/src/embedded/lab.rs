@@ -228,6 +228,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         Capability::CgroupAbove,
         Capability::AgentPins,
         Capability::PodsWithoutAgents,
+        Capability::CgroupNamespaces,
     ]);
     let plane = &config.control_plane;
     let is_ours = plane.programs.is_none();

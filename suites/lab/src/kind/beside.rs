@@ -147,7 +147,12 @@ fn told(what: &str) -> impl FnOnce(KindError) -> ClusterError {
 #[async_trait]
 impl Extension for Beside {
     fn capabilities(&self) -> BTreeSet<Capability> {
-        let mut all = BTreeSet::from([Capability::Node, Capability::Outside, Capability::HostNetwork]);
+        let mut all = BTreeSet::from([
+            Capability::Node,
+            Capability::Outside,
+            Capability::HostNetwork,
+            Capability::CgroupNamespaces,
+        ]);
         all.extend(self.baseline.iter().map(|_| Capability::Baseline));
         if self.api.are_several() {
             all.extend([
