@@ -12,6 +12,7 @@ use crate::{
     client::{Client, Run},
     context::Context,
     history::now_us,
+    limits::Limits,
     target::{Target, pace, pace_of, plan},
     verdict::Halt,
 };
@@ -31,10 +32,30 @@ pub struct Background {
     targets: Vec<Target>,
     runs: Vec<Run>,
     window: Duration,
-    /// What N takes, at the planned pace.
+    /// How many probes of each target decide.
+    decides: Decides,
+    /// What these take, at the planned pace.
     over: Duration,
     /// Attempts that began earlier, in microseconds since the Unix epoch, are not judged.
     from_us: u64,
+}
+
+/// How many probes of a target and client decide in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decides {
+    /// N: nothing else is judged of it.
+    N,
+    /// Those of [`Target::held`] over the window: N have been judged before it.
+    Held(Duration),
+}
+
+impl Decides {
+    fn probes(self, target: &Target, limits: &Limits) -> usize {
+        match self {
+            Self::N => target.probes(limits),
+            Self::Held(window) => target.held(window, limits),
+        }
+    }
 }
 
 impl Background {
@@ -57,7 +78,33 @@ impl Context {
         window: Duration,
     ) -> Result<Background, Halt> {
         let clients: Vec<_> = clients.iter().map(|client| (client.clone(), None)).collect();
-        self.begin(&clients, targets, window).await
+        self.begin(&clients, targets, window, Decides::N).await
+    }
+
+    /// Probes steadily for `window`, one of each target and client in a [`Limits::hold_probe`], and judges: for what has to hold
+    /// after N probes of it have been judged. Returns the attempts.
+    ///
+    /// # Errors
+    /// As of [`Context::hold`].
+    pub async fn hold_steadily(
+        &self,
+        clients: &[Client],
+        targets: &[Target],
+        window: Duration,
+    ) -> Result<Vec<Attempt>, Halt> {
+        let background = self.steadily(clients, targets, window).await?;
+        self.hold(background).await
+    }
+
+    /// Begins what [`Context::hold_steadily`] does, for windows of which several go on at once.
+    pub async fn steadily(
+        &self,
+        clients: &[Client],
+        targets: &[Target],
+        window: Duration,
+    ) -> Result<Background, Halt> {
+        let clients: Vec<_> = clients.iter().map(|client| (client.clone(), None)).collect();
+        self.begin(&clients, targets, window, Decides::Held(window)).await
     }
 
     /// The same, where each client dials from these ports, the first to the last, each target from its share of them. Clients
@@ -77,7 +124,7 @@ impl Context {
             .iter()
             .map(|(client, ports)| (client.clone(), Some(*ports)))
             .collect();
-        self.begin(&clients, targets, window).await
+        self.begin(&clients, targets, window, Decides::N).await
     }
 
     async fn begin(
@@ -85,13 +132,15 @@ impl Context {
         clients: &[(Client, Option<[u16; 2]>)],
         targets: &[Target],
         window: Duration,
+        decides: Decides,
     ) -> Result<Background, Halt> {
         let targets = self.open_targets(targets);
-        let over = pace_of(&targets, window, self.limits());
+        let probes = |target: &Target| decides.probes(target, self.limits());
+        let over = pace_of(&targets, probes, window, self.limits());
         let plans: Vec<_> = clients
             .iter()
             .map(|(client, ports)| {
-                let mut entries = pace(&targets, over, TIMES, self.limits());
+                let mut entries = pace(&targets, probes, over, TIMES, self.limits());
                 if let Some(ports) = ports {
                     let shares = shares(*ports, entries.len());
                     for (entry, share) in entries.iter_mut().zip(shares) {
@@ -110,6 +159,7 @@ impl Context {
             targets,
             runs,
             window,
+            decides,
             over,
             from_us: 0,
         })
@@ -126,6 +176,7 @@ impl Context {
             targets,
             runs,
             window,
+            decides,
             over,
             from_us,
         } = background;
@@ -137,7 +188,7 @@ impl Context {
         let latest = over.mul_f64(LATE).max(window * WINDOWS);
         // Bounded by what was planned; what is missing then shows as too few probes.
         while began.elapsed() < window
-            || (!self.is_enough(&runs, &targets, from_us) && began.elapsed() < latest)
+            || (!self.is_enough(&runs, &targets, decides, from_us) && began.elapsed() < latest)
         {
             tokio::time::sleep(LOOK).await;
         }
@@ -145,8 +196,8 @@ impl Context {
         attempts.retain(|attempt| attempt.start_us >= from_us);
         let limits = self.limits().clone();
         let targets = self.open_targets(&targets);
-        self.judge_attempts(&clients, &targets, attempts, |target| target.probes(&limits))
-            .await
+        let at_least = |target: &Target| decides.probes(target, &limits);
+        self.judge_attempts(&clients, &targets, attempts, at_least).await
     }
 
     /// Ends probes that only made up a window; they are in the history.
@@ -156,7 +207,7 @@ impl Context {
             .concat())
     }
 
-    fn is_enough(&self, runs: &[Run], targets: &[Target], from_us: u64) -> bool {
+    fn is_enough(&self, runs: &[Run], targets: &[Target], decides: Decides, from_us: u64) -> bool {
         let has_enough = |attempts: &[Attempt]| {
             let mut counts: HashMap<_, usize> = HashMap::new();
             for attempt in attempts.iter().filter(|attempt| attempt.start_us >= from_us) {
@@ -167,7 +218,7 @@ impl Context {
             targets.iter().all(|target| {
                 let label = target.label();
                 let count = counts.get(&(label.as_str(), target.transport));
-                count.is_some_and(|count| *count >= target.probes(self.limits()))
+                count.is_some_and(|count| *count >= decides.probes(target, self.limits()))
             })
         };
         runs.iter().all(|run| run.with_attempts(has_enough))

@@ -12,7 +12,6 @@ use std::{
 };
 
 use lab::cluster::{AgentState, Capability, Cluster, ClusterError, Place};
-use oracle::history::Served;
 use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 use serde_json::{Value, json};
 
@@ -23,6 +22,7 @@ use crate::{
     fence::Fence,
     history::{Event, History},
     limits::Limits,
+    logs::Logs,
     manifest::Manifest,
     objects::{CASE_LABEL, Key, Kind, Objects, RUN_LABEL},
     pods::{Backend, Dressing, pod},
@@ -68,6 +68,7 @@ pub struct Context {
     pub(crate) recoveries: Recoveries,
     random: Mutex<StdRng>,
     pods: Mutex<Vec<Backend>>,
+    pub(crate) logs: Logs,
     recorded: Mutex<BTreeMap<String, String>>,
     delays: Mutex<BTreeMap<String, Duration>>,
 }
@@ -112,6 +113,7 @@ impl Context {
             answered_flows: AnsweredFlows::default(),
             recoveries: Recoveries::default(),
             pods: Mutex::default(),
+            logs: Logs::default(),
             recorded: Mutex::default(),
             delays: Mutex::default(),
         };
@@ -318,35 +320,6 @@ impl Context {
             );
         }
         all
-    }
-
-    /// Everything that the backends of the case have logged.
-    pub async fn logs(&self) -> Result<Vec<Served>, Halt> {
-        let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut lines = Vec::new();
-        for pod in pods {
-            lines.extend(self.log(&pod).await?);
-        }
-        Ok(lines)
-    }
-
-    /// Everything that a backend has logged.
-    pub async fn log(&self, backend: &Backend) -> Result<Vec<Served>, Halt> {
-        let text = self.cluster.log(&backend.namespace, &backend.name).await?;
-        // The last line may still be on its way.
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole
-            .lines()
-            .filter(|line| !line.is_empty())
-            .map(|line| {
-                serde_json::from_str(line).map_err(|error| {
-                    Halt::Harness(format!(
-                        "the log of {} has no probe's line: {error} in {line:?}",
-                        backend.name
-                    ))
-                })
-            })
-            .collect()
     }
 
     pub(crate) fn backends_made(&self) -> Vec<Backend> {

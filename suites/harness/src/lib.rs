@@ -23,6 +23,7 @@
 //! - `readiness.rs`: ready means served, watched through every run about outages, leftovers and restarts.
 //! - `recovery/`: what a recovery needed, for a row that is judged over many cases.
 //! - `machine.rs`: packets that this machine had no room for.
+//! - `logs.rs`: what backends have logged.
 //! - `waiting.rs`: bounded waits for conditions. `api_faults.rs`: what is wrong with the API servers meanwhile.
 pub mod api_faults;
 pub mod axes;
@@ -36,6 +37,7 @@ pub mod fence;
 pub mod flows;
 pub mod history;
 pub mod limits;
+mod logs;
 mod machine;
 pub mod manifest;
 pub mod objects;

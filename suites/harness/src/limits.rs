@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Limits {
     /// What kind of cluster and run they are for.
     pub profile: Profile,
-    /// By what [`Limits::scaled`] has multiplied the limits below, except `hold` and `exchange`.
+    /// By what [`Limits::scaled`] has multiplied the limits below, except `hold`, `hold_probe` and `exchange`.
     pub scale: f64,
     /// An endpoint change is effective on every node (T_ep); upstream's e2e allows a proxy 30 s.
     pub endpoints: Duration,
@@ -33,6 +33,10 @@ pub struct Limits {
     /// Probes that one client begins in a second at most; own choice: a fraction of what one slow core can take, so
     /// that probes measure the datapath and not the machine.
     pub rate: u32,
+    /// From one probe of a client to the next, to a target that is held after N probes of it have been judged: the hold is
+    /// about time, not about chance. Never scaled: fewer would see less. Own choice: what lasts a second shows in each
+    /// vantage, what lasts less shows in one of several.
+    pub hold_probe: Duration,
     /// From one exchange of an established flow to the next. Never scaled: fewer would see less.
     pub exchange: Duration,
     /// Fewer than one exchange of so many may be lost.
@@ -113,6 +117,7 @@ impl Default for Limits {
             refuse: Duration::from_secs(1),
             probes: 200,
             rate: 400,
+            hold_probe: Duration::from_secs(1),
             exchange: Duration::from_millis(100),
             lost_of: 100,
             own_watch: Duration::from_secs(10),
@@ -174,6 +179,7 @@ impl Limits {
             refuse: base.refuse.mul_f64(scale),
             probes: base.probes,
             rate: base.rate,
+            hold_probe: base.hold_probe,
             exchange: base.exchange,
             lost_of: base.lost_of,
             own_watch: base.own_watch.mul_f64(scale),
@@ -209,6 +215,7 @@ impl Limits {
             ("probes", self.probes as f64),
             ("probes_per_backend", PROBES_PER_BACKEND as f64),
             ("probes_per_second_and_client", f64::from(self.rate)),
+            ("hold_probe_seconds", self.hold_probe.as_secs_f64()),
             ("exchange_seconds", self.exchange.as_secs_f64()),
             ("exchanges_of_which_fewer_than_one_is_lost", self.lost_of as f64),
             ("own_watch_seconds", self.own_watch.as_secs_f64()),
@@ -248,7 +255,7 @@ impl fmt::Display for Limits {
         write!(
             f,
             "T_ep {:?}, T_svc {:?}, T_heal {:?}, T_hold {:?}, ready {:?}, probe {:?}, REFUSE {:?}, N {} and ≥ {}·k, \
-             {} probes/s per client, flows {:?} and < 1 of {} lost, own watch {:?}, pods {:?}, clean-up {:?}, closing {:?}, process {:?}, \
+             {} probes/s per client, held {:?}, flows {:?} and < 1 of {} lost, own watch {:?}, pods {:?}, clean-up {:?}, closing {:?}, process {:?}, \
              agent lasts {:?}, scale {}, profile {}",
             self.endpoints,
             self.service,
@@ -260,6 +267,7 @@ impl fmt::Display for Limits {
             self.probes,
             PROBES_PER_BACKEND,
             self.rate,
+            self.hold_probe,
             self.exchange,
             self.lost_of,
             self.own_watch,

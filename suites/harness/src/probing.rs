@@ -26,6 +26,10 @@ use crate::{
     waiting::has_lasted,
 };
 
+/// Of the time that a change has taken so far, from one round of probes to the next: delays are recorded to a tenth, and what
+/// never changes is asked for a few dozen times rather than all the while.
+const PATIENCE: f64 = 0.1;
+
 /// From when, and for how long at most, a change may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Within {
@@ -244,7 +248,7 @@ impl Context {
             .map(|client| (client.clone(), targets.clone()))
             .collect();
         loop {
-            let took = within.since.elapsed();
+            let (began, took) = (Instant::now(), within.since.elapsed());
             let rounds = outside
                 .iter()
                 .map(|(client, targets)| self.run(client, round(targets, Target::fewest, self.limits())));
@@ -277,6 +281,7 @@ impl Context {
                     limit: within.limit,
                 });
             }
+            has_lasted(began, took.mul_f64(PATIENCE)).await;
         }
     }
 
@@ -334,7 +339,7 @@ impl Context {
     ) -> Result<Vec<Served>, Halt> {
         if targets.iter().any(|target| target.permitted == Permitted::None) || attempts.iter().any(is_silent)
         {
-            return self.logs().await;
+            return self.logs_since(attempts).await;
         }
         Ok(Vec::new())
     }

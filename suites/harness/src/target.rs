@@ -129,6 +129,12 @@ impl Target {
         Limits::fewest_for(self.backends())
     }
 
+    /// Probes of a hold of so long after N have been judged: one in each [`Limits::hold_probe`], and no fewer than show its set.
+    pub(crate) fn held(&self, hold: Duration, limits: &Limits) -> usize {
+        let steady = hold.as_millis() / limits.hold_probe.as_millis().max(1);
+        self.fewest().max(usize::try_from(steady).unwrap_or(usize::MAX))
+    }
+
     /// What a client must see of it.
     #[must_use]
     pub fn expectation(&self, client: &Client, at_least: usize) -> Expectation {
@@ -204,20 +210,31 @@ impl Target {
     }
 }
 
-/// Attempts at an even pace that yield N for each target within `over`, see [`pace_of`], and go on for so many times that.
-pub(crate) fn pace(targets: &[Target], over: Duration, times: u32, limits: &Limits) -> Vec<PlanEntry> {
+/// Attempts at an even pace that yield so many for each target within `over`, see [`pace_of`], and go on for so many times that.
+pub(crate) fn pace(
+    targets: &[Target],
+    probes: impl Fn(&Target) -> usize,
+    over: Duration,
+    times: u32,
+    limits: &Limits,
+) -> Vec<PlanEntry> {
     let entry = |target: &Target| PlanEntry {
         at_once: (target.transport == Transport::Tls).then_some(HANDSHAKES_AT_ONCE),
-        ..target.entry(target.probes(limits) * times as usize, over * times, limits)
+        ..target.entry(probes(target) * times as usize, over * times, limits)
     };
     targets.iter().map(entry).collect()
 }
 
-/// How long N for each target takes: a window. Where that is more than half of a client's rate, as the other half is for rounds
+/// How long so many probes of each target take: a window. Where that is more than half of a client's rate, as the other half is for rounds
 /// beside it, up to [`SLOWEST`] windows; and where it is more than all of the rate then, as long as that takes: a machine that
 /// is asked for more than it can do answers nothing in time, and decides nothing.
-pub(crate) fn pace_of(targets: &[Target], window: Duration, limits: &Limits) -> Duration {
-    let total: usize = targets.iter().map(|target| target.probes(limits)).sum();
+pub(crate) fn pace_of(
+    targets: &[Target],
+    probes: impl Fn(&Target) -> usize,
+    window: Duration,
+    limits: &Limits,
+) -> Duration {
+    let total: usize = targets.iter().map(probes).sum();
     let at_all_of_the_rate = Duration::from_secs(1).mul_f64(total as f64 / f64::from(limits.rate));
     let slowest = window.mul_f64(SLOWEST).max(at_all_of_the_rate);
     (at_all_of_the_rate * 2).max(window).min(slowest)
@@ -307,7 +324,9 @@ mod tests {
         let limits = Limits::default();
         let entry = |targets: usize, limits: &Limits| {
             let all = vec![target(Permitted::Refuse); targets];
-            let entries = pace(&all, pace_of(&all, limits.hold, limits), 4, limits);
+            let probes = |target: &Target| target.probes(limits);
+            let over = pace_of(&all, probes, limits.hold, limits);
+            let entries = pace(&all, probes, over, 4, limits);
             assert_eq!(entries.len(), targets);
             (entries[0].interval_ms, entries[0].count)
         };
@@ -321,6 +340,17 @@ mod tests {
     }
 
     #[test]
+    fn a_hold_after_n_probes_goes_on_steadily_and_shows_the_set() {
+        let limits = Limits::default();
+        let of = |backends: usize| {
+            let identities = (0..backends).map(|number| format!("b{number}/TCP/1"));
+            target(Permitted::Serves(identities.collect()))
+        };
+        assert_eq!(of(1).held(limits.hold, &limits), 30, "one in a second");
+        assert_eq!(of(10).held(limits.hold, &limits), 140, "14 for each backend");
+    }
+
+    #[test]
     fn handshakes_of_tls_are_few_at_once_in_a_window_and_slow_in_a_round() {
         let limits = Limits::default();
         let plain = target(Permitted::Refuse);
@@ -328,7 +358,10 @@ mod tests {
             transport: Transport::Tls,
             ..plain.clone()
         };
-        let at_once = |target: &Target| pace(slice::from_ref(target), limits.hold, 4, &limits)[0].at_once;
+        let at_once = |target: &Target| {
+            let one = slice::from_ref(target);
+            pace(one, Target::fewest, limits.hold, 4, &limits)[0].at_once
+        };
         assert_eq!((at_once(&plain), at_once(&over_tls)), (None, Some(4)));
         let interval = |target: Target| round(&[target], |_| 200, &limits)[0].interval_ms;
         assert_eq!(

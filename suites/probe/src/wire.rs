@@ -41,11 +41,20 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Request> {
 
 /// Anything of ours as a line.
 pub(crate) fn line<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes, value);
+    bytes
+}
+
+/// Adds anything of ours as a line.
+pub(crate) fn write<T: Serialize>(bytes: &mut Vec<u8>, value: &T) {
+    let begin = bytes.len();
     // These types have string keys and no fallible serializer, so this can't fail; an empty line would be
     // garbage at the other end, and be reported as such.
-    let mut bytes = serde_json::to_vec(value).unwrap_or_default();
+    if serde_json::to_writer(&mut *bytes, value).is_err() {
+        bytes.truncate(begin);
+    }
     bytes.push(b'\n');
-    bytes
 }
 
 /// An answer, or the beginning of what was said instead.

@@ -120,8 +120,6 @@ pub(super) async fn prefix_release(
     // After the hold's verdict: a victim that lost {b} has lost it on p2 too, which is a failure, not a missing witness.
     cx.record_settled(&reconciled);
     cx.require("not witnessed (V was reconciled: p2 serves {b})", reconciled);
-    cx.judge(cx.clients(), &added, Within::from_now(cx.limits().service))
-        .await?;
     undisturbed(cx, &staged, agents.as_ref()).await
 }
 

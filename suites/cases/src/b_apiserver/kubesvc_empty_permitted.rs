@@ -90,7 +90,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let refuses = [Target::refuses(&axis, TWIN, Transport::Tcp, twin)];
     let within = Within::from(emptied.at, cx.limits().endpoints);
     cx.judge(cx.clients(), &refuses, within).await?;
-    let twins = cx.background(cx.clients(), &refuses, cx.limits().hold).await?;
+    let twins = cx.steadily(cx.clients(), &refuses, cx.limits().hold).await?;
     let (attempts, _) = futures::try_join!(cx.hold(window), cx.hold(twins))?;
     cx.trap_untouched(&axis, &attempts, &trap).await?;
     record(cx, &attempts, handled_us);

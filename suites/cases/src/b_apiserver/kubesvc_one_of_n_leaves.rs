@@ -67,7 +67,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let within = Within::from(removed.at, cx.limits().endpoints);
     let mut attempts = cx.judge(cx.clients(), &one, within).await?;
     cx.phase("verdict: one address for T_hold");
-    let window = cx.background(cx.clients(), &one, cx.limits().hold).await?;
+    let window = cx.steadily(cx.clients(), &one, cx.limits().hold).await?;
     let held = futures::try_join!(
         cx.hold(window),
         cx.hold(never_fails),

@@ -147,8 +147,8 @@ async fn refilled(
     let serves = [kubernetes.serves(axis, &[new])];
     let mut attempts = cx.judge(cx.clients(), &serves, within).await?;
     if refill == Refill::Another {
-        let window = cx.background(cx.clients(), &serves, cx.limits().hold).await?;
-        attempts.extend(cx.hold(window).await?);
+        let hold = cx.limits().hold;
+        attempts.extend(cx.hold_steadily(cx.clients(), &serves, hold).await?);
         cx.trap_untouched(axis, &attempts, old).await?;
     }
     no_restart(cx, axis, agents.as_ref()).await

@@ -172,8 +172,8 @@ pub(super) async fn judge(cx: &Context, all: &[Replaced], up: Up) -> Result<(), 
     let targets = after(all);
     let judged = cx.judge(cx.clients(), &targets, up.healing).await?;
     cx.fence().await?;
-    let window = cx.background(cx.clients(), &targets, cx.limits().hold).await?;
-    let held = cx.hold(window).await?;
+    let hold = cx.limits().hold;
+    let held = cx.hold_steadily(cx.clients(), &targets, hold).await?;
     traps_untouched(cx, all, &[judged, held].concat()).await?;
     let axes: Vec<&str> = all.iter().map(|one| one.axis.as_str()).collect();
     up.recovery.end(cx, &axes).await

@@ -96,8 +96,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let current: Vec<Target> = shops.iter().flat_map(Shop::by_new).collect();
     let judged = cx.judge(cx.clients(), &current, since).await?;
     cx.fence().await?;
-    let window = cx.background(cx.clients(), &current, cx.limits().hold).await?;
-    let attempts = [judged, cx.hold(window).await?].concat();
+    let hold = cx.limits().hold;
+    let after = cx.hold_steadily(cx.clients(), &current, hold).await?;
+    let attempts = [judged, after].concat();
     for shop in &shops {
         cx.trap_untouched(shop.axis(), &attempts, &shop.old).await?;
     }

@@ -164,7 +164,7 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     cx.fence().await?;
     let mut windows = Vec::new();
     for (clients, targets) in &vantages {
-        windows.push(cx.background(clients, targets, cx.limits().hold).await?);
+        windows.push(cx.steadily(clients, targets, cx.limits().hold).await?);
     }
     for held in futures::future::try_join_all(windows.into_iter().map(|window| cx.hold(window))).await? {
         attempts.extend(held);

@@ -100,8 +100,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .collect();
     cx.fence().await?;
     let attempts = cx.judge(cx.clients(), &refuses, within).await?;
-    let window = cx.background(cx.clients(), &refuses, cx.limits().hold).await?;
-    let held = cx.hold(window).await?;
+    let hold = cx.limits().hold;
+    let held = cx.hold_steadily(cx.clients(), &refuses, hold).await?;
     let all = [attempts, held].concat();
     record(cx, &all);
     for one in &staged {

@@ -256,6 +256,11 @@ impl Site for Clusters<'_> {
         report
     }
 
+    /// A cluster that is there bears what it bears.
+    async fn room(&self) {
+        std::future::pending().await
+    }
+
     async fn is_intact(&self, held: &Arc<Held>) -> bool {
         held.loss.now().is_none() && held.cluster.intact().await.is_ok()
     }

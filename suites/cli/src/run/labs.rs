@@ -17,6 +17,7 @@ use lab::{
 };
 
 use super::{
+    machine,
     process::{self, At, End, Settings},
     progress::Line,
     schedule::Site,
@@ -259,6 +260,10 @@ impl Site for Labs<'_> {
             report.warnings.extend(self.after_death(lab, &case).await);
         }
         report
+    }
+
+    async fn room(&self) {
+        machine::room().await;
     }
 
     async fn is_intact(&self, lab: &RunLab) -> bool {

@@ -1,14 +1,20 @@
 //! What a machine can bear: how many cases and labs at once.
 //!
-//! Cases wait for most of their time, and clients pace themselves: of a processor (AMD EPYC, unoptimized programs) a lab
-//! with one case took 0.14 to 0.40 on average, the case's own process 0.05, and both together 0.75 while pods start and
-//! controls are probed. So two cases for each processor keep it at 60 to 80 %. The rest is for when several of them do so
-//! at once: without it, time limits would judge the machine.
+//! Cases wait for most of their time, and clients pace themselves. How many a processor bears depends on what they do: one that
+//! stages pods and controls takes half of it, one that holds for half a minute a hundredth. So two cases for each processor run
+//! however busy it is, and each further one begins when the machine has been idle for a part of the last moments. On a machine
+//! that others use, too, limits would otherwise judge the machine.
 
-use std::{fs, thread::available_parallelism};
+use std::{fs, thread::available_parallelism, time::Duration};
 
-/// Cases for each processor.
+/// Cases for each processor, however busy it is.
 const CASES: usize = 2;
+/// The same at most, where it is idle: more labs than these would hardly be faster, and take memory.
+const MOST_CASES: usize = 8;
+/// The part of its processors' time that a machine with room for one more case is idle: that of a case that begins.
+const IDLE: f64 = 0.3;
+/// How long it is watched. A case that begins takes most of what it takes within its first seconds.
+const WATCHED: Duration = Duration::from_millis(1500);
 /// What this machine bears of cases whose nodes are others, in those of labs.
 const MORE_THAN_LABS: usize = 4;
 /// Probes in a second that a processor bears beside the cluster of kind of which it is: half of what is answered when nothing of it is
@@ -18,9 +24,66 @@ const PROBES_OF_KIND: usize = 600;
 /// What a lab with a case takes at most, in KiB of memory.
 const LAB_KIB: usize = 300 << 10;
 
-/// Cases at once.
+/// Cases at once, however busy the machine is.
 pub(super) fn jobs() -> usize {
-    available_parallelism().map_or(1, usize::from) * CASES
+    processors() * CASES
+}
+
+/// Cases at once where it has room.
+pub(super) fn most_jobs() -> usize {
+    processors() * MOST_CASES
+}
+
+fn processors() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
+
+/// Returns when this machine has room for one more case.
+pub(super) async fn room() {
+    let mut before = Times::now();
+    loop {
+        tokio::time::sleep(WATCHED).await;
+        let now = Times::now();
+        if now.idle_since(before) >= IDLE {
+            return;
+        }
+        before = now;
+    }
+}
+
+/// Time of all processors since the machine started, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Times {
+    all: u64,
+    idle: u64,
+}
+
+impl Times {
+    fn now() -> Self {
+        Self::of(&fs::read_to_string("/proc/stat").unwrap_or_default())
+    }
+
+    /// The first line of /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal; what guests take is part
+    /// of user. A machine that does not say has no room.
+    fn of(stat: &str) -> Self {
+        let numbers = stat.strip_prefix("cpu ").and_then(|rest| rest.lines().next());
+        let numbers: Vec<u64> = numbers
+            .into_iter()
+            .flat_map(str::split_whitespace)
+            .take(8)
+            .filter_map(|number| number.parse().ok())
+            .collect();
+        Self {
+            all: numbers.iter().sum(),
+            idle: numbers.iter().skip(3).take(2).sum(),
+        }
+    }
+
+    /// The idle part of the time since then.
+    fn idle_since(self, before: Self) -> f64 {
+        let all = self.all.saturating_sub(before.all).max(1);
+        self.idle.saturating_sub(before.idle) as f64 / all as f64
+    }
 }
 
 /// Cases at once in a cluster of kind: it takes most of a processor by itself (API servers, etcd, a kubelet for each node),
@@ -31,7 +94,7 @@ pub(super) fn jobs_of_kind() -> usize {
 
 /// Probes that each client of a case begins in a second in a cluster of kind of so many nodes, all of which are this machine's.
 pub(super) fn rate_of_kind(nodes: usize) -> u32 {
-    rate_of(available_parallelism().map_or(1, usize::from), nodes)
+    rate_of(processors(), nodes)
 }
 
 /// On each node one of the host and one of a pod, and the one outside.
@@ -53,7 +116,7 @@ pub(super) fn jobs_of_cluster(weakest: u64) -> usize {
 /// Labs at once: one for each case, as far as half of the memory that is available lasts.
 pub(super) fn labs() -> usize {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    fitting(jobs(), &memory)
+    fitting(most_jobs(), &memory)
 }
 
 fn fitting(wanted: usize, meminfo: &str) -> usize {
@@ -92,6 +155,19 @@ mod tests {
         assert_eq!(jobs_of_cluster(3920), 3);
         let most = available_parallelism().unwrap().get() * 8;
         assert_eq!(jobs_of_cluster(1_000_000), most, "this machine starts them");
+    }
+
+    #[test]
+    fn a_machine_has_room_as_far_as_it_was_idle() {
+        let at =
+            |busy: u64, idle: u64| Times::of(&format!("cpu  {busy} 0 0 {idle} 5 0 0 0 7 0\ncpu0 1 2 3 4\n"));
+        assert_eq!(at(100, 100), Times { all: 205, idle: 105 });
+        assert!((at(130, 170).idle_since(at(100, 100)) - 0.7).abs() < 1e-9);
+        assert!(
+            (Times::of("").idle_since(Times::of(""))).abs() < 1e-9,
+            "one that says nothing"
+        );
+        assert!(Times::now().all > 0);
     }
 
     #[test]

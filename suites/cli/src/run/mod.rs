@@ -140,11 +140,16 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             Where::Labs(Target::Running(_)) | Where::Cluster(..) | Where::Kind(..) => 1,
             Where::Labs(_) => arguments.labs.map_or_else(machine::labs, NonZero::get),
         },
+        always: match (&place, arguments.jobs) {
+            (Where::Labs(_), None) => machine::jobs(),
+            // All at once that are given, or follow from the cluster.
+            _ => usize::MAX,
+        },
         jobs: match (&place, arguments.jobs) {
             (Where::Cluster(existing, ..), _) if existing.is_confined() => 1,
             (_, Some(jobs)) => jobs.get(),
             (Where::Kind(..), None) => machine::jobs_of_kind(),
-            (Where::Labs(_), None) => machine::jobs(),
+            (Where::Labs(_), None) => machine::most_jobs(),
             (Where::Cluster(existing, ..), None) => clusters::jobs(existing.clone()).await,
         },
         shuffle: arguments.shuffle,

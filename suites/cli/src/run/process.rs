@@ -43,6 +43,10 @@ pub(super) struct Settings {
     pub(super) labs: usize,
     /// Cases at once, in whichever labs, at most; at least one.
     pub(super) jobs: usize,
+    /// Of these so many begin however busy the machine is, and each further one when it has room ([`machine::room`]).
+    ///
+    /// [`machine::room`]: super::machine::room
+    pub(super) always: usize,
     pub(super) shuffle: bool,
     pub(super) fail_fast: bool,
     /// Tries that a case has which is inconclusive, at most; at least one.
@@ -281,6 +285,7 @@ pub(super) mod tests {
             keep: false,
             labs: 1,
             jobs: 1,
+            always: 1,
             shuffle: false,
             fail_fast: false,
             tries: 1,

@@ -3,6 +3,7 @@
 use std::{
     io::{self, Write},
     thread,
+    time::Duration,
 };
 
 use oracle::history::Attempt;
@@ -11,6 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::UNWRITTEN;
 use crate::wire;
+
+/// From one write to the next. Far fewer than [`UNWRITTEN`] attempts end in it, at the rates that plans have, and no reader
+/// decides anything sooner.
+const TOGETHER: Duration = Duration::from_millis(20);
 
 /// The writing thread.
 pub(super) struct Output {
@@ -27,9 +32,16 @@ impl Output {
         let (tell, ended) = oneshot::channel();
         thread::spawn(move || {
             let mut write = || -> io::Result<()> {
-                while let Some(attempt) = attempts.blocking_recv() {
-                    output.write_all(&wire::line(&attempt))?;
+                let (mut ended, mut lines) = (Vec::new(), Vec::new());
+                while attempts.blocking_recv_many(&mut ended, UNWRITTEN) > 0 {
+                    lines.clear();
+                    for attempt in ended.drain(..) {
+                        wire::write(&mut lines, &attempt);
+                    }
+                    output.write_all(&lines)?;
                     output.flush()?;
+                    // Those that end meanwhile go together: each write wakes a reader.
+                    thread::sleep(TOGETHER);
                 }
                 Ok(())
             };

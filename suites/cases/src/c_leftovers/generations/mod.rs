@@ -291,8 +291,8 @@ async fn serves_what_is_current(
         cx.inconclusive(axis, why, Vec::new());
     }
     cx.fence().await?;
-    let window = cx.background(cx.clients(), current, cx.limits().hold).await?;
-    let held = cx.hold(window).await?;
+    let hold = cx.limits().hold;
+    let held = cx.hold_steadily(cx.clients(), current, hold).await?;
     cx.trap_untouched(axis, &[judged, held].concat(), old).await
 }
 

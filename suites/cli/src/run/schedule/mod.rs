@@ -4,7 +4,8 @@
 //! agents that back off) is what the next must not meet, and a new lab is up in a fraction of a second. A shared lab that
 //! has died is replaced; what was in it has shown nothing.
 //!
-//! Whenever there is room, the first case in the order begins whose lab may be there. Bounds: [`Settings::jobs`] cases and
+//! The first case in the order begins whose lab may be there: up to [`Settings::always`] at once, and one more each time that
+//! the machine has room ([`Site::room`]), as cases wait for most of their time. Bounds: [`Settings::jobs`] cases and
 //! [`Settings::labs`] labs at once, and no more labs in all than cases, as a shared one is replaced only after a case that
 //! ran in it. While cases wait that share a lab, one of the labs is kept for them.
 //!
@@ -49,6 +50,9 @@ pub(super) trait Site {
 
     /// Whether it is still there.
     fn is_intact(&self, lab: &Self::Lab) -> impl Future<Output = bool>;
+
+    /// Returns when there is room for one more case beside those that are under way.
+    fn room(&self) -> impl Future<Output = ()>;
 
     /// Ends what [`Site::make`] made.
     fn end(&self, lab: Self::Lab) -> impl Future<Output = anyhow::Result<()>>;
@@ -126,7 +130,9 @@ pub(super) async fn all<S: Site>(
         settings.shuffle.then_some(settings.seed),
         durations,
     );
-    let mut state = State::new(settings.labs, settings.jobs, waiting, first);
+    let at_once = [settings.always.min(settings.jobs), settings.jobs];
+    let mut state = State::new(settings.labs, at_once, waiting, first);
+    let mut room = false;
     let mut under_way = FuturesUnordered::new();
     let mut down = Ok(());
     loop {
@@ -134,10 +140,17 @@ pub(super) async fn all<S: Site>(
             let without = |case| schedule.without(&case, why.clone());
             reports.extend(state.give_up(|_| true).into_iter().map(without));
         }
-        while let Some(begin) = state.next() {
+        while let Some(begin) = state.next(std::mem::take(&mut room)) {
             under_way.push(schedule.begin(begin));
         }
-        let Some(done) = under_way.next().await else {
+        let done = tokio::select! {
+            done = under_way.next() => done,
+            () = site.room(), if state.waits_for_room() => {
+                room = true;
+                continue;
+            }
+        };
+        let Some(done) = done else {
             break;
         };
         let ended = match done {

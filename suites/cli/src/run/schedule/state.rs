@@ -11,6 +11,8 @@ pub(super) struct State<Lab> {
     most_labs: usize,
     /// Cases at once, at most.
     most_cases: usize,
+    /// Cases at once, as long as the machine has no room for more.
+    always: usize,
     /// Cases in the order in which they begin where they may.
     waiting: Vec<Case>,
     /// The lab that was made before the first case, until a disruptive case takes it.
@@ -50,7 +52,12 @@ pub(super) enum Begin<Lab> {
 
 impl<Lab> State<Lab> {
     /// Of cases in their order, none of which has begun. `first` is a lab that nothing has run in.
-    pub(super) fn new(most_labs: usize, most_cases: usize, waiting: Vec<Case>, first: Lab) -> Self {
+    pub(super) fn new(
+        most_labs: usize,
+        [always, most_cases]: [usize; 2],
+        waiting: Vec<Case>,
+        first: Lab,
+    ) -> Self {
         let is_shared = waiting.iter().any(|case| !case.disruptive);
         let (first, shared) = if is_shared {
             (None, Shared::Up(Arc::new(first)))
@@ -60,6 +67,7 @@ impl<Lab> State<Lab> {
         Self {
             most_labs,
             most_cases,
+            always,
             waiting,
             first,
             shared,
@@ -69,11 +77,18 @@ impl<Lab> State<Lab> {
         }
     }
 
-    /// What begins now, if anything may; it has begun when this returns.
-    pub(super) fn next(&mut self) -> Option<Begin<Lab>> {
+    /// What begins now, if anything may; it has begun when this returns. With `room`, one case more than the machine's room is
+    /// known to be enough for.
+    pub(super) fn next(&mut self, room: bool) -> Option<Begin<Lab>> {
         self.end_of_a_lab()
             .or_else(|| self.share())
-            .or_else(|| self.case())
+            .or_else(|| self.case(room))
+    }
+
+    /// Whether a case waits for nothing but room.
+    pub(super) fn waits_for_room(&self) -> bool {
+        (self.always..self.most_cases).contains(&(self.together + self.alone))
+            && self.first_that_may().is_some()
     }
 
     /// A lab that nobody needs any more.
@@ -110,16 +125,12 @@ impl<Lab> State<Lab> {
     }
 
     /// The first case whose lab may be there.
-    fn case(&mut self) -> Option<Begin<Lab>> {
-        if self.together + self.alone >= self.most_cases {
+    fn case(&mut self, room: bool) -> Option<Begin<Lab>> {
+        let most = if room { self.most_cases } else { self.always };
+        if self.together + self.alone >= most {
             return None;
         }
-        let kept = matches!(self.shared, Shared::None) && self.some_share();
-        let room = self.first.is_some() || self.labs + usize::from(kept) < self.most_labs;
-        let is_up = matches!(self.shared, Shared::Up(_));
-        let may_begin = |case: &Case| if case.disruptive { room } else { is_up };
-        let at = self.waiting.iter().position(may_begin)?;
-        let case = self.waiting.remove(at);
+        let case = self.waiting.remove(self.first_that_may()?);
         match &self.shared {
             Shared::Up(lab) if !case.disruptive => {
                 self.together += 1;
@@ -132,6 +143,14 @@ impl<Lab> State<Lab> {
                 Some(Begin::Alone(first, case))
             }
         }
+    }
+
+    fn first_that_may(&self) -> Option<usize> {
+        let kept = matches!(self.shared, Shared::None) && self.some_share();
+        let one_more = self.first.is_some() || self.labs + usize::from(kept) < self.most_labs;
+        let is_up = matches!(self.shared, Shared::Up(_));
+        let may_begin = |case: &Case| if case.disruptive { one_more } else { is_up };
+        self.waiting.iter().position(may_begin)
     }
 
     fn some_share(&self) -> bool {

@@ -39,6 +39,8 @@ pub(super) struct Fake {
     pub(super) failing: BTreeSet<&'static str>,
     /// Labs from this number on do not come up.
     pub(super) none_from: Option<usize>,
+    /// From one room for a case more to the next, in seconds; none: there never is.
+    pub(super) room_every: Option<u64>,
     pub(super) clock: Clock,
     pub(super) made: Cell<usize>,
     pub(super) dead: RefCell<BTreeSet<usize>>,
@@ -134,6 +136,13 @@ impl Site for Fake {
         report
     }
 
+    async fn room(&self) {
+        match self.room_every {
+            Some(seconds) => self.clock.passes(seconds).await,
+            None => std::future::pending().await,
+        }
+    }
+
     async fn is_intact(&self, lab: &Self::Lab) -> bool {
         !self.dead.borrow().contains(&lab.0)
     }
@@ -152,6 +161,8 @@ impl Site for Fake {
 pub(super) struct Wanted {
     pub(super) labs: usize,
     pub(super) jobs: usize,
+    /// Cases at once without room.
+    pub(super) always: usize,
     pub(super) shuffled_by: Option<u64>,
     pub(super) fail_fast: bool,
     pub(super) tries: usize,
@@ -163,6 +174,7 @@ impl Wanted {
         Self {
             labs,
             jobs,
+            always: jobs,
             shuffled_by: None,
             fail_fast: false,
             tries: 2,
@@ -175,6 +187,7 @@ impl Wanted {
         let settings = Settings {
             labs: self.labs,
             jobs: self.jobs,
+            always: self.always,
             seed: self.shuffled_by.unwrap_or_default(),
             shuffle: self.shuffled_by.is_some(),
             fail_fast: self.fail_fast,

@@ -341,3 +341,33 @@ fn nothing_is_tried_again_after_the_run_has_ended_and_what_an_earlier_run_left_g
         .collect();
     assert_eq!(whys, ["busy 0"], "its only try is told");
 }
+
+#[test]
+fn more_cases_than_always_run_begin_one_by_one_where_the_machine_has_room() {
+    let most_at_once = |room_every| {
+        let cases = some(3, 9);
+        let fake = Fake {
+            lasts: cases.iter().map(|case| (case.id, 60)).collect(),
+            room_every,
+            ..Fake::default()
+        };
+        let wanted = Wanted {
+            always: 2,
+            ..Wanted::at_once(8, 6)
+        };
+        wanted.run(&fake, &cases).down.unwrap();
+        let at_once = |stay: &fake::Stay| {
+            let beside = |other: &&fake::Stay| other.began <= stay.began && stay.began < other.ended;
+            fake.stays().iter().filter(beside).count()
+        };
+        let begun: Vec<usize> = fake.stays().iter().map(at_once).collect();
+        begun.into_iter().max().unwrap()
+    };
+    assert_eq!(most_at_once(None), 2, "no room");
+    assert_eq!(
+        most_at_once(Some(10)),
+        6,
+        "room for one more every ten seconds, up to what may be at once"
+    );
+    assert_eq!(most_at_once(Some(50)), 3, "one more before the first has ended");
+}

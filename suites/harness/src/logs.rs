@@ -1,0 +1,124 @@
+//! What backends have logged. Each line is parsed once, however often it is asked for.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use oracle::history::{Attempt, Served};
+
+use crate::{context::Context, pods::Backend, verdict::Halt};
+
+/// Lines that have been read, by backend.
+#[derive(Debug, Default)]
+pub(crate) struct Logs(Mutex<HashMap<String, Read>>);
+
+/// What has been read of one log.
+#[derive(Debug, Default)]
+struct Read {
+    /// The first line of the file that was read last: one that was rotated has another.
+    first: String,
+    /// Bytes of whole lines of that file, which `lines` has.
+    bytes: usize,
+    lines: Vec<Served>,
+}
+
+impl Read {
+    /// Goes on with what is new. A file that was rotated, as kubelets do, is read from its beginning.
+    fn go_on(&mut self, text: &str) -> Result<(), String> {
+        // The last line may still be on its way.
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        let first = whole.lines().next().unwrap_or_default();
+        if self.first != first {
+            self.first = first.to_owned();
+            self.bytes = 0;
+        }
+        let new = whole.get(self.bytes..).unwrap_or(whole);
+        for line in new.lines().filter(|line| !line.is_empty()) {
+            let line = serde_json::from_str(line).map_err(|error| format!("{error} in {line:?}"))?;
+            self.lines.push(line);
+        }
+        self.bytes = whole.len();
+        Ok(())
+    }
+
+    /// Lines that were written from then on, in microseconds since the Unix epoch. Lines are in the order of their times
+    /// but for those of requests that are served at once.
+    fn since(&self, from_us: u64) -> impl Iterator<Item = &Served> {
+        self.lines.iter().filter(move |line| line.time_us >= from_us)
+    }
+}
+
+impl Context {
+    /// What the backends of the case have logged since the first of these attempts began: a line is written after that.
+    pub(crate) async fn logs_since(&self, attempts: &[Attempt]) -> Result<Vec<Served>, Halt> {
+        let from_us = attempts.iter().map(|attempt| attempt.start_us).min();
+        let mut lines = Vec::new();
+        for backend in self.backends_made() {
+            let since = |read: &Read| {
+                read.since(from_us.unwrap_or(u64::MAX))
+                    .cloned()
+                    .collect::<Vec<_>>()
+            };
+            lines.extend(self.read_log(&backend, since).await?);
+        }
+        Ok(lines)
+    }
+
+    /// Everything that a backend has logged.
+    pub async fn log(&self, backend: &Backend) -> Result<Vec<Served>, Halt> {
+        self.read_log(backend, |read| read.lines.clone()).await
+    }
+
+    async fn read_log<T>(&self, backend: &Backend, of: impl FnOnce(&Read) -> T) -> Result<T, Halt> {
+        let text = self.cluster.log(&backend.namespace, &backend.name).await?;
+        let mut logs = self.logs.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = logs.entry(backend.server()).or_default();
+        read.go_on(&text).map_err(|why| {
+            Halt::Harness(format!("the log of {} has no probe's line: {why}", backend.name))
+        })?;
+        Ok(of(read))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(time_us: u64, nonce: &str) -> String {
+        format!(
+            "{{\"time_us\":{time_us},\"identity\":\"b/TCP/1\",\"source\":\"10.0.0.1:1\",\"destination\":\"10.0.0.2:1\",\
+             \"nonce\":\"{nonce}\"}}\n"
+        )
+    }
+
+    fn nonces<'a>(lines: impl IntoIterator<Item = &'a Served>) -> Vec<&'a str> {
+        let nonce = |line: &'a Served| line.answer.nonce.as_str();
+        lines.into_iter().map(nonce).collect()
+    }
+
+    #[test]
+    fn a_log_is_read_on_from_where_it_ended_and_no_half_of_a_line_is_one() {
+        let (first, second) = (line(1, "a"), line(2, "b"));
+        let mut read = Read::default();
+        read.go_on(&(first.clone() + &second[..9])).unwrap();
+        assert_eq!(nonces(&read.lines), ["a"]);
+        read.go_on(&(first + &second)).unwrap();
+        assert_eq!(nonces(&read.lines), ["a", "b"]);
+        assert_eq!(nonces(read.since(2)), ["b"]);
+    }
+
+    #[test]
+    fn a_log_that_was_rotated_is_read_from_its_beginning_and_what_was_read_stays() {
+        let mut read = Read::default();
+        read.go_on(&line(1, "a")).unwrap();
+        read.go_on(&(line(3, "c") + &line(4, "d"))).unwrap();
+        assert_eq!(nonces(&read.lines), ["a", "c", "d"]);
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_probe_is_an_error_that_shows_it() {
+        let why = Read::default().go_on("out of luck\n").unwrap_err();
+        assert!(why.contains("out of luck"), "{why}");
+    }
+}
