@@ -14,7 +14,9 @@ use std::{
     sync::Arc,
 };
 
-use harness::{case::Case, context::Options, execute::execute, limits::Limits, verdict::Verdict};
+use harness::{
+    case::Case, context::Options, evidence::Evidence, execute::execute, limits::Limits, verdict::Verdict,
+};
 use lab::{
     cluster::{Cluster, Description},
     embedded::LabCluster,
@@ -101,6 +103,7 @@ fn run(case: Case, lab: &str) -> Result<(), Failed> {
             ),
             limits: Limits::default(),
             folder,
+            evidence: Evidence::Failed,
             keep: false,
             progress: Arc::new(move |phase| eprintln!("{}: {phase}", case.id)),
         };

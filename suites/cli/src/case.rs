@@ -11,6 +11,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use harness::{
     context::Options,
+    evidence::Evidence,
     execute::execute,
     limits::{Limits, Profile},
 };
@@ -60,6 +61,9 @@ pub(crate) struct Arguments {
     /// Folder for report and evidence
     #[arg(long)]
     pub(crate) folder: PathBuf,
+    /// Of which cases everything is kept
+    #[arg(long)]
+    pub(crate) evidence: Evidence,
     /// Leaves its namespaces
     #[arg(long)]
     pub(crate) keep: bool,
@@ -84,6 +88,7 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
             .scaled(arguments.timeout_scale)
             .with_rate(arguments.rate),
         folder: arguments.folder,
+        evidence: arguments.evidence,
         keep: arguments.keep,
         // Nobody may be there to read it.
         progress: Arc::new(|phase| drop(writeln!(io::stdout(), "{phase}"))),

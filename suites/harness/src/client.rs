@@ -13,11 +13,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{
-    context::Context,
-    history::{Event, History},
-    verdict::Halt,
-};
+use crate::{context::Context, history::History, verdict::Halt};
 
 /// How much of a client's stderr is kept for its error.
 const STDERR_BYTES: u64 = 64 * 1024;
@@ -120,7 +116,7 @@ impl Run {
             while let Some(line) = lines.next_line().await.map_err(|error| error.to_string())? {
                 let attempt: Attempt =
                     serde_json::from_str(&line).map_err(|error| format!("{error} in {line:?}"))?;
-                history.add(&Event::Attempt(attempt.clone()));
+                history.attempt(&line, &attempt);
                 sink.lock().unwrap_or_else(PoisonError::into_inner).push(attempt);
             }
             Ok(())

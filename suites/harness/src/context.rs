@@ -19,6 +19,7 @@ use crate::{
     axes::Axes,
     case::{Case, Family, families},
     client::Client,
+    evidence::Evidence,
     fence::Fence,
     history::{Event, History},
     limits::Limits,
@@ -45,6 +46,8 @@ pub struct Options {
     pub limits: Limits,
     /// Folder for the evidence of this case; made if absent.
     pub folder: PathBuf,
+    /// Of which cases everything is kept.
+    pub evidence: Evidence,
     /// Leaves the namespaces of the case for a look at them; outside of a lab, of one that did not pass.
     pub keep: bool,
     /// Told each part of the case as it begins.

@@ -1,26 +1,17 @@
 //! One case from its namespaces to their removal.
 
-use std::{
-    fs,
-    future::Future,
-    panic::AssertUnwindSafe,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Instant,
-};
+use std::{fs, future::Future, panic::AssertUnwindSafe, path::Path, sync::Arc, time::Instant};
 
 use futures::FutureExt as _;
-use kube::api::ListParams;
 use lab::cluster::{Cluster, ClusterError};
-use serde_json::Value;
 
 use crate::{
     case::{Case, axes_not_enabled},
     cleanup::Made,
     context::{Context, Options},
+    evidence,
     history::{History, now_us},
     machine,
-    objects::{Kind, all},
     readiness::Readiness,
     report::{AxisReport, CaseReport, overall},
     verdict::{Halt, Verdict},
@@ -57,9 +48,9 @@ pub async fn execute(
         undecided: Vec::new(),
     };
     let dropped = machine::dropped();
-    let (mut cx, mut readiness) = (None, None);
+    let (mut cx, mut readiness, mut opened) = (None, None, None);
     let body = async {
-        let history = open(&options.folder)?;
+        let history = Arc::clone(opened.insert(open(&options.folder)?));
         let started = Context::start(case, Arc::clone(&cluster), options.clone(), history).await?;
         let cx = &*cx.insert(started);
         readiness = Readiness::start(cx, &case).await?;
@@ -105,9 +96,10 @@ pub async fn execute(
         without_cluster(&mut report, &why);
     }
     (options.progress)("evidence and clean-up");
+    let keeps_all = options.evidence.keeps_all(&report);
     let closing = async {
-        if let Some(cx) = &cx {
-            report.warnings.extend(evidence(cx).await);
+        if let Some(cx) = cx.as_ref().filter(|_| keeps_all) {
+            report.warnings.extend(evidence::collect(cx).await);
         }
         if !(options.keep && stays(&cluster.describe().provider, &report.verdict)) {
             let made = Made {
@@ -125,6 +117,10 @@ pub async fn execute(
         report
             .warnings
             .push(format!("evidence and clean-up took longer than {limit:?}"));
+    }
+    // Last, so that it has what the clean-up did.
+    if let Some(Err(error)) = opened.map(|history| history.end(keeps_all)) {
+        report.warnings.push(evidence::lacks("the history", &error));
     }
     report.seconds = began.elapsed().as_secs_f64();
     if let Err(error) = write_report(&options.folder, &report) {
@@ -154,9 +150,7 @@ pub const REPORT: &str = "case.json";
 fn open(folder: &Path) -> Result<Arc<History>, Halt> {
     let broken = |error| Halt::Harness(format!("failed to write to {}: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(broken)?;
-    Ok(Arc::new(
-        History::create(&folder.join("history.jsonl")).map_err(broken)?,
-    ))
+    Ok(Arc::new(History::create(folder).map_err(broken)?))
 }
 
 /// What was watched all along: a failure is one of the case, and nothing of it makes up for what the case has not shown.
@@ -207,79 +201,13 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_else(|| "(no words)".to_owned())
 }
 
-/// Objects, logs and dumps into the case's folder. Returns what could not be had.
-async fn evidence(cx: &Context) -> Vec<String> {
-    let folder = &cx.options.folder;
-    let mut warnings = Vec::new();
-    let mut keep = |what: &str, done: Result<(), String>| {
-        warnings.extend(done.err().map(|error| format!("no evidence of {what}: {error}")));
-    };
-    keep(
-        "the history",
-        cx.history.flush().map_err(|error| error.to_string()),
-    );
-    for kind in [Kind::Service, Kind::EndpointSlice, Kind::Pod] {
-        let what = format!("{kind:?}s");
-        keep(
-            &what,
-            objects(cx, kind, folder.join(format!("objects/{what}.json"))).await,
-        );
-    }
-    for pod in cx.backends_made() {
-        let log = cx
-            .cluster
-            .log(&pod.namespace, &pod.name)
-            .await
-            .map_err(|error| error.to_string());
-        keep(
-            &pod.name,
-            log.and_then(|text| {
-                write(
-                    &folder.join(format!("logs/{}.jsonl", pod.server())),
-                    text.as_bytes(),
-                )
-            }),
-        );
-    }
-    let dumps = folder.join("cluster");
-    let dumped = match fs::create_dir_all(&dumps) {
-        Ok(()) => cx
-            .cluster
-            .evidence(&dumps)
-            .await
-            .map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    keep("the cluster", dumped);
-    warnings
-}
-
-async fn objects(cx: &Context, kind: Kind, file: PathBuf) -> Result<(), String> {
-    let confined = cx.cluster.describe().confined.as_deref();
-    let all = all(&cx.cluster.client(), kind, confined);
-    let list = all
-        .list(&ListParams::default())
-        .await
-        .map_err(|error| error.to_string())?;
-    let values: Result<Vec<Value>, _> = list.items.into_iter().map(serde_json::to_value).collect();
-    let text = serde_json::to_vec_pretty(&values.map_err(|error| error.to_string())?);
-    write(&file, &text.map_err(|error| error.to_string())?)
-}
-
-fn write(file: &Path, text: &[u8]) -> Result<(), String> {
-    let folder = file.parent().unwrap_or(file);
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::write(file, text))
-        .map_err(|error| error.to_string())
-}
-
 fn write_report(folder: &Path, report: &CaseReport) -> Result<(), String> {
     let text = serde_json::to_vec_pretty(report).map_err(|error| error.to_string())?;
-    write(&folder.join(REPORT), &text)
+    evidence::write(&folder.join(REPORT), &text)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -291,7 +219,8 @@ mod tests {
         assert!(!stays("kind", &Verdict::Pass) && !stays("existing", &Verdict::Pass));
     }
 
-    fn report(axes: Vec<Verdict>) -> CaseReport {
+    /// Of a case with these axes.
+    pub(crate) fn report(axes: Vec<Verdict>) -> CaseReport {
         let axes = axes
             .into_iter()
             .map(|verdict| AxisReport {

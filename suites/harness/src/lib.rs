@@ -5,7 +5,7 @@
 //!                              │  create, patch ─▶ Kubernetes API ─▶ own watch has the resourceVersion
 //!                              │  control, witness, judge, hold ─▶ probe clients ─▶ attempts ─▶ oracle
 //!                              ▼
-//!                           History (one file, every write, version and probe with its time)
+//!                           History (every write, version and probe with its time)
 //!                              ▼
 //!                 axes ─▶ Verdict; evidence before clean-up; CaseReport
 //! ```
@@ -19,7 +19,8 @@
 //! - `client.rs`, `target.rs`, `probing.rs`, `background.rs`: probes. `flows.rs`: established flows. `sockets.rs`: sockets that
 //!   are kept, and led to one destination after the other.
 //!   `repeated.rs`: datagrams that go on with a flow of before.
-//! - `fence.rs`: the proof that a write has been handled. `history.rs`: the record of it all.
+//! - `fence.rs`: the proof that a write has been handled. `history/`: the record of it all, in files that
+//!   are compressed as they are written (`compressed.rs`). `evidence.rs`: what is kept of it, and besides it.
 //! - `readiness.rs`: ready means served, watched through every run about outages, leftovers and restarts.
 //! - `recovery/`: what a recovery needed, for a row that is judged over many cases.
 //! - `machine.rs`: packets that this machine had no room for.
@@ -31,7 +32,9 @@ pub mod background;
 pub mod case;
 pub mod cleanup;
 pub mod client;
+pub mod compressed;
 pub mod context;
+pub mod evidence;
 pub mod execute;
 pub mod fence;
 pub mod flows;

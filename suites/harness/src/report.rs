@@ -54,7 +54,8 @@ pub struct CaseReport {
     /// What its faults have done to nodes and could not undo ([`faults::unhealed`]): for whoever has the cluster to heal.
     #[serde(default)]
     pub unhealed: Vec<String>,
-    /// Where the evidence lies.
+    /// Where the evidence lies: known to whoever gave the case its folder, which may be elsewhere by the time that its report is read.
+    #[serde(skip)]
     pub evidence: Option<PathBuf>,
     /// Its tries before this one, in their order: all were inconclusive.
     #[serde(default)]
@@ -69,6 +70,7 @@ pub struct Undecided {
     /// How long it took.
     pub seconds: f64,
     /// Where its evidence lies.
+    #[serde(skip)]
     pub evidence: Option<PathBuf>,
 }
 

@@ -18,12 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    client::Client,
-    context::Context,
-    history::{Event, History},
-    probing::Within,
-    target::Target,
-    verdict::Halt,
+    client::Client, context::Context, history::History, probing::Within, target::Target, verdict::Halt,
     waiting::Looks,
 };
 
@@ -191,7 +186,7 @@ impl Keeper {
             let line = line.ok_or("ended within a round")?;
             let attempt: Attempt =
                 serde_json::from_str(&line).map_err(|error| format!("{error} in {line:?}"))?;
-            self.history.add(&Event::Attempt(attempt.clone()));
+            self.history.attempt(&line, &attempt);
             attempts.push(attempt);
         }
         Ok(attempts)

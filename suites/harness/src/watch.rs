@@ -259,7 +259,8 @@ mod tests {
     use super::*;
 
     fn seen() -> Seen {
-        let history = Arc::new(History::create(std::path::Path::new("/dev/null")).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let history = Arc::new(History::create(folder.path()).unwrap());
         let seen = Seen {
             state: Mutex::default(),
             changes: watch::Sender::new(0),

@@ -23,7 +23,7 @@ pub(super) struct Outcome {
 pub(super) type Outcomes = BTreeMap<String, Outcome>;
 
 /// As many nodes of YAML as `plumbline report` reads.
-const NODES: usize = 12_000_000;
+const NODES: usize = 1_200_000;
 
 /// The case, and what the axes begin with, of what is watched through every run.
 const WATCHED: &str = "ready-means-served";

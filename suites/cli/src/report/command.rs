@@ -21,7 +21,7 @@ use crate::COULD_NOT_RUN;
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// A report.yaml
+    /// A report.yaml. Timelines are shown of cases whose evidence lies beside it
     file: Option<PathBuf>,
     /// As one HTML file that needs no network, on stdout
     #[arg(long, group = "format")]
@@ -52,12 +52,14 @@ pub(crate) fn report(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         (Some(Command::Schema), _) => schema()?,
         (Some(Command::Validate { files }), _) => return Ok(validated(files)),
         (None, Some(file)) => {
-            let report = files::read(file)?;
+            let mut report = files::read(file)?;
+            let folder = file.parent().unwrap_or(file);
+            files::read_timelines(&mut report, folder)?;
             match (arguments.html, arguments.junit, arguments.markdown) {
                 (true, ..) => html::render(&report),
                 (_, true, _) => junit::render(&report)?,
                 (.., true) => markdown::render(&report),
-                (false, false, false) => crate::run::table(&report),
+                (false, false, false) => crate::run::table(&report, folder),
             }
         }
         (None, None) => anyhow::bail!("expected a report.yaml: `plumbline report --help`"),
@@ -90,7 +92,7 @@ fn validated(files: &[PathBuf]) -> ExitCode {
 }
 
 /// By what name others refer to the schema; it is at no address.
-const ID: &str = "urn:plumbline:report:v1";
+const ID: &str = "urn:plumbline:report:v2";
 
 /// The schema, as it is in `suites/reports/schema`. It has no `format` that JSON Schema does not know: validators that are
 /// strict refuse such a schema.

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::Write as _,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use anyhow::{Context as _, anyhow, bail};
@@ -13,9 +13,8 @@ use super::{
     html, junit,
 };
 
-/// Most nodes (scalars, lists, maps) of a report: 200 cases with the largest timelines have as many, 40 lanes of 160 spans
-/// with 8 nodes each, and their axes.
-const NODES: usize = 12_000_000;
+/// Most nodes (scalars, lists, maps) of a report: 200 cases of 50 axes that all failed, with 10 findings of 12 nodes each.
+const NODES: usize = 1_200_000;
 
 /// What every version of the format begins with; its number follows.
 const FAMILY: &str = "plumbline.report/v";
@@ -27,7 +26,10 @@ pub(crate) const HTML: &str = "report.html";
 /// Name of the report for CI.
 pub(crate) const JUNIT: &str = "junit.xml";
 
-/// Writes all three into a folder, and returns their paths.
+/// Name of a timeline in the evidence of its case.
+const TIMELINE: &str = "timeline.yaml";
+
+/// Writes all three into a folder, and timelines beside the evidence there; returns the paths of the three.
 ///
 /// # Errors
 /// One can't be written: the disk is full, say. Those that can be are.
@@ -37,7 +39,7 @@ pub(crate) fn write(report: &Report, folder: &Path) -> anyhow::Result<[PathBuf; 
         (HTML, Ok(html::render(report))),
         (JUNIT, junit::render(report)),
     ];
-    let mut first_error = None;
+    let mut first_error = write_timelines(report, folder).err();
     let paths = files.map(|(name, text)| {
         let path = folder.join(name);
         if let Err(error) = text.and_then(|text| put(&path, &text)) {
@@ -46,6 +48,40 @@ pub(crate) fn write(report: &Report, folder: &Path) -> anyhow::Result<[PathBuf; 
         path
     });
     first_error.map_or(Ok(paths), Err)
+}
+
+fn write_timelines(report: &Report, folder: &Path) -> anyhow::Result<()> {
+    for case in &report.cases {
+        if let (Some(timeline), Some(evidence)) = (&case.timeline, &case.evidence) {
+            let text = serde_saphyr::to_string(timeline).context("failed to write a timeline as YAML")?;
+            put(&folder.join(evidence).join(TIMELINE), &text)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads timelines from the evidence that lies beside a report; a report that stands alone has none.
+///
+/// # Errors
+/// One can't be read, or is none.
+pub(crate) fn read_timelines(report: &mut Report, folder: &Path) -> anyhow::Result<()> {
+    for case in &mut report.cases {
+        let Some(evidence) = &case.evidence else { continue };
+        let path = folder.join(evidence).join(TIMELINE);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            text => text.with_context(|| format!("failed to read {}", path.display()))?,
+        };
+        let timeline = serde_saphyr::from_str_with_options(&text, options());
+        case.timeline = Some(timeline.with_context(|| format!("{} is no timeline", path.display()))?);
+    }
+    Ok(())
+}
+
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_nodes: NODES, max_events: 2 * NODES },
+    }
 }
 
 /// As YAML.
@@ -79,10 +115,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Report> {
 
 /// As [`read`], of the text.
 pub(super) fn parse(text: &str) -> anyhow::Result<Report> {
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_nodes: NODES, max_events: 2 * NODES },
-    };
-    let report: Report = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+    let report: Report = serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         // A field that another version has is no slip of the pen: the version says more.
         format_of(text)
             .and_then(|format| other_format(&format))
@@ -111,6 +144,18 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Report> {
                 case.verdict.name(),
                 case.why
             );
+        }
+    }
+    for case in &report.cases {
+        let earlier = case.undecided.iter().filter_map(|one| one.evidence.as_ref());
+        for evidence in case.evidence.iter().chain(earlier) {
+            let is_plain = |part| matches!(part, Component::Normal(_));
+            if !Path::new(evidence).components().all(is_plain) {
+                bail!(
+                    "the evidence of the case {} is at {evidence:?}: expected a path relative to the report's folder, within it",
+                    case.id
+                );
+            }
         }
     }
     Ok(report)

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::timeline::Timeline;
 
 /// Name and version of the format.
-pub(crate) const FORMAT: &str = "plumbline.report/v1";
+pub(crate) const FORMAT: &str = "plumbline.report/v2";
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Report {
-    /// `plumbline.report/v1`.
+    /// `plumbline.report/v2`.
     #[schemars(extend("const" = FORMAT))]
     pub(crate) format: String,
     /// Version of the program that wrote it.
@@ -72,20 +72,16 @@ pub(crate) struct Run {
     pub(crate) shuffled: bool,
     /// What kind of limits: `lab`, `cluster`, `long`.
     pub(crate) profile: String,
-    /// How many labs were up side by side at most; reports before this was one of their fields have one.
-    #[serde(default = "one")]
+    /// How many labs were up side by side at most.
     pub(crate) labs: usize,
     /// How many cases ran side by side at most.
     pub(crate) jobs: usize,
-    /// How often a case was tried at most that was inconclusive; reports before this was one of their fields have one.
-    #[serde(default = "one")]
+    /// How often a case was tried at most that was inconclusive.
     pub(crate) tries: usize,
+    /// Of which cases everything was kept that explains them: `failed`, `all`.
+    pub(crate) evidence: String,
     /// Only cases that had failed in an earlier run.
     pub(crate) rerun: bool,
-}
-
-fn one() -> usize {
-    1
 }
 
 /// How many cases ended how. An exempt case is in `exempt` alone, whatever came of it.
@@ -155,11 +151,11 @@ pub(crate) struct Case {
     pub(crate) recorded: BTreeMap<String, String>,
     /// Trouble that is no part of the verdict.
     pub(crate) warnings: Vec<String>,
-    /// Folder of the evidence.
+    /// Folder of the evidence, relative to that of the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) evidence: Option<String>,
-    /// What every client saw, for disruptive cases and those that failed the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What every client saw, for disruptive cases and those that failed the run: a file of its own, in its evidence.
+    #[serde(skip)]
     pub(crate) timeline: Option<Timeline>,
     /// Its tries before this one, in their order: all were inconclusive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -174,7 +170,7 @@ pub(crate) struct Undecided {
     pub(crate) why: String,
     /// How long it took.
     pub(crate) seconds: f64,
-    /// Folder of its evidence; none if that could not be kept.
+    /// Folder of its evidence, relative to that of the report; none if that could not be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) evidence: Option<String>,
 }

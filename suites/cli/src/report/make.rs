@@ -22,9 +22,6 @@ use super::{
     timeline,
 };
 
-/// The history of a case in its evidence.
-const HISTORY: &str = "history.jsonl";
-
 /// What a run knows of itself.
 pub(crate) struct Made<'a> {
     pub(crate) description: &'a Description,
@@ -34,6 +31,8 @@ pub(crate) struct Made<'a> {
     pub(crate) started: SystemTime,
     pub(crate) took: Duration,
     pub(crate) interrupted: bool,
+    /// Its folder.
+    pub(crate) out: &'a Path,
     /// Reports of its cases, each with the reason if it is exempt.
     pub(crate) cases: Vec<(CaseReport, Option<String>)>,
 }
@@ -43,7 +42,7 @@ pub(crate) fn report(made: Made<'_>) -> Report {
     let cases: Vec<Case> = made
         .cases
         .into_iter()
-        .map(|(report, exempt)| case(report, exempt))
+        .map(|(report, exempt)| case(report, exempt, made.out))
         .collect();
     Report {
         format: FORMAT.to_owned(),
@@ -82,7 +81,7 @@ fn cluster(description: &Description, features: &BTreeSet<String>) -> Cluster {
     }
 }
 
-fn case(report: CaseReport, exempt: Option<String>) -> Case {
+fn case(report: CaseReport, exempt: Option<String>, out: &Path) -> Case {
     let text = |id: &String| {
         (
             id.clone(),
@@ -118,31 +117,38 @@ fn case(report: CaseReport, exempt: Option<String>) -> Case {
         axes: report.axes.into_iter().map(axis).collect(),
         recorded: report.recorded,
         warnings,
-        evidence: report.evidence.as_deref().map(folder),
+        evidence: report.evidence.as_deref().map(|path| within(out, path)),
         timeline: shown,
-        undecided: report.undecided.into_iter().map(undecided).collect(),
+        undecided: report
+            .undecided
+            .into_iter()
+            .map(|earlier| undecided(earlier, out))
+            .collect(),
     }
 }
 
-fn undecided(earlier: report::Undecided) -> Undecided {
+fn undecided(earlier: report::Undecided, out: &Path) -> Undecided {
     Undecided {
         why: earlier.why,
         seconds: rounded(earlier.seconds),
-        evidence: earlier.evidence.as_deref().map(folder),
+        evidence: earlier.evidence.as_deref().map(|path| within(out, path)),
     }
 }
 
-fn folder(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
+/// As it is found from the folder of the report, wherever that is by then.
+fn within(out: &Path, path: &Path) -> String {
+    path.strip_prefix(out)
+        .unwrap_or(path)
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Nothing, if the case had no history: its process ended before.
 fn timeline_of(evidence: &Path) -> Result<Option<timeline::Timeline>, String> {
-    let history = evidence.join(HISTORY);
-    match timeline::read(&history) {
+    match timeline::read(evidence) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         other => {
-            other.map_err(|error| format!("no timeline, as {} can't be read: {error}", history.display()))
+            other.map_err(|error| format!("no timeline, as {} can't be read: {error}", evidence.display()))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A summary in Markdown, as services that run workflows show it on a run's page: what failed first, then every case.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, path::Path};
 
 use super::format::{Case, Report, Verdict};
 use crate::{count::counted, run};
@@ -52,7 +52,7 @@ pub(crate) fn render(report: &Report) -> String {
             "\n<details><summary>{} {}</summary>\n\n<pre>{}</pre>\n</details>\n",
             escaped(&case.id),
             case.label(),
-            escaped(run::story(case).trim())
+            escaped(run::story(case, Path::new("")).trim())
         );
         if text.len() + story.len() > MOST {
             left_out += 1;

@@ -1,13 +1,20 @@
-//! What every client saw over the time of a case, from its history, small enough for a report.
+//! What every client saw over the time of a case, from its history, small enough for a report: by columns where its attempts
+//! were kept, by phases where they were only counted.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::File,
-    io::{self, BufRead as _, BufReader},
+    io,
     path::Path,
 };
 
-use oracle::{finding::outcome, history::Outcome};
+use harness::{
+    compressed::each_line,
+    history::{ATTEMPTS, Attempts, HISTORY},
+};
+use oracle::{
+    finding::{self, outcome},
+    history::{Outcome, Transport},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +22,12 @@ use serde::{Deserialize, Serialize};
 const COLUMNS: u64 = 160;
 /// Most lanes of one case; the history has all.
 const LANES: usize = 40;
+/// The same, where its attempts are counted by phase: it has passed, and there is little to see.
+const LANES_COUNTED: usize = 12;
 /// Most marks of one case.
 const MARKS: usize = 60;
 /// Most attempts that are read: a long run's have their place in the history alone.
-const ATTEMPTS: usize = 4_000_000;
+const MOST: usize = 4_000_000;
 
 /// What every client saw, in seconds since the beginning of the case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -92,18 +101,9 @@ enum Event {
     Fault {
         what: String,
     },
-    Attempt(Box<Attempt>),
+    Attempts(Attempts),
     #[serde(other)]
     Other,
-}
-
-#[derive(Deserialize)]
-struct Attempt {
-    start_us: u64,
-    client: String,
-    target: String,
-    transport: String,
-    outcome: Outcome,
 }
 
 #[derive(Deserialize)]
@@ -113,7 +113,17 @@ struct Entry {
     event: Event,
 }
 
-type LaneKey = (String, String, String);
+/// Of a line of attempts.
+#[derive(Deserialize)]
+struct Attempt {
+    start_us: u64,
+    client: String,
+    target: String,
+    transport: Transport,
+    outcome: Outcome,
+}
+
+type LaneKey = (String, String, Transport);
 
 /// Everything of a history that a timeline needs.
 #[derive(Default)]
@@ -121,111 +131,166 @@ struct Collected {
     first_us: Option<u64>,
     last_us: u64,
     marks: Vec<(u64, MarkKind, String)>,
+    /// Each attempt: when it began, and the number of its outcome.
     lanes: HashMap<LaneKey, Vec<(u64, u32)>>,
     outcomes: Vec<String>,
     known: HashMap<String, u32>,
     attempts: usize,
+    /// In place of them, where they were not kept.
+    counted: HashMap<LaneKey, Vec<Attempts>>,
 }
 
-/// The timeline of a history; nothing, if it has no attempt.
+/// The timeline of the history in a folder of evidence; nothing, if it has no attempt.
 ///
 /// # Errors
-/// The file can't be read. A last line that was cut off by the end of its process is left out.
-pub(crate) fn read(history: &Path) -> io::Result<Option<Timeline>> {
+/// The files can't be read. What was cut off by the end of their process is left out.
+pub(crate) fn read(evidence: &Path) -> io::Result<Option<Timeline>> {
     let mut collected = Collected::default();
-    for line in BufReader::new(File::open(history)?).lines() {
-        if let Ok(entry) = serde_json::from_str::<Entry>(&line?) {
+    each_line(&evidence.join(HISTORY), |line| {
+        if let Ok(entry) = serde_json::from_str(line) {
             collected.add(entry);
         }
+    })?;
+    let attempts = evidence.join(ATTEMPTS);
+    if attempts.exists() {
+        collected.counted.clear();
+        each_line(&attempts, |line| {
+            if let Ok(attempt) = serde_json::from_str(line) {
+                collected.add_attempt(attempt);
+            }
+        })?;
     }
-    Ok((!collected.lanes.is_empty()).then(|| collected.timeline()))
+    Ok(collected.timeline())
 }
 
 impl Collected {
-    fn add(&mut self, entry: Entry) {
-        let at = match &entry.event {
-            Event::Attempt(attempt) => attempt.start_us,
-            _ => entry.time_us,
-        };
-        self.first_us = Some(self.first_us.map_or(at, |first| first.min(at)));
-        self.last_us = self.last_us.max(at);
-        match entry.event {
-            Event::Phase { name } => self.marks.push((at, MarkKind::Phase, name)),
-            Event::Fault { what } => self.marks.push((at, MarkKind::Fault, what)),
-            Event::Attempt(attempt) if self.attempts < ATTEMPTS => {
-                self.attempts += 1;
-                let words = outcome(&attempt.outcome);
-                let next = u32::try_from(self.outcomes.len()).unwrap_or(u32::MAX);
-                let number = *self.known.entry(words.clone()).or_insert(next);
-                if number == next {
-                    self.outcomes.push(words);
-                }
-                let key = (attempt.client, attempt.target, attempt.transport);
-                self.lanes
-                    .entry(key)
-                    .or_default()
-                    .push((attempt.start_us, number));
-            }
-            Event::Attempt(_) | Event::Other => {}
-        }
+    fn lasts(&mut self, from: u64, to: u64) {
+        self.first_us = Some(self.first_us.map_or(from, |first| first.min(from)));
+        self.last_us = self.last_us.max(to);
     }
 
-    fn timeline(self) -> Timeline {
+    fn add(&mut self, Entry { time_us, event }: Entry) {
+        match event {
+            Event::Phase { name } => self.marks.push((time_us, MarkKind::Phase, name)),
+            Event::Fault { what } => self.marks.push((time_us, MarkKind::Fault, what)),
+            Event::Attempts(counted) => {
+                self.lasts(counted.first_us, counted.last_us);
+                let key = (counted.client.clone(), counted.target.clone(), counted.transport);
+                self.counted.entry(key).or_default().push(counted);
+                // It stands where its phase is over.
+                return;
+            }
+            Event::Other => {}
+        }
+        self.lasts(time_us, time_us);
+    }
+
+    fn add_attempt(&mut self, attempt: Attempt) {
+        self.lasts(attempt.start_us, attempt.start_us);
+        if self.attempts >= MOST {
+            return;
+        }
+        self.attempts += 1;
+        let words = outcome(&attempt.outcome);
+        let next = u32::try_from(self.outcomes.len()).unwrap_or(u32::MAX);
+        let number = *self.known.entry(words.clone()).or_insert(next);
+        if number == next {
+            self.outcomes.push(words);
+        }
+        let key = (attempt.client, attempt.target, attempt.transport);
+        let lane = self.lanes.entry(key).or_default();
+        lane.push((attempt.start_us, number));
+    }
+
+    fn timeline(mut self) -> Option<Timeline> {
         let first = self.first_us.unwrap_or_default();
         let length = self.last_us.saturating_sub(first).max(1);
-        let seconds = |us: u64| us as f64 / 1e6;
-        let column = |at: u64| (at.saturating_sub(first) * COLUMNS / length).min(COLUMNS - 1);
-        let edge = |column: u64| round(seconds(length * column / COLUMNS));
-        let mut lanes = Vec::new();
-        for ((client, target, transport), attempts) in self.lanes {
-            let mut columns: BTreeMap<u64, BTreeMap<String, u32>> = BTreeMap::new();
-            for (at, number) in attempts {
-                let outcomes = columns.entry(column(at)).or_default();
-                *outcomes
-                    .entry(self.outcomes[number as usize].clone())
-                    .or_default() += 1;
-            }
-            let covered = columns.len();
-            let mut spans: Vec<Span> = Vec::new();
-            for (column, outcomes) in columns {
-                let (from, to) = (edge(column), edge(column + 1));
-                match spans.last_mut() {
-                    Some(last) if is_more_of(last, from, &outcomes) => {
-                        last.to = to;
-                        for (count, more) in last.outcomes.values_mut().zip(outcomes.values()) {
-                            *count += more;
-                        }
-                    }
-                    _ => spans.push(Span { from, to, outcomes }),
-                }
-            }
-            lanes.push((
-                covered,
-                Lane {
-                    client,
-                    target,
-                    transport,
-                    spans,
-                },
-            ));
+        let lanes = std::mem::take(&mut self.lanes).into_iter();
+        let mut lanes: Vec<_> = lanes
+            .map(|(key, attempts)| lane(key, self.by_columns(&attempts, first, length)))
+            .collect();
+        let counted = std::mem::take(&mut self.counted).into_iter();
+        lanes.extend(counted.map(|(key, counted)| lane(key, by_phases(&counted, first))));
+        if lanes.is_empty() {
+            return None;
         }
+        let most = if self.attempts > 0 { LANES } else { LANES_COUNTED };
         let name = |lane: &Lane| (lane.target.clone(), lane.client.clone(), lane.transport.clone());
-        lanes.sort_by_cached_key(|(covered, lane)| (std::cmp::Reverse(*covered), name(lane)));
-        let more_lanes = lanes.len().saturating_sub(LANES);
-        let mut lanes: Vec<Lane> = lanes.into_iter().take(LANES).map(|(_, lane)| lane).collect();
+        lanes.sort_by_cached_key(|lane| (std::cmp::Reverse(covered(lane)), name(lane)));
+        let more_lanes = lanes.len().saturating_sub(most);
+        lanes.truncate(most);
         lanes.sort_by_cached_key(name);
         let mark = |(at, kind, text): (u64, MarkKind, String)| Mark {
-            at: round(seconds(at.saturating_sub(first))),
+            at: seconds(at.saturating_sub(first)),
             kind,
             text,
         };
-        Timeline {
-            seconds: round(seconds(length)),
+        Some(Timeline {
+            seconds: seconds(length),
             marks: self.marks.into_iter().take(MARKS).map(mark).collect(),
             lanes,
             more_lanes,
-        }
+        })
     }
+
+    fn by_columns(&self, attempts: &[(u64, u32)], first: u64, length: u64) -> Vec<Span> {
+        let column = |at: u64| (at.saturating_sub(first) * COLUMNS / length).min(COLUMNS - 1);
+        let edge = |column: u64| seconds(length * column / COLUMNS);
+        let mut columns: BTreeMap<u64, BTreeMap<String, u32>> = BTreeMap::new();
+        for (at, number) in attempts {
+            let outcomes = columns.entry(column(*at)).or_default();
+            *outcomes
+                .entry(self.outcomes[*number as usize].clone())
+                .or_default() += 1;
+        }
+        let mut spans: Vec<Span> = Vec::new();
+        for (column, outcomes) in columns {
+            let (from, to) = (edge(column), edge(column + 1));
+            match spans.last_mut() {
+                Some(last) if is_more_of(last, from, &outcomes) => {
+                    last.to = to;
+                    for (count, more) in last.outcomes.values_mut().zip(outcomes.values()) {
+                        *count += more;
+                    }
+                }
+                _ => spans.push(Span { from, to, outcomes }),
+            }
+        }
+        spans
+    }
+}
+
+/// One for each phase, none of which begins before the last has ended: an attempt may be under way while one phase follows another.
+fn by_phases(counted: &[Attempts], first: u64) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for counted in counted {
+        let ended = spans.last().map_or(0.0, |last| last.to);
+        let from = seconds(counted.first_us.saturating_sub(first)).max(ended);
+        let outcomes = counted.outcomes.iter();
+        spans.push(Span {
+            from,
+            to: seconds(counted.last_us.saturating_sub(first)).max(from),
+            outcomes: outcomes
+                .map(|(words, count)| (words.clone(), u32::try_from(*count).unwrap_or(u32::MAX)))
+                .collect(),
+        });
+    }
+    spans
+}
+
+fn lane((client, target, transport): LaneKey, spans: Vec<Span>) -> Lane {
+    Lane {
+        client,
+        target,
+        transport: finding::transport(transport).to_owned(),
+        spans,
+    }
+}
+
+/// How much of the time it has something to show for, in milliseconds.
+fn covered(lane: &Lane) -> u64 {
+    let seconds: f64 = lane.spans.iter().map(|span| span.to - span.from).sum();
+    (seconds * 1e3) as u64
 }
 
 /// The same single outcome, right after.
@@ -234,77 +299,9 @@ fn is_more_of(last: &Span, from: f64, outcomes: &BTreeMap<String, u32>) -> bool 
 }
 
 /// Milliseconds are enough, and read better.
-fn round(seconds: f64) -> f64 {
-    (seconds * 1e3).round() / 1e3
+fn seconds(us: u64) -> f64 {
+    (us as f64 / 1e3).round() / 1e3
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write as _;
-
-    use super::*;
-
-    fn attempt(second: u64, client: &str, outcome: &str) -> String {
-        format!(
-            r#"{{"time_us":{now},"event":"attempt","start_us":{start},"end_us":{now},"client":"{client}","target":"[a] t","transport":"TCP","destination":"10.0.0.1:80","local":null,"nonce":"n","outcome":{outcome}}}"#,
-            now = second * 1_000_000 + 900_000,
-            start = second * 1_000_000,
-        )
-    }
-
-    fn timeline(lines: &[String]) -> Option<Timeline> {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        writeln!(file, "{}", lines.join("\n")).unwrap();
-        read(file.path()).unwrap()
-    }
-
-    const REFUSED: &str = r#"{"result":"failed","stage":"handshake","errno":"ECONNREFUSED"}"#;
-    const SILENT: &str = r#"{"result":"timeout","stage":"handshake"}"#;
-
-    #[test]
-    fn what_one_client_saw_is_one_lane_and_what_stays_the_same_is_one_span() {
-        let mut lines = vec![
-            r#"{"time_us":0,"event":"phase","name":"control"}"#.to_owned(),
-            r#"{"time_us":1000000,"event":"fault","what":"the agent of node1 is killed"}"#.to_owned(),
-            r#"{"time_us":1000000,"event":"seen","kind":"Service","object":{}}"#.to_owned(),
-        ];
-        // Four attempts in each second: in every column at least one.
-        for quarter in 0..=640 {
-            let outcome = if quarter < 320 { REFUSED } else { SILENT };
-            let line = attempt(0, "pod@node1", outcome);
-            lines.push(line.replace(r#""start_us":0"#, &format!(r#""start_us":{}"#, quarter * 250_000)));
-        }
-        lines.push(attempt(3, "host@node1", SILENT));
-        lines.push(r#"{"time_us":1,"event":"att"#.to_owned());
-        let found = timeline(&lines).unwrap();
-        assert_eq!((found.seconds, found.more_lanes), (160.0, 0));
-        assert_eq!(found.marks.len(), 2);
-        assert_eq!((found.marks[1].at, found.marks[1].kind), (1.0, MarkKind::Fault));
-        let clients: Vec<_> = found.lanes.iter().map(|lane| lane.client.as_str()).collect();
-        assert_eq!(clients, ["host@node1", "pod@node1"]);
-        let spans = &found.lanes[1].spans;
-        assert_eq!(spans.len(), 2, "{spans:?}");
-        assert_eq!((spans[0].from, spans[0].to, spans[1].to), (0.0, 80.0, 160.0));
-        assert_eq!(
-            spans[0].outcomes,
-            BTreeMap::from([("ECONNREFUSED from the handshake".to_owned(), 320)])
-        );
-    }
-
-    #[test]
-    fn lanes_are_bounded_and_those_that_cover_most_stay() {
-        let mut lines: Vec<String> = (0..100).map(|n| attempt(n, &format!("c{n}"), SILENT)).collect();
-        lines.extend((0..100).map(|n| attempt(n, "background", REFUSED)));
-        let found = timeline(&lines).unwrap();
-        assert_eq!((found.lanes.len(), found.more_lanes), (LANES, 101 - LANES));
-        assert!(found.lanes.iter().any(|lane| lane.client == "background"));
-    }
-
-    #[test]
-    fn a_history_without_attempts_has_no_timeline() {
-        assert_eq!(
-            timeline(&[r#"{"time_us":0,"event":"phase","name":"x"}"#.to_owned()]),
-            None
-        );
-    }
-}
+mod tests;

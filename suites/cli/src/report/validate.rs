@@ -171,19 +171,19 @@ mod tests {
         for (to, part) in [
             (
                 "plumbline.report/v9\nadded: later",
-                "newer than plumbline.report/v1",
+                "newer than plumbline.report/v2",
             ),
             (
-                "plumbline.report/v0\nadded: earlier",
-                "older than plumbline.report/v1",
+                "plumbline.report/v1\nadded: earlier",
+                "older than plumbline.report/v2",
             ),
             (
                 "'something.else'",
-                "expected the format plumbline.report/v1, found \"something.else\"",
+                "expected the format plumbline.report/v2, found \"something.else\"",
             ),
         ] {
             let file = tempfile::NamedTempFile::new().unwrap();
-            fs::write(file.path(), text.replacen("plumbline.report/v1", to, 1)).unwrap();
+            fs::write(file.path(), text.replacen("plumbline.report/v2", to, 1)).unwrap();
             let found = read(file.path()).unwrap_err();
             assert!(found.len() == 1 && found[0].contains(part), "{to}: {found:?}");
         }

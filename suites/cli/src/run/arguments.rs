@@ -3,7 +3,7 @@
 use std::{num::NonZero, path::PathBuf};
 
 use anyhow::bail;
-use harness::limits::Profile;
+use harness::{evidence::Evidence, limits::Profile};
 use lab::embedded::{Advertise, ControlPlane, LabConfig};
 
 use super::{exempt::Exemption, select::ClaimId, select::Feature};
@@ -38,8 +38,11 @@ Files in --out:
   report.yaml      all of it: `plumbline report` shows it again, and has its format
   report.html      the same for people: one file, which needs no network
   junit.xml        the same for CI
-  evidence/CASE/   every write, version and probe (history.jsonl), objects, logs, dumps; evidence/CASE.1/ of its first
-                   try, if it was tried again")]
+  evidence/CASE/   history.jsonl.gz (every write, version, phase and fault; of probes, how many ended how in each phase)
+                   and timeline.yaml. Of a case that did not pass, or with --evidence all, besides: every probe
+                   (attempts.jsonl.gz), objects, logs, dumps, the large ones compressed: `zcat FILE | less`.
+                   evidence/CASE.1/ is that of its first try, if it was tried again
+Paths in reports are relative to the folder of the report.")]
 pub(crate) struct Arguments {
     /// Only cases whose id or one of whose claims matches. A row that is judged over cases of others (`stale-no-reboot`)
     /// selects all of them; where only some are selected it can fail, and does not pass
@@ -62,6 +65,9 @@ pub(crate) struct Arguments {
     /// Folder for reports and evidence
     #[arg(long, default_value = "target/plumbline", value_name = "FOLDER")]
     pub(super) out: PathBuf,
+    /// Of which cases everything is kept that explains them, which can be 100 MB of one. Of others that is a summary
+    #[arg(long, default_value_t = Evidence::Failed, value_name = "failed|all")]
+    pub(super) evidence: Evidence,
     /// Where: in labs that are made, in a cluster that is there, or in one of kind that is made
     #[arg(long, value_enum, default_value_t)]
     pub(super) provider: Provider,
@@ -217,6 +223,9 @@ impl Arguments {
         if let Some(rate) = self.rate {
             options += &format!(" --rate {rate}");
         }
+        if self.evidence == Evidence::All {
+            options += " --evidence all";
+        }
         let features: Vec<&str> = self
             .features
             .iter()
@@ -322,7 +331,7 @@ mod tests {
         assert!(plain.features.is_none());
         assert_eq!(plain.options(), "");
         assert_eq!(plain.control_plane().unwrap().advertise, Advertise::Own);
-        let same = "--dual --nodes 3 --control-plane /usr/bin --profile long --timeout-scale 2 --rate 50 --features none";
+        let same = "--dual --nodes 3 --control-plane /usr/bin --profile long --timeout-scale 2 --rate 50 --evidence all --features none";
         assert_eq!(parse(same).unwrap().options(), format!(" {same}"));
     }
 
@@ -337,6 +346,7 @@ mod tests {
             ("--nodes 0", "1..=9"),
             ("--nodes 10", "1..=9"),
             ("--tries 0", "1..=5"),
+            ("--evidence none", "failed or all"),
             ("--nodes 3 --lab x", "cannot be used"),
             ("--labs 2 --lab x", "cannot be used"),
             ("--labs 0", "zero"),

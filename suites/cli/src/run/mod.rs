@@ -135,6 +135,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         target: place.options() + &options,
         limits,
         out: out.path().to_owned(),
+        evidence: arguments.evidence,
         keep: arguments.keep,
         labs: match place {
             Where::Labs(Target::Running(_)) | Where::Cluster(..) | Where::Kind(..) => 1,
@@ -280,15 +281,17 @@ async fn go<S: Site>(
             labs: settings.labs,
             jobs: settings.jobs,
             tries: settings.tries,
+            evidence: settings.evidence.name().to_owned(),
             rerun: asked.last.is_some(),
         },
         started: asked.started,
         took: asked.began.elapsed(),
         interrupted: interrupted.is_cancelled(),
+        out: &settings.out,
         cases,
     });
     let written = files::write(&report, &settings.out);
-    println!("\n{}", summary::table(&report));
+    println!("\n{}", summary::table(&report, &settings.out));
     let written = written.context("the verdicts above stand, but not all reports could be written");
     let written = written.map(|paths| {
         for path in &paths {

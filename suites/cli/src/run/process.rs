@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use harness::{case::Case, execute::REPORT, limits::Limits, report::CaseReport, verdict::Verdict};
+use harness::{
+    case::Case, evidence::Evidence, execute::REPORT, limits::Limits, report::CaseReport, verdict::Verdict,
+};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -38,6 +40,7 @@ pub(super) struct Settings {
     pub(super) target: String,
     pub(super) limits: Limits,
     pub(super) out: PathBuf,
+    pub(super) evidence: Evidence,
     pub(super) keep: bool,
     /// Labs at once, at most; at least one.
     pub(super) labs: usize,
@@ -112,6 +115,7 @@ pub(super) async fn run(settings: &Settings, at: At<'_>, case: Case, line: &Line
         let failed = report.unhealed.iter();
         let failed = failed.map(|words| format!("healing failed: {words}"));
         report.warnings.extend(failed);
+        report.evidence = Some(folder);
         return End { report, is_its_own };
     }
     let why = match ended {
@@ -190,6 +194,7 @@ async fn supervise(
         .args(["--profile", settings.limits.profile.name()])
         .args(["--timeout-scale", &settings.limits.scale.to_string()])
         .args(["--rate", &settings.limits.rate.to_string()])
+        .args(["--evidence", settings.evidence.name()])
         .arg("--folder")
         .arg(folder)
         .args(settings.keep.then_some("--keep"))
@@ -282,6 +287,7 @@ pub(super) mod tests {
                 ..Limits::default()
             },
             out: out.to_owned(),
+            evidence: Evidence::Failed,
             keep: false,
             labs: 1,
             jobs: 1,

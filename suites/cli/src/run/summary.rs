@@ -1,6 +1,6 @@
 //! What is said before and after a run.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use comfy_table::{Table, presets};
 use harness::case::{axes_not_enabled, families};
@@ -74,7 +74,9 @@ pub(super) fn before(
 }
 
 /// The table, what there is to say about cases that did not pass, and how many there are of each.
-pub(crate) fn table(report: &Report) -> String {
+///
+/// `folder` is that of the report: what is said of evidence leads there from where the program runs.
+pub(crate) fn table(report: &Report, folder: &Path) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
@@ -92,7 +94,7 @@ pub(crate) fn table(report: &Report) -> String {
     let mut told: Vec<&Case> = report.cases.iter().filter(|case| case.is_told()).collect();
     // What failed is not looked for among what could not be decided.
     told.sort_by_key(|case| case.label() != Verdict::Fail.name());
-    let told: String = told.into_iter().map(story).collect();
+    let told: String = told.into_iter().map(|case| story(case, folder)).collect();
     format!("{table}\n{told}\n{}{}\n", failed(report), counts(report))
 }
 
@@ -112,7 +114,7 @@ fn failed(report: &Report) -> String {
 }
 
 /// A failure explains itself: what was claimed, what was seen and who answered, and where all of it is.
-pub(crate) fn story(case: &Case) -> String {
+pub(crate) fn story(case: &Case, folder: &Path) -> String {
     let mut text = format!("\n{} {}", case.id, case.verdict.name());
     if !case.why.is_empty() {
         text += &format!(": {}", case.why);
@@ -127,7 +129,7 @@ pub(crate) fn story(case: &Case) -> String {
     for (number, earlier) in (1..).zip(&case.undecided) {
         text += &format!("  try {number} was inconclusive: {}\n", earlier.why);
         if let Some(evidence) = &earlier.evidence {
-            text += &format!("    evidence: {evidence}\n");
+            text += &format!("    evidence: {}\n", folder.join(evidence).display());
         }
     }
     let mut others: Vec<_> = case
@@ -168,7 +170,12 @@ pub(crate) fn story(case: &Case) -> String {
         text += &format!("  warning: {warning}\n");
     }
     if let Some(evidence) = &case.evidence {
-        text += &format!("  evidence: {evidence}\n  again:    {}\n", case.replay);
+        let evidence = folder.join(evidence);
+        text += &format!(
+            "  evidence: {}\n  again:    {}\n",
+            evidence.display(),
+            case.replay
+        );
     }
     text
 }
@@ -231,7 +238,7 @@ mod tests {
             .map(|name| axis(name, Verdict::Inconclusive))
             .into();
         case.axes.push(axis("d", Verdict::Fail));
-        let text = table(&report);
+        let text = table(&report, Path::new("out"));
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part:?} in {text}"));
         assert!(at("\n  [d] fail") < at("\n  [a] inconclusive"));
         assert!(at("\n  [b] inconclusive") < at("\n  … and 1 more axis"));

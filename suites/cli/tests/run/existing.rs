@@ -1,6 +1,8 @@
 //! `plumbline run --provider existing`, in a lab that it knows by nothing but its kubeconfig.
 
 use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
     path::Path,
     process::{Command, Output},
     sync::Arc,
@@ -150,7 +152,16 @@ async fn a_case_passes_in_a_cluster_by_its_kubeconfig_and_nothing_is_left() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("there is no DaemonSet default/agent"), "{said}");
-    let of_api = ["--tier", "api", "--target", path, "--filter", CASE];
+    let of_api = [
+        "--tier",
+        "api",
+        "--target",
+        path,
+        "--filter",
+        CASE,
+        "--evidence",
+        "all",
+    ];
     let both = format!("^({CASE}|{OWN_NAMESPACES})$");
     let of_given = ["--tier", "namespaced", "--namespace", GIVEN, "--filter", &both];
     // A run in one namespace leaves the others to others.
@@ -158,7 +169,7 @@ async fn a_case_passes_in_a_cluster_by_its_kubeconfig_and_nothing_is_left() {
         run(lab.kubeconfig(), own.path(), &of_api),
         run(lab.kubeconfig(), given.path(), &of_given),
     );
-    for (output, out) in [(of_api, &own), (of_given, &given)] {
+    for (output, out, keeps_all) in [(of_api, &own, true), (of_given, &given, false)] {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{said}");
         let report = report(out.path());
@@ -166,6 +177,8 @@ async fn a_case_passes_in_a_cluster_by_its_kubeconfig_and_nothing_is_left() {
         let case = cases.iter().find(|case| case["id"] == CASE).unwrap();
         assert_eq!(case["verdict"], "pass", "{case}");
         assert_eq!(case["warnings"], serde_json::json!([]), "{case}");
+        let replay = case["replay"].as_str().unwrap();
+        assert_eq!(replay.contains(" --evidence all"), keeps_all, "{replay}");
     }
     let report = report(given.path());
     let cases = report["cases"].as_array().unwrap();
@@ -181,6 +194,14 @@ async fn a_case_passes_in_a_cluster_by_its_kubeconfig_and_nothing_is_left() {
     assert_eq!(kept("agent-node1.dump"), "cat\n");
     // Nobody has dialled it: it has nothing to say.
     assert_eq!(kept("agent-node2.log"), "");
+    // Of a case that has passed nothing is kept but what it did, unless all is asked for.
+    let entries = std::fs::read_dir(given.path().join("evidence").join(CASE)).unwrap();
+    let names: BTreeSet<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.contains(OsStr::new("history.jsonl.gz")), "{names:?}");
+    for left_out in ["attempts.jsonl.gz", "cluster", "logs", "objects"] {
+        assert!(!names.contains(OsStr::new(left_out)), "{names:?}");
+        assert!(evidence.with_file_name(left_out).exists(), "{left_out}");
+    }
     assert_eq!(namespaces(&lab).await, Vec::<String>::new());
     let left = (in_given::<Pod>(&lab).await, in_given::<Service>(&lab).await);
     let also = (

@@ -69,7 +69,7 @@ fn a_run_says_in_its_report_what_it_was_told() {
     }
     let report = report(out.path());
     let expected = json!({"seed": 7, "shuffled": true, "profile": "cluster", "labs": 2, "jobs": 3, "tries": 2,
-                          "rerun": false});
+                          "evidence": "failed", "rerun": false});
     assert_eq!(report["run"], expected);
     assert_eq!(report["cluster"]["features"], json!(["dual-stack", "sctp"]));
     assert_eq!(report["cluster"]["nodes"].as_object().unwrap().len(), 1);

@@ -26,6 +26,7 @@ use std::{
 };
 
 use faults::LeftoverPrograms;
+use harness::compressed::each_line;
 use lab::{
     cluster::Cluster as _,
     embedded::{LabCluster, LabConfig, Lifetime},
@@ -45,6 +46,14 @@ fn none() -> Value {
     Value::Array(Vec::new())
 }
 
+/// Of a compressed file.
+fn lines(path: &Path) -> Vec<Value> {
+    let mut all = Vec::new();
+    let read = |line: &str| all.push(serde_json::from_str(line).unwrap());
+    each_line(path, read).unwrap();
+    all
+}
+
 fn privileged() -> bool {
     testing::root_or_skip(&testing::current())
 }
@@ -57,7 +66,9 @@ fn a_case_that_is_killed_is_inconclusive_and_says_so() {
     let mut run = Run::with_an_idle_agent(CASE);
     run.until(PART);
     signal(run.case(), Signal::SIGKILL);
-    let (status, case) = run.end();
+    let (status, folder) = run.end_of_all();
+    let out = folder.path().join("out");
+    let case = &report(&out)["cases"][0];
     assert_eq!(status.code(), Some(1));
     assert_eq!(
         (case["id"].as_str(), case["verdict"].as_str()),
@@ -65,6 +76,13 @@ fn a_case_that_is_killed_is_inconclusive_and_says_so() {
     );
     assert!(case["why"].as_str().unwrap().contains("SIGKILL"), "{case}");
     assert_eq!(case["warnings"], none(), "its namespaces are removed for it");
+    let evidence = out.join(case["evidence"].as_str().unwrap());
+    let history = lines(&evidence.join("history.jsonl.gz"));
+    let is = |line: &&Value, event: &str| line["event"] == event;
+    assert!(history.iter().any(|line| is(&line, "write")), "{history:?}");
+    let last = history.iter().rfind(|line| is(line, "phase")).unwrap();
+    assert!(last["name"].as_str().unwrap().contains("the Service"), "{last}");
+    assert!(evidence.join("attempts.jsonl.gz").is_file());
 }
 
 #[test]
@@ -90,9 +108,9 @@ fn a_case_that_is_inconclusive_is_tried_again_and_what_it_showed_first_is_kept()
     assert!(case["why"].as_str().unwrap().contains("interrupted"), "{case}");
     let first = &case["undecided"][0];
     assert!(first["why"].as_str().unwrap().contains("SIGKILL"), "{first}");
-    let evidence = Path::new(first["evidence"].as_str().unwrap());
-    assert_eq!(evidence, out.join("evidence").join(format!("{CASE}.1")));
-    assert!(evidence.is_dir());
+    assert_eq!(first["evidence"], format!("evidence/{CASE}.1"));
+    let evidence = out.join("evidence").join(format!("{CASE}.1"));
+    assert!(evidence.join("attempts.jsonl.gz").is_file(), "all of it is kept");
 }
 
 #[test]

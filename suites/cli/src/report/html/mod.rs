@@ -174,7 +174,7 @@ fn details(case: &Case) -> Markup {
             @for warning in &case.warnings { p class="inconclusive" { "warning: " (warning) } }
             @for (number, earlier) in (1..).zip(&case.undecided) {
                 p class="inconclusive" { "try " (number) " was inconclusive: " (earlier.why) }
-                @if let Some(evidence) = &earlier.evidence { p class="small" { "its evidence: " code { (evidence) } } }
+                @if let Some(evidence) = &earlier.evidence { p class="small" { "its evidence: " (link(evidence)) } }
             }
             @for axis in case.axes.iter().filter(|axis| axis.verdict != Verdict::Pass) { (findings(axis)) }
             @if let Some(shown) = &case.timeline { (timeline::render(&case.id, shown)) }
@@ -186,9 +186,14 @@ fn details(case: &Case) -> Markup {
                 h4 { "Again" }
                 pre { (case.replay) }
             }
-            @if let Some(evidence) = &case.evidence { p class="small" { "evidence: " code { (evidence) } } }
+            @if let Some(evidence) = &case.evidence { p class="small" { "evidence: " (link(evidence)) } }
         }
     }
+}
+
+/// To a folder beside the report; whatever it is called, it is no address of elsewhere.
+fn link(folder: &str) -> Markup {
+    html! { a href={ "./" (folder) "/" } { code { (folder) } } }
 }
 
 fn findings(axis: &Axis) -> Markup {

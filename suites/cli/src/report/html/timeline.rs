@@ -31,7 +31,8 @@ pub(super) fn render(id: &str, timeline: &Timeline) -> Markup {
                 }
             }
             (ruler(timeline))
-            @for lane in &timeline.lanes { (strip(lane, timeline, &classes)) }
+            (lines(id, timeline))
+            @for lane in &timeline.lanes { (strip(id, lane, timeline, &classes)) }
             @if timeline.more_lanes > 0 {
                 p class="soft small" {
                     (counted(timeline.more_lanes, "more client and target is", "more clients and targets are"))
@@ -141,17 +142,33 @@ fn class_of(mark: &Mark) -> &'static str {
     }
 }
 
-fn strip(lane: &Lane, timeline: &Timeline, classes: &BTreeMap<&str, &'static str>) -> Markup {
-    let x = |seconds: f64| round((seconds / timeline.seconds).clamp(0.0, 1.0) * WIDTH);
+/// Lines through all strips, which are drawn once and used by each: there are many of both.
+fn lines(id: &str, timeline: &Timeline) -> Markup {
+    html! {
+        svg class="unseen" aria-hidden="true" {
+            g id=(format!("lines-{id}")) {
+                @for mark in &timeline.marks {
+                    @let class = if mark.kind == MarkKind::Fault { "fault" } else { "phase" };
+                    @let at = x(mark.at, timeline);
+                    line class=(class) x1=(at) x2=(at) y1="0" y2="16" {}
+                }
+            }
+        }
+    }
+}
+
+/// Where a time is in a strip.
+fn x(seconds: f64, timeline: &Timeline) -> f64 {
+    round((seconds / timeline.seconds).clamp(0.0, 1.0) * WIDTH)
+}
+
+fn strip(id: &str, lane: &Lane, timeline: &Timeline, classes: &BTreeMap<&str, &'static str>) -> Markup {
     html! {
         div class="lane" {
             span class="small" { strong { (lane.client) } " → " (lane.target) " " (lane.transport) }
             svg viewBox={ "0 0 " (WIDTH) " 16" } preserveAspectRatio="none" shape-rendering="crispEdges" role="img" aria-label=(spoken(lane)) {
-                @for span in &lane.spans { (bars(span, x(span.from), x(span.to), classes)) }
-                @for mark in &timeline.marks {
-                    @let class = if mark.kind == MarkKind::Fault { "fault" } else { "phase" };
-                    line class=(class) x1=(x(mark.at)) x2=(x(mark.at)) y1="0" y2="16" {}
-                }
+                @for span in &lane.spans { (bars(span, x(span.from, timeline), x(span.to, timeline), classes)) }
+                use href=(format!("#lines-{id}")) {}
             }
         }
     }
@@ -209,4 +226,36 @@ fn spoken(lane: &Lane) -> String {
 
 fn round(number: f64) -> f64 {
     (number * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_through_all_strips_is_drawn_once() {
+        let mark = Mark {
+            at: 1.0,
+            kind: MarkKind::Fault,
+            text: "f".into(),
+        };
+        let lane = |number: usize| Lane {
+            client: format!("c{number}"),
+            target: "t".into(),
+            transport: "TCP".into(),
+            spans: Vec::new(),
+        };
+        let timeline = Timeline {
+            seconds: 2.0,
+            marks: vec![mark; 50],
+            lanes: (0..40).map(lane).collect(),
+            more_lanes: 0,
+        };
+        let text = render("c", &timeline).into_string();
+        let count = |part: &str| text.matches(part).count();
+        assert_eq!(
+            (count("<line "), count("<use "), count("id=\"lines-c\"")),
+            (50, 40, 1)
+        );
+    }
 }
