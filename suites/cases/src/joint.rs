@@ -173,6 +173,7 @@ mod tests {
             warnings: Vec::new(),
             unhealed: Vec::new(),
             evidence: None,
+            spent: Default::default(),
             undecided: Vec::new(),
         }
     }

@@ -13,6 +13,7 @@ use crate::{
     context::Context,
     history::now_us,
     limits::Limits,
+    spent::Activity,
     target::{Target, pace, pace_of, plan},
     verdict::Halt,
 };
@@ -184,6 +185,7 @@ impl Context {
             // Every axis has its verdict.
             return Ok(Vec::new());
         }
+        let _spent = self.clock.during(Activity::Hold);
         let began = Instant::now();
         let latest = over.mul_f64(LATE).max(window * WINDOWS);
         // Bounded by what was planned; what is missing then shows as too few probes.

@@ -29,6 +29,7 @@ use crate::{
     pods::{Backend, Dressing, pod},
     recovery::Recoveries,
     repeated::AnsweredFlows,
+    spent::Clock,
     verdict::Halt,
     watch::Watch,
 };
@@ -72,6 +73,7 @@ pub struct Context {
     random: Mutex<StdRng>,
     pods: Mutex<Vec<Backend>>,
     pub(crate) logs: Logs,
+    pub(crate) clock: Clock,
     recorded: Mutex<BTreeMap<String, String>>,
     delays: Mutex<BTreeMap<String, Duration>>,
 }
@@ -117,6 +119,7 @@ impl Context {
             recoveries: Recoveries::default(),
             pods: Mutex::default(),
             logs: Logs::default(),
+            clock: Clock::default(),
             recorded: Mutex::default(),
             delays: Mutex::default(),
         };

@@ -14,6 +14,7 @@ use crate::{
     machine,
     readiness::Readiness,
     report::{AxisReport, CaseReport, overall},
+    spent::{Activity, Spent},
     verdict::{Halt, Verdict},
 };
 
@@ -45,6 +46,7 @@ pub async fn execute(
         warnings: Vec::new(),
         unhealed: Vec::new(),
         evidence: Some(options.folder.clone()),
+        spent: Spent::default(),
         undecided: Vec::new(),
     };
     let dropped = machine::dropped();
@@ -123,6 +125,11 @@ pub async fn execute(
         report.warnings.push(evidence::lacks("the history", &error));
     }
     report.seconds = began.elapsed().as_secs_f64();
+    report.spent = cx.as_ref().map(|cx| cx.clock.spent()).unwrap_or_default();
+    report
+        .spent
+        .seconds
+        .insert(Activity::Closing, closes.elapsed().as_secs_f64());
     if let Err(error) = write_report(&options.folder, &report) {
         report
             .warnings
@@ -246,6 +253,7 @@ pub(crate) mod tests {
             warnings: Vec::new(),
             unhealed: Vec::new(),
             evidence: None,
+            spent: Spent::default(),
             undecided: Vec::new(),
         }
     }

@@ -29,6 +29,7 @@ use crate::{
     objects::Key,
     pods::{Backend, pod},
     readiness::Control,
+    spent::Activity,
     target::plan,
     verdict::Halt,
 };
@@ -144,6 +145,7 @@ impl Context {
     /// # Errors
     /// Inconclusive if it is not seen within T_ep.
     pub async fn fence_on(&self, nodes: &[String]) -> Result<(), Halt> {
+        let _spent = self.clock.during(Activity::Fence);
         let fence = self.fence_objects()?;
         // Held while it is awaited: the next fence would move the port away.
         let mut number = fence.number.lock().await;

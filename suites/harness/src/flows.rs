@@ -16,6 +16,7 @@ use crate::{
     client::{Client, Run},
     context::Context,
     probing::Within,
+    spent::Activity,
     target::{Target, plan},
     verdict::Halt,
     waiting::{eventually, has_lasted},
@@ -96,6 +97,7 @@ impl Context {
         window: Duration,
         stays: impl Fn(&str) -> bool,
     ) -> Result<Vec<Attempt>, Halt> {
+        let _spent = self.clock.during(Activity::Hold);
         has_lasted(Instant::now(), window).await;
         let mut opened = flows.0;
         let runs = opened.iter_mut().flat_map(|one| one.runs.drain(..));

@@ -24,7 +24,7 @@
 //! - `readiness.rs`: ready means served, watched through every run about outages, leftovers and restarts.
 //! - `recovery/`: what a recovery needed, for a row that is judged over many cases.
 //! - `machine.rs`: packets that this machine had no room for.
-//! - `logs.rs`: what backends have logged.
+//! - `logs.rs`: what backends have logged. `spent.rs`: what a case spends its time on.
 //! - `waiting.rs`: bounded waits for conditions. `api_faults.rs`: what is wrong with the API servers meanwhile.
 pub mod api_faults;
 pub mod axes;
@@ -52,6 +52,7 @@ mod repeated;
 pub mod report;
 mod sending;
 pub mod sockets;
+pub mod spent;
 pub mod target;
 pub mod verdict;
 pub mod waiting;

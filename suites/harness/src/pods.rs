@@ -16,6 +16,7 @@ use crate::{
     context::Context,
     objects::{Key, Kind},
     sending::answered,
+    spent::Activity,
     verdict::Halt,
 };
 
@@ -143,6 +144,7 @@ pub fn endpoints<'a>(backends: impl IntoIterator<Item = &'a Backend>, family: Fa
 impl Context {
     /// Creates pods and returns when all are ready, in the order given.
     pub async fn pods(&self, objects: Vec<Value>) -> Result<Vec<Backend>, Halt> {
+        let _spent = self.clock.during(Activity::Staging);
         for object in &objects {
             self.objects().create(object).await?;
         }

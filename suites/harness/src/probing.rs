@@ -21,6 +21,7 @@ use crate::{
     client::{Client, Run},
     context::Context,
     pods::Backend,
+    spent::Activity,
     target::{Target, longest, plan, round},
     verdict::Halt,
     waiting::has_lasted,
@@ -112,6 +113,7 @@ impl Context {
         targets: &[Target],
         within: Within,
     ) -> Result<(), Halt> {
+        let _spent = self.clock.during(Activity::Control);
         let settled = self.settle(clients, targets, within).await?;
         if settled.open.is_empty() {
             self.record_delay(what, settled.took);
@@ -147,6 +149,7 @@ impl Context {
         targets: &[Target],
         within: Within,
     ) -> Result<Vec<Attempt>, Halt> {
+        let _spent = self.clock.during(Activity::Judging);
         // What has not settled shows in the probes that follow.
         let settled = self.settle(clients, targets, within).await?;
         self.record_settled(&settled);
@@ -165,6 +168,7 @@ impl Context {
         targets: &[Target],
         within: Within,
     ) -> Result<(), Halt> {
+        let _spent = self.clock.during(Activity::Judging);
         let mut settled = self.settle(clients, targets, within).await?;
         self.record_settled(&settled);
         for axis in &settled.settled {

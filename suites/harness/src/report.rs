@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use oracle::finding::Finding;
 use serde::{Deserialize, Serialize};
 
-use crate::{recovery::Needed, verdict::Verdict};
+use crate::{recovery::Needed, spent::Spent, verdict::Verdict};
 
 /// One axis of a case: a variant, a family, a vantage group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +57,9 @@ pub struct CaseReport {
     /// Where the evidence lies: known to whoever gave the case its folder, which may be elsewhere by the time that its report is read.
     #[serde(skip)]
     pub evidence: Option<PathBuf>,
+    /// What it has spent.
+    #[serde(default)]
+    pub spent: Spent,
     /// Its tries before this one, in their order: all were inconclusive.
     #[serde(default)]
     pub undecided: Vec<Undecided>,

@@ -1,35 +1,33 @@
 //! `cargo xtask mutants`: the suite against agents with one known bug each.
 //!
-//! Each mutant names the cases that must fail on it, and is killed if all of them do. The unmutated agent is tried as
-//! well: a case that fails it can kill nothing. A mutant and a case are a run with a lab of its own; so many are under way
-//! at once, what takes the unmutated agent longest first; what decided nothing is tried once more.
+//! Each mutant names the cases that must fail on it, and is killed if all of them do while a control, a case that is about
+//! something else, passes: an agent that does not work at all is caught by nothing in particular. The unmutated agent is tried
+//! as well: a case that fails it can kill nothing. A mutant is one run, whose undisruptive cases share a lab; many runs are under
+//! way at once, what takes the unmutated agent longest first; what decided nothing is tried once more.
 //!
-//! `outcome.rs`: what came of it; `table.rs`: what is printed.
+//! `trial.rs`: one such run; `outcome.rs`: what came of it; `table.rs`: what is printed.
 pub(crate) mod outcome;
 mod table;
+mod trial;
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
-    io::{BufRead as _, BufReader, Write as _},
     num::NonZero,
     path::PathBuf,
-    process::{Command, ExitCode, Stdio},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    process::{Command, ExitCode},
+    sync::{Mutex, PoisonError},
     thread,
-    time::Instant,
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 use self::{
-    outcome::{Outcome, Outcomes, joined, outcomes},
+    outcome::{Outcome, Outcomes, joined},
     table::{matrix, rows},
+    trial::Trial,
 };
 use crate::{e2e, steps};
 
@@ -61,9 +59,13 @@ pub(crate) struct Arguments {
 const UNMUTATED: &str = "none";
 /// Where reports go, below the workspace.
 const OUT: &str = "target/plumbline/mutants";
-/// Trials for each processor. `plumbline run` has two cases for each and says why; a case that fails waits for most of its
-/// time until T_heal has passed. What that leaves undecided is tried once more, one for each processor.
-const PER_PROCESSOR: usize = 4;
+/// Runs for each processor: a case that fails waits for most of its time until T_heal has passed. What that leaves undecided is
+/// tried once more, one for each processor.
+const PER_PROCESSOR: usize = 8;
+/// From the beginning of one run to that of the next, on one processor: what a lab and its agents take of it to come up.
+const APART: Duration = Duration::from_secs(4);
+/// What must pass on a mutant: the first of these that is not meant to catch it.
+const CONTROLS: [&str; 2] = ["clusterip-from-pod", "kubesvc-reachable"];
 
 /// An agent with a bug.
 struct Mutant {
@@ -72,18 +74,6 @@ struct Mutant {
     caught_by: BTreeSet<String>,
     /// The case to run for a row that is none.
     through: BTreeMap<String, String>,
-}
-
-/// A run of the suite.
-struct Trial<'a> {
-    /// `None`: the agent without a bug.
-    mutant: Option<&'a Mutant>,
-    /// What is run and judged; `None`: all.
-    cases: Option<BTreeSet<&'a str>>,
-    /// Run in their place.
-    through: Option<&'a str>,
-    /// Folder of its report, below [`OUT`].
-    folder: String,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -95,12 +85,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     steps::ask_for_root("making the clusters")?;
     let baseline = if arguments.baseline.is_empty() {
-        let named = mutants.iter().flat_map(|mutant| &mutant.caught_by);
+        let named = mutants.iter().flat_map(Mutant::tried);
         let unmutated = Trial {
             mutant: None,
-            cases: (!arguments.every_case).then(|| named.map(String::as_str).collect()),
-            through: None,
-            folder: UNMUTATED.to_owned(),
+            cases: (!arguments.every_case).then(|| named.collect()),
         };
         unmutated.run(&arguments.run)?
     } else {
@@ -116,23 +104,28 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let trials = trials(&mutants, &baseline, arguments.every_case);
     let mut by_mutant: BTreeMap<&str, Outcomes> = BTreeMap::new();
     let mut not_run: BTreeMap<&str, anyhow::Error> = BTreeMap::new();
-    let jobs = arguments.jobs.map_or_else(default_jobs, NonZero::get);
-    let (decided, open): (Vec<_>, Vec<_>) =
-        side_by_side(&trials.iter().collect::<Vec<_>>(), jobs, &arguments.run)
-            .into_iter()
-            .partition(|(_, tried)| tried.as_ref().is_ok_and(is_decided));
-    let open: Vec<&Trial<'_>> = open.into_iter().map(|(trial, _)| trial).collect();
+    // A run of all cases is as much as a machine bears.
+    let most = if arguments.every_case { 1 } else { default_jobs() };
+    let jobs = arguments.jobs.map_or(most, NonZero::get);
+    let first = side_by_side(&trials, jobs, &arguments.run);
+    let open: Vec<Trial<'_>> = first
+        .iter()
+        .filter_map(|(trial, tried)| trial.open(tried))
+        .collect();
     if !open.is_empty() {
         eprintln!(
-            "  ==> {} trials once more, fewer at once: they decided nothing",
+            "  ==> {} runs once more, fewer at once, of what they did not decide",
             open.len()
         );
     }
     let again = side_by_side(&open, jobs.div_ceil(PER_PROCESSOR), &arguments.run);
-    for (trial, tried) in decided.into_iter().chain(again) {
+    for (trial, tried) in first.into_iter().chain(again) {
         match tried {
-            Ok(outcomes) => by_mutant.entry(trial.name()).or_default().extend(outcomes),
-            Err(error) => drop(not_run.insert(&trial.folder, error)),
+            Ok(outcomes) => {
+                not_run.remove(trial.name());
+                by_mutant.entry(trial.name()).or_default().extend(outcomes);
+            }
+            Err(error) => drop(not_run.insert(trial.name(), error)),
         }
     }
     let results: Vec<(&Mutant, Outcomes)> = mutants
@@ -147,15 +140,24 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut killed = 0;
     for (mutant, outcomes) in &results {
         let survived = survived(&mutant.caught_by, &baseline, outcomes);
-        killed += usize::from(survived.is_empty());
+        let works = is(outcomes, mutant.control(), "pass");
+        killed += usize::from(survived.is_empty() && works);
+        if not_run.contains_key(&*mutant.name) {
+            continue;
+        }
         for case in survived {
-            if !not_run.contains_key(&*folder(mutant, case)) {
-                println!("{} is not caught by {case}, which is meant to", mutant.name);
-            }
+            println!("{} is not caught by {case}, which is meant to", mutant.name);
+        }
+        if !works {
+            println!(
+                "{} does not pass {}, its control: what caught it may not be its bug",
+                mutant.name,
+                mutant.control()
+            );
         }
     }
-    for (folder, error) in &not_run {
-        println!("{folder} has shown nothing: {error:#}");
+    for (name, error) in &not_run {
+        println!("{name} has shown nothing: {error:#}");
     }
     println!("{} mutants, {killed} killed", results.len());
     Ok(match (not_run.is_empty(), killed == results.len()) {
@@ -165,46 +167,56 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// One for each mutant and each of its cases; what took longest first.
-fn trials<'a>(mutants: &'a [Mutant], baseline: &'a Outcomes, every_case: bool) -> Vec<Trial<'a>> {
-    let mut pairs: Vec<(&Mutant, &str)> = Vec::new();
-    for mutant in mutants {
-        let every = baseline.keys().filter(|_| every_case);
-        let cases: BTreeSet<&String> = mutant.caught_by.iter().chain(every).collect();
-        pairs.extend(cases.into_iter().map(|case| (mutant, case.as_str())));
-    }
-    pairs.sort_by_key(|(_, case)| Reverse(baseline.get(*case).map(|outcome| outcome.took)));
-    let trial = |(mutant, case): (&'a Mutant, &'a str)| Trial {
+/// One for each mutant, of its cases or of all; what took longest first.
+fn trials<'a>(mutants: &'a [Mutant], baseline: &Outcomes, every_case: bool) -> Vec<Trial<'a>> {
+    let mut mutants: Vec<&Mutant> = mutants.iter().collect();
+    let took = |case: &str| baseline.get(case).map(|outcome| outcome.took);
+    mutants.sort_by_key(|mutant| Reverse(mutant.tried().into_iter().filter_map(took).max()));
+    let trial = |mutant: &'a Mutant| Trial {
         mutant: Some(mutant),
-        cases: Some(BTreeSet::from([case])),
-        through: mutant.through.get(case).map(String::as_str),
-        folder: folder(mutant, case),
+        cases: (!every_case).then(|| mutant.tried()),
     };
-    pairs.into_iter().map(trial).collect()
+    mutants.into_iter().map(trial).collect()
 }
 
-/// Where the report of a mutant and a case goes, below [`OUT`].
-fn folder(mutant: &Mutant, case: &str) -> String {
-    format!("{}/{case}", mutant.name)
-}
+impl Mutant {
+    /// What is tried with it.
+    fn tried(&self) -> BTreeSet<&str> {
+        let caught_by = self.caught_by.iter().map(String::as_str);
+        caught_by.chain([self.control()]).collect()
+    }
 
-/// Whether a trial says anything about its mutant. A machine that is used up decides nothing, and costs a second trial.
-fn is_decided(outcomes: &Outcomes) -> bool {
-    !outcomes.is_empty() && outcomes.values().all(|outcome| outcome.verdict != "inconclusive")
+    /// What must pass on it.
+    fn control(&self) -> &'static str {
+        let [first, second] = CONTROLS;
+        if self.caught_by.contains(first) {
+            second
+        } else {
+            first
+        }
+    }
 }
 
 /// Runs so many trials at once, all of them, whatever comes of one.
 fn side_by_side<'a, 'b>(
-    trials: &[&'b Trial<'a>],
+    trials: &'b [Trial<'a>],
     jobs: usize,
     more: &[String],
 ) -> Vec<(&'b Trial<'a>, anyhow::Result<Outcomes>)> {
-    let next = AtomicUsize::new(0);
+    let next = Mutex::new(trials.iter());
     let results = Mutex::new(Vec::new());
+    let apart = APART.div_f64(processors() as f64);
+    // Each waits for its turn while it holds the next ones up.
+    let turn = || {
+        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        let trial = next.next()?;
+        thread::sleep(apart);
+        Some(trial)
+    };
     thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
-                while let Some(&trial) = trials.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(trial) = turn() {
                     let outcomes = trial.run(more);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                     results.push((trial, outcomes));
@@ -216,16 +228,21 @@ fn side_by_side<'a, 'b>(
 }
 
 fn default_jobs() -> usize {
-    thread::available_parallelism().map_or(1, usize::from) * PER_PROCESSOR
+    processors() * PER_PROCESSOR
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn is(outcomes: &Outcomes, case: &str, wanted: &str) -> bool {
+    outcomes
+        .get(case)
+        .is_some_and(|outcome| outcome.verdict == wanted)
 }
 
 /// Of the cases that are meant to catch a mutant, those that don't: it must fail them, and the unmutated agent pass.
 fn survived<'a>(caught_by: &'a BTreeSet<String>, baseline: &Outcomes, mutant: &Outcomes) -> Vec<&'a str> {
-    let is = |outcomes: &Outcomes, case: &str, wanted: &str| {
-        outcomes
-            .get(case)
-            .is_some_and(|outcome| outcome.verdict == wanted)
-    };
     caught_by
         .iter()
         .map(String::as_str)
@@ -270,76 +287,8 @@ fn list() -> anyhow::Result<Vec<Mutant>> {
         .collect()
 }
 
-impl<'a> Trial<'a> {
-    fn name(&self) -> &'a str {
-        self.mutant.map_or(UNMUTATED, |mutant| &mutant.name)
-    }
-
-    /// Runs the suite and shows its verdicts as they come; all that it says is in `output.log` beside the report. Its exit
-    /// code says only whether it could run at all.
-    fn run(&self, more: &[String]) -> anyhow::Result<Outcomes> {
-        let name = self.name();
-        let out = format!("{OUT}/{}", self.folder);
-        let folder = steps::root().join(&out);
-        fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
-        let report = folder.join("report.yaml");
-        let _ = fs::remove_file(&report);
-        let program = steps::programs()?.join("plumbline");
-        let mut command = steps::as_root(&program, "making the cluster")?;
-        command
-            .arg("run")
-            .args(["--out", &out])
-            .current_dir(steps::root())
-            .args(more);
-        if let Some(cases) = &self.cases {
-            let cases: Vec<&str> = match self.through {
-                Some(case) => vec![case],
-                None => cases.iter().copied().collect(),
-            };
-            command.args(["--filter", &format!("^({})$", cases.join("|"))]);
-        }
-        if let Some(mutant) = self.mutant {
-            command.args(["--mutant", &mutant.name]);
-        }
-        let log = folder.join("output.log");
-        let mut file = File::create(&log).with_context(|| format!("failed to write {}", log.display()))?;
-        let errors = file.try_clone()?;
-        eprintln!("  ==> {name}: starts; all it says goes to {out}/output.log");
-        let begin = Instant::now();
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(errors)
-            .spawn()
-            .context("failed to start plumbline")?;
-        let said = child.stdout.take().map(BufReader::new);
-        for line in said.into_iter().flat_map(BufReader::lines) {
-            writeln!(file, "{}", line?)?;
-        }
-        let status = child.wait()?;
-        let mut outcomes = outcomes(&report).with_context(|| {
-            format!(
-                "the suite could not run against {name}; {} says why",
-                log.display()
-            )
-        })?;
-        // Rows that are judged over cases of others are there as soon as one of these was run.
-        outcomes.retain(|id, _| {
-            let is_asked = |cases: &BTreeSet<&str>| cases.contains(&**id);
-            self.cases.as_ref().is_none_or(is_asked)
-        });
-        let seconds = begin.elapsed().as_secs_f64();
-        for (case, outcome) in &outcomes {
-            eprintln!("  <== {name}: {} {case}", outcome.verdict.to_uppercase());
-        }
-        eprintln!("  <== {name}: {status} after {seconds:.1} s");
-        Ok(outcomes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Each has taken as many seconds as there were before it.
@@ -378,22 +327,45 @@ mod tests {
 
     #[test]
     fn what_was_not_run_or_not_decided_is_tried_again_and_what_survived_is_not() {
-        assert!(!is_decided(&outcomes(&[])));
-        assert!(!is_decided(&outcomes(&[("a", "fail"), ("b", "inconclusive")])));
+        let mutant = mutant("m", &["a", "b"]);
+        let trial = Trial {
+            mutant: Some(&mutant),
+            cases: Some(mutant.tried()),
+        };
+        let open =
+            |pairs: &[(&str, &str)]| trial.open(&Ok(outcomes(pairs))).map(|trial| trial.cases.unwrap());
+        let control = (CONTROLS[0], "pass");
+        assert_eq!(
+            open(&[("a", "fail"), ("b", "inconclusive"), control]),
+            Some(["b"].into())
+        );
+        assert_eq!(open(&[("a", "fail"), control]), Some(["b"].into()));
         for verdict in ["fail", "pass", "skipped"] {
-            assert!(is_decided(&outcomes(&[("a", verdict)])), "{verdict}");
+            assert_eq!(open(&[("a", verdict), ("b", "fail"), control]), None, "{verdict}");
         }
+        assert!(
+            trial
+                .open(&Err(anyhow::anyhow!("it could not run")))
+                .unwrap()
+                .cases
+                .unwrap()
+                .contains("a")
+        );
     }
 
     #[test]
-    fn every_mutant_meets_its_cases_or_all_of_them_the_longest_first() {
-        let mutants = [mutant("m", &["a", "b"]), mutant("n", &["c"])];
+    fn every_mutant_meets_its_cases_and_a_control_that_is_none_of_them_the_longest_first() {
+        let mutants = [mutant("m", &["a", "b"]), mutant("n", &["c", CONTROLS[0]])];
         let baseline = outcomes(&[("a", "pass"), ("b", "pass"), ("c", "pass"), ("d", "skipped")]);
-        let folders = |every_case| -> Vec<String> {
-            let trials = trials(&mutants, &baseline, every_case);
-            trials.into_iter().map(|trial| trial.folder).collect()
-        };
-        assert_eq!(folders(false), ["n/c", "m/b", "m/a"]);
-        assert_eq!(folders(true).len(), 8);
+        let all = trials(&mutants, &baseline, false);
+        let cases = |at: usize| all[at].cases.clone().unwrap();
+        assert_eq!(all[0].name(), "n");
+        assert_eq!(cases(0), ["c", CONTROLS[0], CONTROLS[1]].into());
+        assert_eq!(cases(1), ["a", "b", CONTROLS[0]].into());
+        assert!(
+            trials(&mutants, &baseline, true)
+                .iter()
+                .all(|trial| trial.cases.is_none())
+        );
     }
 }

@@ -66,6 +66,7 @@ fn report(row: &Joint, reports: &[&CaseReport], settings: &Settings, last: Optio
         warnings: Vec::new(),
         unhealed: Vec::new(),
         evidence: None,
+        spent: Default::default(),
         undecided: Vec::new(),
     }
 }

@@ -6,7 +6,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail, ensure};
@@ -21,6 +21,7 @@ use super::{
     process::{self, At, End, Settings},
     progress::Line,
     schedule::Site,
+    spent::LabsSpent,
 };
 use crate::lab::TargetArgs;
 
@@ -68,6 +69,8 @@ pub(super) struct Labs<'a> {
     made: AtomicUsize,
     /// Names of those that stay up.
     stay: Mutex<Vec<String>>,
+    /// What they have taken.
+    spent: LabsSpent,
 }
 
 /// Where they come from.
@@ -125,7 +128,13 @@ impl<'a> Labs<'a> {
             },
             made: AtomicUsize::new(0),
             stay: Mutex::default(),
+            spent: LabsSpent::default(),
         })
+    }
+
+    /// What those that have ended have taken.
+    pub(super) fn spent(&self) -> &LabsSpent {
+        &self.spent
     }
 
     /// Names of those that stay up after they have ended for the run.
@@ -235,11 +244,13 @@ impl Site for Labs<'_> {
         } else {
             Lifetime::WithCaller
         };
+        let began = Instant::now();
         let cluster = LabCluster::up(&config, lifetime, step).await?;
         if let Err(why) = self.agents_run(&cluster).await {
             cluster.down().await?;
             return Err(why);
         }
+        self.spent.up(began.elapsed());
         Ok(RunLab {
             name: config.name,
             cluster,
@@ -288,7 +299,9 @@ impl Site for Labs<'_> {
             );
             return Ok(());
         }
+        let (began, programs) = (Instant::now(), cluster.processor_seconds());
         let down = cluster.down().await;
+        self.spent.down(began.elapsed(), programs.unwrap_or_default());
         down.with_context(|| format!("failed to take down the lab {name}"))
     }
 }

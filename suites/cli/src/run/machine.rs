@@ -34,16 +34,16 @@ pub(super) fn most_jobs() -> usize {
     processors() * MOST_CASES
 }
 
-fn processors() -> usize {
+pub(super) fn processors() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
 /// Returns when this machine has room for one more case.
 pub(super) async fn room() {
-    let mut before = Times::now();
+    let mut before = Processors::now();
     loop {
         tokio::time::sleep(WATCHED).await;
-        let now = Times::now();
+        let now = Processors::now();
         if now.idle_since(before) >= IDLE {
             return;
         }
@@ -51,15 +51,18 @@ pub(super) async fn room() {
     }
 }
 
-/// Time of all processors since the machine started, in ticks.
+/// USER_HZ: what /proc counts in, on every architecture that this runs on.
+const TICKS: f64 = 100.0;
+
+/// Time of all processors since the machine started, in ticks of [`TICKS`] a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Times {
+pub(super) struct Processors {
     all: u64,
     idle: u64,
 }
 
-impl Times {
-    fn now() -> Self {
+impl Processors {
+    pub(super) fn now() -> Self {
         Self::of(&fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
@@ -77,6 +80,13 @@ impl Times {
             all: numbers.iter().sum(),
             idle: numbers.iter().skip(3).take(2).sum(),
         }
+    }
+
+    /// Seconds of all processors since then: busy, and idle.
+    pub(super) fn since(self, before: Self) -> [f64; 2] {
+        let idle = self.idle.saturating_sub(before.idle);
+        let busy = self.all.saturating_sub(before.all).saturating_sub(idle);
+        [busy, idle].map(|ticks| ticks as f64 / TICKS)
     }
 
     /// The idle part of the time since then.
@@ -159,15 +169,16 @@ mod tests {
 
     #[test]
     fn a_machine_has_room_as_far_as_it_was_idle() {
-        let at =
-            |busy: u64, idle: u64| Times::of(&format!("cpu  {busy} 0 0 {idle} 5 0 0 0 7 0\ncpu0 1 2 3 4\n"));
-        assert_eq!(at(100, 100), Times { all: 205, idle: 105 });
+        let at = |busy: u64, idle: u64| {
+            Processors::of(&format!("cpu  {busy} 0 0 {idle} 5 0 0 0 7 0\ncpu0 1 2 3 4\n"))
+        };
+        assert_eq!(at(100, 100), Processors { all: 205, idle: 105 });
         assert!((at(130, 170).idle_since(at(100, 100)) - 0.7).abs() < 1e-9);
         assert!(
-            (Times::of("").idle_since(Times::of(""))).abs() < 1e-9,
+            (Processors::of("").idle_since(Processors::of(""))).abs() < 1e-9,
             "one that says nothing"
         );
-        assert!(Times::now().all > 0);
+        assert!(Processors::now().all > 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! - `schedule/`: labs and cases side by side, disruptive ones alone in theirs. `process.rs`: one case as a process.
 //! - `last.rs`: what is known of the run before.
 //! - `joint.rs`: rows that are judged over cases of others.
+//! - `spent.rs`: what it took.
 //! - `progress.rs`: what a person sees meanwhile. `summary.rs`: before and after.
 //! - `interruption.rs`: Ctrl-C. `conclusion.rs`: the end where something is left. `owner.rs`: files belong to who called sudo.
 mod arguments;
@@ -25,6 +26,7 @@ mod process;
 mod progress;
 mod schedule;
 mod select;
+mod spent;
 mod summary;
 
 pub(crate) use {
@@ -60,10 +62,12 @@ use self::{
     kinds::Kinds,
     labs::{Labs, RunLab, Target},
     last::{Durations, Last},
+    machine::Processors,
     process::Settings,
     progress::Progress,
     schedule::{Ended, Plan, Site},
     select::{Feature, Wanted},
+    spent::LabsSpent,
 };
 
 /// Folder of a rerun, in that of the run.
@@ -171,7 +175,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Where::Labs(target) => {
             eprintln!("bringing up the lab …");
             let labs = Labs::new(&settings, &target, families, control_plane, arguments.nodes)?;
-            let done = go(&settings, &labs, RunLab::describe, asked).await;
+            let done = go(&settings, &labs, RunLab::describe, asked, Some(labs.spent())).await;
             for name in labs.stay() {
                 eprintln!("the lab {name} stays up: `plumbline lab down --name {name}`");
             }
@@ -181,13 +185,13 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             eprintln!("looking at the cluster …");
             let program = std::env::current_exe().context("failed to find this program")?;
             let clusters = Clusters::new(&settings, existing.cluster(*tested, &settings.run, program));
-            let done = go(&settings, &clusters, Held::describe, asked).await;
+            let done = go(&settings, &clusters, Held::describe, asked, None).await;
             conclusion::concluded(done, clusters.release().await)
         }
         Where::Kind(config, existing, _) => {
             eprintln!("bringing up the cluster of kind …");
             let kinds = Kinds::new(&settings, *config, existing);
-            let done = go(&settings, &kinds, Kinds::describe, asked).await;
+            let done = go(&settings, &kinds, Kinds::describe, asked, None).await;
             conclusion::concluded(done, kinds.close().await)
         }
     }
@@ -236,7 +240,9 @@ async fn go<S: Site>(
     site: &S,
     describe: fn(&S::Lab) -> &Description,
     asked: Asked,
+    labs: Option<&LabsSpent>,
 ) -> anyhow::Result<ExitCode> {
+    let before = Processors::now();
     let interrupted = &settings.interrupted;
     let first = tokio::select! {
         lab = site.make() => lab?,
@@ -268,6 +274,10 @@ async fn go<S: Site>(
     };
     let Ended { reports: cases, down } = schedule::all(settings, site, first, plan, &progress).await;
     progress.end();
+    if let Some(labs) = labs {
+        let reports = cases.iter().map(|(report, _)| report);
+        spent::write(&settings.out, asked.began.elapsed(), before, labs, reports)?;
+    }
     let cases = joint::with_joint_rows(cases, settings, &exemptions, asked.last.as_ref());
 
     let report = make::report(make::Made {

@@ -150,6 +150,7 @@ pub(super) fn without_run(case: &Case, settings: &Settings, verdict: Verdict) ->
         warnings: Vec::new(),
         unhealed: Vec::new(),
         evidence: None,
+        spent: Default::default(),
         undecided: Vec::new(),
     }
 }

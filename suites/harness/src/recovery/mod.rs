@@ -28,6 +28,7 @@ use crate::{
     objects::refused,
     probing::Within,
     report::{AxisReport, overall},
+    spent::Activity,
     verdict::{Halt, Verdict},
     waiting::has_lasted,
 };
@@ -96,6 +97,7 @@ impl Recovering {
         cx: &Context,
         start: impl Future<Output = Result<T, FaultError>>,
     ) -> Result<(T, Started), Halt> {
+        let _spent = cx.clock.during(Activity::Healing);
         has_lasted(Instant::now(), SHOWN).await;
         let started = Within::from_now(cx.limits().heal);
         self.started_us = Some(now_us());

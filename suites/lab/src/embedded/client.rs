@@ -137,6 +137,10 @@ impl LabCluster {
         &self.kubeconfig
     }
 
+    pub(super) fn name(&self) -> &str {
+        self.dir.name()
+    }
+
     /// Folder of the logs of supervisor, agents and pods.
     #[must_use]
     pub fn logs(&self) -> PathBuf {

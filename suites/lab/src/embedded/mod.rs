@@ -54,6 +54,7 @@ pub(crate) mod spawn;
 mod start;
 mod supervisor;
 mod topology;
+mod usage;
 mod way;
 
 pub use client::{LabCluster, Lifetime, down, labs, remove_dead};

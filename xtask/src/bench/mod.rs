@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: what things cost, on this machine.
 
+mod suite;
+
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -30,15 +32,23 @@ enum Command {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// The suite: where a run of it in labs spends its time, by case and by program, and what processors did meanwhile. As long
+    /// as a run; needs root
+    E2e {
+        /// Passed on to `plumbline run`, for example `-- --filter release`
+        #[arg(last = true, value_name = "ARGS")]
+        run: Vec<String>,
+    },
     /// The lab: three nodes up, 50 pods, 5,000 Services with three watchers, and down. Half a minute; needs root
     Lab,
 }
 
 /// Runs one of its commands.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match args.command {
+    match &args.command {
         Command::Datapath => datapath(),
-        Command::Agent { seconds } => agent(seconds),
+        Command::Agent { seconds } => agent(*seconds),
+        Command::E2e { run } => suite::bench(run),
         Command::Lab => lab(),
     }
 }
