@@ -7,6 +7,7 @@
 //! | `e2e` | the suite against the reference agent |
 //! | `test`, `runner` | every test of the workspace, with root for those that need it |
 //! | `kernels` | the real-kernel tests and a lab on other kernels, in virtual machines |
+//! | `ci` | everything that a change must pass; what it can't have touched is left out |
 //! | `mutants` | the suite against agents with one known bug each |
 //! | `ebpf` | the eBPF object: built, or compared with the committed one |
 //! | `dist` | the programs as they are shipped: static, reproducible |
@@ -17,6 +18,7 @@
 //! | `steps` | runs, times and names commands |
 
 mod bench;
+mod ci;
 mod dist;
 mod e2e;
 mod ebpf;
@@ -65,6 +67,11 @@ enum Command {
     Miri,
     /// Check formatting, lints, dependencies and the rules of the layout
     Lint,
+    /// Run everything that a change must pass; what it can't have touched is left out, and named
+    Ci(ci::Arguments),
+    /// Become a command in a session of its own (called by `ci`)
+    #[command(hide = true)]
+    Job(ci::job::Arguments),
     /// Run one test program, with root if its package needs it (called by cargo during `test`)
     #[command(hide = true)]
     Runner(runner::Arguments),
@@ -83,6 +90,8 @@ fn main() -> ExitCode {
         Some(Command::Soak(args)) => soak::run(&args),
         Some(Command::Miri) => miri::run(),
         Some(Command::Lint) => lint::run(),
+        Some(Command::Ci(arguments)) => ci::run(&arguments),
+        Some(Command::Job(arguments)) => ci::job::become_it(&arguments),
         Some(Command::Runner(arguments)) => runner::run(&arguments),
     };
     result.unwrap_or_else(|error| {

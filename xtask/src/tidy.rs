@@ -156,7 +156,7 @@ fn case(name: &str, text: &str, catalogue: &str, found: &mut Vec<String>) {
 }
 
 /// Source files below a folder, build output left out; sorted, so that findings are.
-fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     let entries = fs::read_dir(folder).with_context(|| format!("failed to read {}", folder.display()))?;
     for entry in entries {

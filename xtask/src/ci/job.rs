@@ -1,0 +1,296 @@
+//! Commands that CI starts: each in a session of its own, so that it ends with all that it has started; with what it
+//! wrote marked by its lane, and its time and its processors'.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs::{self, File},
+    io::{BufRead as _, BufReader, PipeReader, Write as _},
+    os::unix::process::CommandExt as _,
+    process::{Command, ExitCode, Stdio},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use nix::{
+    sys::{
+        prctl,
+        signal::{SigSet, Signal, killpg},
+        wait::{Id, WaitPidFlag, waitid},
+    },
+    unistd::{Pid, SysconfVar, setsid, sysconf},
+};
+
+/// Becomes a command in a session of its own, which ends with what started it.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// It gets what all other sessions leave of the processors
+    #[arg(long)]
+    idle: bool,
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn become_it(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    setsid().context("failed to begin a session")?;
+    prctl::set_pdeathsig(Signal::SIGTERM).context("failed to ask for a signal when CI ends")?;
+    // Those that CI waits for.
+    SigSet::empty()
+        .thread_set_mask()
+        .context("failed to take signals")?;
+    if arguments.idle {
+        // Kernels without it share fairly, so this is slower for others there, and not wrong.
+        let _ = fs::write("/proc/self/autogroup", "19");
+    }
+    let [program, rest @ ..] = &*arguments.command else {
+        bail!("expected a command");
+    };
+    let error = Command::new(program).args(rest).exec();
+    Err(error).with_context(|| format!("failed to start {}", program.display()))
+}
+
+/// The same command as such a job of this program. Its output is left to the caller.
+pub(crate) fn job(command: &Command, idle: bool) -> Command {
+    // The file of this name may be built anew meanwhile.
+    let mut job = Command::new("/proc/self/exe");
+    job.arg("job");
+    if idle {
+        job.arg("--idle");
+    }
+    job.arg("--").arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        job.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => job.env(name, value),
+            None => job.env_remove(name),
+        };
+    }
+    job
+}
+
+/// How a job ended.
+pub(crate) struct Ended {
+    pub(crate) success: bool,
+    pub(crate) wall: Duration,
+    /// Its own, and of all that it has waited for: of daemons nothing.
+    pub(crate) processor: Duration,
+}
+
+/// Takes a line of output, without its end.
+pub(crate) type OnLine = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Jobs that run.
+#[derive(Default)]
+pub(crate) struct Jobs(Mutex<Running>);
+
+#[derive(Default)]
+struct Running {
+    sessions: BTreeSet<i32>,
+    stopped: bool,
+}
+
+/// What is still in the pipe of a job that has ended is there at once; daemons that it has started may hold the pipe.
+const DRAINED: Duration = Duration::from_secs(2);
+
+impl Jobs {
+    /// Ends all that run, and lets none begin.
+    pub(crate) fn stop(&self, signal: Signal) {
+        let mut running = self.running();
+        running.stopped = true;
+        for session in &running.sessions {
+            // Some have ended in between.
+            let _ = killpg(Pid::from_raw(*session), signal);
+        }
+    }
+
+    /// Whether they were stopped.
+    pub(crate) fn are_stopped(&self) -> bool {
+        self.running().stopped
+    }
+
+    /// Runs a job to its end. What it writes goes to `on_line`; its output, if `answers` is given, there.
+    ///
+    /// # Errors
+    /// It could not be started, or all were stopped before.
+    pub(crate) fn run(
+        &self,
+        command: &mut Command,
+        answers: Option<File>,
+        on_line: OnLine,
+    ) -> anyhow::Result<Ended> {
+        let begin = Instant::now();
+        let (reader, writer) = std::io::pipe().context("failed to make a pipe")?;
+        command
+            .stdin(Stdio::null())
+            .stderr(writer.try_clone().context("failed to double a pipe")?);
+        match answers {
+            Some(file) => command.stdout(file),
+            None => command.stdout(writer),
+        };
+        let mut child = {
+            let mut running = self.running();
+            if running.stopped {
+                bail!("stopped");
+            }
+            let child = command
+                .spawn()
+                .with_context(|| format!("failed to start {command:?}"))?;
+            running.sessions.insert(pid(child.id()));
+            child
+        };
+        // Both writers are the child's alone now.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let (drained, done) = mpsc::channel();
+        thread::spawn(move || pass_on(reader, &on_line, drained));
+        let id = pid(child.id());
+        // It stays until its times are read.
+        waitid(
+            Id::Pid(Pid::from_raw(id)),
+            WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT,
+        )
+        .context("failed to wait for a job")?;
+        let processor = processor_time(id)?;
+        self.running().sessions.remove(&id);
+        let status = child.wait().context("failed to wait for a job")?;
+        let wall = begin.elapsed();
+        if let Err(RecvTimeoutError::Timeout) = done.recv_timeout(DRAINED) {
+            // Written by what goes on without it.
+        }
+        let success = status.success();
+        Ok(Ended {
+            success,
+            wall,
+            processor,
+        })
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As the kernel's calls take it.
+fn pid(id: u32) -> i32 {
+    id.cast_signed()
+}
+
+fn pass_on(reader: PipeReader, on_line: &OnLine, drained: Sender<()>) {
+    let mut reader = BufReader::new(reader);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line).is_ok_and(|octets| octets > 0) {
+        on_line(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+        line.clear();
+    }
+    drop(drained);
+}
+
+/// Of a process that has ended and that is not waited for yet, with those that it has waited for.
+fn processor_time(pid: i32) -> anyhow::Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
+    let ticks_in_second = sysconf(SysconfVar::CLK_TCK)?.context("the kernel has no clock ticks")?;
+    let ticks = ticks(&text).with_context(|| format!("{path} is not as expected: {text}"))?;
+    Ok(Duration::from_millis(
+        ticks * 1000 / u64::try_from(ticks_in_second)?,
+    ))
+}
+
+/// utime, stime, cutime and cstime of proc_pid_stat(5), which are fields 14 to 17; the second is a name in parentheses.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let times: Vec<u64> = fields
+        .split(' ')
+        .skip(11)
+        .take(4)
+        .map_while(|field| field.parse().ok())
+        .collect();
+    (times.len() == 4).then(|| times.iter().sum())
+}
+
+/// Writes a line of a lane, whole.
+pub(crate) fn say(lane: &str, line: &str) {
+    // Without a reader there is nothing to say, and the work goes on.
+    let _ = writeln!(std::io::stdout().lock(), "[{lane}] {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn what_a_job_writes_is_passed_on_line_by_line() {
+        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+        let into = Arc::clone(&lines);
+        let on_line: OnLine = Arc::new(move |line| into.lock().unwrap().push(line.to_owned()));
+        let ended = Jobs::default()
+            .run(
+                &mut shell("echo one; echo two >&2; printf three; exit 3"),
+                None,
+                on_line,
+            )
+            .unwrap();
+        assert!(!ended.success);
+        assert_eq!(*lines.lock().unwrap(), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn processor_time_is_that_of_children_too() {
+        let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
+        let ended = Jobs::default()
+            .run(
+                &mut shell(&format!("sh -c '{busy}'; true")),
+                None,
+                Arc::new(|_| {}),
+            )
+            .unwrap();
+        assert!(
+            ended.success && ended.processor > Duration::from_millis(20),
+            "{:?}",
+            ended.processor
+        );
+        assert_eq!(
+            ticks("1 (a) b) Z 1 1 1 0 -1 4 5 6 7 8 10 20 300 4000 20 0"),
+            Some(4330)
+        );
+        assert_eq!(ticks("1 (a"), None);
+    }
+
+    #[test]
+    fn a_daemon_that_holds_the_pipe_holds_nothing_up() {
+        let ended = Jobs::default().run(
+            &mut shell("sleep 60 & echo $!"),
+            None,
+            Arc::new(|line| {
+                // Not ours any more: ended here, once its number is known.
+                let _ = nix::sys::signal::kill(Pid::from_raw(line.parse().unwrap()), Signal::SIGKILL);
+            }),
+        );
+        assert!(ended.unwrap().success);
+    }
+
+    #[test]
+    fn what_is_stopped_ends_and_nothing_begins_after_it() {
+        let jobs = Arc::new(Jobs::default());
+        let stopping = Arc::clone(&jobs);
+        let on_line: OnLine = Arc::new(move |_| stopping.stop(Signal::SIGTERM));
+        let mut command = shell("echo begun; while :; do sleep 60; done");
+        // As `become_it` makes it; killing goes by groups.
+        command.process_group(0);
+        let ended = jobs.run(&mut command, None, on_line).unwrap();
+        assert!(!ended.success && jobs.are_stopped());
+        assert!(jobs.run(&mut shell("true"), None, Arc::new(|_| {})).is_err());
+    }
+}

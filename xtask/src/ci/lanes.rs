@@ -1,0 +1,272 @@
+//! The lanes: parts that run one after another, beside those of other lanes, until all have ended or a signal comes.
+
+use std::{collections::BTreeSet, fs, process::ExitCode, sync::Arc, thread, time::Instant};
+
+use anyhow::Context as _;
+use nix::sys::signal::{SigSet, Signal};
+
+use super::{
+    board::{Board, Finished, Found, Outcome},
+    job::{self, Jobs},
+    parts::{BUILT, Inputs, Lane, Part, Work},
+    plan::{Planned, Run},
+    shown, test_programs,
+    work::{self, Doing},
+};
+use crate::steps;
+
+/// Why a part did not run to its end, if no other says so.
+const STOPPED: &str = "stopped by a signal";
+
+impl Run {
+    /// Runs what is planned.
+    ///
+    /// # Errors
+    /// Its own files can't be written or read.
+    pub(super) fn carry_out(&self, plan: &[Planned<'_>]) -> anyhow::Result<ExitCode> {
+        let begin = Instant::now();
+        let output = steps::root().join(work::OUTPUT);
+        fs::create_dir_all(&output).with_context(|| format!("failed to make {}", output.display()))?;
+        // Before any thread begins, so that none of them meets these signals.
+        let mut signals = SigSet::empty();
+        signals.extend([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+        signals.thread_block().context("failed to block signals")?;
+        let jobs = Arc::new(Jobs::default());
+        let stopping = Arc::clone(&jobs);
+        thread::spawn(move || stop_at(signals, &stopping));
+        let board = Arc::new(Board::default());
+        if !plan
+            .iter()
+            .any(|planned| matches!(planned.part.work, Work::Tests))
+        {
+            board.reach(BUILT);
+        }
+        thread::scope(|scope| {
+            for lane in Lane::ALL {
+                let of_lane: Vec<&Planned<'_>> =
+                    plan.iter().filter(|planned| planned.part.lane == lane).collect();
+                let (board, jobs) = (&board, &*jobs);
+                scope.spawn(move || {
+                    for planned in of_lane {
+                        let finished = self.one(planned, plan, board, jobs);
+                        say(planned.part, &finished);
+                        self.finish(planned, finished, board);
+                    }
+                });
+            }
+        });
+        let ended: Vec<(&Part, Finished)> = plan
+            .iter()
+            .filter_map(|planned| Some((planned.part, board.finished(planned.part.name)?)))
+            .collect();
+        print!("{}", shown::ended(&ended, begin.elapsed()));
+        for note in board.notes() {
+            println!("note: {note}");
+        }
+        let failed: Vec<&str> = ended
+            .iter()
+            .filter(|(_, finished)| finished.outcome.is_failure())
+            .map(|(part, _)| part.name)
+            .collect();
+        if jobs.are_stopped() {
+            eprintln!("error: {STOPPED}");
+            return Ok(ExitCode::from(130));
+        }
+        if !failed.is_empty() {
+            eprintln!(
+                "error: failed: {}; {}/NAME.log says why",
+                failed.join(", "),
+                work::OUTPUT
+            );
+            return Ok(ExitCode::FAILURE);
+        }
+        if ended.iter().any(|(part, _)| matches!(part.work, Work::Tests)) {
+            println!("{}", totals()?);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// A part, from waiting for others to its end.
+    fn one(&self, planned: &Planned<'_>, plan: &[Planned<'_>], board: &Arc<Board>, jobs: &Jobs) -> Finished {
+        let Planned {
+            part,
+            decision,
+            by_name,
+        } = planned;
+        if !decision.runs {
+            return Finished::without_a_run(Outcome::LeftOut(decision.why.clone()));
+        }
+        let awaited = |name: &str| name == BUILT || plan.iter().any(|planned| planned.part.name == name);
+        for name in part.after.iter().filter(|name| awaited(name)) {
+            if board.wait_for(name).is_some_and(|outcome| outcome.is_failure()) {
+                return Finished::without_a_run(Outcome::NotRun(format!("{name} failed")));
+            }
+        }
+        let mut found = Found::default();
+        let setups: BTreeSet<&str> = part.needs.iter().map(|need| need.from).collect();
+        for setup in setups {
+            let failed = board.wait_for(setup).is_some_and(|outcome| outcome.is_failure());
+            if failed && part.needs.iter().any(|need| need.strict && need.from == setup) {
+                return Finished::without_a_run(Outcome::NotRun(format!("{setup} failed")));
+            }
+            found.join(board.found(setup));
+        }
+        if jobs.are_stopped() {
+            return Finished::without_a_run(Outcome::NotRun(STOPPED.to_owned()));
+        }
+        for need in part.needs.iter().filter(|need| !found.has(need.thing)) {
+            let lacking = format!("{} is not here", need.thing);
+            if need.strict {
+                // What was asked for by name is never left out for that.
+                return Finished::without_a_run(match by_name {
+                    true => Outcome::Failed(lacking),
+                    false => Outcome::Lacking(lacking),
+                });
+            }
+            board.note(format!(
+                "{}: what uses {} is left out, it is not here",
+                part.name, need.thing
+            ));
+        }
+        job::say(part.lane.name(), &format!("=== {}: {}", part.name, decision.why));
+        let mut doing = match Doing::new(part, jobs, board, found, &self.cache) {
+            Ok(doing) => doing,
+            Err(error) => return Finished::without_a_run(Outcome::Failed(format!("{error:#}"))),
+        };
+        let outcome = match doing.work() {
+            Ok(Outcome::Failed(_)) | Err(_) if jobs.are_stopped() => Outcome::NotRun(STOPPED.to_owned()),
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        };
+        Finished {
+            outcome,
+            wall: doing.wall,
+            processor: doing.processor,
+        }
+    }
+
+    /// Keeps a record if it is to count, and lets others go on.
+    pub(super) fn finish(&self, planned: &Planned<'_>, finished: Finished, board: &Board) {
+        let part = planned.part;
+        let passed = match finished.outcome {
+            Outcome::Passed { with_luck: false } => Some(true),
+            Outcome::Failed(_) => Some(false),
+            _ => None,
+        };
+        if let Some(passed) = passed
+            && matches!(part.inputs, Inputs::Of { .. })
+            && let Err(error) = self.record(part, passed)
+        {
+            board.note(format!(
+                "{}: there is no record of how it ended: {error:#}",
+                part.name
+            ));
+        }
+        // Of tests that did not run, nothing will be built.
+        if matches!(part.work, Work::Tests) {
+            board.reach(BUILT);
+        }
+        board.finish(part.name, finished);
+    }
+}
+
+/// How a part ended, as a line of its lane.
+fn say(part: &Part, finished: &Finished) {
+    if let Outcome::Failed(why) = &finished.outcome {
+        job::say(part.lane.name(), &format!("error: {}: {why}", part.name));
+    }
+    job::say(
+        part.lane.name(),
+        &format!("=== {}: {}", part.name, shown::one(finished)),
+    );
+}
+
+/// The first signal ends all that runs, as it was meant to be ended; a second one whatever is left.
+fn stop_at(signals: SigSet, jobs: &Jobs) {
+    let mut how = Signal::SIGTERM;
+    while signals.wait().is_ok() {
+        eprintln!(
+            "  a signal: what runs is ended{}",
+            if how == Signal::SIGTERM {
+                "; once more: killed"
+            } else {
+                ""
+            }
+        );
+        jobs.stop(how);
+        how = Signal::SIGKILL;
+    }
+}
+
+/// One line for all test programs. Those that failed first and passed by themselves have not failed.
+fn totals() -> anyhow::Result<String> {
+    let log = work::log("test")?;
+    let totals = test_programs::totals(&log);
+    let later = test_programs::again(&log).map_or(0, |again| again.tests);
+    Ok(format!(
+        "{} passed, {} failed, {} skipped",
+        totals.passed,
+        totals.failed.saturating_sub(later),
+        totals.skipped
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ci::{decide::Decision, plan::tests::run_in, table, tree::tests::repository};
+
+    /// What becomes of a part, planned so, once others have ended so.
+    fn becomes(name: &str, ended: &[(&'static str, Outcome)], runs: bool, by_name: bool) -> Outcome {
+        let folder = repository();
+        let parts = table::parts();
+        let run = run_in(folder.path(), &parts);
+        let plan: Vec<Planned<'_>> = parts
+            .iter()
+            .map(|part| Planned {
+                part,
+                decision: Decision {
+                    runs,
+                    why: "why".to_owned(),
+                },
+                by_name,
+            })
+            .collect();
+        let board = Arc::new(Board::default());
+        for (name, outcome) in ended {
+            board.finish(name, Finished::without_a_run(outcome.clone()));
+        }
+        board.reach(BUILT);
+        let planned = plan.iter().find(|planned| planned.part.name == name).unwrap();
+        run.one(planned, &plan, &board, &Jobs::default()).outcome
+    }
+
+    #[test]
+    fn what_needs_not_run_is_left_out() {
+        assert_eq!(
+            becomes("miri", &[], false, false),
+            Outcome::LeftOut("why".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_part_does_not_begin_after_one_that_failed() {
+        for outcome in [Outcome::Failed(String::new()), Outcome::NotRun(String::new())] {
+            let expected = Outcome::NotRun("test failed".to_owned());
+            assert_eq!(becomes("e2e", &[("test", outcome)], true, false), expected);
+        }
+        let ended = [("nightly", Outcome::Failed(String::new()))];
+        assert_eq!(
+            becomes("miri", &ended, true, false),
+            Outcome::NotRun("nightly failed".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_machine_without_what_a_part_needs_leaves_it_out_unless_it_was_named() {
+        let ended = [("nightly", Outcome::Passed { with_luck: false })];
+        let lacking = || "miri is not here".to_owned();
+        assert_eq!(becomes("miri", &ended, true, false), Outcome::Lacking(lacking()));
+        assert_eq!(becomes("miri", &ended, true, true), Outcome::Failed(lacking()));
+    }
+}

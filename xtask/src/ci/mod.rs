@@ -1,0 +1,100 @@
+//! `cargo xtask ci`: everything that a change must pass, and nothing that it can't have touched.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `parts`, `table` | what a part is; the list of them |
+//! | `tree`, `packages`, `inputs` | the files of the work tree or of a commit; those that a part reads, and their digest |
+//! | `records`, `decide` | what has passed before; whether a part runs, and why |
+//! | `plan`, `lanes` | what runs; lanes beside each other, until all have ended |
+//! | `board`, `job`, `work` | what lanes know of each other; commands and their times; what each part does |
+//! | `suite` | a run of the suite, and what runs again |
+//! | `test_programs` | what the test programs' output says |
+//! | `shown` | tables |
+//!
+//! Tests and suites wait for half of their time, so lanes run beside each other:
+//!
+//! ```text
+//! tests ─┬▶ suite: the suite in labs, then mutants, which need its verdicts
+//!        └▶ clusters: a real API server, kube-proxy in labs, then kind
+//! set-ups: what a new machine lacks for checks and clusters
+//! checks:  object, Miri, lint; verifier and fuzzing after the tests
+//!          (both all the while, at the lowest priority)
+//! ```
+
+mod board;
+mod decide;
+mod inputs;
+pub(crate) mod job;
+mod lanes;
+mod packages;
+mod parts;
+mod plan;
+mod records;
+mod shown;
+mod suite;
+mod table;
+mod test_programs;
+mod tree;
+mod work;
+
+use std::{process::ExitCode, time::Duration};
+
+use self::plan::Run;
+
+/// Names the folder of what is kept between runs.
+pub(crate) const CACHE: &str = "PLUMBLINE_CI_CACHE";
+
+/// Runs everything that a change must pass: lint, tests, checks of the eBPF programs, the suite in labs and clusters,
+/// mutants. Lint and tests always run. Another part is left out if the very files that it reads, and what everything depends
+/// on, have passed it before on this machine; what is left out is listed with the reason.
+///
+/// `.ci/run` is the same for a machine that may be new, with builds that are made once.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Records of what passed are in passed.txt below PLUMBLINE_CI_CACHE (by default ~/.cache/plumbline), the \
+                  output of each part is below target/plumbline/ci.\n\
+                  Exit codes: 0 nothing failed, 1 something failed, 2 could not run, 130 stopped by a signal."
+)]
+pub(crate) struct Arguments {
+    /// Says which parts would run or be left out, and why; runs nothing
+    #[arg(long)]
+    why: bool,
+    /// Leaves nothing out, whatever has passed before
+    #[arg(long)]
+    all: bool,
+    /// A commit that has passed: a part is left out, too, if it reads the same files there. Empty: none
+    #[arg(long, value_name = "REV")]
+    base: Option<String>,
+    /// Only these; without any, all. One that is named fails if this machine lacks what it needs
+    #[arg(value_name = "PART", value_parser = names())]
+    parts: Vec<String>,
+}
+
+/// Of parts that can be asked for. In scripts, variables stand for one: see `workflows.rs`.
+fn names() -> Vec<&'static str> {
+    let parts = table::parts();
+    parts
+        .iter()
+        .filter(|part| part.is_judged())
+        .map(|part| part.name)
+        .collect()
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let parts = table::parts();
+    let run = Run::new(&parts)?;
+    let plan = run.plan(&parts, arguments)?;
+    if arguments.why {
+        print!(
+            "{}",
+            shown::plan(plan.iter().map(|planned| (planned.part, &planned.decision)))
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    run.carry_out(&plan)
+}
+
+/// Whole seconds.
+fn seconds(time: Duration) -> String {
+    format!("{:.0} s", time.as_secs_f64())
+}

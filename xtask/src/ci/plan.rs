@@ -1,0 +1,276 @@
+//! Which parts run: decided once, before any does.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use anyhow::{Context as _, bail};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Arguments, CACHE,
+    decide::{Commits, Decision, Grounds},
+    inputs::{Known, digest},
+    packages::Packages,
+    parts::{Inputs, Part, Work},
+    records::{self, Record, Records},
+    tree::{self, Tree},
+    work,
+};
+use crate::steps;
+
+/// A part and whether it runs.
+pub(super) struct Planned<'a> {
+    pub(super) part: &'a Part,
+    pub(super) decision: Decision,
+    /// Whether the command line names it.
+    pub(super) by_name: bool,
+}
+
+/// One run, or the plan of it.
+pub(super) struct Run {
+    /// The folder of the repository.
+    root: PathBuf,
+    pub(super) cache: PathBuf,
+    records: Records,
+    /// `None`: git can't say what there is.
+    tree: Option<Tree>,
+    known: Known,
+    /// The release of it that runs.
+    kernel: String,
+}
+
+impl Run {
+    pub(super) fn new(parts: &[Part]) -> anyhow::Result<Self> {
+        let cache = cache()
+            .context("expected HOME or PLUMBLINE_CI_CACHE to name a folder for what is kept between runs")?;
+        fs::create_dir_all(&cache).with_context(|| format!("failed to make {}", cache.display()))?;
+        let root = steps::root();
+        let tree = match tree::of_work_tree(&root) {
+            Ok(tree) => Some(tree),
+            Err(error) => {
+                eprintln!("  nothing is left out, as it is not known what changed: {error:#}");
+                None
+            }
+        };
+        let kernel = nix::sys::utsname::uname().context("failed to ask for the kernel's release")?;
+        Ok(Self {
+            root,
+            records: Records::of(&cache),
+            cache,
+            tree,
+            known: Known::new(Packages::find()?, parts.iter().map(|part| &part.inputs))?,
+            kernel: kernel.release().to_string_lossy().into_owned(),
+        })
+    }
+
+    /// All parts that were asked for, with what they need.
+    pub(super) fn plan<'a>(
+        &self,
+        parts: &'a [Part],
+        arguments: &Arguments,
+    ) -> anyhow::Result<Vec<Planned<'a>>> {
+        let records = self.records.read()?;
+        let root = &self.root;
+        let base = arguments.base.as_deref().filter(|base| !base.is_empty());
+        let base_tree = base.map(|base| tree::of_commit(root, base)).transpose()?;
+        let grounds = Grounds {
+            now: self.tree.as_ref().map(|tree| (&self.known, tree)),
+            records: &records,
+            base: base.zip(base_tree.as_ref()),
+            all: arguments.all,
+            commits: Commits::of(root),
+        };
+        let asked =
+            |part: &Part| arguments.parts.is_empty() || arguments.parts.iter().any(|name| name == part.name);
+        let mut decisions: BTreeMap<&str, Decision> = BTreeMap::new();
+        let mut identities = BTreeMap::new();
+        for part in parts.iter().filter(|part| part.is_judged() && asked(part)) {
+            let machine = self.machine(part, &mut identities)?;
+            decisions.insert(part.name, grounds.decide(part, &machine)?);
+        }
+        let runs: BTreeSet<&str> = decisions
+            .iter()
+            .filter(|(_, decision)| decision.runs)
+            .map(|(name, _)| *name)
+            .collect();
+        for part in parts {
+            let of: Vec<&str> = match (&part.work, &part.inputs) {
+                (Work::Setup, _) => {
+                    let needing = parts
+                        .iter()
+                        .filter(|other| other.needs.iter().any(|need| need.from == part.name));
+                    needing.map(|other| other.name).collect()
+                }
+                (_, Inputs::OfParts(of)) => of.to_vec(),
+                _ => continue,
+            };
+            let of: Vec<&str> = of.into_iter().filter(|name| runs.contains(name)).collect();
+            if !of.is_empty() {
+                let why = format!("for {}", of.join(", "));
+                decisions.insert(part.name, Decision { runs: true, why });
+            }
+        }
+        Ok(parts
+            .iter()
+            .filter_map(|part| {
+                decisions.remove(part.name).map(|decision| Planned {
+                    part,
+                    decision,
+                    by_name: arguments.parts.iter().any(|name| name == part.name),
+                })
+            })
+            .collect())
+    }
+
+    /// One text for the kernel and what a part uses of this machine.
+    fn machine(
+        &self,
+        part: &Part,
+        identities: &mut BTreeMap<&'static str, Vec<u8>>,
+    ) -> anyhow::Result<String> {
+        let mut hash = Sha256::new();
+        hash.update(&self.kernel);
+        let setups: BTreeSet<&'static str> = part.needs.iter().map(|need| need.from).collect();
+        for setup in setups {
+            if !identities.contains_key(setup) {
+                let output = work::setup_command(&self.cache)
+                    .args(["identify", setup])
+                    .stderr(Stdio::null())
+                    .output()
+                    .context("failed to start .ci/setup")?;
+                if !output.status.success() {
+                    bail!(".ci/setup identify {setup} ended with {}", output.status);
+                }
+                identities.insert(setup, output.stdout);
+            }
+            hash.update(&identities[setup]);
+            hash.update([0]);
+        }
+        Ok(hash
+            .finalize()
+            .iter()
+            .take(8)
+            .map(|octet| format!("{octet:02x}"))
+            .collect())
+    }
+
+    /// A part passed, or failed, with what was there when the run began.
+    ///
+    /// # Errors
+    /// A record can't be written; what a part that passed reads is not what was there any more.
+    pub(super) fn record(&self, part: &Part, passed: bool) -> anyhow::Result<()> {
+        let Some(tree) = &self.tree else {
+            return Ok(());
+        };
+        let inputs = digest(&self.known.read_by(&part.inputs, &tree.files)?);
+        if !passed {
+            return self.records.forget(part.name, &inputs);
+        }
+        let now = tree::of_work_tree(&self.root)?;
+        if digest(&self.known.read_by(&part.inputs, &now.files)?) != inputs {
+            bail!("what it reads was changed meanwhile");
+        }
+        self.records.add(Record {
+            part: part.name.to_owned(),
+            when: records::now(),
+            inputs,
+            machine: self.machine(part, &mut BTreeMap::new())?,
+            commit: tree.commit.clone(),
+            changed: tree.changed,
+        })
+    }
+}
+
+/// Where things are kept between runs.
+fn cache() -> Option<PathBuf> {
+    let folder = |name: &str| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    folder(CACHE)
+        .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("plumbline")))
+        .or_else(|| folder("HOME").map(|home| home.join(".cache/plumbline")))
+        .and_then(|folder| std::path::absolute(Path::new(&folder)).ok())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::ci::{
+        board::{Board, Finished, Outcome},
+        table,
+    };
+
+    /// Of another repository.
+    pub(crate) fn run_in(root: &Path, parts: &[Part]) -> Run {
+        let cache = root.join(".git");
+        Run {
+            root: root.to_owned(),
+            records: Records::of(&cache),
+            cache,
+            tree: Some(tree::of_work_tree(root).unwrap()),
+            known: Known::new(Packages::find().unwrap(), parts.iter().map(|part| &part.inputs)).unwrap(),
+            kernel: "1".to_owned(),
+        }
+    }
+
+    enum Before {
+        /// It passed as it is.
+        Passed,
+        New,
+        /// It is edited while it runs.
+        Edited,
+    }
+
+    /// How many records of a part there are once it has ended so.
+    fn left_of(outcome: Outcome, before: &Before) -> usize {
+        let folder = tree::tests::repository();
+        let parts = table::parts();
+        let run = run_in(folder.path(), &parts);
+        let part = parts.iter().find(|part| part.name == "fuzz").unwrap();
+        let why = String::new();
+        let decision = Decision { runs: true, why };
+        match before {
+            Before::Passed => run.record(part, true).unwrap(),
+            Before::New => {}
+            Before::Edited => fs::write(folder.path().join("a"), "another\n").unwrap(),
+        }
+        let board = Board::default();
+        run.finish(
+            &Planned {
+                part,
+                decision,
+                by_name: false,
+            },
+            Finished::without_a_run(outcome),
+            &board,
+        );
+        run.records.read().unwrap().len()
+    }
+
+    #[test]
+    fn only_what_passed_whole_and_unchanged_leaves_a_record() {
+        let passed = || Outcome::Passed { with_luck: false };
+        assert_eq!(left_of(passed(), &Before::New), 1);
+        assert_eq!(left_of(passed(), &Before::Edited), 0);
+        for outcome in [
+            Outcome::Passed { with_luck: true },
+            Outcome::NotRun(String::new()),
+            Outcome::Lacking(String::new()),
+            Outcome::Failed(String::new()),
+        ] {
+            assert_eq!(left_of(outcome.clone(), &Before::New), 0, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_takes_the_record_that_it_passed_before() {
+        assert_eq!(left_of(Outcome::Failed(String::new()), &Before::Passed), 0);
+        assert_eq!(left_of(Outcome::NotRun(String::new()), &Before::Passed), 1);
+    }
+}

@@ -1,0 +1,207 @@
+//! A run of the suite as a part of CI: what is decided by chance, or could not be, runs again, and is named.
+
+use std::{env, fs, path::Path, process::Command};
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use super::{
+    board::Outcome,
+    parts::Suite,
+    work::{Doing, outcome_of},
+};
+use crate::{mutants::outcome, steps};
+
+/// What follows a run that did not pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Again {
+    /// It failed.
+    No,
+    /// What did not pass runs once more, and has to pass.
+    Once,
+    /// It runs once more, and has to pass twice.
+    Twice,
+}
+
+impl Again {
+    /// After so many failures, of the reference or of another project's target.
+    const fn after(failures: u64, is_reference: bool) -> Self {
+        match (failures, is_reference) {
+            // What was inconclusive.
+            (0, _) => Self::Once,
+            // What ours fails now and then is no more than one case.
+            (1, true) => Self::Twice,
+            (_, true) => Self::No,
+            // What others fail now and then is named, what they always fail is this suite's to explain.
+            (_, false) => Self::Once,
+        }
+    }
+}
+
+impl Doing<'_> {
+    /// Runs it; a case that could not be decided runs once more.
+    ///
+    /// # Errors
+    /// A command could not be started, or a report can't be read.
+    pub(super) fn suite(&mut self, suite: &Suite) -> anyhow::Result<Outcome> {
+        let folder = steps::root().join(suite.out());
+        if folder.exists() {
+            fs::remove_dir_all(&folder)
+                .with_context(|| format!("failed to remove {}, an earlier run's", folder.display()))?;
+        }
+        let kubernetes = if suite.control_plane {
+            Some(self.kubernetes()?)
+        } else {
+            None
+        };
+        let mut arguments = suite.arguments(kubernetes.as_deref());
+        if self.cargo(&arguments)? {
+            return Ok(outcome_of(true));
+        }
+        let report = folder.join("report.yaml");
+        if !report.is_file() {
+            return Ok(outcome_of(false)); // It could not run.
+        }
+        let failures = failed(&report)?;
+        let again = Again::after(failures, suite.target.is_none());
+        let tries = match again {
+            Again::No => return Ok(outcome_of(false)),
+            Again::Once => 2,
+            Again::Twice => 3,
+        };
+        if failures > 0 {
+            let name = suite.target.unwrap_or("reference");
+            self.board.note(format!(
+                "{name}, failed once of {tries} times: {}",
+                shown(&report)
+            ));
+        }
+        arguments.push("--rerun-failed".to_owned());
+        if again == Again::Twice {
+            self.say("=== twice more, what failed or was inconclusive");
+            let second = folder.join("rerun/report.yaml");
+            let nothing_failed = self.cargo(&arguments)? || (second.is_file() && failed(&second)? == 0);
+            if !nothing_failed {
+                return Ok(outcome_of(false));
+            }
+            // The next one writes there, too.
+            fs::copy(&second, folder.join("rerun-1.yaml"))
+                .context("failed to keep the second run's report")?;
+        } else {
+            self.say("=== once more, what failed or was inconclusive");
+        }
+        Ok(if self.cargo(&arguments)? {
+            Outcome::Passed { with_luck: true }
+        } else {
+            outcome_of(false)
+        })
+    }
+
+    /// The folder of Kubernetes' own programs.
+    fn kubernetes(&self) -> anyhow::Result<String> {
+        const NAME: &str = "PLUMBLINE_KUBE_API";
+        let own = env::var(NAME).ok();
+        let folder = self.found.variable(NAME).map(str::to_owned).or(own);
+        folder.with_context(|| format!("expected {NAME} to name the folder of kube-apiserver"))
+    }
+}
+
+impl Suite {
+    /// Where its report goes, from the root of the repository.
+    fn out(&self) -> String {
+        format!("target/{}", self.out)
+    }
+
+    /// Those of cargo.
+    fn arguments(&self, kubernetes: Option<&str>) -> Vec<String> {
+        let mut arguments = vec!["xtask", "e2e", "--provider", self.provider];
+        if let Some(target) = self.target {
+            arguments.extend(["--target", target]);
+        }
+        let out = self.out();
+        arguments.extend(["--", "--out", &out]);
+        if let Some(folder) = kubernetes {
+            arguments.extend(["--control-plane", folder]);
+        }
+        if !self.filter.is_empty() {
+            arguments.extend(["--filter", self.filter]);
+        }
+        arguments.into_iter().map(str::to_owned).collect()
+    }
+}
+
+/// How many cases of a report failed.
+fn failed(report: &Path) -> anyhow::Result<u64> {
+    let text = fs::read_to_string(report).with_context(|| format!("failed to read {}", report.display()))?;
+    let count = outcome::parsed(&text)?
+        .pointer("/counts/fail")
+        .and_then(Value::as_u64);
+    count.with_context(|| format!("{} does not say how many cases failed", report.display()))
+}
+
+/// Its failures, as `plumbline report` shows them; nothing where that can't be had.
+fn shown(report: &Path) -> String {
+    /// Enough to know one again.
+    const LONGEST: usize = 400;
+    let shown = || -> anyhow::Result<String> {
+        let output = Command::new(steps::programs()?.join("plumbline"))
+            .arg("report")
+            .arg(report)
+            .output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let shown = shown().unwrap_or_default();
+    let lines = shown.lines().filter(|line| line.starts_with("FAIL "));
+    let lines: Vec<String> = lines.map(|line| line.chars().take(LONGEST).collect()).collect();
+    lines.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::ci::{parts::Work, table};
+
+    #[test]
+    fn what_the_reference_fails_twice_or_in_two_cases_is_a_failure() {
+        for (failures, is_reference, expected) in [
+            (0, true, Again::Once),
+            (1, true, Again::Twice),
+            (2, true, Again::No),
+            (0, false, Again::Once),
+            (9, false, Again::Once),
+        ] {
+            assert_eq!(
+                Again::after(failures, is_reference),
+                expected,
+                "{failures} {is_reference}"
+            );
+        }
+    }
+
+    #[test]
+    fn failures_are_counted_by_the_report() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = folder.path().join("report.yaml");
+        fs::write(&report, "version: 1\ncounts:\n  pass: 3\n  fail: 2\n").unwrap();
+        assert_eq!(failed(&report).unwrap(), 2);
+        fs::write(&report, "version: 1\n").unwrap();
+        assert!(failed(&report).unwrap_err().to_string().contains("does not say"));
+    }
+
+    #[test]
+    fn what_parts_run_are_commands_that_there_are() {
+        for part in table::parts() {
+            let line: Vec<String> = match &part.work {
+                Work::Cargo(arguments) => arguments.iter().map(|word| (*word).to_owned()).collect(),
+                Work::Suite(suite) => suite.arguments(Some("folder")),
+                Work::Setup | Work::Tests | Work::Mutants => continue,
+            };
+            if line[0] == "xtask" {
+                crate::Arguments::try_parse_from(&line)
+                    .unwrap_or_else(|error| panic!("{}: {error}", part.name));
+            }
+        }
+    }
+}

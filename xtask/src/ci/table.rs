@@ -1,0 +1,348 @@
+//! The parts of CI: the one list of them.
+
+use super::parts::{BUILT, Inputs, Lane, Need, Part, Suite, Work};
+
+const fn need(from: &'static str, thing: &'static str) -> Need {
+    let strict = true;
+    Need { from, thing, strict }
+}
+
+const fn want(from: &'static str, thing: &'static str) -> Need {
+    let strict = false;
+    Need { from, thing, strict }
+}
+
+/// A function of `.ci/setup`: it runs if a part runs that needs something of it.
+const fn setup(name: &'static str, lane: Lane, after: &'static [&'static str]) -> Part {
+    Part {
+        name,
+        lane,
+        after,
+        needs: Vec::new(),
+        inputs: Inputs::OfParts(&[]),
+        work: Work::Setup,
+    }
+}
+
+/// A command of cargo, among the checks.
+fn check(
+    name: &'static str,
+    after: &'static [&'static str],
+    inputs: Inputs,
+    command: &'static [&'static str],
+) -> Part {
+    Part {
+        name,
+        lane: Lane::Checks,
+        after,
+        needs: Vec::new(),
+        inputs,
+        work: Work::Cargo(command),
+    }
+}
+
+/// A run of the suite.
+fn suite(name: &'static str, needs: Vec<Need>, suite: Suite) -> Part {
+    Part {
+        name,
+        lane: Lane::Clusters,
+        after: &["test"],
+        needs,
+        inputs: Inputs::Of {
+            packages: &["plumbline", "reference-agent"],
+            tests: false,
+            paths: &[],
+        },
+        work: Work::Suite(suite),
+    }
+}
+
+/// What packages read, without their tests.
+const fn of(packages: &'static [&'static str]) -> Inputs {
+    Inputs::Of {
+        packages,
+        tests: false,
+        paths: &[],
+    }
+}
+
+/// All parts; those of a lane in their order.
+pub(crate) fn parts() -> Vec<Part> {
+    let mut all = tests();
+    all.extend(set_ups());
+    all.extend(checks());
+    all.extend(labs());
+    all.extend(clusters());
+    all
+}
+
+fn tests() -> Vec<Part> {
+    vec![
+        setup("room", Lane::Tests, &[]),
+        setup("netfilter", Lane::Tests, &[]),
+        setup("kubernetes", Lane::Tests, &[]),
+        Part {
+            name: "test",
+            lane: Lane::Tests,
+            after: &[],
+            needs: vec![
+                need("room", "room"),
+                want("kubernetes", "kubectl"),
+                want("kubernetes", "kube-apiserver"),
+                want("netfilter", "nft"),
+                want("netfilter", "iptables"),
+                want("netfilter", "conntrack"),
+            ],
+            inputs: Inputs::Everything,
+            work: Work::Tests,
+        },
+    ]
+}
+
+/// In the order in which others need them. One at a time may install packages: these begin once that of the tests has ended.
+fn set_ups() -> Vec<Part> {
+    vec![
+        setup("kind-host", Lane::SetUps, &["netfilter"]),
+        setup("bpf-linker", Lane::SetUps, &["netfilter"]),
+        setup("nightly", Lane::SetUps, &[]),
+        setup("tools", Lane::SetUps, &["netfilter"]),
+    ]
+}
+
+fn checks() -> Vec<Part> {
+    let sources_of_object = &[
+        "ebpf/abi",
+        "ebpf/flow",
+        "ebpf/programs",
+        "ebpf/prebuilt",
+        // The list of its sources.
+        "ebpf/loader/build",
+    ];
+    vec![
+        // With the features that programs have, which differ from those of tests. The programs themselves are built later:
+        // tests may start those of the same name meanwhile.
+        check(
+            "libraries",
+            &[BUILT],
+            Inputs::OfParts(&["e2e", "mutants"]),
+            &[
+                "build",
+                "--quiet",
+                "--lib",
+                "--package",
+                "cases",
+                "--package",
+                "mutants",
+                "--package",
+                "reference-agent",
+            ],
+        ),
+        check(
+            "agent-library",
+            &[BUILT],
+            Inputs::OfParts(&["kind", "kind-kube-proxy"]),
+            &["build", "--quiet", "--lib", "--package", "reference-agent"],
+        ),
+        Part {
+            needs: vec![need("bpf-linker", "bpf-linker")],
+            ..check(
+                "object",
+                &[BUILT],
+                Inputs::Of {
+                    packages: &[],
+                    tests: false,
+                    paths: sources_of_object,
+                },
+                &["xtask", "ebpf", "check"],
+            )
+        },
+        Part {
+            needs: vec![need("nightly", "miri")],
+            ..check(
+                "miri",
+                &[BUILT],
+                Inputs::Of {
+                    packages: &["lb-abi", "lb-flow"],
+                    tests: true,
+                    paths: &[],
+                },
+                &["xtask", "miri"],
+            )
+        },
+        Part {
+            needs: vec![
+                want("tools", "cargo-deny"),
+                want("tools", "cargo-machete"),
+                want("tools", "actionlint"),
+                want("tools", "zizmor"),
+                want("tools", "shellcheck"),
+            ],
+            ..check("lint", &[BUILT], Inputs::Everything, &["xtask", "lint"])
+        },
+        // These load programs. An agent that may not look at other processes, as tests start some, takes them for those of
+        // an earlier load; so they begin when tests have ended.
+        check(
+            "verifier",
+            &["test"],
+            of(&["lb-loader"]),
+            &["xtask", "ebpf", "verify"],
+        ),
+        check(
+            "fuzz",
+            &["test"],
+            of(&["lb-packets"]),
+            &["xtask", "ebpf", "fuzz", "--cases", "100000", "--time-limit", "60"],
+        ),
+    ]
+}
+
+/// The reference passes all of the suite, and agents with a bug don't.
+fn labs() -> Vec<Part> {
+    let all = Suite {
+        target: None,
+        provider: "lab",
+        out: "plumbline",
+        control_plane: false,
+        filter: "",
+    };
+    vec![
+        Part {
+            lane: Lane::Suite,
+            ..suite("e2e", Vec::new(), all)
+        },
+        Part {
+            name: "mutants",
+            lane: Lane::Suite,
+            after: &["test", "e2e"],
+            needs: Vec::new(),
+            inputs: of(&["plumbline", "reference-agent", "mutants"]),
+            work: Work::Mutants,
+        },
+    ]
+}
+
+/// With what others have made: a real API server, kube-proxy, kubelets.
+fn clusters() -> Vec<Part> {
+    let lab = |target, out, filter| Suite {
+        target,
+        provider: "lab",
+        out,
+        control_plane: false,
+        filter,
+    };
+    let kind = |target, out, filter| Suite {
+        provider: "kind",
+        ..lab(target, out, filter)
+    };
+    let kube_proxy = need("kubernetes", "kube-proxy");
+    let on_kind = || vec![need("kind-host", "kind")];
+    vec![
+        // Two real API servers that advertise one address, one of which stops: the first outage as it came about.
+        suite(
+            "real-apiservers",
+            vec![need("kubernetes", "control-plane")],
+            Suite {
+                control_plane: true,
+                ..lab(None, "plumbline-real", "^kubesvc-shared-address-restart$")
+            },
+        ),
+        // Kubernetes' own, which is not ours to repair: a case that fails it is wrong, or a deviation that its target names.
+        // In four minutes for both: one mode goes through each kind of case once but the longest; the other differs in how it
+        // writes rules, which the first outage's first case and those about what a ClusterIP is show.
+        suite(
+            "kube-proxy-nftables",
+            vec![kube_proxy, need("netfilter", "nft")],
+            lab(
+                Some("kube-proxy-nftables"),
+                "plumbline-nftables",
+                "^(release-prefix-(null-slice|object-deleted)|release-established-flows|clusterip-.*|kubesvc-shared-.*|uninstall-.*)$",
+            ),
+        ),
+        suite(
+            "kube-proxy-iptables",
+            vec![kube_proxy, need("netfilter", "iptables")],
+            lab(
+                Some("kube-proxy-iptables"),
+                "plumbline-iptables",
+                "^(clusterip-.*|release-prefix-null-slice)$",
+            ),
+        ),
+        // Real kubelets, a real control plane and the pod network of another project: what labs could get wrong as a whole.
+        suite(
+            "kind",
+            on_kind(),
+            kind(
+                None,
+                "plumbline-kind",
+                "^(clusterip-.*|kubesvc-reachable|release-prefix-one-of-two|stale-sock-legacy-multi|uninstall-leaves-nothing)$",
+            ),
+        ),
+        suite(
+            "kind-kube-proxy",
+            on_kind(),
+            kind(
+                Some("kube-proxy-nftables"),
+                "plumbline-kind-proxy",
+                "^clusterip-.*$",
+            ),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Each waits for those before it in its lane, for set-ups and for what it is to run after: none of that may be itself.
+    #[test]
+    fn no_part_waits_for_itself() {
+        let parts = parts();
+        let mut ended: Vec<&str> = vec![];
+        let mut waiting: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (place, part) in parts.iter().enumerate() {
+            let mut before: Vec<&str> = part
+                .after
+                .iter()
+                .map(|name| if *name == BUILT { "test" } else { name })
+                .collect();
+            before.extend(part.needs.iter().map(|need| need.from));
+            before.extend(
+                parts[..place]
+                    .iter()
+                    .filter(|other| other.lane == part.lane)
+                    .map(|other| other.name),
+            );
+            assert!(
+                waiting.insert(part.name, before).is_none(),
+                "{} stands twice",
+                part.name
+            );
+        }
+        while !waiting.is_empty() {
+            let can = waiting
+                .iter()
+                .find(|(_, before)| before.iter().all(|name| ended.contains(name)));
+            let name = *can
+                .unwrap_or_else(|| panic!("these wait for each other, or for what is not here: {waiting:?}"))
+                .0;
+            waiting.remove(name);
+            ended.push(name);
+        }
+    }
+
+    #[test]
+    fn ci_setup_has_a_function_for_each_set_up_and_gives_what_parts_need() {
+        let script = std::fs::read_to_string(crate::steps::root().join(".ci/setup")).unwrap();
+        for part in parts() {
+            if matches!(part.work, Work::Setup) {
+                let function = format!("\n{}() {{", part.name.replace('-', "_"));
+                assert!(script.contains(&function), "{} is not in .ci/setup", part.name);
+            }
+            for need in part.needs {
+                assert!(script.contains(need.thing), "{} is not in .ci/setup", need.thing);
+            }
+        }
+    }
+}

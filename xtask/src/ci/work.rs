@@ -1,0 +1,203 @@
+//! What parts do: commands, one after another, whose times are the part's.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+
+use super::{
+    board::{Board, Found, Outcome},
+    job::{self, Jobs, OnLine},
+    parts::{BUILT, Lane, Part, Work},
+    test_programs,
+};
+use crate::steps;
+
+/// Output of each part, and what set-ups answer, from the root of the repository.
+pub(crate) const OUTPUT: &str = "target/plumbline/ci";
+
+/// A part that runs.
+pub(crate) struct Doing<'a> {
+    pub(crate) part: &'a Part,
+    pub(crate) jobs: &'a Jobs,
+    pub(crate) board: &'a Arc<Board>,
+    /// What the set-ups that it needs have found.
+    pub(crate) found: Found,
+    /// What is kept between runs.
+    pub(crate) cache: &'a Path,
+    /// All that it wrote.
+    log: Arc<Mutex<File>>,
+    pub(crate) wall: Duration,
+    pub(crate) processor: Duration,
+}
+
+impl<'a> Doing<'a> {
+    /// # Errors
+    /// The file of its output can't be made.
+    pub(crate) fn new(
+        part: &'a Part,
+        jobs: &'a Jobs,
+        board: &'a Arc<Board>,
+        found: Found,
+        cache: &'a Path,
+    ) -> anyhow::Result<Self> {
+        let path = log_of(part.name);
+        let log = File::create(&path).with_context(|| format!("failed to make {}", path.display()))?;
+        Ok(Self {
+            part,
+            jobs,
+            board,
+            found,
+            cache,
+            log: Arc::new(Mutex::new(log)),
+            wall: Duration::ZERO,
+            processor: Duration::ZERO,
+        })
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// A command could not be started.
+    pub(crate) fn work(&mut self) -> anyhow::Result<Outcome> {
+        match &self.part.work {
+            Work::Setup => self.setup(),
+            Work::Cargo(arguments) => self.cargo(arguments).map(outcome_of),
+            Work::Tests => self.tests(),
+            Work::Suite(suite) => self.suite(suite),
+            Work::Mutants => self.mutants(),
+        }
+    }
+
+    /// Writes a line as the part's commands do.
+    pub(crate) fn say(&self, line: &str) {
+        write_line(self.part.lane, &self.log, line);
+    }
+
+    /// Runs a command of cargo to its end: whether it succeeded.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub(crate) fn cargo(&mut self, arguments: &[impl AsRef<std::ffi::OsStr>]) -> anyhow::Result<bool> {
+        let mut command = steps::cargo();
+        command.args(arguments);
+        self.run(&mut command, None)
+    }
+
+    fn run(&mut self, command: &mut Command, answers: Option<File>) -> anyhow::Result<bool> {
+        self.found.give(command);
+        let mut job = job::job(command, self.part.lane.is_idle());
+        let (lane, log, board) = (self.part.lane, Arc::clone(&self.log), Arc::clone(self.board));
+        let builds_tests = matches!(self.part.work, Work::Tests);
+        let on_line: OnLine = Arc::new(move |line| {
+            write_line(lane, &log, line);
+            if builds_tests && test_programs::is_built(line) {
+                board.reach(BUILT);
+            }
+        });
+        let ended = self.jobs.run(&mut job, answers, on_line)?;
+        self.wall += ended.wall;
+        self.processor += ended.processor;
+        Ok(ended.success)
+    }
+
+    fn setup(&mut self) -> anyhow::Result<Outcome> {
+        let path = steps::root()
+            .join(OUTPUT)
+            .join(format!("{}.answers", self.part.name));
+        let answers = File::create(&path).with_context(|| format!("failed to make {}", path.display()))?;
+        let mut command = setup_command(self.cache);
+        command.arg(self.part.name);
+        if !self.run(&mut command, Some(answers))? {
+            return Ok(Outcome::Failed("its output says why".to_owned()));
+        }
+        let answers = fs::read_to_string(&path)?;
+        let found = Found::parse(&answers).map_err(|line| {
+            anyhow::anyhow!(
+                ".ci/setup {} said {line:?}: expected has, path or set",
+                self.part.name
+            )
+        })?;
+        self.board.find(self.part.name, found);
+        Ok(outcome_of(true))
+    }
+
+    /// A few that failed beside others run once more by themselves, and are named at the end.
+    fn tests(&mut self) -> anyhow::Result<Outcome> {
+        if self.cargo(&["xtask", "test"])? {
+            return Ok(outcome_of(true));
+        }
+        let Some(again) = test_programs::again(&log(self.part.name)?) else {
+            return Ok(outcome_of(false));
+        };
+        for command in again.commands {
+            let shown = command.join(" ");
+            self.say(&format!("=== once more, by themselves: {shown}"));
+            let arguments = [vec!["test".to_owned()], command].concat();
+            if !self.cargo(&arguments)? {
+                return Ok(outcome_of(false));
+            }
+            self.board.note(format!(
+                "failed beside other tests, passed by themselves: {shown}"
+            ));
+        }
+        Ok(Outcome::Passed { with_luck: true })
+    }
+
+    /// With the unmutated agent's verdicts, if this run has them.
+    fn mutants(&mut self) -> anyhow::Result<Outcome> {
+        let mut arguments: Vec<String> = ["xtask", "mutants"].map(str::to_owned).into();
+        let tried = self.board.finished("e2e").map(|finished| finished.outcome);
+        if matches!(tried, Some(Outcome::Passed { .. })) {
+            for report in ["report.yaml", "rerun-1.yaml", "rerun/report.yaml"] {
+                let path = format!("target/plumbline/{report}");
+                if steps::root().join(&path).is_file() {
+                    arguments.extend(["--baseline".to_owned(), path]);
+                }
+            }
+        }
+        self.cargo(&arguments).map(outcome_of)
+    }
+}
+
+/// That of a part whose only command ended so.
+pub(crate) fn outcome_of(success: bool) -> Outcome {
+    if success {
+        Outcome::Passed { with_luck: false }
+    } else {
+        Outcome::Failed("its output says why".to_owned())
+    }
+}
+
+fn write_line(lane: Lane, log: &Mutex<File>, line: &str) {
+    job::say(lane.name(), line);
+    // On a full disk, parts fail by themselves.
+    let _ = writeln!(log.lock().unwrap_or_else(PoisonError::into_inner), "{line}");
+}
+
+fn log_of(part: &str) -> PathBuf {
+    steps::root().join(OUTPUT).join(format!("{part}.log"))
+}
+
+/// What a part of this run wrote.
+///
+/// # Errors
+/// It can't be read.
+pub(crate) fn log(part: &str) -> anyhow::Result<String> {
+    let path = log_of(part);
+    let octets = fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
+    Ok(String::from_utf8_lossy(&octets).into_owned())
+}
+
+/// Without its argument.
+pub(crate) fn setup_command(cache: &Path) -> Command {
+    let mut command = Command::new(steps::root().join(".ci/setup"));
+    command.current_dir(steps::root()).env(super::CACHE, cache);
+    command
+}
