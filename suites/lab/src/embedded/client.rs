@@ -22,8 +22,7 @@ use super::{
     evidence,
     held::{self, HeldApiFault},
     host::root,
-    leftovers,
-    leftovers::Downed,
+    leftovers::{self, Downed},
     mounts::CGROUPS,
     protocol::{About, Descriptor, Located, Reply, Request, Status},
     request::{call, cluster_error, unexpected},
@@ -46,7 +45,7 @@ pub enum Lifetime {
 /// A lab that is up.
 #[derive(Debug)]
 pub struct LabCluster {
-    dir: LabDir,
+    pub(super) dir: LabDir,
     about: About,
     client: DebugClient,
     kubeconfig: PathBuf,
@@ -135,10 +134,6 @@ impl LabCluster {
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
-    }
-
-    pub(super) fn name(&self) -> &str {
-        self.dir.name()
     }
 
     /// Folder of the logs of supervisor, agents and pods.

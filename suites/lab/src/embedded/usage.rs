@@ -21,7 +21,7 @@ impl LabCluster {
     /// # Errors
     /// There is no cgroup v2 hierarchy any more.
     pub fn processor_seconds(&self) -> Result<BTreeMap<&'static str, f64>, LabError> {
-        let lab = cgroup::Cgroup::of_lab(&cgroup::hierarchy()?, self.name());
+        let lab = cgroup::Cgroup::of_lab(&cgroup::hierarchy()?, self.dir.name());
         let of = |(program, path): (&'static str, &[&str])| (program, seconds(lab.path(), path));
         Ok(PROGRAMS
             .into_iter()
