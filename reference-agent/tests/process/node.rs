@@ -17,6 +17,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use testing::patience::LIMIT;
 
 use crate::{
     place::Place,
@@ -27,8 +28,6 @@ use crate::{
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_reference-agent");
 /// The agent's health endpoint, in the test's own network namespace.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9440);
-/// Nothing that is waited for takes longer.
-const LIMIT: Duration = Duration::from_secs(30);
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(10);
 
