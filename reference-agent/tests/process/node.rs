@@ -164,18 +164,23 @@ impl Node {
     pub(crate) fn settle(&self, expected: &str) -> Result<(), String> {
         let begin = Instant::now();
         loop {
-            let ready = self.get("/readyz");
-            let dump = self.dump();
-            if ready.as_ref().is_some_and(|(code, _)| *code == 200) && dump == expected {
-                return Ok(());
+            match self.settled(expected) {
+                Err(_) if begin.elapsed() < LIMIT => thread::sleep(POLL),
+                found => return found,
             }
-            if begin.elapsed() > LIMIT {
-                return Err(format!(
-                    "readyz: {ready:?}\nexpected:\n{expected}\nfound:\n{dump}"
-                ));
-            }
-            thread::sleep(POLL);
         }
+    }
+
+    /// Whether it is so now; what there is, otherwise.
+    pub(crate) fn settled(&self, expected: &str) -> Result<(), String> {
+        let ready = self.get("/readyz");
+        let dump = self.dump();
+        if ready.as_ref().is_some_and(|(code, _)| *code == 200) && dump == expected {
+            return Ok(());
+        }
+        Err(format!(
+            "readyz: {ready:?}\nexpected:\n{expected}\nfound:\n{dump}"
+        ))
     }
 
     /// Waits until the agent is ready, whatever it has written.
