@@ -1,4 +1,4 @@
-//! Called by cargo (or nextest) in place of each test program: only packages whose tests make network
+//! Called in place of each test program, by cargo or by `test`: only packages whose tests make network
 //! namespaces, cgroups or eBPF programs get root.
 
 use std::{

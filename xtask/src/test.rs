@@ -1,9 +1,24 @@
 //! `cargo xtask test`: everything that can be tested without a cluster of one's own.
+//!
+//! Cargo builds all test programs and says where they are. Then several run side by side, as most of their tests wait for most
+//! of their time; what one says stays together. Lines of results are those of cargo test.
 
 use std::{
-    env, fs,
-    process::{Command, ExitCode},
+    collections::VecDeque,
+    env,
+    ffi::OsString,
+    fs::{self, File},
+    io::{BufRead as _, BufReader, Write as _},
+    num::NonZero,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
 };
+
+use anyhow::Context as _;
+use serde_json::Value;
 
 use crate::{ebpf, steps};
 
@@ -12,17 +27,24 @@ pub(crate) const UNPRIVILEGED: &str = "PLUMBLINE_UNPRIVILEGED";
 
 /// File that tests append a line to when they could not run.
 const SKIPS: &str = "PLUMBLINE_SKIPS";
+/// How many tests of one program run at once, if the user has not said it.
+const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Runs every test of the workspace with nextest where it is installed and with cargo test otherwise.
+/// Test programs that take long, the longest first.
+const LONGEST: [&str; 10] = [
+    "kernel", "agent", "datapath", "run", "process", "lab", "tables", "node", "watch", "contract",
+];
+
+/// Runs every test of the workspace.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 all passed, 1 a test failed, 2 could not run.")]
 pub(crate) struct Arguments {
     /// Leave out what needs root; each such test is listed as skipped
     #[arg(long)]
     unprivileged: bool,
-    /// Use cargo test although nextest is there
-    #[arg(long)]
-    no_nextest: bool,
+    /// Test programs that run at once; one more than this machine has processors, if it is not said
+    #[arg(long, value_name = "NUMBER")]
+    jobs: Option<NonZero<usize>>,
     /// Passed on, for example a filter: `cargo xtask test -- prefix`
     #[arg(last = true, value_name = "ARGS")]
     rest: Vec<String>,
@@ -31,35 +53,25 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // Tests of the lab start programs: those of packages with integration tests, which are built with them, before any runs.
     ebpf::refresh()?;
-    let nextest = !arguments.no_nextest && steps::has_subcommand("nextest");
-    let mut command = steps::cargo();
-    if nextest {
-        command
-            .args(["nextest", "run", "--workspace"])
-            .args(&arguments.rest);
-    } else {
-        command
-            .args([
-                "test",
-                "--workspace",
-                "--no-fail-fast",
-                "--lib",
-                "--bins",
-                "--tests",
-                "--",
-            ])
-            .args(&arguments.rest);
-    }
-    let skips = steps::root().join("target/plumbline/skipped.txt");
-    fs::create_dir_all(skips.parent().unwrap_or(&skips))?;
+    let mut programs = built()?;
+    programs.sort_by_key(Program::turn);
+    let folder = steps::root().join("target/plumbline/tests");
+    let skips = folder.join("skipped.txt");
+    fs::create_dir_all(&folder)?;
     fs::write(&skips, "")?;
-    command.env(SKIPS, &skips);
-    if arguments.unprivileged {
-        command.env(UNPRIVILEGED, "1");
-    } else {
-        with_root(&mut command)?;
+    if !arguments.unprivileged {
+        steps::ask_for_root("kernel tests")?;
     }
-    let mut passed = steps::run("tests", &mut command)?;
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let jobs = arguments.jobs.map_or(processors + 1, NonZero::get);
+    let each = Each {
+        folder: &folder,
+        skips: &skips,
+        unprivileged: arguments.unprivileged,
+        threads: env::var_os(THREADS).unwrap_or_else(|| (2 * processors).to_string().into()),
+        arguments: &arguments.rest,
+    };
+    let mut passed = side_by_side(programs, jobs, &each)?;
     if arguments.rest.is_empty() {
         passed &= steps::run(
             "documentation tests",
@@ -84,6 +96,181 @@ pub(crate) fn with_root(command: &mut Command) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// A test program that cargo has built.
+struct Program {
+    package: String,
+    /// The folder of its package, where its tests expect to be.
+    folder: PathBuf,
+    /// `lib`, `bin` or `test`.
+    kind: String,
+    target: String,
+    executable: PathBuf,
+}
+
+impl Program {
+    /// What cargo says of something that it has built; `None`: that is no test program.
+    fn of(message: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        if message["profile"]["test"] != true {
+            return None;
+        }
+        Some(Self {
+            package: package(message["package_id"].as_str()?)?.to_owned(),
+            folder: Path::new(message["manifest_path"].as_str()?).parent()?.to_owned(),
+            kind: text(&message["target"]["kind"][0])?,
+            target: text(&message["target"]["name"])?,
+            executable: text(&message["executable"])?.into(),
+        })
+    }
+
+    /// As cargo takes it.
+    fn arguments(&self) -> String {
+        let Self {
+            package,
+            kind,
+            target,
+            ..
+        } = self;
+        match kind.as_str() {
+            "lib" => format!("-p {package} --lib"),
+            kind => format!("-p {package} --{kind} {target}"),
+        }
+    }
+
+    /// When it begins: those that take longest first, so that nothing is waited for alone.
+    fn turn(&self) -> (usize, bool) {
+        let place = LONGEST
+            .iter()
+            .position(|target| self.kind == "test" && *target == self.target);
+        (place.unwrap_or(LONGEST.len()), self.kind != "test")
+    }
+}
+
+/// The name in a package's id: `path+file:///folder#name@1.0.0`, or `path+file:///name#1.0.0` where the two are one.
+fn package(id: &str) -> Option<&str> {
+    let (place, fragment) = id.split_once('#')?;
+    match fragment.split_once('@') {
+        Some((name, _)) => Some(name),
+        None => place.rsplit('/').next(),
+    }
+}
+
+/// Builds all test programs, and the programs that they start.
+fn built() -> anyhow::Result<Vec<Program>> {
+    let arguments = ["test", "--workspace", "--no-run", "--lib", "--bins", "--tests"];
+    eprintln!("  ==> build: cargo {}", arguments.join(" "));
+    let begin = Instant::now();
+    let mut cargo = steps::cargo()
+        .args(arguments)
+        .arg("--message-format=json-render-diagnostics")
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("failed to start cargo")?;
+    let said = BufReader::new(cargo.stdout.take().context("cargo has no stdout")?);
+    let mut programs = Vec::new();
+    for line in said.lines() {
+        let message = serde_json::from_str(&line?).context("cargo said something that is no JSON")?;
+        programs.extend(Program::of(&message));
+    }
+    anyhow::ensure!(
+        cargo.wait()?.success(),
+        "the tests can't be built; cargo's output above says why"
+    );
+    eprintln!("  <== build: done after {:.1} s", begin.elapsed().as_secs_f64());
+    Ok(programs)
+}
+
+/// What all programs are run with.
+struct Each<'a> {
+    /// For what they say, a file each.
+    folder: &'a Path,
+    skips: &'a Path,
+    unprivileged: bool,
+    threads: OsString,
+    arguments: &'a [String],
+}
+
+impl Each<'_> {
+    /// Runs one to its end. Whether it passed, and what it said, stdout and stderr as they came.
+    fn run(&self, program: &Program) -> anyhow::Result<(bool, Vec<u8>)> {
+        let name = format!("{}-{}-{}.log", program.package, program.kind, program.target);
+        let said = self.folder.join(name);
+        let file = File::create(&said).with_context(|| format!("failed to write {}", said.display()))?;
+        // What needs root gets it there.
+        let mut command = Command::new(env::current_exe()?);
+        command
+            .arg("runner")
+            .arg(&program.executable)
+            .args(self.arguments)
+            .current_dir(&program.folder)
+            .env("CARGO_PKG_NAME", &program.package)
+            .env("CARGO_MANIFEST_DIR", &program.folder)
+            .env(SKIPS, self.skips)
+            .env(THREADS, &self.threads)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file);
+        if self.unprivileged {
+            command.env(UNPRIVILEGED, "1");
+        }
+        let status = command
+            .status()
+            .with_context(|| format!("failed to start {}", program.executable.display()))?;
+        Ok((status.success(), fs::read(&said)?))
+    }
+}
+
+/// Runs all, `jobs` at a time, and prints what each has said when it has ended. Whether all passed.
+fn side_by_side(programs: Vec<Program>, jobs: usize, each: &Each<'_>) -> anyhow::Result<bool> {
+    eprintln!("  ==> tests: {} programs, {jobs} at a time", programs.len());
+    let begin = Instant::now();
+    let waiting = Mutex::new(VecDeque::from(programs));
+    // Held while one prints.
+    let failed = Mutex::new(Vec::new());
+    let work = || -> anyhow::Result<()> {
+        loop {
+            let next = waiting.lock().expect("no worker panics").pop_front();
+            let Some(program) = next else { return Ok(()) };
+            let what = program.arguments();
+            eprintln!("     Running {what}");
+            let begin = Instant::now();
+            let (passed, said) = each.run(&program)?;
+            let mut failed = failed.lock().expect("no worker panics");
+            print(&what, passed, begin.elapsed(), &said)?;
+            if !passed {
+                failed.push(what);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().expect("no worker panics"))
+    })?;
+    let failed = failed.into_inner().expect("no worker panics");
+    let seconds = begin.elapsed().as_secs_f64();
+    eprintln!(
+        "  <== tests: {} programs failed, after {seconds:.1} s",
+        failed.len()
+    );
+    for what in &failed {
+        eprintln!("      failed: cargo test {what}");
+    }
+    Ok(failed.is_empty())
+}
+
+fn print(what: &str, passed: bool, took: Duration, said: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n     Ended {what}, after {:.1} s", took.as_secs_f64())?;
+    out.write_all(said)?;
+    if !passed {
+        // As cargo has it.
+        writeln!(out, "error: test failed, to rerun pass `{what}`")?;
+    }
+    Ok(out.flush()?)
 }
 
 /// A skip is never a pass: what could not run is named, every time.

@@ -79,7 +79,7 @@ async fn until(mut holds: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), looking)
+    tokio::time::timeout(testing::patience::LIMIT, looking)
         .await
         .expect("in time");
 }

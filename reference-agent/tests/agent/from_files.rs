@@ -16,8 +16,7 @@ use reference_agent::{
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-/// Nothing here takes longer.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) use testing::patience::LIMIT;
 
 /// A folder that is told of.
 pub(crate) struct Told {

@@ -14,15 +14,13 @@ use reference_agent::{
     testing::objects::name,
 };
 use rtnetlink::{LinkMessageBuilder, LinkUnspec};
+use testing::patience::LIMIT;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     sync::watch,
     task::JoinHandle,
 };
-
-/// Nothing here takes longer.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// Health checks that are served.
 struct Served {

@@ -13,12 +13,10 @@ use reference_agent::{
     testing::objects::name,
 };
 use serde_json::json;
+use testing::patience::LIMIT;
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use crate::running::Control;
-
-/// Nothing here takes longer.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// What an agent of a node reports, and the task that posts it.
 fn poster(client: Client, node: &str) -> (Reports, JoinHandle<()>) {

@@ -14,7 +14,7 @@ use reference_agent::{
 };
 
 /// Failures that are told take so long at most, on a busy machine.
-const TOLD: Duration = Duration::from_secs(20);
+const TOLD: Duration = testing::patience::LIMIT;
 
 /// What the board says about the probe to a frontend, as soon as it says something new.
 async fn told(frontend: SocketAddr) -> (Vec<String>, Reports) {

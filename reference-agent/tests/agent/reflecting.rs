@@ -3,7 +3,6 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use axum::{
@@ -25,8 +24,7 @@ use reference_agent::{
 };
 use serde_json::{Value, json};
 
-/// Nothing here takes longer.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) use testing::patience::LIMIT;
 
 /// What the server answers, one after the other. A script that is over answers with 503.
 #[derive(Clone, Debug)]

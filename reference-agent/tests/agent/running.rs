@@ -25,6 +25,7 @@ use reference_agent::{
     testing::node::{Node, NodeDatapath},
 };
 use serde_json::{Value, json};
+use testing::patience::LIMIT;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -32,8 +33,6 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Nothing here takes longer.
-const LIMIT: Duration = Duration::from_secs(30);
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(20);
 

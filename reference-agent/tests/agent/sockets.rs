@@ -9,7 +9,7 @@ use std::{
     io::{self, Read as _, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use reference_agent::{
@@ -26,14 +26,9 @@ use reference_agent::{
 };
 use rstest::rstest;
 use rtnetlink::{LinkMessageBuilder, LinkUnspec};
-use testing::isolation::Own;
+use testing::{isolation::Own, patience::LIMIT};
 
 use crate::place::Place;
-
-/// After this the inner process is ended by SIGALRM.
-const TEST_LIMIT: Duration = Duration::from_secs(120);
-/// A datagram on loopback does not take longer.
-const DATAGRAM_LIMIT: Duration = Duration::from_secs(20);
 
 const V4: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 const V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x96, 0, 0, 0, 0, 0, 1);
@@ -46,7 +41,7 @@ fn cluster_ips() -> [IpAddr; 3] {
 /// `None`: this is not the process to go on with; the other one has passed, or was to be left out.
 fn place() -> Option<Place> {
     let name = testing::current();
-    let own = Own::of(&name, TEST_LIMIT)?;
+    let own = Own::of(&name)?;
     fs::write(own.cgroup.join("cgroup.procs"), "0").expect("to enter the test's cgroup");
     let mut place = Place::new(&name)?;
     loopback_up();
@@ -154,7 +149,7 @@ fn asked_by_datagram(ip: IpAddr, port: u16) -> io::Result<(String, SocketAddr)> 
         Ipv4Addr::UNSPECIFIED.into()
     };
     let socket = UdpSocket::bind((any, 0))?;
-    socket.set_read_timeout(Some(DATAGRAM_LIMIT))?;
+    socket.set_read_timeout(Some(LIMIT))?;
     socket.send_to(b"who?", (ip, port))?;
     let mut answer = [0; 64];
     let (length, source) = socket.recv_from(&mut answer)?;

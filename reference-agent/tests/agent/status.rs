@@ -1,11 +1,10 @@
 //! What the agent says over HTTP, of itself alone.
 
-use std::time::Duration;
-
 use reference_agent::{
     reports::Reports,
     status::{self, Server},
 };
+use testing::patience::LIMIT;
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpListener, TcpStream},
@@ -13,9 +12,6 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
-
-/// Longer than the end may be held up, on a busy machine.
-const ENDED: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_client_that_does_not_end_its_request_does_not_hold_up_the_end() {
@@ -42,6 +38,6 @@ async fn a_client_that_does_not_end_its_request_does_not_hold_up_the_end() {
         .expect("sent");
     other.readable().await.expect("an answer");
     shutdown.cancel();
-    let ended = timeout(ENDED, serving).await.expect("it ends");
+    let ended = timeout(LIMIT, serving).await.expect("it ends");
     ended.expect("no panic").expect("no failure");
 }

@@ -29,10 +29,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::place::Place;
 
+pub(crate) use testing::patience::LIMIT;
+
 /// The program under test, as it is shipped.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_reference-agent");
-/// Nothing that is waited for takes longer.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(10);
 /// Its health endpoint.

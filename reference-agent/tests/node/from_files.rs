@@ -1,13 +1,10 @@
 //! An agent without any API server, and what `plan --diff` and `dump` say beside it and after it.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 use nix::sys::signal::Signal;
 
 use crate::{agent::Node, network::Network, place::place};
-
-/// The whole test, on a busy machine.
-const TEST_LIMIT: Duration = Duration::from_secs(120);
 
 fn write(folder: &Path, backend: &str) {
     let text = format!(
@@ -22,7 +19,7 @@ fn write(folder: &Path, backend: &str) {
 
 #[test]
 fn files_are_served_and_plan_and_dump_tell_what_is_and_what_should_be() {
-    let Some(place) = place(TEST_LIMIT) else { return };
+    let Some(place) = place() else { return };
     let _network = Network::new();
     let folder = place.folder.join("objects");
     fs::create_dir(&folder).expect("a folder");

@@ -20,16 +20,13 @@ use crate::{
     place::place,
 };
 
-/// One test, on a busy machine.
-const TEST_LIMIT: Duration = Duration::from_secs(180);
-
 #[test]
 fn whoever_leaves_the_cluster_has_the_nodes_address_and_a_port_of_sockets_whenever_rules_are_written() {
     /// At least, of each family. A transaction in the place of three loses about one of 5,000 for each that is done meanwhile.
     const CONNECTIONS: usize = 20_000;
     /// How often rules are written meanwhile, at least.
     const WRITTEN: usize = 20;
-    let Some(_place) = place(TEST_LIMIT) else { return };
+    let Some(_place) = place() else { return };
     let network = Network::new();
     let client = pod(0);
     let masquerade = Masquerade {
@@ -87,7 +84,7 @@ fn whoever_leaves_the_cluster_has_the_nodes_address_and_a_port_of_sockets_whenev
 
 #[test]
 fn rules_stand_until_somebody_changes_one() {
-    let Some(_place) = place(TEST_LIMIT) else { return };
+    let Some(_place) = place() else { return };
     let _network = Network::new();
     let masquerade = |range: &str| Masquerade {
         pods: vec![range.parse().expect("a range")],

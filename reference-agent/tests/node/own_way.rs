@@ -28,8 +28,6 @@ use crate::{
     place::{loopback, place},
 };
 
-/// The whole test, on a busy machine.
-const TEST_LIMIT: Duration = Duration::from_secs(280);
 const CLUSTER_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 1, 8);
 const LOAD_BALANCER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 8);
 /// The node's own address.
@@ -221,7 +219,7 @@ fn the_agent_sees_on_whatever_becomes_of_its_way_by_a_node_port() {
 }
 
 fn sees_on(way: Way) {
-    let Some(place) = place(TEST_LIMIT) else { return };
+    let Some(place) = place() else { return };
     let api = Api::new();
     api.block_on(loopback(&[SERVERS[0], SERVERS[1], NODE].map(Into::into)));
     let admin = api.serve("127.0.0.1:0".parse().expect("an address"), &["127.0.0.1"]);

@@ -4,7 +4,6 @@ use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
-    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::Node as NodeObject;
@@ -24,8 +23,6 @@ use crate::{
     sockets::{LIMIT, TCP, ask, serve},
 };
 
-/// One test, on a busy machine.
-const TEST_LIMIT: Duration = Duration::from_secs(180);
 /// A protocol number of somebody else's.
 const FOREIGN: u8 = 99;
 /// Routes to the pods of the node `there`.
@@ -124,7 +121,7 @@ fn seen(pod: &Namespace, from: IpAddr, to: IpAddr) -> Result<IpAddr, String> {
 
 #[test]
 fn pods_keep_their_address_in_the_cluster_and_have_the_nodes_outside_of_it() {
-    let Some(place) = place(TEST_LIMIT) else { return };
+    let Some(place) = place() else { return };
     let cluster = Cluster::new(&place);
     let client = pod(0);
     for family in FAMILIES {
@@ -183,7 +180,7 @@ fn pods_keep_their_address_in_the_cluster_and_have_the_nodes_outside_of_it() {
 
 #[test]
 fn routes_follow_the_nodes_and_those_of_others_stay() {
-    let Some(place) = place(TEST_LIMIT) else { return };
+    let Some(place) = place() else { return };
     let cluster = Cluster::new(&place);
     let gateway = Ipv4Addr::new(192, 0, 2, 2);
     let (free, taken) = (
@@ -298,7 +295,7 @@ fn routes_follow_the_nodes_and_those_of_others_stay() {
 
 #[test]
 fn where_another_cni_is_at_work_nothing_is_set() {
-    let Some(place) = place(TEST_LIMIT) else { return };
+    let Some(place) = place() else { return };
     let cluster = Cluster::new(&place);
     let foreign = cluster.folder.join("10-kindnet.conflist");
     fs::create_dir_all(&cluster.folder).expect("a folder");
@@ -324,7 +321,7 @@ fn where_another_cni_is_at_work_nothing_is_set() {
 
 #[test]
 fn a_file_from_before_a_boot_goes_with_the_option_and_another_nodes_stays() {
-    let Some(place) = place(TEST_LIMIT) else { return };
+    let Some(place) = place() else { return };
     let cluster = Cluster::new(&place);
     // As after a boot: nothing is in this network namespace.
     let left = |node: &str| {

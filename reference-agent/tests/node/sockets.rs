@@ -9,8 +9,8 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Longer than anything here takes; a client that waits this long is not served.
-pub(crate) const LIMIT: Duration = Duration::from_secs(5);
+/// Longer than anything here takes, on any machine; a client that waits this long is not served.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// How long a client waits that is expected not to be served. What is dropped is dropped at once.
 pub(crate) const SILENT: Duration = Duration::from_millis(700);
 /// Of every server.

@@ -22,8 +22,6 @@ use crate::{
     sockets::{LIMIT, UDP, serve},
 };
 
-/// The whole test, on a busy machine.
-const TEST_LIMIT: Duration = Duration::from_secs(180);
 /// From which a client dials again and again.
 const PORT: u16 = 40_000;
 /// How long it waits while nobody serves it.
@@ -185,7 +183,7 @@ fn dials(from: SocketAddr, to: SocketAddr, stop: &AtomicBool) -> Result<u32, Str
 
 #[test]
 fn who_dials_from_one_port_all_through_the_first_start_loses_no_answer() {
-    let Some(place) = place(TEST_LIMIT) else { return };
+    let Some(place) = place() else { return };
     let world = World::new();
     let node = Node::new(&place, true);
     let stop = Arc::new(AtomicBool::new(false));
@@ -215,7 +213,7 @@ fn who_dials_from_one_port_all_through_the_first_start_loses_no_answer() {
 
 #[test]
 fn connected_sockets_of_a_backend_that_serves_no_more_are_told_and_no_others() {
-    let Some(place) = place(TEST_LIMIT) else { return };
+    let Some(place) = place() else { return };
     let world = World::new();
     let node = Node::new(&place, true);
     let agent = node.start(&world.api.kubeconfig(world.address), &[]);
@@ -260,7 +258,7 @@ fn connected_sockets_of_a_backend_that_serves_no_more_are_told_and_no_others() {
 
 #[test]
 fn flows_of_a_backend_that_serves_no_more_go_to_another_and_no_others() {
-    let Some(place) = place(TEST_LIMIT) else { return };
+    let Some(place) = place() else { return };
     let world = World::new();
     // No program sees the clients' sockets: their packets alone.
     let node = Node::new(&place, false);

@@ -16,6 +16,7 @@ use caps::{CapSet, Capability};
 use lb_loader::{HeldProgram, Hook, Manner, attach_legacy, programs_attached};
 use nix::{libc::ECONNABORTED, sys::signal::Signal};
 use rstest::rstest;
+use testing::patience::LIMIT;
 
 use crate::{
     clients::{self, Got, ask, ask_socket, connected},
@@ -32,8 +33,6 @@ const SYS_ADMIN: &str = "CAP_SYS_ADMIN";
 const NET_ADMIN: &str = "CAP_NET_ADMIN";
 const DAC_READ_SEARCH: &str = "CAP_DAC_READ_SEARCH";
 const SYS_PTRACE: &str = "CAP_SYS_PTRACE";
-/// Nothing that is waited for takes longer.
-const LIMIT: Duration = Duration::from_secs(30);
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -119,7 +118,7 @@ fn what_the_manifest_grants_is_what_is_needed() {
 
 #[test]
 fn with_the_capabilities_of_the_manifest_the_agent_serves() {
-    let Some(place) = place(Duration::from_secs(120)) else {
+    let Some(place) = place() else {
         return;
     };
     let Served {
@@ -169,7 +168,7 @@ fn expect_said(node: &Node, without: &str, expected: &str) {
 #[case::sys_admin(SYS_ADMIN, "error: missing CAP_SYS_ADMIN: ")]
 #[case::net_admin(NET_ADMIN, "error: missing CAP_NET_ADMIN: ")]
 fn the_agent_ends_without(#[case] capability: &str, #[case] said: &str) {
-    let Some(place) = place(Duration::from_secs(120)) else {
+    let Some(place) = place() else {
         return;
     };
     let served = served(&place, place.cgroup.clone());
@@ -182,7 +181,7 @@ fn the_agent_ends_without(#[case] capability: &str, #[case] said: &str) {
 #[case::by_its_cgroup_namespace(Shown::Namespace)]
 fn stale_programs_in_hidden_cgroups_are_found_with_cap_dac_read_search(#[case] how: Shown) {
     const HOOK: Hook = Hook::Connect4;
-    let Some(place) = place(Duration::from_secs(120)) else {
+    let Some(place) = place() else {
         return;
     };
     let hidden = place.cgroup("hidden");
@@ -262,7 +261,7 @@ fn ended(socket: &UdpSocket) -> bool {
 
 #[test]
 fn udp_sockets_of_pods_are_ended_when_their_backend_goes_with_cap_sys_ptrace() {
-    let Some(place) = place(Duration::from_secs(120)) else {
+    let Some(place) = place() else {
         return;
     };
     let served = served(&place, place.cgroup.clone());

@@ -11,11 +11,10 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use testing::patience::LIMIT;
 
 use crate::world::Server;
 
-/// A message and its answer over loopback and veth do not take longer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Between two messages, so that agents get to run where there are few processors.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How often progress is looked for.
@@ -93,7 +92,7 @@ impl Flows {
                 let broken = self.shared.broken.lock().unwrap_or_else(PoisonError::into_inner);
                 assert!(broken.is_empty(), "{when}: {}", broken.join("\n"));
                 drop(broken);
-                assert!(begin.elapsed() < ANSWER_LIMIT * 2, "{when}: {name} stands still");
+                assert!(begin.elapsed() < LIMIT * 2, "{when}: {name} stands still");
                 thread::sleep(POLL);
             }
         }
@@ -116,9 +115,9 @@ impl Flows {
 impl Shared {
     fn run(&self, manner: Manner, to: SocketAddr, answered: &AtomicU64) -> io::Result<()> {
         if manner == Manner::Connection {
-            let mut stream = TcpStream::connect_timeout(&to, ANSWER_LIMIT)?;
+            let mut stream = TcpStream::connect_timeout(&to, LIMIT)?;
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+            stream.set_read_timeout(Some(LIMIT))?;
             let mut server: [Server; 1] = [0];
             stream.read_exact(&mut server)?;
             return self.repeat(answered, |number| {
@@ -133,7 +132,7 @@ impl Shared {
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let socket = UdpSocket::bind((any, 0))?;
-        socket.set_read_timeout(Some(ANSWER_LIMIT))?;
+        socket.set_read_timeout(Some(LIMIT))?;
         if manner == Manner::Connected {
             socket.connect(to)?;
         }

@@ -14,6 +14,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use testing::patience::LIMIT;
 
 use crate::authorizer::Need;
 
@@ -29,8 +30,6 @@ pub(crate) const KUBERNETES: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 const PORT: u16 = 6443;
 /// A user who may do everything.
 const ADMIN: &str = "only-in-this-test";
-/// It is up in four seconds where nothing else runs.
-const START_LIMIT: Duration = Duration::from_secs(120);
 /// How often it is asked until then.
 const POLL: Duration = Duration::from_millis(100);
 /// The only user whose requests are written down.
@@ -156,7 +155,7 @@ impl KubeApi {
                 status.is_some()
             });
             assert!(
-                begin.elapsed() < START_LIMIT && !ended,
+                begin.elapsed() < LIMIT && !ended,
                 "not up: {asked:?}\n{}\n{}",
                 self.said("etcd"),
                 self.said("kube-apiserver")

@@ -17,6 +17,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use testing::patience::LIMIT;
 
 use crate::{
     place::Place,
@@ -27,8 +28,6 @@ use crate::{
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_reference-agent");
 /// The agent's health endpoint, in the test's own network namespace.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9440);
-/// Nothing that is waited for takes longer.
-const LIMIT: Duration = Duration::from_secs(30);
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -165,18 +164,23 @@ impl Node {
     pub(crate) fn settle(&self, expected: &str) -> Result<(), String> {
         let begin = Instant::now();
         loop {
-            let ready = self.get("/readyz");
-            let dump = self.dump();
-            if ready.as_ref().is_some_and(|(code, _)| *code == 200) && dump == expected {
-                return Ok(());
+            match self.settled(expected) {
+                Err(_) if begin.elapsed() < LIMIT => thread::sleep(POLL),
+                found => return found,
             }
-            if begin.elapsed() > LIMIT {
-                return Err(format!(
-                    "readyz: {ready:?}\nexpected:\n{expected}\nfound:\n{dump}"
-                ));
-            }
-            thread::sleep(POLL);
         }
+    }
+
+    /// Whether it is so now; what there is, otherwise.
+    pub(crate) fn settled(&self, expected: &str) -> Result<(), String> {
+        let ready = self.get("/readyz");
+        let dump = self.dump();
+        if ready.as_ref().is_some_and(|(code, _)| *code == 200) && dump == expected {
+            return Ok(());
+        }
+        Err(format!(
+            "readyz: {ready:?}\nexpected:\n{expected}\nfound:\n{dump}"
+        ))
     }
 
     /// Waits until the agent is ready, whatever it has written.

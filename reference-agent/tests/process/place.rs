@@ -14,10 +14,7 @@ use nix::{
     sched::{CloneFlags, unshare},
 };
 use rtnetlink::{LinkUnspec, packet_route::address::AddressHeaderFlags};
-use testing::isolation::Own;
-
-/// What the kernel does by and by (let an address be used) is done by then.
-const KERNEL_LIMIT: Duration = Duration::from_secs(10);
+use testing::{isolation::Own, patience::LIMIT};
 
 /// A place that goes with the process.
 pub(crate) struct Place {
@@ -37,26 +34,29 @@ pub(crate) enum Shown {
 }
 
 /// `None`: this is not the process to go on with; the other one has passed, or was to be left out.
-///
-/// `limit`: after this the inner process is ended by SIGALRM.
-pub(crate) fn place(limit: Duration) -> Option<Place> {
-    let Own { cgroup, folder } = Own::of(&testing::current(), limit)?;
-    let clients = cgroup.join("clients");
-    fs::create_dir(&clients).expect("a cgroup");
-    fs::write(clients.join("cgroup.procs"), "0").expect("to enter the test's cgroup");
-    // Nothing of what is in it is left when the mount namespace goes.
-    mount(
-        Some("tmpfs"),
-        &folder,
-        Some("tmpfs"),
-        MsFlags::empty(),
-        None::<&str>,
-    )
-    .expect("a tmpfs");
-    Some(Place { folder, cgroup })
+pub(crate) fn place() -> Option<Place> {
+    Own::of(&testing::current()).map(Place::new)
 }
 
 impl Place {
+    /// In what a process has for itself.
+    pub(crate) fn new(own: Own) -> Self {
+        let Own { cgroup, folder } = own;
+        let clients = cgroup.join("clients");
+        fs::create_dir(&clients).expect("a cgroup");
+        fs::write(clients.join("cgroup.procs"), "0").expect("to enter the test's cgroup");
+        // Nothing of what is in it is left when the mount namespace goes.
+        mount(
+            Some("tmpfs"),
+            &folder,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            None::<&str>,
+        )
+        .expect("a tmpfs");
+        Self { folder, cgroup }
+    }
+
     /// A bpffs in a folder of this name.
     pub(crate) fn bpffs(&self, name: &str) -> PathBuf {
         let folder = self.folder.join(name);
@@ -115,7 +115,7 @@ pub(crate) fn usable(addresses: &[IpAddr]) {
     let begin = Instant::now();
     for &address in addresses {
         while let Err(error) = UdpSocket::bind((address, 0)) {
-            assert!(begin.elapsed() < KERNEL_LIMIT, "{address} is not usable: {error}");
+            assert!(begin.elapsed() < LIMIT, "{address} is not usable: {error}");
             thread::sleep(Duration::from_millis(1));
         }
     }

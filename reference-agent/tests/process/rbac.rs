@@ -11,6 +11,7 @@ use std::{
 use nix::sys::signal::Signal;
 use rstest::rstest;
 use serde_json::json;
+use testing::patience::LIMIT;
 
 use crate::{
     authorizer::{Authorizer, Need, allowed},
@@ -21,8 +22,6 @@ use crate::{
     world::World,
 };
 
-/// Nothing that is waited for takes longer.
-const LIMIT: Duration = Duration::from_secs(40);
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -124,7 +123,7 @@ fn needed(streams: bool) -> BTreeSet<Need> {
 #[case::that_streams_lists(true)]
 #[case::that_does_not(false)]
 fn of_a_server(#[case] streams: bool) {
-    let Some(place) = place(Duration::from_secs(120)) else {
+    let Some(place) = place() else {
         return;
     };
     let governed = Governed::new(&place, "node", granted(), streams);
@@ -155,7 +154,7 @@ fn consequence(need: &Need) -> String {
 
 #[test]
 fn what_is_refused_is_named_and_each_rule_is_missed() {
-    let Some(place) = place(Duration::from_secs(280)) else {
+    let Some(place) = place() else {
         return;
     };
     for (nth, missing) in granted().into_iter().enumerate() {

@@ -6,7 +6,6 @@ use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
     path::Path,
-    time::Duration,
 };
 
 use nix::{
@@ -202,7 +201,7 @@ fn of_a_cluster(#[case] streams: bool) {
     let Some(programs) = kube_api::programs_or_skip() else {
         return;
     };
-    let Some(place) = place(Duration::from_secs(280)) else {
+    let Some(place) = place() else {
         return;
     };
     let cluster = Cluster::new(&programs, &place, streams);
@@ -262,7 +261,7 @@ fn what_a_cluster_refuses_is_named(#[case] streams: bool) {
     let Some(programs) = kube_api::programs_or_skip() else {
         return;
     };
-    let Some(place) = place(Duration::from_secs(280)) else {
+    let Some(place) = place() else {
         return;
     };
     let cluster = Cluster::new(&programs, &place, streams);

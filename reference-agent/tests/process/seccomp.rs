@@ -5,7 +5,6 @@ use std::{
     fs,
     path::Path,
     thread,
-    time::Duration,
 };
 
 use nix::sys::signal::Signal;
@@ -65,7 +64,7 @@ fn start_under(filter: &BpfProgram, node: &Node) -> Running {
 
 #[test]
 fn under_the_profile_the_agent_starts_adopts_migrates_follows_changes_and_serves_devices() {
-    let Some(place) = place(Duration::from_secs(120)) else {
+    let Some(place) = place() else {
         return;
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -9,7 +9,11 @@ use nix::{
     unistd::alarm,
 };
 
-use crate::{cgroup::OwnCgroup, patience::scaled, root_or_skip};
+use crate::{
+    cgroup::OwnCgroup,
+    patience::{WHOLE, scaled},
+    root_or_skip,
+};
 
 /// Tells the inner process its cgroup.
 const CGROUP: &str = "PLUMBLINE_TEST_CGROUP";
@@ -29,14 +33,24 @@ impl Own {
     /// Runs a test in a process of its own: this same program, asked for that test alone. `None`: this is not the
     /// process to go on with; the other one has passed, or was to be left out.
     ///
-    /// The process dies with whoever started it, and by SIGALRM after `limit`, [`scaled`]. Its thread is in a network namespace,
+    /// The process dies with whoever started it, and by SIGALRM after [`WHOLE`]. Its thread is in a network namespace,
     /// where no device is up, and in a mount namespace, whose mounts nobody else sees; threads that it starts follow.
     ///
     /// # Panics
     /// The other process has not passed; and as [`root_or_skip`].
     #[must_use]
     #[track_caller]
-    pub fn of(test: &str, limit: Duration) -> Option<Self> {
+    pub fn of(test: &str) -> Option<Self> {
+        Self::within(test, WHOLE)
+    }
+
+    /// The same for one that takes longer: `limit` is [`scaled`].
+    ///
+    /// # Panics
+    /// As [`Own::of`].
+    #[must_use]
+    #[track_caller]
+    pub fn within(test: &str, limit: Duration) -> Option<Self> {
         let limit = scaled(limit);
         let Some(own) = Self::told() else {
             if root_or_skip(test) {

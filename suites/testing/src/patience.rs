@@ -2,6 +2,15 @@
 
 use std::{env, time::Duration};
 
+/// How long a test waits for what must come. What it waits for mostly comes within a second; beside other tests, builds and
+/// busy loops on two processors it was seen to take fifty times as long.
+pub const LIMIT: Duration = Duration::from_secs(180);
+/// How long the whole of a test may take that has a process of its own, [`scaled`]: several times [`LIMIT`].
+pub const WHOLE: Duration = Duration::from_secs(900);
+/// By how much limits of programs are lengthened that are started for a test, where they can be told: as [`LIMIT`] to thirty
+/// seconds, which most of them have on a machine that is not as busy.
+pub const TIMES: u32 = 6;
+
 /// By how much limits are lengthened, as a whole number; 1 if it is not set. `cargo xtask kernels` sets it, whose processors
 /// may be emulated.
 const SCALE: &str = "PLUMBLINE_TEST_TIMEOUT_SCALE";

@@ -1,7 +1,9 @@
 //! The checkers as tables: a sentence, the attempts, what is found.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
+mod flows;
 mod machine;
+mod sockets;
 mod support;
 
 use oracle::{

@@ -117,6 +117,7 @@ mod tests {
         net::Ipv4Addr,
         sync::atomic::{AtomicBool, Ordering},
         thread,
+        time::Duration,
     };
 
     use super::*;
@@ -129,7 +130,12 @@ mod tests {
     #[test]
     fn no_round_that_is_under_way_writes_when_a_rest_has_begun() {
         let range = "10.96.0.0/16".parse().expect("a range");
-        let store = Store::new(Config::new(vec![range], Vec::new(), 6443)).expect("a store");
+        // No lease ends by itself, however long the rests take.
+        let config = Config {
+            lease: Duration::from_secs(3600),
+            ..Config::new(vec![range], Vec::new(), 6443)
+        };
+        let store = Store::new(config).expect("a store");
         let (stays, comes) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
         store.renew_lease(stays.into());
         let over = AtomicBool::new(false);

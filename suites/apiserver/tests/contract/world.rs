@@ -1,6 +1,6 @@
 //! A server to test, and clients of it.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -13,11 +13,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use testing::patience::LIMIT;
+
 /// Where a real server's kubeconfig is.
 pub(crate) const REAL: &str = "PLUMBLINE_APISERVER_KUBECONFIG";
-
-/// Nothing in these tests takes longer.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// One server with a namespace of the test's own.
 pub(crate) struct World {

@@ -1,11 +1,13 @@
 //! Kubernetes' own kube-proxy, unmodified, on API servers that go wrong. It is judged by packets: whatever happened, its
-//! node comes to reach who the EndpointSlice lists.
+//! node comes to reach who the EndpointSlice lists. Each node is another client of the API servers, so several meet a fault each at
+//! the same time, as kube-proxy waits up to a minute before it asks again.
 
 use std::{
     path::PathBuf,
     time::{Duration, Instant},
 };
 
+use futures::future::join_all;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{
     Api,
@@ -20,14 +22,16 @@ use serde_json::{Value, json};
 
 use super::support::{LIMIT, TestLab, in_pod, pod, privileged};
 
-/// From the end of a fault to the change on the node. client-go waits 30 s at most before it asks again, and lengthens
-/// that by chance to the double; as long again for a busy machine.
-const CONVERGES: Duration = Duration::from_secs(120);
 /// Longer than any fault here lasts.
 const LASTS: Duration = Duration::from_secs(300);
 /// So many answers in a row are no chance.
 const IN_A_ROW: usize = 3;
 const VIP: &str = "10.96.77.77";
+const NODES: u8 = 7;
+/// It meets no fault; its API server is the second, as it is of every other node.
+const WELL: u8 = 2;
+/// Each meets another one.
+const MEETING: [u8; 6] = [1, 3, 4, 5, 6, 7];
 
 /// What a node sees of a change while the fault lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,44 +42,36 @@ enum Meanwhile {
     Perhaps,
 }
 
-fn answers(fault: Fault) -> ApiFault {
-    ApiFault::Answers {
-        server: None,
-        clients: Clients::User(users::node("node1")),
-        fault,
-    }
+/// What an API server does wrong to one client.
+type Wrong = (&'static str, Vec<Fault>, Meanwhile);
+
+fn refuses(refusal: Refusal, retry_after: Option<u32>) -> Fault {
+    Fault::Refuse { refusal, retry_after }
 }
 
-fn refuses(refusal: Refusal, retry_after: Option<u32>) -> ApiFault {
-    answers(Fault::Refuse { refusal, retry_after })
-}
-
-/// Every kind of fault. Those that touch only new requests come with watches that break, or nobody would make any.
-fn faults() -> Vec<(&'static str, Vec<ApiFault>, Meanwhile)> {
-    let cut = || {
-        answers(Fault::CutWatches {
-            after: Duration::ZERO,
-        })
+/// Every kind of fault of answers. Those that touch only new requests come with watches that break, or nobody would make any.
+fn wrongs() -> Vec<Wrong> {
+    let cut = || Fault::CutWatches {
+        after: Duration::ZERO,
     };
-    let down = |how| vec![ApiFault::Down { server: 1, how }];
     let late = Duration::from_secs(250);
     vec![
         ("watches are cut", vec![cut()], Meanwhile::Perhaps),
         (
             "events are late",
-            vec![answers(Fault::DelayEvents { by: late })],
+            vec![Fault::DelayEvents { by: late }],
             Meanwhile::Nothing,
         ),
         (
             "events are lost until a new list",
-            vec![answers(Fault::DropEvents)],
+            vec![Fault::DropEvents],
             Meanwhile::Nothing,
         ),
-        ("410 Gone", vec![answers(Fault::Expire)], Meanwhile::Perhaps),
-        ("an old state", vec![answers(Fault::Lag)], Meanwhile::Nothing),
+        ("410 Gone", vec![Fault::Expire], Meanwhile::Perhaps),
+        ("an old state", vec![Fault::Lag], Meanwhile::Nothing),
         (
             "lists of an old state",
-            vec![answers(Fault::Lag), cut()],
+            vec![Fault::Lag, cut()],
             Meanwhile::Nothing,
         ),
         (
@@ -100,19 +96,65 @@ fn faults() -> Vec<(&'static str, Vec<ApiFault>, Meanwhile)> {
         ),
         (
             "slow answers",
-            vec![answers(Fault::SlowBodies {
+            vec![Fault::SlowBodies {
                 bytes_per_second: 200,
-            })],
+            }],
             Meanwhile::Perhaps,
         ),
         (
             "answers that break off",
-            vec![answers(Fault::TruncateBodies { after: 40 }), cut()],
+            vec![Fault::TruncateBodies { after: 40 }, cut()],
             Meanwhile::Nothing,
         ),
-        ("its API server stopped", down(Stop::Term), Meanwhile::Nothing),
-        ("its API server killed", down(Stop::Kill), Meanwhile::Nothing),
     ]
+}
+
+/// One fault of a round: the node that it meets, what it is, and what the node sees meanwhile.
+struct Met {
+    node: u8,
+    what: &'static str,
+    faults: Vec<ApiFault>,
+    meanwhile: Meanwhile,
+}
+
+/// Faults that last at the same time, each on nodes of its own. An API server that is away is so to all nodes that ask it.
+fn rounds() -> Vec<Vec<Met>> {
+    let at = |node: u8, (what, wrong, meanwhile): Wrong| Met {
+        node,
+        what,
+        faults: wrong
+            .into_iter()
+            .map(|fault| ApiFault::Answers {
+                server: None,
+                clients: Clients::User(users::node(&format!("node{node}"))),
+                fault,
+            })
+            .collect(),
+        meanwhile,
+    };
+    let mut wrongs = wrongs().into_iter();
+    let mut rounds = Vec::new();
+    while wrongs.len() > 0 {
+        rounds.push(
+            MEETING
+                .into_iter()
+                .zip(wrongs.by_ref())
+                .map(|(node, wrong)| at(node, wrong))
+                .collect(),
+        );
+    }
+    for (what, how) in [
+        ("its API server stopped", Stop::Term),
+        ("its API server killed", Stop::Kill),
+    ] {
+        rounds.push(vec![Met {
+            node: 1,
+            what,
+            faults: vec![ApiFault::Down { server: 1, how }],
+            meanwhile: Meanwhile::Nothing,
+        }]);
+    }
+    rounds
 }
 
 /// A Service that one backend serves at a time.
@@ -132,12 +174,19 @@ impl Shop {
                 .server(&format!("b{number}"), &format!("node{number}"), false)
                 .await;
         }
-        for number in 1..=2 {
+        for number in 1..=NODES {
             let args = ["serve", "--name", "client", "--tcp", "9090"];
-            let name = format!("client{number}");
-            test.create(&pod(&name, &format!("node{number}"), false, &args))
+            test.create(&pod(
+                &format!("client{number}"),
+                &format!("node{number}"),
+                false,
+                &args,
+            ))
+            .await;
+        }
+        for number in 1..=NODES {
+            test.pod(&format!("client{number}"), super::support::is_ready)
                 .await;
-            test.pod(&name, super::support::is_ready).await;
         }
         let shop = Self {
             test,
@@ -195,11 +244,11 @@ impl Shop {
         self.test.dial(&client, Transport::Tcp, VIP, 80).await
     }
 
-    /// The first who answers on node1 is the backend that was replaced; a busy machine may miss the limit of an attempt.
-    async fn is_still_served_by(&self, before: &str, when: &str) {
+    /// The first who answers on a node is the backend that was replaced; a busy machine may miss the limit of an attempt.
+    async fn is_still_served_by(&self, before: &str, node: u8, when: &str) {
         let deadline = Instant::now() + LIMIT;
         loop {
-            let outcome = self.dial(1).await;
+            let outcome = self.dial(node).await;
             match &outcome {
                 Outcome::Answered { answer, .. } if answer.identity == before => return,
                 Outcome::Timeout { .. } if Instant::now() < deadline => {}
@@ -219,12 +268,16 @@ impl Shop {
                 _ => row = 0,
             }
             assert!(
-                began.elapsed() < CONVERGES,
-                "{when}: node{node} does not reach {} after {CONVERGES:?}, but {outcome:?}",
+                began.elapsed() < LIMIT,
+                "{when}: node{node} does not reach {} after {LIMIT:?}, but {outcome:?}",
                 self.identity()
             );
         }
         eprintln!("{when}: node{node} after {:.1} s", began.elapsed().as_secs_f64());
+    }
+
+    async fn is_served_everywhere(&self, when: &str) {
+        join_all((1..=NODES).map(|node| self.is_served_on(node, when))).await;
     }
 }
 
@@ -246,6 +299,7 @@ async fn converges(mode: &str, calls: &str) {
     }
     let up = TestLab::up_with(mode, |config| {
         config.agent = AgentCommand::of_target(&format!("kube-proxy-{mode}"), None).expect("the target");
+        config.nodes = NODES;
         config.control_plane = ControlPlane {
             servers: 2,
             advertise: Advertise::Own,
@@ -256,32 +310,30 @@ async fn converges(mode: &str, calls: &str) {
         return;
     };
     let mut shop = Shop::open(test).await;
-    for node in 1..=2 {
-        shop.is_served_on(node, "before").await;
-    }
-    for (what, faults, meanwhile) in faults() {
+    shop.is_served_everywhere("before").await;
+    for round in rounds() {
         let before = shop.identity();
         let mut held = Vec::new();
-        for fault in &faults {
+        for fault in round.iter().flat_map(|met| &met.faults) {
             held.push(shop.test.lab.api_fault(fault, LASTS).await.expect("it begins"));
         }
         shop.replace().await;
-        shop.is_served_on(2, &format!("{what}, elsewhere")).await;
-        if meanwhile == Meanwhile::Nothing {
-            shop.is_still_served_by(&before, what).await;
+        shop.is_served_on(WELL, "elsewhere, meanwhile").await;
+        for met in round.iter().filter(|met| met.meanwhile == Meanwhile::Nothing) {
+            shop.is_still_served_by(&before, met.node, met.what).await;
         }
         for fault in held {
             fault.end().await.expect("it ends");
         }
-        shop.is_served_on(1, what).await;
+        join_all(round.iter().map(|met| shop.is_served_on(met.node, met.what))).await;
+        shop.is_served_everywhere("afterwards").await;
     }
     shop.test.lab.jump_versions(1_000_000).await.expect("a jump");
     shop.replace().await;
-    for node in 1..=2 {
-        shop.is_served_on(node, "the resourceVersion jumped").await;
-    }
-    for node in ["node1", "node2"] {
-        let agent = shop.test.lab.agent(node).await.expect("the agent");
+    shop.is_served_everywhere("the resourceVersion jumped").await;
+    for node in 1..=NODES {
+        let node = format!("node{node}");
+        let agent = shop.test.lab.agent(&node).await.expect("the agent");
         assert_eq!((agent.starts, agent.last_exit), (1, None), "{node}");
     }
 }

@@ -71,16 +71,10 @@ async fn a_deleted_pod_ends_in_order_and_leaves_nothing_on_its_node() {
         .expect("a uid");
     let folder = cgroup(&name("delete")).join("node1/pods").join(&uid);
     assert!(folder.exists());
-    let begin = Instant::now();
-    test.pods()
-        .delete("b1", &DeleteParams::default())
-        .await
-        .expect("delete");
+    // SIGTERM is enough: this grace is longer than the test waits.
+    let grace = DeleteParams::default().grace_period(2 * u32::try_from(LIMIT.as_secs()).expect("short"));
+    test.pods().delete("b1", &grace).await.expect("delete");
     wait_until_gone(&test, "b1").await;
-    assert!(
-        begin.elapsed().as_secs() < 10,
-        "SIGTERM was enough: no grace of 30 s was waited for"
-    );
     assert!(!folder.exists(), "its cgroup is gone before its object is");
     let (_, links) = test.shell(&node("node1"), "ls /sys/class/net").await;
     assert_eq!(links, "eth0\nlo", "and so is its link");

@@ -18,8 +18,8 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
-/// How long anything may take on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) use testing::patience::LIMIT;
+use testing::patience::TIMES;
 
 /// A lab and its fake agent.
 pub(crate) struct TestLab {
@@ -52,7 +52,7 @@ pub(crate) fn config(name: &str, folder: &Path) -> LabConfig {
         nodes: 2,
         families: IpFamilies::Ipv4,
         control_plane: ControlPlane::default(),
-        timeout_scale: 1,
+        timeout_scale: TIMES,
         agent: AgentCommand {
             label: "fake".to_owned(),
             ..AgentCommand::of_target("reference", Some(&agent)).expect("the target")

@@ -24,16 +24,20 @@ use kube::{
 };
 use lab::{
     cluster::{Capability, Cluster as _, Place, RUN_LABEL},
-    embedded::{LabCluster, LabConfig, Lifetime},
+    embedded::LabCluster,
     kubernetes::{
         ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,
     },
 };
 use tempfile::NamedTempFile;
+use testing::patience::TIMES;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio_util::sync::CancellationToken;
 
-use super::{CASE, LIMIT, privileged, support::report};
+use super::{
+    CASE, LIMIT, privileged,
+    support::{lab_up, report},
+};
 
 pub(super) const NAMESPACE: &str = "plumbline-run";
 /// A namespace that no run has made.
@@ -42,10 +46,7 @@ const GIVEN: &str = "default";
 const OWN_NAMESPACES: &str = "release-name-lattice";
 
 pub(super) async fn lab(test: &str) -> LabCluster {
-    let config = LabConfig::new(&format!("{test}-{}", std::process::id())).unwrap();
-    LabCluster::up(&config, Lifetime::WithCaller, |_| {})
-        .await
-        .unwrap()
+    lab_up(&format!("{test}-{}", std::process::id())).await
 }
 
 pub(super) fn options(lab: &LabCluster, run: &str) -> Options {
@@ -76,6 +77,7 @@ pub(super) async fn run(kubeconfig: &Path, out: &Path, which: &[&str]) -> Output
     command
         .args(["run", "--provider", "existing", "--image", "probe"])
         .args(["--image-program", "plumbline", "--profile", "lab"])
+        .args(["--timeout-scale", &TIMES.to_string()])
         .args(which)
         // The image from scratch has none.
         .env("TMPDIR", "/no/such/folder")

@@ -5,7 +5,7 @@ use std::{fs, path::Path, time::Instant};
 use faults::{As, At, ForeignPrograms, LeftoverPrograms, Reattached, Remains, Staging};
 use lab::{
     cluster::{Cluster as _, Place},
-    embedded::{LabCluster, LabConfig, Lifetime},
+    embedded::LabCluster,
 };
 use nix::sys::signal::Signal;
 use tokio::io::AsyncReadExt as _;
@@ -14,7 +14,7 @@ use super::{
     CASE, LIMIT,
     leftovers::repair,
     privileged,
-    support::{Run, signal},
+    support::{Run, lab_up, signal},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,9 +23,7 @@ async fn what_faults_have_left_on_nodes_is_undone_once_and_the_lab_is_as_before(
         return;
     }
     let name = format!("healed-{}", std::process::id());
-    let lab = LabCluster::up(&LabConfig::new(&name).unwrap(), Lifetime::WithCaller, |_| {})
-        .await
-        .unwrap();
+    let lab = lab_up(&name).await;
     ready(&lab).await;
     let before = [left(&lab, "node1").await, left(&lab, "node2").await];
 
@@ -95,9 +93,7 @@ async fn what_could_not_be_undone_is_said_ends_the_run_and_is_undone_when_its_re
         return;
     }
     let name = format!("unhealed-{}", std::process::id());
-    let lab = LabCluster::up(&LabConfig::new(&name).unwrap(), Lifetime::WithCaller, |_| {})
-        .await
-        .unwrap();
+    let lab = lab_up(&name).await;
     ready(&lab).await;
     let mut run = Run::in_lab("stale-sock-pins-hidden", &name);
     run.until(": witness");

@@ -8,15 +8,12 @@ use std::{
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, api::ListParams};
-use lab::{
-    cluster::{ApiWay, Cluster as _, Stop},
-    embedded::{LabCluster, LabConfig, Lifetime},
-};
+use lab::cluster::{ApiWay, Cluster as _, Stop};
 use nix::sys::signal::Signal;
 
 use super::{
     LIMIT, PART, privileged,
-    support::{Run, signal},
+    support::{Run, lab_up, signal},
 };
 
 pub(crate) fn repair(command: &str, lab: &str) -> (Option<i32>, String) {
@@ -40,9 +37,7 @@ async fn what_a_killed_run_leaves_in_a_lab_is_healed_and_removed_once() {
         return;
     }
     let name = format!("left-{}", std::process::id());
-    let lab = LabCluster::up(&LabConfig::new(&name).unwrap(), Lifetime::WithCaller, |_| {})
-        .await
-        .unwrap();
+    let lab = lab_up(&name).await;
     let mut run = Run::in_lab("clusterip-from-pod", &name);
     run.until(": clients and fence");
     let deadline = Instant::now() + LIMIT;

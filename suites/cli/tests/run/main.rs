@@ -27,20 +27,16 @@ use std::{
 
 use faults::LeftoverPrograms;
 use harness::compressed::each_line;
-use lab::{
-    cluster::Cluster as _,
-    embedded::{LabCluster, LabConfig, Lifetime},
-};
+use lab::cluster::Cluster as _;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use support::{Run, report, signal};
+use support::{Run, lab_up, report, signal};
+use testing::patience::LIMIT;
 
 const CASE: &str = "clusterip-from-pod";
 /// The part of it that lasts until its limit with an agent that does nothing.
 const PART: &str = ": the Service";
-/// How long anything may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(30);
 
 fn none() -> Value {
     Value::Array(Vec::new())
@@ -179,9 +175,7 @@ async fn a_case_killed_between_two_generations_leaves_no_program_and_no_agent_do
         return;
     }
     let name = format!("killed-{}", std::process::id());
-    let lab = LabCluster::up(&LabConfig::new(&name).unwrap(), Lifetime::WithCaller, |_| {})
-        .await
-        .unwrap();
+    let lab = lab_up(&name).await;
     let mut run = Run::in_lab("stale-sock-legacy-multi", &name);
     run.until(": witness");
     signal(run.case(), Signal::SIGKILL);

@@ -8,12 +8,25 @@ use std::{
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
 };
 
+use lab::embedded::{LabCluster, LabConfig, Lifetime};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde_json::Value;
 use tempfile::TempDir;
+use testing::patience::TIMES;
+
+/// A lab with the reference agent, which goes with the value.
+pub(crate) async fn lab_up(name: &str) -> LabCluster {
+    let config = LabConfig {
+        timeout_scale: TIMES,
+        ..LabConfig::new(name).unwrap()
+    };
+    LabCluster::up(&config, Lifetime::WithCaller, |_| {})
+        .await
+        .unwrap()
+}
 
 /// A run of one case.
 pub(crate) struct Run {
@@ -32,13 +45,11 @@ impl Run {
         Self::start(case, folder, &target)
     }
 
-    /// In a lab that is up.
+    /// In a lab that is up; what the case waits for may take its time.
     pub(crate) fn in_lab(case: &'static str, lab: &str) -> Self {
-        Self::start(
-            case,
-            tempfile::tempdir().unwrap(),
-            &["--lab".to_owned(), lab.to_owned()],
-        )
+        let scale = TIMES.to_string();
+        let options = ["--lab", lab, "--timeout-scale", &scale].map(str::to_owned);
+        Self::start(case, tempfile::tempdir().unwrap(), &options)
     }
 
     /// The same with other options, and every case that a filter matches: `case` is the first of them.

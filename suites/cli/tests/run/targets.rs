@@ -3,6 +3,7 @@
 use std::{env, path::PathBuf, process::Command};
 
 use lab::embedded::KUBERNETES;
+use testing::patience::TIMES;
 
 use super::{privileged, support::report};
 
@@ -28,7 +29,7 @@ fn kube_proxy(mode: &str, tools: &[&str]) {
     let out = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
         .args(["run", "--target", &format!("kube-proxy-{mode}")])
-        .args(["--filter", CASES, "--out"])
+        .args(["--timeout-scale", &TIMES.to_string(), "--filter", CASES, "--out"])
         .arg(out.path())
         .output()
         .unwrap();

@@ -314,10 +314,11 @@ async fn what_a_killed_run_says_of_nodes_stays_until_all_of_them_are_healed() {
     all.abort();
 }
 
-/// As one looks that has not been renewed for long: whoever wants it need not be told that it is new.
+/// As one looks that has not been renewed for long, of a holder that renews every second: whoever wants it need not be told that it
+/// is new, and watches it for no longer.
 async fn old(admin: &Client) {
     let leases: Api<Lease> = Api::namespaced(admin.clone(), NAMESPACE);
-    let old = json!({"spec": {"renewTime": "2020-01-01T00:00:00.000000Z"}});
+    let old = json!({"spec": {"renewTime": "2020-01-01T00:00:00.000000Z", "leaseDurationSeconds": 1}});
     leases
         .patch(NAMESPACE, &PatchParams::default(), &Patch::Merge(old))
         .await

@@ -16,11 +16,10 @@ use kube::{
 };
 use lab::embedded::KUBERNETES;
 use tempfile::TempDir;
+use testing::patience::LIMIT;
 
 /// What must be in the folder.
 const PROGRAMS: [&str; 2] = ["etcd", "kube-apiserver"];
-/// It is up in five seconds where nothing else runs.
-const LIMIT: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
 /// A user who may do everything; tokens are names.
 const ADMIN: &str = "admin";

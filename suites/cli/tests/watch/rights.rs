@@ -31,8 +31,8 @@ use super::{
     kubernetes::{ControlPlane, LEAST, client},
 };
 
-/// How long anything may take on a busy machine.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
+pub(super) use testing::patience::LIMIT;
+
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// The only node.
 pub(super) const NODE: &str = "n1";

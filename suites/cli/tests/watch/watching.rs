@@ -3,7 +3,6 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use nix::{
@@ -12,10 +11,8 @@ use nix::{
 };
 use serde_json::Value;
 use tempfile::TempDir;
+use testing::patience::LIMIT;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-
-/// How long an event may take on a busy machine; a real API server starts meanwhile.
-const LIMIT: Duration = Duration::from_secs(90);
 
 /// The program, and its lines as they come.
 pub(crate) struct Watching {

@@ -1,6 +1,6 @@
 //! A server with controllers, and what tests ask of it.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::{
@@ -16,11 +16,10 @@ use kube::{
 use lab_apiserver::{Auth, Config, Faults, Pki, Replica, ReplicaConfig, Store, kubeconfig};
 use serde_json::{Value, json};
 
+pub(crate) use testing::patience::LIMIT;
+
 /// Where a real server's kubeconfig is.
 pub(crate) const REAL: &str = "PLUMBLINE_APISERVER_KUBECONFIG";
-
-/// Nothing in these tests takes longer.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A server with a namespace of the test's own.
 pub(crate) struct World {

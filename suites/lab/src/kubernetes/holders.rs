@@ -6,6 +6,8 @@
 //! Services, and does not keep others away that do no more. Its account is shown no other namespace: whether somebody stops
 //! agents there it can't know. Whoever begins after it to stop agents sees it, and is refused.
 
+use std::time::Duration;
+
 use futures::future::try_join_all;
 use k8s_openapi::{
     api::coordination::v1::Lease as Object, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp,
@@ -96,11 +98,13 @@ async fn living<'a>(client: &Client, all: &'a [Object]) -> Result<Vec<&'a Object
 }
 
 /// Whether a Lease is renewed. One that looks new is; of one that looks old, clocks may be why, so it is watched for as long
-/// as it lasts, as leader elections do.
+/// as its holder says that it lasts, as leader elections do, and no longer than ours do.
 pub(super) async fn lives(leases: &Api<Object>, there: &Object) -> Result<bool, KubernetesError> {
     let what = "see whether the Lease of the cluster is renewed";
     let renewed = |lease: &Object| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
-    let lasts = LIMITS.lease;
+    let spec = there.spec.as_ref();
+    let said = spec.and_then(|spec| u64::try_from(spec.lease_duration_seconds?).ok());
+    let lasts = said.map_or(LIMITS.lease, Duration::from_secs).min(LIMITS.lease);
     let age = renewed(there).map(|MicroTime(at)| Timestamp::now().duration_since(at).unsigned_abs());
     if age.is_some_and(|age| age < lasts) {
         return Ok(true);

@@ -9,11 +9,12 @@ use std::{
 
 use lb_abi::{TCP, UDP, backend_flags};
 use socket2::{Domain, Protocol, Socket, Type};
+use testing::patience::LIMIT;
 
 use super::{
     MODES,
     network::{FAMILIES, Network},
-    packets::{Client, NEVER, announce, attach, counted, expose, limit, open, serve, ways},
+    packets::{Client, NEVER, announce, attach, counted, expose, open, serve, ways},
 };
 use crate::support::isolated;
 
@@ -34,7 +35,7 @@ pub(super) fn again(from: SocketAddr, protocol: u8, to: SocketAddr) -> io::Resul
     socket.set_reuse_address(true)?;
     socket.bind(&from.into())?;
     if protocol == TCP {
-        socket.connect_timeout(&to.into(), limit())?;
+        socket.connect_timeout(&to.into(), LIMIT)?;
         return Client::of_stream(TcpStream::from(socket));
     }
     socket.connect(&to.into())?;

@@ -8,7 +8,6 @@ use std::{
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread,
-    time::Duration,
 };
 
 use lb_abi::{
@@ -16,7 +15,7 @@ use lb_abi::{
     address_flags, backend_flags,
 };
 use lb_loader::{Datapath, DeviceKind, DeviceMode};
-use testing::patience::scaled;
+use testing::patience::LIMIT;
 
 use super::{
     MODES,
@@ -25,10 +24,6 @@ use super::{
 };
 use crate::support::{Node, isolated};
 
-/// Longer than anything takes between namespaces; what takes longer was lost.
-pub(super) fn limit() -> Duration {
-    scaled(Duration::from_secs(5))
-}
 const NODE_PORT: u16 = 30_080;
 const VIP_PORT: u16 = 80;
 
@@ -165,20 +160,20 @@ pub(super) enum Client {
 impl Client {
     fn connect(protocol: u8, address: SocketAddr) -> io::Result<Self> {
         if protocol == TCP {
-            return TcpStream::connect_timeout(&address, limit()).and_then(Self::of_stream);
+            return TcpStream::connect_timeout(&address, LIMIT).and_then(Self::of_stream);
         }
         let any: IpAddr = match address {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let socket = UdpSocket::bind((any, 0))?;
-        socket.set_read_timeout(Some(limit()))?;
+        socket.set_read_timeout(Some(LIMIT))?;
         socket.connect(address)?;
         Ok(Self::Udp(socket))
     }
 
     pub(super) fn of_stream(stream: TcpStream) -> io::Result<Self> {
-        stream.set_read_timeout(Some(limit()))?;
+        stream.set_read_timeout(Some(LIMIT))?;
         Ok(Self::Tcp(BufReader::new(stream)))
     }
 

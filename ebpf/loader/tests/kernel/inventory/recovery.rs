@@ -5,7 +5,6 @@ use std::{
     io::{Read as _, Write as _},
     net::{SocketAddrV4, TcpListener, TcpStream},
     thread,
-    time::Duration,
 };
 
 use caps::{CapSet, Capability};
@@ -60,7 +59,7 @@ fn connections_that_are_healthy_survive_and_new_ones_are_right_at_once() {
         let healthy = node.service(&datapath, Protocol::Tcp, 82, &[echo()]);
         let mut connection = TcpStream::connect(healthy).expect("connected");
         connection
-            .set_read_timeout(Some(Duration::from_secs(5)))
+            .set_read_timeout(Some(testing::patience::LIMIT))
             .expect("a limit");
         goes_on(&mut connection);
         for found in leftovers(&datapath) {

@@ -13,13 +13,10 @@ use nix::{
     sched::{CloneFlags, unshare},
 };
 use socket2::{Domain, Socket, Type};
+use testing::patience::LIMIT;
 
 use super::world::{Family, Protocol};
 use crate::support::loopback_up;
-
-/// Longer than anything on the loopback device takes; a test that waits this long has failed.
-const LIMIT: Duration = Duration::from_secs(5);
-const LIMIT_MILLISECONDS: u16 = 5000;
 
 /// Within this a refusal has come from the hook: the first timer that could be behind it, the retransmission of a
 /// TCP SYN, is of a second.
@@ -101,7 +98,7 @@ pub(super) fn dial_nonblocking(to: SocketAddr) -> io::Result<Seen> {
         result => result?,
     }
     let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
-    let count = poll(&mut ready, PollTimeout::from(LIMIT_MILLISECONDS))?;
+    let count = poll(&mut ready, PollTimeout::try_from(LIMIT).expect("not for ever"))?;
     if count == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }

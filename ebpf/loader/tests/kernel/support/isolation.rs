@@ -3,7 +3,6 @@
 use std::{
     env, fs, io,
     process::{Child, Stdio},
-    time::Duration,
 };
 
 use nix::{
@@ -16,8 +15,6 @@ use super::Node;
 
 /// Tells a process that a test starts to kill that it is this one.
 const VICTIM: &str = "PLUMBLINE_TEST_VICTIM";
-/// After this the inner process is ended by SIGALRM; the longest test takes some ten seconds on an idle machine.
-const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs a test's body on a [`Node`] of its own.
 ///
@@ -32,7 +29,7 @@ pub(crate) fn isolated<F: FnOnce(&Node)>(body: F) {
         prctl::set_pdeathsig(Signal::SIGKILL).expect("a signal");
         Own::told()
     } else {
-        Own::of(name, LIMIT).inspect(enter)
+        Own::of(name).inspect(enter)
     };
     if let Some(Own { cgroup, folder }) = own {
         body(&Node::new(folder, cgroup, name, victim));

@@ -4,11 +4,8 @@ use std::{
     io::{self, Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket},
     thread,
-    time::Duration,
 };
-
-/// Longer than anything on the loopback device takes; a test that waits this long has failed.
-const LIMIT: Duration = Duration::from_secs(5);
+use testing::patience::LIMIT;
 
 /// A TCP server that says its own address to whoever connects; ends with the process.
 pub(crate) struct TcpServer {

@@ -9,7 +9,7 @@ use testcontainers::{
 };
 
 use super::{
-    API_SERVER, CONTROLLERS, ETCD, Plane, UP,
+    API_SERVER, CONTROLLERS, ETCD, Plane,
     owner::{OWNER, Owner, remove_orphans},
 };
 
@@ -87,7 +87,7 @@ async fn start(
         .with_network("host")
         .with_label(OWNER, Owner::this().to_string())
         .with_mount(Mount::bind_mount(folder.clone(), folder))
-        .with_startup_timeout(UP)
+        .with_startup_timeout(crate::world::LIMIT)
         .start()
         .await
 }

@@ -21,18 +21,15 @@ use std::{
 
 use lab_apiserver::{Pki, kubeconfig, new_token};
 use tempfile::TempDir;
+use testing::patience::WHOLE;
 use tokio::{process::Command, time::timeout};
 
-use crate::world::{REAL, client};
+use crate::world::{LIMIT, REAL, client};
 
 const ETCD: &str = "etcd";
 const API_SERVER: &str = "kube-apiserver";
 const CONTROLLERS: &str = "kube-controller-manager";
 
-/// They are up in ten seconds where nothing else runs.
-const UP: Duration = Duration::from_secs(120);
-/// All tests take half a minute there.
-const TESTS: Duration = Duration::from_secs(600);
 /// The controllers that the tests ask for: those that the lab leaves to Kubernetes' own, which need no node.
 const CONTROLLED: &str = "endpointslice-controller,endpointslice-mirroring-controller,garbage-collector-controller,\
     namespace-controller,root-ca-certificate-publisher-controller,serviceaccount-controller";
@@ -151,13 +148,13 @@ impl Plane {
 
     async fn answers(&self, path: &str) {
         let client = client(&self.kubeconfig).await;
-        let deadline = Instant::now() + UP;
+        let deadline = Instant::now() + LIMIT;
         loop {
             let request = hyper::Request::get(path).body(Vec::new()).expect("a request");
             let Err(error) = client.request_text(request).await else {
                 return;
             };
-            assert!(Instant::now() < deadline, "no {path} within {UP:?}: {error}");
+            assert!(Instant::now() < deadline, "no {path} within {LIMIT:?}: {error}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -170,9 +167,9 @@ impl Plane {
             .args(["--skip", "kubernetes::", "--test-threads=4"])
             .env(REAL, self.file("kubeconfig"))
             .kill_on_drop(true);
-        let output = timeout(TESTS, command.output()).await;
+        let output = timeout(WHOLE, command.output()).await;
         let output = output
-            .unwrap_or_else(|_| panic!("the tests did not end within {TESTS:?}"))
+            .unwrap_or_else(|_| panic!("the tests did not end within {WHOLE:?}"))
             .expect("this program runs itself");
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(

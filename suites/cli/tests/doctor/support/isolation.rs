@@ -1,20 +1,17 @@
 //! Each test in a process of its own, which enters a cgroup and namespaces of its own.
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use nix::mount::{MsFlags, mount};
 use testing::isolation::Own;
 
 use super::Node;
 
-/// After this the inner process is ended by SIGALRM; the longest test takes a few seconds on an idle machine.
-const LIMIT: Duration = Duration::from_secs(300);
-
 /// Runs a test's body on a [`Node`] of its own. The body must be a closure written in the test function itself: the
 /// test's name is taken from its type, and the inner process is this same program, asked for that test alone.
 #[track_caller]
 pub(crate) fn isolated<F: FnOnce(&Node)>(body: F) {
-    let Some(Own { cgroup, folder }) = Own::of(testing::isolation::name_of::<F>(), LIMIT) else {
+    let Some(Own { cgroup, folder }) = Own::of(testing::isolation::name_of::<F>()) else {
         return;
     };
     fs::write(cgroup.join("cgroup.procs"), "0").expect("to enter the test's cgroup");

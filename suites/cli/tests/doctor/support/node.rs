@@ -7,12 +7,12 @@ use std::{
     path::PathBuf,
     process::Command,
     thread,
-    time::Duration,
 };
 
 use futures::TryStreamExt as _;
 use nix::pty::openpty;
 use reference_agent::doctor::{explain::Explanation, report::Report};
+use testing::patience::LIMIT;
 
 /// A test's node.
 pub(crate) struct Node {
@@ -172,7 +172,6 @@ pub(crate) fn answer(status: u16, body: &'static str) -> SocketAddr {
 
 /// Who answers at an address, from this process, which is in the test's cgroup.
 pub(crate) fn dial(address: SocketAddrV4) -> io::Result<String> {
-    const LIMIT: Duration = Duration::from_secs(5);
     let mut stream = TcpStream::connect_timeout(&address.into(), LIMIT)?;
     stream.set_read_timeout(Some(LIMIT))?;
     let mut said = String::new();

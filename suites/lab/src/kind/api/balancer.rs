@@ -193,7 +193,7 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
+    use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
     use nix::mount::{MsFlags, mount};
     use testing::isolation::Own;
@@ -249,7 +249,7 @@ mod tests {
     /// In the image of a balancer there is nothing but its program.
     #[tokio::test]
     async fn servers_can_be_asked_where_no_authorities_are_installed() {
-        if Own::of(&testing::current(), Duration::from_secs(60)).is_none() {
+        if Own::of(&testing::current()).is_none() {
             return;
         }
         let none = None::<&str>;

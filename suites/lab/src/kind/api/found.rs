@@ -68,7 +68,7 @@ pub(in crate::kind) async fn answering(connection: &Connection) -> Result<Client
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, net::IpAddr, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
+    use std::{fs, net::IpAddr, os::unix::fs::PermissionsExt as _, path::Path};
 
     use nix::{
         mount::{MsFlags, mount},
@@ -114,7 +114,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_nodes_are_led_to_is_known_first_and_made_again_where_that_had_not_come_to_its_end() {
-        let Some(own) = Own::of(&testing::current(), Duration::from_secs(60)) else {
+        let Some(own) = Own::of(&testing::current()) else {
             return;
         };
         let none = None::<&str>;

@@ -14,6 +14,7 @@ use nix::{
     unistd::Pid,
 };
 use oracle::history::Attempt;
+use testing::patience::LIMIT;
 
 /// A folder that goes with its test.
 struct Folder(PathBuf);
@@ -74,11 +75,7 @@ fn client(folder: &Folder, plan: &str, more: &[&str]) -> Running {
 fn until_there(socket: &Path) {
     let begin = Instant::now();
     while !socket.exists() {
-        assert!(
-            begin.elapsed() < Duration::from_secs(10),
-            "no {}",
-            socket.display()
-        );
+        assert!(begin.elapsed() < LIMIT, "no {}", socket.display());
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -7,11 +7,7 @@
 //! | `support` | what they share |
 //! | `generations` | packets while the backends of a service are changed a thousand times |
 
-#[cfg(test)]
 mod agree;
-#[cfg(test)]
 mod generations;
-#[cfg(test)]
 mod support;
-#[cfg(test)]
 mod wrong;

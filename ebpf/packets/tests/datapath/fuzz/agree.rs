@@ -3,7 +3,7 @@
 use lb_abi::Counter;
 use lb_packets::{fuzz::Limits, model};
 
-use crate::support::{CASES, FIRST, run, run_each};
+use super::support::{CASES, FIRST, run, run_each};
 
 /// Counters of packets that no case reaches, and why.
 const UNREACHED: [(Counter, &str); 2] = [

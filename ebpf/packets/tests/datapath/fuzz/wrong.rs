@@ -4,7 +4,7 @@
 use lb_abi::{Counter, flow_flags, frontend_flags};
 use lb_packets::model::{Input, Observed, Outcome, Read, State, Verdict, expected, read};
 
-use crate::support::{CASES, FIRST, run};
+use super::support::{CASES, FIRST, run};
 
 /// Found within the cases of the tests, and said after how many.
 fn found(what: &str, model: fn(&State, &Input<'_>, &Observed<'_>) -> Outcome) {

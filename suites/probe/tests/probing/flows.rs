@@ -1,14 +1,12 @@
 //! Established flows: their pace, their exchanges, and what ends them.
 
-mod common;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
-use common::{Sink, entry, one, run, server};
+use crate::common::{Sink, entry, one, run, server};
 use oracle::history::{Attempt, Exchange, Outcome, Stage, Transport};
 use probe::{
     client,
@@ -182,8 +180,9 @@ async fn a_lost_reply_times_out_and_its_flow_goes_on() {
             }
         }
     });
-    let mut entry = flows(Transport::UdpConnected, destination, 1, 4);
-    entry.limit_ms = 500;
+    // Long enough for a second exchange, and for every answer, on a machine that is busy.
+    let mut entry = flows(Transport::UdpConnected, destination, 1, 100);
+    entry.limit_ms = 3000;
     let attempts = run(vec![entry]).await;
     let stage = Stage::Receive;
     let lost: Vec<u32> = attempts

@@ -1,10 +1,8 @@
 //! Sockets that are kept: one of them leads to one destination after the other, and stays the same.
 
-mod common;
-
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
-use common::{Sink, entry, one, server};
+use crate::common::{Sink, entry, one, server};
 use oracle::history::{Attempt, Exchange, Outcome, Round, Stage, Transport};
 use probe::{client::sockets::keep, serve::Mode};
 use tokio_util::sync::CancellationToken;

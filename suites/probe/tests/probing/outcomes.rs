@@ -1,10 +1,8 @@
 //! Every outcome of an attempt, on loopback.
 
-mod common;
-
 use std::net::{Ipv4Addr, SocketAddr};
 
-use common::{Sink, entry, one, run, server};
+use crate::common::{Sink, entry, one, run, server};
 use oracle::history::{Attempt, Outcome, Served, Stage, Transport};
 use probe::serve::{Mode, ServeConfig, ServeError, Server};
 use tokio::{

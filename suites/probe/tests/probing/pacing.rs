@@ -1,7 +1,5 @@
 //! When attempts begin and when they end: open loop, closed loop, `until`, a reader that is gone.
 
-mod common;
-
 use std::{
     collections::HashSet,
     io::{self, Write},
@@ -9,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use common::{Sink, entry, one, run, server};
+use crate::common::{Sink, entry, one, run, server};
 use oracle::history::{Attempt, Outcome, Plan, Transport, Until};
 use probe::{
     client::{self, ClientError},

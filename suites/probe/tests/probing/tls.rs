@@ -1,7 +1,5 @@
 //! HTTPS to servers that are no probe servers: who answers is what the certificate says whose key they have.
 
-mod common;
-
 use std::{
     io::{self, Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
@@ -9,7 +7,7 @@ use std::{
     thread,
 };
 
-use common::{Sink, entry, one, server};
+use crate::common::{Sink, entry, one, server};
 use oracle::history::{Attempt, Outcome, Stage, Transport};
 use probe::serve::Mode;
 use rustls::{

@@ -1,5 +1,4 @@
 //! Established flows as tables: a sentence, the exchanges, what is found.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::time::Duration;
 

@@ -1,13 +1,11 @@
 //! Servers that are slow, refuse, close half, are not ready, or end slowly.
 
-mod common;
-
 use std::{
     net::{Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
-use common::{Sink, entry, one, run, server};
+use crate::common::{Sink, entry, one, run, server};
 use oracle::history::{Attempt, Outcome, Served, Stage, Transport};
 use probe::serve::{Mode, READY, ServeConfig, Server};
 use tokio::{

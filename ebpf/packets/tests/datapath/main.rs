@@ -1,0 +1,15 @@
+//! What the packet tables alone don't show, on the kernel and on the model.
+//!
+//! | module | what is shown |
+//! |---|---|
+//! | `world` | the world that all tables stand in can be made again and again |
+//! | `judging` | rows that say what is not so do not hold |
+//! | `many` | what takes more than one packet to be seen |
+//! | `model` | every row of the tables, on the model |
+//! | `fuzz` | programs and model agree on cases by the ten thousand |
+
+mod fuzz;
+mod judging;
+mod many;
+mod model;
+mod world;
