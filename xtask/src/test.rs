@@ -30,9 +30,9 @@ const SKIPS: &str = "PLUMBLINE_SKIPS";
 /// How many tests of one program run at once, if the user has not said it.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Test programs that take long, the longest first.
+/// Test programs that take minutes, in the order in which they begin: some that compute, some that wait.
 const LONGEST: [&str; 10] = [
-    "kernel", "agent", "datapath", "run", "process", "lab", "tables", "node", "watch", "contract",
+    "kernel", "agent", "run", "lab", "datapath", "process", "node", "tables", "watch", "contract",
 ];
 
 /// Runs every test of the workspace.
