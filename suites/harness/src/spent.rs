@@ -37,8 +37,7 @@ pub enum Activity {
 pub struct Spent {
     /// Seconds by activity. Those that go on at once count by themselves, so they may be more than the case took.
     pub seconds: BTreeMap<Activity, f64>,
-    /// Seconds of processors that the case's own process took, user and system, in its helpers on this machine that have
-    /// ended, too.
+    /// Seconds of processors that the case's own process took, user and system. Its clients and helpers are programs of the lab.
     pub processor_seconds: f64,
 }
 
@@ -72,10 +71,7 @@ impl Clock {
             .map(|(activity, spent)| (*activity, spent.as_secs_f64()));
         Spent {
             seconds: seconds.collect(),
-            processor_seconds: [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN]
-                .map(processor)
-                .iter()
-                .sum(),
+            processor_seconds: processor(UsageWho::RUSAGE_SELF),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | `model` | every row of the tables, on the model |
 //! | `fuzz` | programs and model agree on cases by the ten thousand |
 
+#[cfg(test)]
 mod fuzz;
 mod judging;
 mod many;

@@ -258,7 +258,7 @@ impl Site for Clusters<'_> {
 
     /// A cluster that is there bears what it bears.
     async fn room(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn is_intact(&self, held: &Arc<Held>) -> bool {

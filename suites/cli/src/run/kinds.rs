@@ -181,7 +181,7 @@ impl Site for Kinds<'_> {
 
     /// A cluster that is there bears what it bears.
     async fn room(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn is_intact(&self, cluster: &Arc<KindCluster>) -> bool {
