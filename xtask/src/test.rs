@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     ebpf::refresh()?;
     let mut programs = built()?;
     programs.sort_by_key(Program::turn);
-    let folder = steps::root().join("target/plumbline/tests");
+    let folder = steps::root().join("target/tests");
     let skips = folder.join("skipped.txt");
     fs::create_dir_all(&folder)?;
     fs::write(&skips, "")?;

@@ -20,6 +20,7 @@ mod doctor;
 mod lab;
 mod list;
 mod node;
+mod quick;
 mod repair;
 mod report;
 mod run;

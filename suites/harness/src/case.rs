@@ -34,6 +34,8 @@ pub struct Case {
     pub manifest: &'static str,
     /// Longer than any run of it, limits unscaled: then it hangs.
     pub longest: Duration,
+    /// What its claim asks for by itself, whichever axis and whatever the limits: times and repetitions that it names.
+    pub takes_at_least: Duration,
     /// The case.
     pub run: for<'a> fn(&'a Context) -> BoxFuture<'a, Result<(), Halt>>,
 }

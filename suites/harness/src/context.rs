@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::{
     axes::Axes,
-    case::{Case, Family, families},
+    case::Case,
     client::Client,
     evidence::Evidence,
     fence::Fence,
@@ -148,12 +148,6 @@ impl Context {
     #[must_use]
     pub fn objects(&self) -> &Objects {
         &self.objects
-    }
-
-    /// Address families of this cluster; a case runs for each by itself.
-    #[must_use]
-    pub fn families(&self) -> Vec<Family> {
-        families(self.cluster.describe())
     }
 
     /// Names of the nodes.

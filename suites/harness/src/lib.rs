@@ -13,7 +13,7 @@
 //! - `limits.rs`: every limit, documented; no case has one of its own.
 //! - `case.rs`: a case as data, and what a cluster must have for it. `verdict.rs`, `report.rs`: what comes out.
 //! - `context.rs`, `execute.rs`: the session of one case, from its namespaces to their removal (`cleanup.rs`).
-//!   `axes.rs`: the verdicts of its axes.
+//!   `axes.rs`: the verdicts of its axes. `quick.rs`: one axis of each row.
 //! - `objects.rs`, `manifest.rs`, `pods.rs`, `watch.rs`: objects, and the suite's own watch of them. `sending.rs`:
 //!   requests that may be sent again.
 //! - `client.rs`, `target.rs`, `probing.rs`, `background.rs`: probes. `flows.rs`: established flows. `sockets.rs`: sockets that
@@ -46,6 +46,7 @@ pub mod manifest;
 pub mod objects;
 pub mod pods;
 pub mod probing;
+pub mod quick;
 mod readiness;
 pub mod recovery;
 mod repeated;

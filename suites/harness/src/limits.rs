@@ -70,14 +70,18 @@ pub enum Profile {
     /// Negatives hold for 10 min, the longest that a row of the catalogue asks for, with five times the probes: what
     /// shows with the next resync or garbage collection shows here.
     Long,
+    /// One axis of each row ([`crate::quick`]): for a look at a change, and no conformance. The limits that claims name are
+    /// the same, but for how long a negative holds.
+    Quick,
 }
 
 impl Profile {
     /// All of them, by name.
-    pub const ALL: [(&'static str, Self); 3] = [
+    pub const ALL: [(&'static str, Self); 4] = [
         ("lab", Self::Lab),
         ("cluster", Self::Cluster),
         ("long", Self::Long),
+        ("quick", Self::Quick),
     ];
 
     /// Its name.
@@ -87,6 +91,7 @@ impl Profile {
             Self::Lab => "lab",
             Self::Cluster => "cluster",
             Self::Long => "long",
+            Self::Quick => "quick",
         }
     }
 }
@@ -151,6 +156,12 @@ impl Limits {
             Profile::Long => Self {
                 hold: Duration::from_secs(600),
                 probes: 1000,
+                ..base
+            },
+            Profile::Quick => Self {
+                // As long as one probe: what is silent all the while shows.
+                hold: base.probe,
+                probes: PROBES_PER_BACKEND,
                 ..base
             },
         }
@@ -315,12 +326,12 @@ mod tests {
 
     #[test]
     fn a_profile_changes_no_limit_that_a_claim_names_but_how_long_a_negative_holds() {
-        let [lab, cluster, long] = Profile::ALL.map(|(name, profile)| {
+        let [lab, cluster, long, quick] = Profile::ALL.map(|(name, profile)| {
             assert_eq!((name.parse(), profile.name()), (Ok(profile), name));
             Limits::of(profile)
         });
         assert_eq!(lab, Limits::default());
-        for other in [&cluster, &long] {
+        for other in [&cluster, &long, &quick] {
             assert_eq!(
                 (
                     other.endpoints,
@@ -331,16 +342,23 @@ mod tests {
                 ),
                 (lab.endpoints, lab.service, lab.heal, lab.probe, lab.refuse)
             );
+        }
+        for other in [&cluster, &long] {
             assert!(other.longest(Duration::from_secs(60)) > lab.longest(Duration::from_secs(60)));
         }
         assert_eq!((cluster.hold, cluster.probes), (lab.hold, lab.probes));
         assert!(cluster.pods > lab.pods && cluster.closing > cluster.cleanup);
         assert!(long.hold == lab.hold * 20 && long.probes > lab.probes);
+        assert!(quick.hold < lab.hold && quick.hold >= quick.probe);
+        for backends in [1, 2, 10] {
+            assert_eq!(quick.probes_for(backends), Limits::fewest_for(backends));
+        }
+        assert_eq!((quick.ready, quick.pods), (lab.ready, lab.pods));
         assert!(
             "Lab"
                 .parse::<Profile>()
                 .unwrap_err()
-                .contains("lab, cluster, long")
+                .contains("lab, cluster, long, quick")
         );
     }
 

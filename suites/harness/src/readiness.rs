@@ -74,7 +74,7 @@ struct Looks {
 impl Readiness {
     /// Begins, for cases of the areas that are watched.
     pub(crate) async fn start(cx: &Context, case: &Case) -> Result<Option<Self>, Halt> {
-        if !AREAS.iter().any(|area| case.area.starts_with(area)) {
+        if !AREAS.iter().any(|area| case.area.starts_with(area)) || !cx.lasts_for_readiness(AXIS) {
             return Ok(None);
         }
         let control = cx.fence_objects()?.control(cx).await?;

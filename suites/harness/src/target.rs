@@ -8,7 +8,10 @@ use oracle::{
     history::{Plan, PlanEntry, Transport},
 };
 
-use crate::{client::Client, limits::Limits};
+use crate::{
+    client::Client,
+    limits::{Limits, Profile},
+};
 
 /// Handshakes of TLS of a client with a target that are under way at once in a window. Where the machine can't keep the pace,
 /// more of them only slow each other and whoever answers down, until none is done in its time: those that are late then begin
@@ -210,7 +213,8 @@ impl Target {
     }
 }
 
-/// Attempts at an even pace that yield so many for each target within `over`, see [`pace_of`], and go on for so many times that.
+/// Attempts at an even pace that yield so many for each target within `over`, see [`pace_of`], and go on for so many times that:
+/// at least for so many holds of [`Profile::Lab`], as what else a case does meanwhile takes no less time where a hold is short.
 pub(crate) fn pace(
     targets: &[Target],
     probes: impl Fn(&Target) -> usize,
@@ -218,6 +222,8 @@ pub(crate) fn pace(
     times: u32,
     limits: &Limits,
 ) -> Vec<PlanEntry> {
+    let least = Limits::of(Profile::Lab).hold.as_secs_f64() / over.as_secs_f64();
+    let times = times.max((f64::from(times) * least).ceil() as u32);
     let entry = |target: &Target| PlanEntry {
         at_once: (target.transport == Transport::Tls).then_some(HANDSHAKES_AT_ONCE),
         ..target.entry(probes(target) * times as usize, over * times, limits)
@@ -337,6 +343,8 @@ mod tests {
         assert_eq!(entry(600, &limits), (1500, 800), "400 a second: all of the rate");
         let slow = Limits { rate: 100, ..limits };
         assert_eq!(entry(15, &slow), (300, 800));
+        let quick = Limits::of(Profile::Quick);
+        assert_eq!(entry(1, &quick), (214, 14 * 40), "120 s, as the first one's");
     }
 
     #[test]

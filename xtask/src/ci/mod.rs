@@ -52,7 +52,7 @@ pub(crate) const CACHE: &str = "PLUMBLINE_CI_CACHE";
 #[derive(clap::Args)]
 #[command(
     after_help = "Records of what passed are in passed.txt below PLUMBLINE_CI_CACHE (by default ~/.cache/plumbline), the \
-                  output of each part is below target/plumbline/ci.\n\
+                  output of each part is below target/ci.\n\
                   Exit codes: 0 nothing failed, 1 something failed, 2 could not run, 130 stopped by a signal."
 )]
 pub(crate) struct Arguments {

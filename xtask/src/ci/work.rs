@@ -19,8 +19,9 @@ use super::{
 };
 use crate::steps;
 
-/// Output of each part, and what set-ups answer, from the root of the repository.
-pub(crate) const OUTPUT: &str = "target/plumbline/ci";
+/// Output of each part, and what set-ups answer, from the root of the repository. Not in a folder of reports, which a run of the
+/// suite begins by removing.
+pub(crate) const OUTPUT: &str = "target/ci";
 
 /// A part that runs.
 pub(crate) struct Doing<'a> {

@@ -73,9 +73,14 @@ pub(super) enum Hold {
 }
 
 /// As many backends as the largest axis shares, on all nodes in turn, each listening on the ports of `axes` axes.
-pub(super) async fn backends(cx: &Context, namespace: &str, axes: usize) -> Result<Vec<Backend>, Halt> {
+pub(super) async fn backends(
+    cx: &Context,
+    namespace: &str,
+    axes: usize,
+    shared: impl IntoIterator<Item = usize>,
+) -> Result<Vec<Backend>, Halt> {
     let ports: Vec<u16> = (0..axes).map(target).collect();
-    let most = SHARED.into_iter().max().unwrap_or_default();
+    let most = shared.into_iter().max().unwrap_or_default();
     let nodes = cx.nodes();
     let values: Vec<Value> = (1..=most)
         .zip(nodes.iter().cycle())

@@ -64,28 +64,48 @@ pub(super) async fn pairs<How: Copy>(
             }
         }
     }
-    staged(cx, points).await
+    staged(cx, cx.axes(points, Point::axis)).await
+}
+
+impl<How> Point<How> {
+    pub(super) fn axis(&self) -> String {
+        let Self {
+            family,
+            name,
+            shared,
+            victim_first,
+            ..
+        } = self;
+        let age = if *victim_first { "V older" } else { "V younger" };
+        let mut axis = format!("{family}, {shared} shared, {age}");
+        if !name.is_empty() {
+            axis += &format!(", {name}");
+        }
+        axis
+    }
 }
 
 /// Staging: a pair for each of these points.
 pub(super) async fn staged<How>(cx: &Context, points: Vec<Point<How>>) -> Result<Vec<Pair<How>>, Halt> {
     cx.phase("staging: C and V list the same backends");
     let namespace = cx.namespace().await?;
-    let all = backends(cx, &namespace, points.len()).await?;
+    let all = backends(
+        cx,
+        &namespace,
+        points.len(),
+        points.iter().map(|point| point.shared),
+    )
+    .await?;
     let mut pairs = Vec::new();
     for (at, point) in points.into_iter().enumerate() {
+        let axis = point.axis();
         let Point {
             family,
             how,
-            name,
             shared,
             victim_first,
+            ..
         } = point;
-        let age = if victim_first { "V older" } else { "V younger" };
-        let mut axis = format!("{family}, {shared} shared, {age}");
-        if !name.is_empty() {
-            axis += &format!(", {name}");
-        }
         let (namespace, shared) = (cx.namespace().await?, some(&all, at, shared));
         let wanted = |service| Wanted {
             axis: &axis,

@@ -32,13 +32,13 @@ pub(crate) const CASE: Case = Case {
     disruptive: false,
     manifest: include_str!("release_joined_key_collision.yaml"),
     longest: Duration::from_secs(420),
+    takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };
 
-/// What their names end with.
-const NAMESPACES: [&str; 3] = ["a", "a-b", "ab"];
-/// Namespace and name, of both of each pair.
-const PAIRS: [[(&str, &str); 2]; 3] = [
+/// What the namespace's name ends with, and the Service's name, of both of a pair.
+type Names = [(&'static str, &'static str); 2];
+const PAIRS: [Names; 3] = [
     [("a-b", "c"), ("a", "b-c")],
     [("a", "bc"), ("ab", "c")],
     [("a", "web"), ("a-b", "web")],
@@ -47,42 +47,36 @@ const PAIRS: [[(&str, &str); 2]; 3] = [
 async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: both of each pair list the same backends");
     let namespace = cx.namespace().await?;
-    let families = cx.families();
-    let all = backends(cx, &namespace, families.len() * SHARED.len() * PAIRS.len()).await?;
+    let points = points(cx);
+    let shared = points.iter().map(|(_, shared, _)| *shared);
+    let all = backends(cx, &namespace, points.len(), shared).await?;
+    let mut namespaces = BTreeMap::new();
     let mut pairs: Vec<[Holder; 2]> = Vec::new();
-    for family in families {
-        for shared in SHARED {
-            let mut namespaces = BTreeMap::new();
-            for name in NAMESPACES {
-                let made = cx.namespace_ending(&ending(family, shared, name)).await?;
-                namespaces.insert(name, made);
+    for point in points {
+        let (at, axis) = (pairs.len(), axis(&point));
+        let (family, shared, pair) = point;
+        let shared_backends = some(&all, at, shared);
+        let mut made = Vec::new();
+        for (namespace, name) in pair {
+            let ending = ending(family, shared, namespace);
+            if !namespaces.contains_key(&ending) {
+                namespaces.insert(ending.clone(), cx.namespace_ending(&ending).await?);
             }
-            for pair in PAIRS {
-                let at = pairs.len();
-                let joined = pair
-                    .map(|(namespace, name)| format!("{namespace}/{name}"))
-                    .join(" and ");
-                let axis = format!("{family}, {shared} shared, {joined}");
-                let shared_backends = some(&all, at, shared);
-                let mut made = Vec::new();
-                for (namespace, name) in pair {
-                    let wanted = Wanted {
-                        axis: &axis,
-                        family,
-                        namespace: &namespaces[namespace],
-                        service: name,
-                        slice: name,
-                        target: target(at),
-                        backends: &shared_backends,
-                    };
-                    made.push(Holder::make(cx, &wanted).await?);
-                }
-                let pair: [Holder; 2] = made
-                    .try_into()
-                    .map_err(|_| Halt::Harness("a pair is two".to_owned()))?;
-                pairs.push(pair);
-            }
+            let wanted = Wanted {
+                axis: &axis,
+                family,
+                namespace: &namespaces[&ending],
+                service: name,
+                slice: name,
+                target: target(at),
+                backends: &shared_backends,
+            };
+            made.push(Holder::make(cx, &wanted).await?);
         }
+        let pair: [Holder; 2] = made
+            .try_into()
+            .map_err(|_| Halt::Harness("a pair is two".to_owned()))?;
+        pairs.push(pair);
     }
     let agents = cx.agents().await?;
     all_serve(cx, pairs.iter().flatten()).await?;
@@ -103,6 +97,23 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
     }
     undisturbed(cx, pairs.iter().map(|[first, _]| first), agents.as_ref()).await
+}
+
+fn points(cx: &Context) -> Vec<(Family, usize, Names)> {
+    let mut points = Vec::new();
+    for family in cx.families() {
+        for shared in SHARED {
+            points.extend(PAIRS.map(|pair| (family, shared, pair)));
+        }
+    }
+    cx.axes(points, axis)
+}
+
+fn axis((family, shared, pair): &(Family, usize, Names)) -> String {
+    let joined = pair
+        .map(|(namespace, name)| format!("{namespace}/{name}"))
+        .join(" and ");
+    format!("{family}, {shared} shared, {joined}")
 }
 
 /// What a namespace's name ends with: namespaces of one axis begin alike, and with nothing of another axis.

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use harness::{
-    case::{Case, Families, Needs, Rights, Tier},
+    case::{Case, Families, Family, Needs, Rights, Tier},
     context::Context,
     probing::Within,
     verdict::Halt,
@@ -33,6 +33,7 @@ pub(crate) const CASE: Case = Case {
     disruptive: false,
     manifest: include_str!("release_name_lattice.yaml"),
     longest: Duration::from_secs(420),
+    takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };
 
@@ -41,34 +42,33 @@ const NAMES: [&str; 5] = ["t", "t0", "ta", "t-a", "t-a-b"];
 async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: five Services list the same backends");
     let namespace = cx.namespace().await?;
-    let families = cx.families();
-    let all = backends(cx, &namespace, families.len() * SHARED.len()).await?;
+    let points = points(cx);
+    let shared = points.iter().map(|(_, shared)| *shared);
+    let all = backends(cx, &namespace, points.len(), shared).await?;
     let mut order = NAMES;
     cx.shuffle(&mut order);
     cx.record("order of the releases", order.join(", "));
     let mut lattices: Vec<Vec<Holder>> = Vec::new();
-    for family in families {
-        for shared in SHARED {
-            let at = lattices.len();
-            let axis = format!("{family}, {shared} shared");
-            let (namespace, shared) = (cx.namespace().await?, some(&all, at, shared));
-            let mut names = NAMES;
-            cx.shuffle(&mut names);
-            let mut lattice = Vec::new();
-            for service in names {
-                let wanted = Wanted {
-                    axis: &axis,
-                    family,
-                    namespace: &namespace,
-                    service,
-                    slice: service,
-                    target: target(at),
-                    backends: &shared,
-                };
-                lattice.push(Holder::make(cx, &wanted).await?);
-            }
-            lattices.push(lattice);
+    for point in points {
+        let (at, axis) = (lattices.len(), axis(&point));
+        let (family, shared) = point;
+        let (namespace, shared) = (cx.namespace().await?, some(&all, at, shared));
+        let mut names = NAMES;
+        cx.shuffle(&mut names);
+        let mut lattice = Vec::new();
+        for service in names {
+            let wanted = Wanted {
+                axis: &axis,
+                family,
+                namespace: &namespace,
+                service,
+                slice: service,
+                target: target(at),
+                backends: &shared,
+            };
+            lattice.push(Holder::make(cx, &wanted).await?);
         }
+        lattices.push(lattice);
     }
     let agents = cx.agents().await?;
     all_serve(cx, lattices.iter().flatten()).await?;
@@ -105,4 +105,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         cx.judge_briefly(cx.clients(), &refilled, within).await?;
     }
     undisturbed(cx, lattices.iter().flatten(), agents.as_ref()).await
+}
+
+fn points(cx: &Context) -> Vec<(Family, usize)> {
+    let of = |family| SHARED.map(|shared| (family, shared));
+    cx.axes(cx.families().into_iter().flat_map(of).collect(), axis)
+}
+
+fn axis((family, shared): &(Family, usize)) -> String {
+    format!("{family}, {shared} shared")
 }

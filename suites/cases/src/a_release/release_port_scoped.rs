@@ -14,8 +14,9 @@ use harness::{
 use oracle::history::Transport;
 use serde_json::{Value, json};
 
-use super::holders::{
-    Hold, Holder, SHARED, Wanted, all_serve, backends, released, some, target, undisturbed,
+use super::{
+    holders::{Hold, Holder, SHARED, Wanted, all_serve, backends, released, some, target, undisturbed},
+    pairs::Point,
 };
 
 pub(crate) const CASE: Case = Case {
@@ -34,6 +35,7 @@ pub(crate) const CASE: Case = Case {
     disruptive: false,
     manifest: include_str!("release_port_scoped.yaml"),
     longest: Duration::from_secs(420),
+    takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };
 
@@ -116,22 +118,25 @@ fn parts(shape: Shape, targets: [u16; 2]) -> [Part; 2] {
 async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: C and V list the same backends");
     let namespace = cx.namespace().await?;
-    let mut points = Vec::new();
-    for family in cx.families() {
-        for (shape, name) in SHAPES {
-            for shared in SHARED {
-                for victim_first in [true, false] {
-                    points.push((family, shape, name, shared, victim_first));
-                }
-            }
-        }
-    }
-    let all = backends(cx, &namespace, points.len() * 2).await?;
+    let points = points(cx);
+    let all = backends(
+        cx,
+        &namespace,
+        points.len() * 2,
+        points.iter().map(|point| point.shared),
+    )
+    .await?;
     let mut pairs = Vec::new();
-    for (at, (family, shape, name, shared, victim_first)) in points.into_iter().enumerate() {
-        let age = if victim_first { "V older" } else { "V younger" };
-        let axis = format!("{family}, {shared} shared, {age}, {name}");
-        let [culprit, victim] = parts(shape, [target(2 * at), target(2 * at + 1)]);
+    for (at, point) in points.into_iter().enumerate() {
+        let axis = point.axis();
+        let Point {
+            family,
+            how,
+            shared,
+            victim_first,
+            ..
+        } = point;
+        let [culprit, victim] = parts(how, [target(2 * at), target(2 * at + 1)]);
         let shared = some(&all, at, shared);
         let stage = Stage {
             axis: &axis,
@@ -162,6 +167,26 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let victims = || pairs.iter().map(|[_, victim]| victim);
     released(cx, "C is REFUSE", &seen, victims(), Hold::Time).await?;
     undisturbed(cx, victims(), agents.as_ref()).await
+}
+
+fn points(cx: &Context) -> Vec<Point<Shape>> {
+    let mut points = Vec::new();
+    for family in cx.families() {
+        for (how, name) in SHAPES {
+            for shared in SHARED {
+                for victim_first in [true, false] {
+                    points.push(Point {
+                        family,
+                        how,
+                        name,
+                        shared,
+                        victim_first,
+                    });
+                }
+            }
+        }
+    }
+    cx.axes(points, Point::axis)
 }
 
 /// Where two parts are made.

@@ -46,7 +46,16 @@ enum Trigger {
     AnnotationAndPort,
 }
 
-/// One point of the axes.
+/// A point of the axes.
+#[derive(Clone, Copy)]
+struct Point {
+    family: Family,
+    shared: usize,
+    older: Older,
+    trigger: Trigger,
+}
+
+/// One point of the axes, and what it works with.
 struct Variant {
     axis: String,
     family: Family,
@@ -74,8 +83,9 @@ pub(super) async fn prefix_release(
 ) -> Result<(), Halt> {
     cx.phase("staging: C and V list the same backends");
     let namespace = cx.namespace().await?;
-    let backends = backends(cx, &namespace).await?;
-    let mut variants = variants(cx, &backends).await?;
+    let points = points(cx);
+    let backends = backends(cx, &namespace, &points).await?;
+    let mut variants = variants(cx, points, &backends).await?;
     cx.shuffle(&mut variants);
     let mut staged = Vec::new();
     for variant in variants {
@@ -150,11 +160,10 @@ async fn undisturbed(
 }
 
 /// As many backends as the largest variant shares, on all nodes in turn, each listening on every variant's ports.
-async fn backends(cx: &Context, namespace: &str) -> Result<Vec<Backend>, Halt> {
-    let variants = cx.families().len() * SHARED.len() * 4;
-    let ports: Vec<u16> = (FIRST_TARGET..).take(variants * 2).collect();
+async fn backends(cx: &Context, namespace: &str, points: &[Point]) -> Result<Vec<Backend>, Halt> {
+    let ports: Vec<u16> = (FIRST_TARGET..).take(points.len() * 2).collect();
     let nodes = cx.nodes();
-    let most = SHARED.into_iter().max().unwrap_or_default();
+    let most = points.iter().map(|point| point.shared).max().unwrap_or_default();
     let values: Vec<Value> = (1..=most)
         .zip(nodes.iter().cycle())
         .map(|(number, node)| {
@@ -166,29 +175,58 @@ async fn backends(cx: &Context, namespace: &str) -> Result<Vec<Backend>, Halt> {
     cx.backends(&values).await
 }
 
-async fn variants(cx: &Context, backends: &[Backend]) -> Result<Vec<Variant>, Halt> {
+fn points(cx: &Context) -> Vec<Point> {
     let mut points = Vec::new();
     for family in cx.families() {
         for shared in SHARED {
             for older in [Older::Victim, Older::Culprit] {
                 for trigger in [Trigger::Annotation, Trigger::AnnotationAndPort] {
-                    points.push((family, shared, older, trigger));
+                    points.push(Point {
+                        family,
+                        shared,
+                        older,
+                        trigger,
+                    });
                 }
             }
         }
     }
-    let made = points.into_iter().zip((FIRST_TARGET..).step_by(2)).map(
-        async |((family, shared, older, trigger), target)| {
-            let age = match older {
-                Older::Victim => "V older",
-                Older::Culprit => "V younger",
-            };
-            let how = match trigger {
-                Trigger::Annotation => "annotation",
-                Trigger::AnnotationAndPort => "annotation and port",
-            };
+    cx.axes(points, Point::axis)
+}
+
+impl Point {
+    fn axis(&self) -> String {
+        let Self {
+            family,
+            shared,
+            older,
+            trigger,
+        } = self;
+        let age = match older {
+            Older::Victim => "V older",
+            Older::Culprit => "V younger",
+        };
+        let how = match trigger {
+            Trigger::Annotation => "annotation",
+            Trigger::AnnotationAndPort => "annotation and port",
+        };
+        format!("{family}, {shared} shared, {age}, {how}")
+    }
+}
+
+async fn variants(cx: &Context, points: Vec<Point>, backends: &[Backend]) -> Result<Vec<Variant>, Halt> {
+    let made = points
+        .into_iter()
+        .zip((FIRST_TARGET..).step_by(2))
+        .map(async |(point, target)| {
+            let Point {
+                family,
+                shared,
+                older,
+                trigger,
+            } = point;
             Ok::<_, Halt>(Variant {
-                axis: format!("{family}, {shared} shared, {age}, {how}"),
+                axis: point.axis(),
                 family,
                 namespace: cx.namespace().await?,
                 // Another first one for each variant, so that none carries the load of all.
@@ -203,8 +241,7 @@ async fn variants(cx: &Context, backends: &[Backend]) -> Result<Vec<Variant>, Ha
                 trigger,
                 targets: [target, target + 1],
             })
-        },
-    );
+        });
     try_join_all(made).await
 }
 

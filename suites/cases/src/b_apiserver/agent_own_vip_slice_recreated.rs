@@ -32,6 +32,7 @@ pub(crate) const CASE: Case = Case {
     disruptive: true,
     manifest: include_str!("own_way.yaml"),
     longest: Duration::from_secs(400),
+    takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };
 
@@ -49,8 +50,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         server: way.address,
         further: Vec::new(),
     };
-    let led = Led::lead(cx, &node, &to, &mut canary, &[SLICE, BOTH]).await?;
-    for axis in [SLICE, BOTH] {
+    let axes = cx.axes(vec![SLICE, BOTH], |axis| (*axis).to_owned());
+    let led = Led::lead(cx, &node, &to, &mut canary, &axes).await?;
+    for axis in axes {
         recreate(cx, axis, &way, &led, &mut canary).await?;
         led.not_restarted(cx, axis).await?;
         if !cx.is_open(axis) {

@@ -13,7 +13,7 @@ use std::{
 use faults::Connections;
 use futures::future::try_join_all;
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    case::{Case, Families, Family, Needs, Rights, Tier, families},
     context::Context,
     objects::Key,
     pods::{Backend, endpoints, serve},
@@ -46,6 +46,7 @@ pub(crate) const CASE: Case = Case {
     disruptive: true,
     manifest: include_str!("all_watches_cut.yaml"),
     longest: Duration::from_secs(300),
+    takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };
 
@@ -77,13 +78,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         })
         .collect();
     let backends = cx.backends(&values).await?;
-    let families = cx.families();
+    let families = families(cx.cluster().describe());
     let mut sets: Vec<Vec<Family>> = families.iter().map(|family| vec![*family]).collect();
     if families.len() > 1 {
         sets.push(families.clone());
     } else {
         cx.not_enabled("a dual-stack Service", "the cluster has one family");
     }
+    let sets = cx.axes(sets, |set| axis(set));
     let mut staged = Vec::new();
     for (number, (set, target)) in sets.iter().zip(TARGETS).enumerate() {
         let name = format!("s{number}");
@@ -169,15 +171,14 @@ async fn stage(
     (families, target): (&[Family], u16),
     backends: &[Backend],
 ) -> Result<Staged, Halt> {
-    let words: Vec<String> = families.iter().map(Family::to_string).collect();
-    let axis = words.join(" and ");
+    let axis = axis(families);
     let policy = if families.len() > 1 {
         "RequireDualStack"
     } else {
         "SingleStack"
     };
     let values = json!({
-        "service": name, "namespace": namespace, "families": words, "policy": policy,
+        "service": name, "namespace": namespace, "families": families, "policy": policy,
     });
     cx.apply_service("${service}", &values).await?;
     let service = Key::service(namespace, name);
@@ -226,6 +227,11 @@ async fn stage(
         targets,
         versions,
     })
+}
+
+fn axis(families: &[Family]) -> String {
+    let words: Vec<String> = families.iter().map(Family::to_string).collect();
+    words.join(" and ")
 }
 
 impl Staged {

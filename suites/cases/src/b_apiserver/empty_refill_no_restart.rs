@@ -49,6 +49,8 @@ pub(crate) const CASE: Case = Case {
     disruptive: false,
     manifest: include_str!("empty_refill_no_restart.yaml"),
     longest: Duration::from_secs(900),
+    // Emptied twice for 60 s.
+    takes_at_least: Duration::from_secs(120),
     run: |cx| Box::pin(run(cx)),
 };
 

@@ -8,8 +8,9 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use harness::{
     api_faults::ApiFaultGuard,
-    case::Family,
+    case::{Family, families},
     context::Context,
+    limits::Limits,
     objects::{Key, Written},
     pods::{Backend, serve},
     probing::{Within, identities},
@@ -34,8 +35,13 @@ pub(super) const PORT_NAME: &str = "https";
 /// What certificates of API servers are valid for.
 pub(super) const VALID_FOR: &str = "kubernetes.default.svc";
 
-/// Handshakes are dear, to API servers too: N of them from a client take so long.
-pub(super) const HANDSHAKES: Duration = Duration::from_secs(20);
+/// Handshakes are dear, to API servers too: a client begins one in so long.
+const HANDSHAKE: Duration = Duration::from_millis(100);
+
+/// How long N handshakes of a client take.
+pub(super) fn handshakes(limits: &Limits) -> Duration {
+    HANDSHAKE.mul_f64(limits.probes as f64)
+}
 
 /// The Service and its slice.
 pub(super) struct Kubernetes {
@@ -156,7 +162,8 @@ pub(super) async fn frontend(cx: &Context) -> Result<(Family, SocketAddr), Halt>
     } else {
         Family::IPv4
     };
-    for other in cx.families().into_iter().filter(|other| *other != family) {
+    let others = families(cx.cluster().describe()).into_iter();
+    for other in others.filter(|other| *other != family) {
         let why = format!("default/kubernetes has one address, of {family}");
         cx.not_enabled(&other.to_string(), &why);
     }

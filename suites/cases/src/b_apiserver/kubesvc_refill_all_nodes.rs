@@ -37,6 +37,7 @@ pub(crate) const CASE: Case = Case {
     disruptive: true,
     manifest: include_str!("kubesvc_refill_all_nodes.yaml"),
     longest: Duration::from_secs(240),
+    takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };
 
@@ -65,6 +66,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: default/kubernetes leads to a pod");
     let namespace = cx.namespace().await?;
     let backends = backends(cx, &namespace).await?;
+    let mut points = Vec::new();
     for (delay, profile) in DELAYS {
         if profile == Profile::Long && cx.limits().profile != Profile::Long {
             let why = format!("--profile {}", Profile::Long.name());
@@ -78,15 +80,18 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             );
             continue;
         }
-        for (refill, words) in REFILLS {
-            let kubernetes = Kubernetes::take(cx).await?;
-            let axis = format!("{}, empty for {delay:?}, {words}", kubernetes.family);
-            match refilled(cx, &kubernetes, &axis, (delay, refill), &backends).await {
-                Err(Halt::Inconclusive(why)) => cx.inconclusive(&axis, why, Vec::new()),
-                done => done?,
-            }
-            kubernetes.give_back(cx).await?;
+        points.extend(REFILLS.map(|(refill, words)| (delay, refill, words)));
+    }
+    let name = |(delay, _, words): &(Duration, Refill, &str)| format!("empty for {delay:?}, {words}");
+    for point in cx.axes(points, name) {
+        let kubernetes = Kubernetes::take(cx).await?;
+        let axis = format!("{}, {}", kubernetes.family, name(&point));
+        let (delay, refill, _) = point;
+        match refilled(cx, &kubernetes, &axis, (delay, refill), &backends).await {
+            Err(Halt::Inconclusive(why)) => cx.inconclusive(&axis, why, Vec::new()),
+            done => done?,
         }
+        kubernetes.give_back(cx).await?;
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ use oracle::{
 };
 use serde_json::{Value, json};
 
-use super::kubernetes::{HANDSHAKES, VALID_FOR, frontend, no_restart};
+use super::kubernetes::{VALID_FOR, frontend, handshakes, no_restart};
 use crate::a_release::frontends::{balancers, node_port, nodes};
 
 pub(crate) const CASE: Case = Case {
@@ -57,6 +57,7 @@ pub(crate) const CASE: Case = Case {
     disruptive: true,
     manifest: include_str!("kubesvc_shared_address_restart.yaml"),
     longest: Duration::from_secs(300),
+    takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };
 
@@ -134,7 +135,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let settled = cx.settle(cx.clients(), &own, within).await?;
     // What has not settled shows in the probes that follow.
     cx.record_settled(&settled);
-    let window = cx.background(cx.clients(), &own, HANDSHAKES).await?;
+    let window = cx.background(cx.clients(), &own, handshakes(cx.limits())).await?;
     cx.hold(window).await?;
     stopped.heal().await?;
 

@@ -40,6 +40,8 @@ pub(crate) const CASE: Case = Case {
     disruptive: true,
     manifest: include_str!("node_ports.yaml"),
     longest: Duration::from_secs(600),
+    // Ready for a minute, and then failing for T_ep.
+    takes_at_least: Duration::from_secs(60),
     run: |cx| Box::pin(run(cx)),
 };
 

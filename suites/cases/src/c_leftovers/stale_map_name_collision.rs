@@ -34,6 +34,7 @@ pub(crate) const CASE: Case = Case {
     disruptive: true,
     manifest: include_str!("generations.yaml"),
     longest: Duration::from_secs(900),
+    takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };
 
@@ -62,7 +63,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         cx.inconclusive(TWINS, why, Vec::new());
     }
 
-    for (axis, removed) in [("younger twins", false), ("older twins", true)] {
+    let ages = vec![("younger twins", false), ("older twins", true)];
+    for (axis, removed) in cx.axes(ages, |(axis, _)| (*axis).to_owned()) {
         cx.phase(&format!("{axis}: the old backends serve"));
         let services = Replaced::stage(cx, axis, node).await?;
         cx.phase(&format!("{axis}: the agent ends, and the API changes"));

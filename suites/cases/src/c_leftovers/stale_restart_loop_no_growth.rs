@@ -36,6 +36,7 @@ pub(crate) const CASE: Case = Case {
     disruptive: true,
     manifest: include_str!("served.yaml"),
     longest: Duration::from_secs(900),
+    takes_at_least: LATE,
     run: |cx| Box::pin(run(cx)),
 };
 

@@ -38,12 +38,16 @@ pub(crate) const CASE: Case = Case {
     disruptive: true,
     manifest: include_str!("generations.yaml"),
     longest: Duration::from_secs(600),
+    takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    displaced(cx, ", another cgroup", false).await?;
-    displaced(cx, ", removed", true).await
+    let cgroups = vec![("another cgroup", false), ("removed", true)];
+    for (cgroup, removed) in cx.axes(cgroups, |(cgroup, _)| (*cgroup).to_owned()) {
+        displaced(cx, &format!(", {cgroup}"), removed).await?;
+    }
+    Ok(())
 }
 
 async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt> {

@@ -46,6 +46,7 @@ pub(crate) const CASE: Case = Case {
     disruptive: true,
     manifest: include_str!("node_ports.yaml"),
     longest: Duration::from_secs(900),
+    takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };
 
@@ -58,17 +59,13 @@ enum Left {
 }
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    for (axis, left) in [
-        ("filters", Left::Filters),
-        ("links of TCX", Left::Links),
-        ("XDP", Left::Xdp),
-    ] {
-        if left == Left::Links
-            && let Some(why) = lacks_links(cx).await?
-        {
-            cx.not_enabled(axis, &why);
-            continue;
-        }
+    let mut axes = vec![("filters", Left::Filters)];
+    match lacks_links(cx).await? {
+        None => axes.push(("links of TCX", Left::Links)),
+        Some(why) => cx.not_enabled("links of TCX", &why),
+    }
+    axes.push(("XDP", Left::Xdp));
+    for (axis, left) in cx.axes(axes, |(axis, _)| (*axis).to_owned()) {
         leftover(cx, axis, left).await?;
     }
     Ok(())

@@ -39,6 +39,7 @@ pub(crate) const CASE: Case = Case {
     disruptive: false,
     manifest: include_str!("clusterip_no_endpoints_refused.yaml"),
     longest: Duration::from_secs(240),
+    takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };
 
@@ -51,6 +52,15 @@ const TARGET: u16 = 8080;
 enum Shape {
     NoSlice,
     EmptySlice,
+}
+
+impl Shape {
+    fn words(self) -> &'static str {
+        match self {
+            Self::NoSlice => "no slice",
+            Self::EmptySlice => "empty slice",
+        }
+    }
 }
 
 struct Staged {
@@ -68,9 +78,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let values = json!({ "name": "b", "namespace": namespace, "node": node, "args": args });
     let backend = cx.backends(&[values]).await?.remove(0);
     let mut staged = Vec::new();
+    let shapes = cx.axes(vec![Shape::NoSlice, Shape::EmptySlice], |shape| {
+        shape.words().to_owned()
+    });
     for family in cx.families() {
-        for shape in [Shape::NoSlice, Shape::EmptySlice] {
-            staged.push(stage(cx, family, shape, &backend).await?);
+        for shape in &shapes {
+            staged.push(stage(cx, family, *shape, &backend).await?);
         }
     }
 
@@ -117,9 +130,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
 async fn stage(cx: &Context, family: Family, shape: Shape, backend: &Backend) -> Result<Staged, Halt> {
     let namespace = cx.namespace().await?;
-    let (service, words) = match shape {
-        Shape::NoSlice => ("bare", "no slice"),
-        Shape::EmptySlice => ("hollow", "empty slice"),
+    let service = match shape {
+        Shape::NoSlice => "bare",
+        Shape::EmptySlice => "hollow",
     };
     // It may be the namespace of the other shapes' and families' Services, too.
     let service = format!("{service}-{}", family.to_string().to_lowercase());
@@ -133,7 +146,7 @@ async fn stage(cx: &Context, family: Family, shape: Shape, backend: &Backend) ->
         .ok_or_else(|| Halt::Harness("the manifest has no Service".to_owned()))?;
     let slice = Key::slice(&namespace, &service);
     Ok(Staged {
-        axis: format!("{family}, {words}"),
+        axis: format!("{family}, {}", shape.words()),
         shape,
         vip,
         slice,

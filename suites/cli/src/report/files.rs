@@ -89,7 +89,11 @@ fn options() -> serde_saphyr::Options {
 /// # Errors
 /// None that is known: the format has nothing that YAML lacks.
 pub(crate) fn yaml(report: &Report) -> anyhow::Result<String> {
-    serde_saphyr::to_string(report).context("failed to write the report as YAML")
+    let yaml = serde_saphyr::to_string(report).context("failed to write the report as YAML")?;
+    Ok(match report.no_conformance() {
+        Some(words) => format!("# {words}\n{yaml}"),
+        None => yaml,
+    })
 }
 
 /// A file that is there is whole: a full disk leaves the one that was there before.

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+use harness::{limits::Profile, quick::NO_CONFORMANCE};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +71,7 @@ pub(crate) struct Run {
     pub(crate) seed: u64,
     /// It decided the order of cases too.
     pub(crate) shuffled: bool,
-    /// What kind of limits: `lab`, `cluster`, `long`.
+    /// What kind of limits: `lab`, `cluster`, `long`, `quick`. A quick run is no conformance: it had one axis of each row.
     pub(crate) profile: String,
     /// How many labs were up side by side at most.
     pub(crate) labs: usize,
@@ -146,6 +147,9 @@ pub(crate) struct Case {
     pub(crate) replay: String,
     /// Its axes: each a variant, a family, a group of clients.
     pub(crate) axes: Vec<Axis>,
+    /// Axes of its own that did not run, with the reason: no part of the verdict. Those of every case are the cluster's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) axes_not_enabled: Vec<String>,
     /// What implementations may choose, and delays: never judged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) recorded: BTreeMap<String, String>,
@@ -268,8 +272,43 @@ impl Counts {
 }
 
 impl Report {
+    /// What all that is made of it says first, if it is none of conformance.
+    pub(crate) fn no_conformance(&self) -> Option<&'static str> {
+        (self.run.profile == Profile::Quick.name()).then_some(NO_CONFORMANCE)
+    }
+
     /// Whether the run ends with exit code 1.
     pub(crate) fn failed(&self) -> bool {
         self.cases.iter().any(Case::fails_the_run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{files, golden, html, junit, markdown},
+        *,
+    };
+
+    #[test]
+    fn a_report_of_a_quick_run_is_taken_for_no_other_however_it_is_shown() {
+        let mut report = golden::report();
+        assert_eq!(report.no_conformance(), None);
+        report.run.profile = Profile::Quick.name().to_owned();
+        let left_out = "10 shared: --quick runs one axis of each row";
+        report.cases[0].axes_not_enabled = vec![left_out.to_owned()];
+        let yaml = files::yaml(&report).unwrap();
+        assert!(yaml.starts_with("# quick, no conformance\n"), "{yaml}");
+        let read = files::parse(&yaml).unwrap();
+        assert_eq!(read.no_conformance(), Some(NO_CONFORMANCE));
+        assert!(markdown::render(&read).starts_with("### quick, no conformance: failed"));
+        let html = html::render(&read);
+        assert!(html.contains("<title>plumbline (quick, no conformance): "));
+        assert!(html.contains("<strong>quick, no conformance</strong>"));
+        assert!(html.contains(left_out) && yaml.contains(left_out));
+        let junit = junit::render(&read).unwrap();
+        let suites = junit.matches("<testsuite name=").count();
+        let marked = junit.matches("(quick, no conformance)\"").count();
+        assert_eq!(marked, suites + 1, "each suite, and all of it");
     }
 }

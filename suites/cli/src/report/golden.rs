@@ -96,6 +96,7 @@ fn case(id: &str, verdict: Verdict) -> Case {
         } else {
             Vec::new()
         },
+        axes_not_enabled: Vec::new(),
         recorded: BTreeMap::from([("delay at most".to_owned(), "12 ms".to_owned())]),
         warnings: Vec::new(),
         evidence: ran.then(|| format!("evidence/{id}")),

@@ -20,10 +20,14 @@ fn document(report: &Report) -> quick_junit::Report {
     for case in &report.cases {
         areas.entry(&case.area).or_default().push(case);
     }
-    let mut document = quick_junit::Report::new("plumbline");
+    let marked = |name: &str| match report.no_conformance() {
+        Some(words) => format!("{name} ({words})"),
+        None => name.to_owned(),
+    };
+    let mut document = quick_junit::Report::new(marked("plumbline"));
     document.set_time(seconds(report.seconds));
     for (area, cases) in areas {
-        let mut suite = TestSuite::new(area);
+        let mut suite = TestSuite::new(marked(area));
         for (name, value) in [
             ("provider", &report.cluster.provider),
             ("target", &report.cluster.target),

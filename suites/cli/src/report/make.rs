@@ -39,10 +39,11 @@ pub(crate) struct Made<'a> {
 
 /// The report of a run. Histories are read from the cases' evidence.
 pub(crate) fn report(made: Made<'_>) -> Report {
+    let of_every_case = axes_not_enabled(made.description);
     let cases: Vec<Case> = made
         .cases
         .into_iter()
-        .map(|(report, exempt)| case(report, exempt, made.out))
+        .map(|(report, exempt)| case(report, exempt, made.out, &of_every_case))
         .collect();
     Report {
         format: FORMAT.to_owned(),
@@ -81,7 +82,7 @@ fn cluster(description: &Description, features: &BTreeSet<String>) -> Cluster {
     }
 }
 
-fn case(report: CaseReport, exempt: Option<String>, out: &Path) -> Case {
+fn case(report: CaseReport, exempt: Option<String>, out: &Path, of_every_case: &[String]) -> Case {
     let text = |id: &String| {
         (
             id.clone(),
@@ -115,6 +116,7 @@ fn case(report: CaseReport, exempt: Option<String>, out: &Path) -> Case {
         seconds: rounded(report.seconds),
         replay: report.replay,
         axes: report.axes.into_iter().map(axis).collect(),
+        axes_not_enabled: own_axes(report.axes_not_enabled, of_every_case),
         recorded: report.recorded,
         warnings,
         evidence: report.evidence.as_deref().map(|path| within(out, path)),
@@ -125,6 +127,11 @@ fn case(report: CaseReport, exempt: Option<String>, out: &Path) -> Case {
             .map(|earlier| undecided(earlier, out))
             .collect(),
     }
+}
+
+fn own_axes(mut axes: Vec<String>, of_every_case: &[String]) -> Vec<String> {
+    axes.retain(|axis| !of_every_case.contains(axis));
+    axes
 }
 
 fn undecided(earlier: report::Undecided, out: &Path) -> Undecided {
@@ -192,4 +199,15 @@ fn time(at: Option<Timestamp>) -> String {
 /// Milliseconds are enough, and read better.
 fn rounded(seconds: f64) -> f64 {
     (seconds * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_names_the_axes_that_it_left_out_and_not_those_of_every_case() {
+        let [every, own] = ["IPv6: none", "10 shared: why"].map(str::to_owned);
+        assert_eq!(own_axes(vec![every.clone(), own.clone()], &[every]), [own]);
+    }
 }

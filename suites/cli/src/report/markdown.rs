@@ -14,7 +14,10 @@ const MOST: usize = 900_000;
 pub(crate) fn render(report: &Report) -> String {
     let cluster = &report.cluster;
     let mut text = format!(
-        "### {}: {} on {} ({}, {})\n\n{}\n",
+        "### {}{}: {} on {} ({}, {})\n\n{}\n",
+        report
+            .no_conformance()
+            .map_or_else(String::new, |words| format!("{words}: ")),
         if report.failed() {
             "failed"
         } else {

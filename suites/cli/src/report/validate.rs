@@ -38,6 +38,9 @@ fn problems(report: &Report) -> Vec<String> {
     if report.interrupted {
         problems.push("it was interrupted: expected a run that has come to its end".to_owned());
     }
+    if let Some(words) = report.no_conformance() {
+        problems.push(format!("{words}: expected a run without --quick"));
+    }
     if report.cases.is_empty() {
         problems.push("it has no case: nothing was tested".to_owned());
     }
@@ -123,6 +126,7 @@ mod tests {
         let mut report = golden::report();
         report.started = "yesterday".to_owned();
         report.interrupted = true;
+        report.run.profile = "quick".to_owned();
         report.cluster.features.push("teleport".to_owned());
         report.cases[0]
             .claims
@@ -136,6 +140,7 @@ mod tests {
         let expected = [
             "by RFC 3339, found \"yesterday\"",
             "interrupted",
+            "quick, no conformance: expected a run without --quick",
             "no feature \"teleport\"",
             "no claim \"no-such-claim\"",
             "it is a pass, and its axis",

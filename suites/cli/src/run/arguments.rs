@@ -62,9 +62,13 @@ pub(crate) struct Arguments {
     /// run. Inconclusive ones do
     #[arg(long, value_name = "CLAIM=REASON")]
     pub(super) exempt: Vec<Exemption>,
-    /// Folder for reports and evidence
-    #[arg(long, default_value = "target/plumbline", value_name = "FOLDER")]
-    pub(super) out: PathBuf,
+    /// A look while something is changed, and no conformance, as every line of it says: one axis of each row, which the seed
+    /// chooses, a hold of 3 s, the fewest probes that show a set. Cases whose claims take longer are skipped
+    #[arg(long, conflicts_with_all = ["profile", "rerun_failed"])]
+    pub(super) quick: bool,
+    /// Folder for reports and evidence [default: target/plumbline, with --quick target/plumbline-quick]
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) out: Option<PathBuf>,
     /// Of which cases everything is kept that explains them, which can be 100 MB of one. Of others that is a summary
     #[arg(long, default_value_t = Evidence::Failed, value_name = "failed|all")]
     pub(super) evidence: Evidence,
@@ -106,7 +110,7 @@ pub(crate) struct Arguments {
     pub(super) jobs: Option<NonZero<usize>>,
     /// Limits for a lab, for a cluster of machines, or for negatives that hold for 10 min; printed by every run. The default
     /// follows from the provider
-    #[arg(long, value_name = "lab|cluster|long")]
+    #[arg(long, value_name = "lab|cluster|long", value_parser = profile)]
     pub(super) profile: Option<Profile>,
     /// Multiplies all limits but T_hold, for a slow machine
     #[arg(long, default_value_t = 1.0, value_name = "X", value_parser = scale)]
@@ -148,6 +152,9 @@ impl Arguments {
         if let Some(option) = self.kind.told().filter(|_| self.provider != Provider::Kind) {
             bail!("expected --provider kind with {option}, which is about a cluster of kind");
         }
+        if self.quick && self.provider == Provider::Existing {
+            bail!("expected --provider lab or kind with --quick: its limits are those of this machine");
+        }
         match self.provider {
             Provider::Lab | Provider::Kind if !existing.is_empty() => {
                 bail!("expected --provider existing with{existing}")
@@ -184,9 +191,17 @@ impl Arguments {
     /// What kind of limits.
     pub(super) fn profile(&self) -> Profile {
         self.profile.unwrap_or(match self.provider {
+            _ if self.quick => Profile::Quick,
             Provider::Lab | Provider::Kind => Profile::Lab,
             Provider::Existing => Profile::Cluster,
         })
+    }
+
+    /// Where reports and evidence go: a quick run takes no other run's place.
+    pub(super) fn out(&self) -> PathBuf {
+        let end = if self.quick { "-quick" } else { "" };
+        let default = || format!("target/plumbline{end}").into();
+        self.out.clone().unwrap_or_else(default)
     }
 
     /// That of a lab that is made. Our own API servers advertise their own addresses until a case wants otherwise;
@@ -218,6 +233,9 @@ impl Arguments {
         if let Some(profile) = self.profile {
             options += &format!(" --profile {}", profile.name());
         }
+        if self.quick {
+            options += " --quick";
+        }
         if self.timeout_scale > 1.0 {
             options += &format!(" --timeout-scale {}", self.timeout_scale);
         }
@@ -240,6 +258,14 @@ impl Arguments {
     }
 }
 
+/// Those that have no option of their own.
+fn profile(text: &str) -> Result<Profile, String> {
+    match text.parse() {
+        Ok(Profile::Quick) => Err("expected --quick, without --profile".to_owned()),
+        other => other,
+    }
+}
+
 fn scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(scale) if (1.0..=100.0).contains(&scale) => Ok(scale),
@@ -251,6 +277,8 @@ fn scale(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use clap::Parser as _;
 
     use super::*;
@@ -284,6 +312,7 @@ mod tests {
                 .check()
                 .is_ok()
         );
+        assert!(refused("--provider existing --quick").contains("--provider lab or kind with --quick"));
         let existing = "--provider existing --kubeconfig k --image i";
         assert!(parse(existing).unwrap().check().is_ok());
         for option in ["--lab l", "--dual", "--agent a", "--nodes 3", "--mutant m"] {
@@ -300,6 +329,7 @@ mod tests {
         assert_eq!(of(""), Profile::Lab);
         assert_eq!(of("--provider existing"), Profile::Cluster);
         assert_eq!(of("--provider existing --profile long"), Profile::Long);
+        assert_eq!(of("--quick --provider kind"), Profile::Quick);
     }
 
     #[test]
@@ -331,6 +361,13 @@ mod tests {
         assert_eq!((plain.tries, parse("--tries 1").unwrap().tries), (2, 1));
         assert!(plain.features.is_none());
         assert_eq!(plain.options(), "");
+        assert_eq!(plain.out(), Path::new("target/plumbline"));
+        let quick = parse("--quick").unwrap();
+        assert_eq!(
+            (quick.options(), quick.out()),
+            (" --quick".to_owned(), "target/plumbline-quick".into())
+        );
+        assert_eq!(parse("--quick --out o").unwrap().out(), Path::new("o"));
         assert_eq!(plain.control_plane().unwrap().advertise, Advertise::Own);
         let same = "--dual --nodes 3 --control-plane /usr/bin --profile long --timeout-scale 2 --rate 50 --evidence all --features none";
         assert_eq!(parse(same).unwrap().options(), format!(" {same}"));
@@ -353,6 +390,9 @@ mod tests {
             ("--labs 0", "zero"),
             ("--profile fast", "lab, cluster, long"),
             ("--rerun-failed --seed 1", "cannot be used"),
+            ("--quick --profile lab", "cannot be used"),
+            ("--quick --rerun-failed", "cannot be used"),
+            ("--profile quick", "expected --quick"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");

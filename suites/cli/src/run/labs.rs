@@ -23,7 +23,7 @@ use super::{
     schedule::Site,
     spent::LabsSpent,
 };
-use crate::lab::TargetArgs;
+use crate::{lab::TargetArgs, quick::marked};
 
 /// Between two looks at it.
 const LOOK: Duration = Duration::from_millis(50);
@@ -236,7 +236,10 @@ impl Site for Labs<'_> {
         let step = |step: &str| {
             // Nothing else is shown yet.
             if before == 0 {
-                eprintln!("  {step}");
+                eprintln!(
+                    "{}",
+                    marked(self.settings.limits.profile.name(), &format!("  {step}"))
+                );
             }
         };
         let lifetime = if self.settings.keep {

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use cases::joint::{self, Joint};
-use harness::{case::Case, report::AxisReport, verdict};
+use harness::{case::Case, limits::Profile, report::AxisReport, verdict};
 
 use crate::report::{
     files,
@@ -38,11 +38,17 @@ impl Last {
     /// Of the report in a folder.
     ///
     /// # Errors
-    /// There is none, or nothing failed in it.
+    /// There is none, it is of a quick run, or nothing failed in it.
     pub(super) fn read(out: &Path) -> anyhow::Result<Self> {
         let path = out.join(files::YAML);
         let report =
             files::read(&path).context("--rerun-failed needs the report of a run with this --out")?;
+        if report.run.profile == Profile::Quick.name() {
+            bail!(
+                "{} is of a quick run, which left out most axes: run what failed in it by --filter",
+                path.display()
+            );
+        }
         let mut failed: BTreeSet<String> = report
             .cases
             .iter()
@@ -103,26 +109,40 @@ fn is_of(axis: &str, case: &str) -> bool {
     axis.split_once(": ").is_some_and(|(id, _)| id == case)
 }
 
-/// How long cases took, by id.
+/// How long the last run took.
 #[derive(Debug, Default)]
-pub(super) struct Durations(pub(super) BTreeMap<String, Duration>);
+pub(super) struct Durations {
+    /// Its cases, by id.
+    pub(super) cases: BTreeMap<String, Duration>,
+    /// All of it: less than its cases together, as some of them ran at once.
+    pub(super) run: Duration,
+}
 
 impl Durations {
-    /// In the last run in a folder. Nothing but the order of cases comes of it, so that a report that is not there, or
-    /// that an earlier version wrote, is none.
-    pub(super) fn read(out: &Path) -> Self {
+    /// In the last run in a folder, if it had this profile. Nothing but the order of cases and an estimate comes of it, so that a
+    /// report that is not there, or that an earlier version wrote, is none.
+    pub(super) fn read(out: &Path, profile: &str) -> Self {
         let report = files::read(&out.join(files::YAML));
-        let cases = report.map(|report| report.cases).unwrap_or_default();
-        let measured = cases.into_iter().filter_map(|case| {
-            let took = Duration::try_from_secs_f64(case.seconds).ok()?;
-            (!took.is_zero()).then_some((case.id, took))
-        });
-        Self(measured.collect())
+        let Ok(report) = report.map_err(drop).and_then(|report| {
+            let is_whole = report.run.profile == profile && !report.interrupted;
+            is_whole.then_some(report).ok_or(())
+        }) else {
+            return Self::default();
+        };
+        let seconds = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let cases = report
+            .cases
+            .into_iter()
+            .map(|case| (case.id, seconds(case.seconds)));
+        Self {
+            cases: cases.filter(|(_, took)| !took.is_zero()).collect(),
+            run: seconds(report.seconds),
+        }
     }
 
     /// How long a case will take: as it did, or as it may.
     pub(super) fn expected(&self, case: &Case) -> Duration {
-        self.0.get(case.id).copied().unwrap_or(case.longest)
+        self.cases.get(case.id).copied().unwrap_or(case.longest)
     }
 }
 
@@ -150,6 +170,40 @@ mod tests {
                 earlier.was_whole, is_rerun,
                 "the first was a run of two of its cases"
             );
+        }
+    }
+
+    #[test]
+    fn a_quick_run_is_no_run_to_go_on_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut report = golden::report();
+        report.run.profile = "quick".to_owned();
+        std::fs::write(folder.path().join(files::YAML), files::yaml(&report).unwrap()).unwrap();
+        let error = Last::read(folder.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("of a quick run") && error.contains("--filter"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn durations_are_those_of_a_run_of_the_same_profile_that_came_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut report = golden::report();
+        for (is_interrupted, profile, is_known) in [
+            (false, "lab", true),
+            (false, "quick", false),
+            (true, "lab", false),
+        ] {
+            report.interrupted = is_interrupted;
+            std::fs::write(folder.path().join(files::YAML), files::yaml(&report).unwrap()).unwrap();
+            let durations = Durations::read(folder.path(), profile);
+            assert_eq!(
+                !durations.cases.is_empty(),
+                is_known,
+                "{is_interrupted} {profile}"
+            );
+            assert_eq!(!durations.run.is_zero(), is_known);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! - `select.rs`: what runs, decided before the run. `exempt.rs`: what is known to deviate.
 //!   `declared.rs`: what a target says of both.
 //! - `schedule/`: labs and cases side by side, disruptive ones alone in theirs. `process.rs`: one case as a process.
-//! - `last.rs`: what is known of the run before.
+//! - `last.rs`: what is known of the run before. `estimate.rs`: how long this one will take.
 //! - `joint.rs`: rows that are judged over cases of others.
 //! - `spent.rs`: what it took.
 //! - `progress.rs`: what a person sees meanwhile. `summary.rs`: before and after.
@@ -14,6 +14,7 @@ mod arguments;
 mod clusters;
 mod conclusion;
 mod declared;
+mod estimate;
 mod exempt;
 mod interruption;
 mod joint;
@@ -51,6 +52,7 @@ use lab::{
 
 use crate::{
     cluster::{ExistingArgs, Provider},
+    quick::marked,
     report::{files, format, make},
 };
 
@@ -83,18 +85,16 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     let interrupted = interruption()?;
-    let last = arguments
-        .rerun_failed
-        .then(|| Last::read(&arguments.out))
-        .transpose()?;
+    let (given, profile) = (arguments.out(), arguments.profile().name());
+    let last = arguments.rerun_failed.then(|| Last::read(&given)).transpose()?;
     let named = select::named(&Wanted {
         filter: arguments.filter.as_ref(),
         claims: &arguments.claims,
         ids: last.as_ref().map(|last| &last.failed),
     })?;
     let folder = match &last {
-        Some(_) => arguments.out.join(RERUN),
-        None => arguments.out.clone(),
+        Some(_) => given.join(RERUN),
+        None => given.clone(),
     };
     let out = owner::Folder::create(&folder)
         .with_context(|| format!("failed to make the folder {}", folder.display()))?;
@@ -108,7 +108,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let seed = last.as_ref().map(|last| last.seed).or(arguments.seed);
     let seed = seed.unwrap_or_else(rand::random);
 
-    let durations = Durations::read(&arguments.out);
+    let durations = Durations::read(&given, profile);
     let options = arguments.options();
     let control_plane = arguments.control_plane()?;
     let families = arguments.families.families();
@@ -173,11 +173,12 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     match place {
         Where::Labs(target) => {
-            eprintln!("bringing up the lab …");
+            eprintln!("{}", marked(profile, "bringing up the lab …"));
             let labs = Labs::new(&settings, &target, families, control_plane, arguments.nodes)?;
             let done = go(&settings, &labs, RunLab::describe, asked, Some(labs.spent())).await;
             for name in labs.stay() {
-                eprintln!("the lab {name} stays up: `plumbline lab down --name {name}`");
+                let text = format!("the lab {name} stays up: `plumbline lab down --name {name}`");
+                eprintln!("{}", marked(profile, &text));
             }
             done
         }
@@ -189,7 +190,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             conclusion::concluded(done, clusters.release().await)
         }
         Where::Kind(config, existing, _) => {
-            eprintln!("bringing up the cluster of kind …");
+            eprintln!("{}", marked(profile, "bringing up the cluster of kind …"));
             let kinds = Kinds::new(&settings, *config, existing);
             let done = go(&settings, &kinds, Kinds::describe, asked, None).await;
             conclusion::concluded(done, kinds.close().await)
@@ -242,7 +243,7 @@ async fn go<S: Site>(
     asked: Asked,
     labs: Option<&LabsSpent>,
 ) -> anyhow::Result<ExitCode> {
-    let before = Processors::now();
+    let processors = Processors::now();
     let interrupted = &settings.interrupted;
     let first = tokio::select! {
         lab = site.make() => lab?,
@@ -257,16 +258,19 @@ async fn go<S: Site>(
             return Err(why);
         }
     };
-    let selection = select::select(asked.named, &description, &features);
-    summary::before(
+    let selection = select::select(asked.named, &description, &features, &settings.limits);
+    let takes = asked.durations.estimate(&selection.run, settings, labs.is_some());
+    let before = summary::before(
         &description,
         &features,
         settings,
         &selection,
         asked.began.elapsed(),
+        takes.as_deref(),
     );
+    print!("{}", marked(settings.limits.profile.name(), &before));
 
-    let progress = Progress::new(selection.run.len());
+    let progress = Progress::new(selection.run.len(), settings.limits.profile);
     let plan = Plan {
         selection,
         exemptions: &exemptions,
@@ -276,7 +280,7 @@ async fn go<S: Site>(
     progress.end();
     if let Some(labs) = labs {
         let reports = cases.iter().map(|(report, _)| report);
-        spent::write(&settings.out, asked.began.elapsed(), before, labs, reports)?;
+        spent::write(&settings.out, asked.began.elapsed(), processors, labs, reports)?;
     }
     let cases = joint::with_joint_rows(cases, settings, &exemptions, asked.last.as_ref());
 
@@ -301,11 +305,17 @@ async fn go<S: Site>(
         cases,
     });
     let written = files::write(&report, &settings.out);
-    println!("\n{}", summary::table(&report, &settings.out));
+    let mark = |text: &str| marked(&report.run.profile, text);
+    print!(
+        "{}{}{}",
+        mark("\n"),
+        summary::table(&report, &settings.out),
+        mark("\n")
+    );
     let written = written.context("the verdicts above stand, but not all reports could be written");
     let written = written.map(|paths| {
         for path in &paths {
-            println!("{}", path.display());
+            println!("{}", mark(&path.display().to_string()));
         }
     });
     let code = if interrupted.is_cancelled() {

@@ -311,7 +311,7 @@ pub(super) mod tests {
             longest: Duration::from_millis(100),
             ..cases::find("clusterip-from-pod").unwrap()
         };
-        let progress = Progress::new(1);
+        let progress = Progress::new(1, settings.limits.profile);
         let line = progress.begin(&case, "lab");
         let began = Instant::now();
         let end = run(&settings, At::Lab("lab"), case, &line).await;

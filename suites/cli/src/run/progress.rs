@@ -6,15 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use harness::{case::Case, report::CaseReport};
+use harness::{case::Case, limits::Profile, report::CaseReport};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::seconds;
+use crate::quick::marked;
 
 /// Progress of a run.
 #[derive(Debug)]
 pub(super) struct Progress {
     bars: Option<MultiProgress>,
+    profile: &'static str,
     began: Instant,
     total: usize,
     done: AtomicUsize,
@@ -29,10 +31,11 @@ pub(super) struct Line<'a> {
 }
 
 impl Progress {
-    pub(super) fn new(total: usize) -> Self {
+    pub(super) fn new(total: usize, profile: Profile) -> Self {
         let bars = stderr().is_terminal().then(MultiProgress::new);
         Self {
             bars,
+            profile: profile.name(),
             began: Instant::now(),
             total,
             done: AtomicUsize::new(0),
@@ -46,7 +49,7 @@ impl Progress {
             if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {prefix}  {wide_msg}") {
                 bar.set_style(style);
             }
-            bar.set_prefix(format!("{} in {lab}", case.id));
+            bar.set_prefix(marked(self.profile, &format!("{} in {lab}", case.id)));
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
@@ -69,9 +72,12 @@ impl Progress {
     fn say(&self, text: &str) {
         match &self.bars {
             Some(bars) => {
-                let _ = bars.println(text);
+                let _ = bars.println(marked(self.profile, text));
             }
-            None => eprintln!("{:>7}  {text}", seconds(self.began.elapsed())),
+            None => {
+                let line = format!("{:>7}  {text}", seconds(self.began.elapsed()));
+                eprintln!("{}", marked(self.profile, &line));
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use cases::{
     claims::{self, Claim},
     joint::{self, Joint},
 };
-use harness::{case::Case, verdict::Verdict};
+use harness::{case::Case, limits::Limits, verdict::Verdict};
 use lab::cluster::Description;
 use regex::Regex;
 
@@ -104,14 +104,20 @@ pub(super) fn named(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Case>> {
     Ok(named)
 }
 
-/// Cases that can run on a cluster, with a target that has these features.
-pub(super) fn select(named: Vec<Case>, cluster: &Description, features: &BTreeSet<String>) -> Selection {
+/// Cases that can run on a cluster, with a target that has these features, within these limits.
+pub(super) fn select(
+    named: Vec<Case>,
+    cluster: &Description,
+    features: &BTreeSet<String>,
+    limits: &Limits,
+) -> Selection {
     let mut selection = Selection {
         run: Vec::new(),
         excluded: Vec::new(),
     };
     for case in named {
-        match case.excluded(cluster, features) {
+        let excluded = case.excluded(cluster, features);
+        match excluded.or_else(|| limits.leave_out(&case)) {
             None => selection.run.push(case),
             Some(verdict) => selection.excluded.push((case, verdict)),
         }
@@ -121,7 +127,7 @@ pub(super) fn select(named: Vec<Case>, cluster: &Description, features: &BTreeSe
 
 #[cfg(test)]
 mod tests {
-    use harness::case::Rights;
+    use harness::{case::Rights, limits::Profile};
     use lab::cluster::{Capability, Node, Ways};
 
     use super::*;
@@ -161,6 +167,10 @@ mod tests {
             pull_secrets: Vec::new(),
             confined: None,
         }
+    }
+
+    fn select(named: Vec<Case>, cluster: &Description, features: &BTreeSet<String>) -> Selection {
+        super::select(named, cluster, features, &Limits::default())
     }
 
     const EVERYTHING: [Capability; 15] = [
@@ -260,6 +270,42 @@ mod tests {
             .map(|(case, why)| (case.id, why))
             .collect();
         assert_eq!((selection.run.len(), why), (cases::ALL.len(), Vec::new()));
+    }
+
+    #[test]
+    fn a_quick_run_leaves_out_what_names_a_longer_time_and_says_so() {
+        let features = claims::features().into_iter().map(str::to_owned).collect();
+        let quick = Limits::of(Profile::Quick);
+        let all = cluster(2, &EVERYTHING);
+        let selection = super::select(everything(), &all, &features, &quick);
+        let excluded: Vec<(&str, String)> = selection
+            .excluded
+            .iter()
+            .map(|(case, verdict)| (case.id, verdict.to_string()))
+            .collect();
+        let left_out: Vec<&str> = excluded.iter().map(|(id, _)| *id).collect();
+        assert_eq!(
+            left_out,
+            [
+                "empty-refill-no-restart",
+                "stale-restart-loop-no-growth",
+                "ready-means-served"
+            ]
+        );
+        assert_eq!(
+            excluded[2].1,
+            "skipped: its claim takes 60 s at least, and --quick leaves out what takes more than 20 s"
+        );
+        let one_node = super::select(everything(), &cluster(1, &EVERYTHING), &features, &quick);
+        let (_, verdict) = &one_node
+            .excluded
+            .iter()
+            .find(|(case, _)| case.id == left_out[0])
+            .unwrap();
+        assert!(
+            verdict.why().contains("2 nodes"),
+            "what can't run at all says that"
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ use lab::cluster::Description;
 use super::{process::Settings, seconds, select::Selection};
 use crate::{
     count::counted,
+    quick::marked,
     report::{
         format::{Case, Report, Verdict},
         timeline::MarkKind,
@@ -22,14 +23,15 @@ const LINES: usize = 10;
 /// Attempts shown of one finding; the evidence has all.
 const ATTEMPTS: usize = 2;
 
-/// What runs where.
+/// What runs where, and how long it will take, if that is known.
 pub(super) fn before(
     cluster: &Description,
     features: &BTreeSet<String>,
     settings: &Settings,
     selection: &Selection,
     took: Duration,
-) {
+    takes: Option<&str>,
+) -> String {
     let nodes: Vec<String> = cluster
         .nodes
         .iter()
@@ -43,34 +45,47 @@ pub(super) fn before(
         .iter()
         .map(|capability| format!("{capability:?}").to_lowercase())
         .collect();
-    println!("provider  {}, up in {}", cluster.provider, seconds(took));
-    println!("target    {}", cluster.target);
-    println!("kernel    {}", cluster.kernel);
-    println!("nodes     {}", nodes.join(", "));
     let families: Vec<String> = families(cluster).iter().map(ToString::to_string).collect();
-    println!("families  {}", families.join(", "));
-    println!("can       {}", can.join(", "));
-    let features: Vec<&str> = features.iter().map(String::as_str).collect();
-    let none = if features.is_empty() { "none" } else { "" };
-    println!("features  {none}{}", features.join(", "));
-    for axis in axes_not_enabled(cluster) {
-        println!("not       {axis}");
+    let mut features: Vec<&str> = features.iter().map(String::as_str).collect();
+    if features.is_empty() {
+        features.push("none");
     }
-    println!("limits    {}", settings.limits);
-    println!("seed      {}", settings.seed);
-    println!(
-        "labs      {} at once, {} at once in all of them",
+    let mut lines = vec![
+        (
+            "provider",
+            format!("{}, up in {}", cluster.provider, seconds(took)),
+        ),
+        ("target", cluster.target.clone()),
+        ("kernel", cluster.kernel.clone()),
+        ("nodes", nodes.join(", ")),
+        ("families", families.join(", ")),
+        ("can", can.join(", ")),
+        ("features", features.join(", ")),
+    ];
+    lines.extend(axes_not_enabled(cluster).into_iter().map(|axis| ("not", axis)));
+    let at_once = format!(
+        "{} at once, {} at once in all of them",
         settings.labs,
         counted(settings.jobs, "case", "cases")
     );
-    println!(
-        "cases     {} to run, {} left out",
+    let cases = format!(
+        "{} to run, {} left out",
         selection.run.len(),
         selection.excluded.len()
     );
-    for (case, verdict) in &selection.excluded {
-        println!("          {} {verdict}", case.id);
-    }
+    lines.extend([
+        ("limits", settings.limits.to_string()),
+        ("seed", settings.seed.to_string()),
+        ("labs", at_once),
+        ("cases", cases),
+    ]);
+    let excluded = selection.excluded.iter();
+    lines.extend(excluded.map(|(case, verdict)| ("", format!("{} {verdict}", case.id))));
+    lines.extend(takes.map(|takes| ("takes", takes.to_owned())));
+    lines
+        .iter()
+        .map(|(name, text)| format!("{name:<10}{text}\n"))
+        .collect()
 }
 
 /// The table, what there is to say about cases that did not pass, and how many there are of each.
@@ -95,7 +110,8 @@ pub(crate) fn table(report: &Report, folder: &Path) -> String {
     // What failed is not looked for among what could not be decided.
     told.sort_by_key(|case| case.label() != Verdict::Fail.name());
     let told: String = told.into_iter().map(|case| story(case, folder)).collect();
-    format!("{table}\n{told}\n{}{}\n", failed(report), counts(report))
+    let text = format!("{table}\n{told}\n{}{}\n", failed(report), counts(report));
+    marked(&report.run.profile, &text)
 }
 
 /// A line for each case that failed, for whoever sees only the end.

@@ -14,6 +14,37 @@ use super::{
 const SKIPPED: [&str; 4] = ["--nodes", "1", "--filter", "^empty-refill-no-restart$"];
 
 #[test]
+fn a_quick_run_says_on_every_line_and_in_its_report_that_it_is_no_conformance() {
+    if !privileged() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
+        .args(["run", "--quick", "--out"])
+        .arg(out.path())
+        .args(SKIPPED)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for line in said.lines() {
+        assert!(line.starts_with("quick, no conformance"), "{line:?} of {said}");
+    }
+    for part in ["T_hold 3s", "N 14", "profile quick", "T_ep 30s", "1 skipped"] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    assert_eq!(report(out.path())["run"]["profile"], "quick");
+    let validated = Command::new(env!("CARGO_BIN_EXE_plumbline"))
+        .args(["report", "validate"])
+        .arg(out.path().join("report.yaml"))
+        .output()
+        .unwrap();
+    let refused = String::from_utf8_lossy(&validated.stderr);
+    assert_eq!(validated.status.code(), Some(2));
+    assert!(refused.contains("expected a run without --quick"), "{refused}");
+}
+
+#[test]
 fn a_run_says_in_its_report_what_it_was_told() {
     if !privileged() {
         return;

@@ -97,6 +97,7 @@ impl Way {
 
 /// Runs a row: every way for every family.
 pub(super) async fn run(cx: &Context, row: &Row) -> Result<(), Halt> {
+    let mut points = Vec::new();
     for family in cx.families() {
         let hook = match family {
             Family::IPv4 => row.hooks[0],
@@ -117,8 +118,11 @@ pub(super) async fn run(cx: &Context, row: &Row) -> Result<(), Halt> {
                 );
                 continue;
             }
-            leftover(cx, row, way, family, hook, &axis).await?;
+            points.push((axis, family, hook, way));
         }
+    }
+    for (axis, family, hook, way) in cx.axes(points, |(axis, ..)| axis.clone()) {
+        leftover(cx, row, way, family, hook, &axis).await?;
     }
     Ok(())
 }

@@ -11,8 +11,12 @@ use crate::count::counted;
 /// The text of the file.
 pub(crate) fn render(report: &Report) -> String {
     let title = format!(
-        "plumbline: {} on {}",
-        report.cluster.target, report.cluster.provider
+        "plumbline{}: {} on {}",
+        report
+            .no_conformance()
+            .map_or_else(String::new, |words| format!(" ({words})")),
+        report.cluster.target,
+        report.cluster.provider
     );
     let page = html! {
         (DOCTYPE)
@@ -26,6 +30,11 @@ pub(crate) fn render(report: &Report) -> String {
             body {
                 header {
                     h1 { (title) }
+                    @if let Some(words) = report.no_conformance() {
+                        p class="inconclusive" {
+                            strong { (words) } ": one axis of each row, a short hold, few probes. What passed here has not passed the suite."
+                        }
+                    }
                     p class="soft" {
                         (report.started) ", " (format!("{:.1} s", report.seconds))
                         @if report.interrupted { ", " strong class="inconclusive" { "interrupted" } }
@@ -178,6 +187,10 @@ fn details(case: &Case) -> Markup {
             }
             @for axis in case.axes.iter().filter(|axis| axis.verdict != Verdict::Pass) { (findings(axis)) }
             @if let Some(shown) = &case.timeline { (timeline::render(&case.id, shown)) }
+            @if !case.axes_not_enabled.is_empty() {
+                h4 { "Axes that did not run" }
+                ul class="small" { @for axis in &case.axes_not_enabled { li { (axis) } } }
+            }
             @if !case.recorded.is_empty() {
                 h4 { "Recorded, not judged" }
                 dl class="small" { @for (name, value) in &case.recorded { dt { (name) } dd { (value) } } }

@@ -40,7 +40,14 @@ mod tests {
         );
         let shortest = unmeasured.last().unwrap();
         let took = BTreeMap::from([(shortest.id.to_owned(), Duration::from_secs(86_400))]);
-        let measured = order(all, None, &Durations(took));
+        let measured = order(
+            all,
+            None,
+            &Durations {
+                cases: took,
+                run: Duration::ZERO,
+            },
+        );
         assert_eq!(measured[0].id, shortest.id, "what was measured counts");
     }
 

@@ -201,14 +201,16 @@ impl Wanted {
                 excluded: Vec::new(),
             },
             exemptions: &[],
-            durations: &Durations(
-                fake.lasts
+            durations: &Durations {
+                cases: fake
+                    .lasts
                     .iter()
                     .map(|(id, lasts)| ((*id).to_owned(), Duration::from_secs(*lasts)))
                     .collect(),
-            ),
+                run: Duration::ZERO,
+            },
         };
-        let progress = Progress::new(cases.len());
+        let progress = Progress::new(cases.len(), settings.limits.profile);
         let ended = fake.clock.run(async {
             let first = fake.make().await.unwrap();
             all(&settings, fake, first, plan, &progress).await

@@ -1,0 +1,46 @@
+//! What a quick run says on each of its lines, and wherever its report is shown.
+
+use harness::{limits::Profile, quick::NO_CONFORMANCE};
+
+/// Text of a run of this profile: each line of a quick one's begins with what it is.
+pub(crate) fn marked(profile: &str, text: &str) -> String {
+    if profile != Profile::Quick.name() {
+        return text.to_owned();
+    }
+    let mark = |line: &str| format!("{NO_CONFORMANCE}  {line}").trim_end().to_owned();
+    let lines: Vec<String> = text.lines().map(mark).collect();
+    let end = if text.ends_with('\n') { "\n" } else { "" };
+    lines.join("\n") + end
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{report::golden, run};
+
+    #[test]
+    fn every_line_of_a_quick_run_says_what_it_is_and_no_line_of_another() {
+        assert_eq!(marked("lab", "a\n\nb\n"), "a\n\nb\n");
+        let quick = marked("quick", "a\n\nb");
+        assert_eq!(
+            quick.lines().collect::<Vec<_>>(),
+            [
+                "quick, no conformance  a",
+                "quick, no conformance",
+                "quick, no conformance  b"
+            ]
+        );
+        assert_eq!(marked("quick", "\n"), "quick, no conformance\n");
+        let mut report = golden::report();
+        let whole = run::table(&report, Path::new("out"));
+        report.run.profile = "quick".to_owned();
+        let table = run::table(&report, Path::new("out"));
+        assert_eq!(table.lines().count(), whole.lines().count());
+        for line in table.lines() {
+            assert!(line.starts_with(NO_CONFORMANCE), "{line}");
+        }
+        assert!(!whole.contains(NO_CONFORMANCE));
+    }
+}
