@@ -32,7 +32,7 @@ pub(crate) const CASE: Case = Case {
     },
     disruptive: false,
     manifest: include_str!("release_name_lattice.yaml"),
-    longest: Duration::from_secs(420),
+    longest: Duration::from_secs(900),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };
