@@ -143,9 +143,13 @@ mod tests {
 
     #[test]
     fn processors_shorten_a_run_and_no_case() {
-        let of = |cases, processors| by_measured(&LAB, cases, processors).as_secs();
-        assert_eq!((of(49, 2), of(49, 4)), (749, 374));
-        assert_eq!((of(1, 2), of(49, 64)), (58, 58));
+        let measured = Measured {
+            run: Duration::from_secs(10),
+            case: Duration::from_secs(60),
+        };
+        let of = |cases, processors| by_measured(&measured, cases, processors).as_secs();
+        assert_eq!((of(49, 2), of(49, 4)), (490, 245));
+        assert_eq!((of(1, 2), of(49, 64)), (60, 60));
     }
 
     #[test]
