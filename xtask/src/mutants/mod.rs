@@ -59,9 +59,10 @@ pub(crate) struct Arguments {
 const UNMUTATED: &str = "none";
 /// Where reports go, below the workspace.
 const OUT: &str = "target/plumbline/mutants";
-/// Runs for each processor: a case that fails waits for most of its time until T_heal has passed. What that leaves undecided is
-/// tried once more, one for each processor.
-const PER_PROCESSOR: usize = 8;
+/// Runs for each processor, of two to three cases each: a case that fails waits for most of its time until T_heal has passed. Of
+/// eight for each, a load of more than a hundred let nothing be decided. What is left undecided is tried once more, one run for
+/// each processor.
+const PER_PROCESSOR: usize = 2;
 /// From the beginning of one run to that of the next, on one processor: what a lab and its agents take of it to come up.
 const APART: Duration = Duration::from_secs(4);
 /// What must pass on a mutant: the first of these that is not meant to catch it.

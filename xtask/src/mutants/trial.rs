@@ -75,10 +75,6 @@ impl<'a> Trial<'a> {
             };
             let cases: Vec<&str> = cases.iter().map(run).collect();
             command.args(["--filter", &format!("^({})$", cases.join("|"))]);
-            if self.mutant.is_some() {
-                // All at once: they are few, and their beginnings are what others wait for.
-                command.args(["--jobs", &cases.len().to_string()]);
-            }
         }
         if let Some(mutant) = self.mutant {
             command.args(["--mutant", &mutant.name]);
