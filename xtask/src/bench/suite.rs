@@ -29,7 +29,7 @@ pub(super) fn bench(run: &[String]) -> anyhow::Result<ExitCode> {
     let path = steps::root().join(OUT).join(SPENT);
     // That of an earlier run is none of this one.
     let _ = fs::remove_file(&path);
-    // Whatever the verdicts are.
+    // A case that failed has spent time, too.
     steps::run("suite", &mut command)?;
     let text = fs::read(&path).with_context(|| format!("the run wrote no {}", path.display()))?;
     let spent =

@@ -54,7 +54,7 @@ struct File<'a> {
     /// How long the run took.
     took_seconds: f64,
     processors: usize,
-    /// Seconds of the machine's processors meanwhile, whoever used them.
+    /// Seconds of the machine's processors meanwhile, with those of programs that are not the run's.
     busy_seconds: f64,
     idle_seconds: f64,
     labs: Labs,

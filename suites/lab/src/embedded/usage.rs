@@ -15,8 +15,8 @@ const PROGRAMS: [(&str, &[&str]); 6] = [
 ];
 
 impl LabCluster {
-    /// Seconds of processors, user and system, by program, of those that have ended, too. What the kernel does for nobody in
-    /// particular (interrupts, for packets among others) is none's.
+    /// Seconds of processors, user and system, by program, of those that have ended, too. Work of the kernel
+    /// outside of processes (interrupts, for packets among others) is not counted.
     ///
     /// # Errors
     /// There is no cgroup v2 hierarchy any more.
