@@ -8,6 +8,7 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
+use testing::patience::TIMES;
 
 use super::{
     LIMIT, privileged,
@@ -25,8 +26,15 @@ const CASES: [&str; 3] = [
 fn three_at_once() -> (Run, BTreeMap<&'static str, String>) {
     let filter = format!("^({})$", CASES.join("|"));
     let out = tempfile::tempdir().unwrap();
-    let options = ["--filter", &filter, "--labs", "3", "--jobs", "3"];
-    let mut run = Run::with_options(CASES[0], out, &options);
+    let scale = TIMES.to_string();
+    let options = [
+        ["--filter", &filter],
+        ["--labs", "3"],
+        ["--jobs", "3"],
+        // None ends by its own limit before the last one has a lab.
+        ["--timeout-scale", &scale],
+    ];
+    let mut run = Run::with_options(CASES[0], out, options.as_flattened());
     let (mut found, mut begun) = (BTreeMap::new(), BTreeSet::new());
     // Until the process of each says something: it has found its lab then.
     while begun.len() < CASES.len() {
