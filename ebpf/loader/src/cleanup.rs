@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// How long [`cleanup`] waits for what ends by itself. It takes milliseconds, on a busy machine more.
-pub const GONE_LIMIT: Duration = Duration::from_secs(10);
+const GONE_LIMIT: Duration = Duration::from_secs(10);
 /// Between two looks meanwhile.
 const GONE_POLL: Duration = Duration::from_millis(5);
 
@@ -49,7 +49,7 @@ pub struct Cleanup {
 ///
 /// # Errors
 /// [`LoaderError::Busy`] while an agent has the datapath open; [`LoaderError::StillAttached`] if something is after
-/// [`GONE_LIMIT`].
+/// ten seconds.
 pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
     environment::expect_privileges()?;
     environment::expect_filesystem(bpffs, Filesystem::Bpf)?;
@@ -74,31 +74,36 @@ pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
     Ok(done)
 }
 
-/// Ends attachments until there are none.
+/// Ends attachments until there are none. What a look shows that began [`GONE_LIMIT`] after the first were ended was attached
+/// again, or can't be ended; how long a look itself takes says nothing.
 fn detach(node: &Node<'_>, programs: &mut Programs, done: &mut Cleanup) -> Result<(), LoaderError> {
-    let deadline = Instant::now() + GONE_LIMIT;
+    let mut first = None;
     loop {
+        let is_over = first.is_some_and(|first: Instant| first.elapsed() > GONE_LIMIT);
         let attached = node.leftovers(programs)?.attachments;
         if attached.is_empty() {
             return Ok(());
         }
         let (mut ended, mut left) = (false, Vec::new());
         for found in attached {
+            let what = format!(
+                "program {} at {}, {}",
+                found.program.id, found.place, found.manner
+            );
             match evict(&found, false) {
                 Ok(Evicted::Detached) => {
+                    left.push(format!("{what} (detached once more)"));
                     done.detached.push(found);
                     ended = true;
                 }
-                Ok(Evicted::Gone) => left.push(format!(
-                    "program {} at {}, {}",
-                    found.program.id, found.place, found.manner
-                )),
+                Ok(Evicted::Gone) => left.push(what),
                 Err(error) => left.push(error.to_string()),
             }
         }
-        if Instant::now() > deadline {
+        if is_over {
             return Err(LoaderError::StillAttached { attached: left });
         }
+        first.get_or_insert_with(Instant::now);
         if !ended {
             thread::sleep(GONE_POLL);
         }

@@ -184,7 +184,7 @@ pub enum LoaderError {
     },
     /// What was detached, or should have ended by itself, has not.
     #[error(
-        "programs of ours are still attached, and the kernel detaches none of them: {}; is another process attaching them?",
+        "programs of ours are still attached, or again: {}; is another process attaching them?",
         attached.join(", ")
     )]
     StillAttached {

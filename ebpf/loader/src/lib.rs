@@ -79,7 +79,7 @@ pub use self::{
     attachment::{
         Attachment, Ownership, attach_legacy, attach_link, detach_legacy, pin_link, programs_attached,
     },
-    cleanup::{Cleanup, GONE_LIMIT, cleanup},
+    cleanup::{Cleanup, cleanup},
     datapath::{Attached, Datapath, Replaced},
     detached::{Detached, Input, Run},
     device::{

@@ -8,7 +8,7 @@ use std::{
 };
 
 use lb_abi::{Address, Frontend, FrontendKey, Service, SlotKey, SourceKey, address_flags, capacity};
-use lb_loader::{GONE_LIMIT, HeldProgram, Hook, Manner, attach_legacy, programs_attached};
+use lb_loader::{HeldProgram, Hook, Manner, attach_legacy, programs_attached};
 use reference_agent::{
     control::{Control, Planner},
     datapath::Datapath,
@@ -334,7 +334,11 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     // The link goes with its pin, when a worker of the kernel comes to it; the legacy attachment stays.
     let begin = Instant::now();
     while running(connect) != [earlier] {
-        assert!(begin.elapsed() < GONE_LIMIT, "{:?}", running(connect));
+        assert!(
+            begin.elapsed() < testing::patience::LIMIT,
+            "{:?}",
+            running(connect)
+        );
         thread::sleep(Duration::from_millis(1));
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use aya::maps::MapData;
 use lb_loader::{
-    Attachment, Cleanup, Datapath, GONE_LIMIT, HeldProgram, Hook, Inventory, LoaderError, Manner, Ownership,
+    Attachment, Cleanup, Datapath, HeldProgram, Hook, Inventory, LoaderError, Manner, Ownership,
     attach_legacy, cleanup, detach_legacy, programs_attached,
 };
 
@@ -60,7 +60,7 @@ fn leave_behind(node: &Node) -> (Vec<(Hook, HeldProgram)>, SocketAddrV4, SocketA
     drop(datapath);
     fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
     // The links end when a worker of the kernel comes to them.
-    let deadline = Instant::now() + GONE_LIMIT;
+    let deadline = Instant::now() + testing::patience::LIMIT;
     while held
         .iter()
         .any(|(hook, program)| attached(node, *hook) != [program.id()])

@@ -2,7 +2,7 @@
 
 use std::{fs, thread, time::Instant};
 
-use lb_loader::{Datapath, GONE_LIMIT, Inventory, Options};
+use lb_loader::{Datapath, Inventory, Options};
 
 use crate::{
     restart::{attached_alone, one_service},
@@ -25,7 +25,7 @@ fn socket_programs_that_are_not_wanted_any_more_go_and_the_maps_stay() {
         let pins = fs::read_dir(node.pins("links")).expect("a folder of pins");
         assert_eq!(pins.count(), 0);
         // The links end when a worker of the kernel comes to them.
-        let deadline = Instant::now() + GONE_LIMIT;
+        let deadline = Instant::now() + testing::patience::LIMIT;
         while !datapath.scan().expect("what is attached").is_empty() {
             assert!(Instant::now() < deadline, "links without pins stay attached");
             thread::yield_now();

@@ -11,7 +11,7 @@ use std::{
 
 use aya::maps::{Array, MapData};
 use lb_abi::Meta;
-use lb_loader::{GONE_LIMIT, Hook, MapName, Ownership, Scope, inventory, programs_attached, read_pinned};
+use lb_loader::{Hook, MapName, Ownership, Scope, inventory, programs_attached, read_pinned};
 
 use crate::{
     restart::{attached_alone, one_service, pins_in_order},
@@ -163,7 +163,7 @@ fn what_another_version_has_pinned_in_a_folder_of_its_own_goes_when_this_one_is_
             lb_loader::evict(&found, false).expect("evicted, if its link is not gone already");
         }
         // A link whose last holder has gone stays attached until a worker of the kernel comes to it.
-        let deadline = Instant::now() + GONE_LIMIT;
+        let deadline = Instant::now() + testing::patience::LIMIT;
         let count = |hook| {
             let attached = programs_attached(&node.options.cgroup, hook, false);
             attached.expect("the kernel says").len()

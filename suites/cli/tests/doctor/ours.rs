@@ -8,7 +8,7 @@ use std::{
 };
 
 use lb_abi::{Address, Backend, Frontend, FrontendKey, Port, Service, SlotKey, TCP};
-use lb_loader::{Datapath, GONE_LIMIT, HeldProgram, Hook, Manner, Options, attach_legacy, programs_attached};
+use lb_loader::{Datapath, HeldProgram, Hook, Manner, Options, attach_legacy, programs_attached};
 use reference_agent::doctor::report::{Certainty, Outcome, Standing, Verdict};
 
 use crate::support::{
@@ -182,7 +182,10 @@ fn what_is_missing_around_the_programs_is_a_problem() {
             .unwrap()
             .is_empty()
         {
-            assert!(begun.elapsed() < GONE_LIMIT, "the link outlives its last holder");
+            assert!(
+                begun.elapsed() < testing::patience::LIMIT,
+                "the link outlives its last holder"
+            );
             thread::yield_now();
         }
         let [(name, text)] = bad(&agent).try_into().expect("one");

@@ -183,7 +183,10 @@ fn ends(node: &Node, hook: Hook) {
         .expect("the kernel says")
         .is_empty()
     {
-        assert!(begun.elapsed() < lb_loader::GONE_LIMIT, "{hook} stays attached");
+        assert!(
+            begun.elapsed() < testing::patience::LIMIT,
+            "{hook} stays attached"
+        );
         std::thread::yield_now();
     }
 }
