@@ -55,6 +55,7 @@ pub use self::{
     allocate::{Attempt, attempt},
     hook::Hook,
     outcome::{Answer, Disposition, Outcome},
+    read::{Options, has_jumbo, options},
     view::{Entry, Inserted, Node, Packet},
     work::{Fragment, Headers, Transport, Way, Work},
 };

@@ -15,6 +15,10 @@ use crate::net::{
 };
 
 pub(super) use self::transport::transport;
+pub use self::{
+    extensions::has_jumbo,
+    options::{Options, options},
+};
 
 /// Why a packet is not read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -173,7 +177,11 @@ pub(super) fn internet<P: Packet>(packet: P, headers: &mut Headers, part: Part) 
         headers.l4 = headers.l3 + header;
         headers.end = headers.l3 + if total < there { total } else { there };
         if header > 20 {
-            options::check(packet, headers.l3 + 20, headers.l4)?;
+            match packet.options(headers.l3 + 20, headers.l4) {
+                Options::Whole => {}
+                Options::Malformed => return Err(Unread::Malformed),
+                Options::SourceRouted => return Err(Unread::SourceRouted),
+            }
         }
         let [id_high, id_low, offset_high, offset_low] = second.to_ne_bytes();
         if u16::from_be_bytes([offset_high & 0x1f, offset_low]) != 0 {

@@ -4,7 +4,7 @@ use lb_abi::{Address, BackendId, Flow, FragmentKey, Ports, ServiceId, SourceKey,
 
 use crate::{
     Tables,
-    net::{Attempt, Work, reject::ANSWER_WORDS},
+    net::{Attempt, Options, Work, reject::ANSWER_WORDS},
 };
 
 /// A packet, from its link-layer header on.
@@ -24,6 +24,10 @@ pub trait Packet: Copy {
     /// `length` bytes, from 1 to [`QUOTE`](crate::net::reject::QUOTE), into words from number `AT` on; `false` if they
     /// are not all there.
     fn copy<const AT: usize>(self, offset: u32, length: u32, into: &mut [u32; ANSWER_WORDS]) -> bool;
+    /// Calls [`options`](crate::net::options); in the kernel, so that a verifier goes through its loop once.
+    fn options(self, at: u32, end: u32) -> Options;
+    /// Calls [`has_jumbo`](crate::net::has_jumbo); as above.
+    fn has_jumbo(self, at: u32, end: u32) -> bool;
 }
 
 /// What [`Node::insert`] found.

@@ -3,7 +3,7 @@
 //! else is in the scratch.
 
 use aya_ebpf::bindings::__sk_buff;
-use lb_flow::net::{self, Answer, Attempt, Hook};
+use lb_flow::net::{self, Answer, Attempt, Hook, Options};
 
 use super::{Action, REDIRECT, SHOT, answer, node::Local, scratch, skb::Skb};
 use crate::maps::Maps;
@@ -46,6 +46,25 @@ pub(super) fn attempt(skb: Skb) -> Attempt {
         _ => Attempt::Full,
     }
 }
+
+/// [`net::options`].
+#[inline(always)]
+pub(super) fn options(skb: Skb, at: u32, end: u32) -> Options {
+    match net_options(skb.argument(), at, end) {
+        WHOLE => Options::Whole,
+        SOURCE_ROUTED => Options::SourceRouted,
+        _ => Options::Malformed,
+    }
+}
+
+/// [`net::has_jumbo`].
+#[inline(always)]
+pub(super) fn has_jumbo(skb: Skb, at: u32, end: u32) -> bool {
+    net_has_jumbo(skb.argument(), at, end) != 0
+}
+
+const WHOLE: u32 = Options::Whole as u32;
+const SOURCE_ROUTED: u32 = Options::SourceRouted as u32;
 
 const STORED: u32 = Attempt::Stored as u32;
 const TAKEN: u32 = Attempt::Taken as u32;
@@ -106,6 +125,18 @@ extern "C" fn net_answer(context: *mut __sk_buff, hook: u32, kind: u32) -> u32 {
     };
     let skb = Skb::new(context);
     answer::send(hook_of(hook), skb, Local::new(maps, skb), scratch, kind).into()
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_options(context: *mut __sk_buff, at: u32, end: u32) -> u32 {
+    net::options(Skb::new(context), at, end) as u32
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_has_jumbo(context: *mut __sk_buff, at: u32, end: u32) -> u32 {
+    net::has_jumbo(Skb::new(context), at, end).into()
 }
 
 const REJECT: u32 = Answer::Reject as u32;

@@ -13,9 +13,11 @@ use aya_ebpf::{
     },
 };
 use lb_flow::net::{
-    Packet,
+    Options, Packet,
     reject::{ANSWER_WORDS, QUOTE},
 };
+
+use super::apart;
 
 /// `BPF_F_RECOMPUTE_CSUM`: what a device has summed up of the packet follows.
 const RECOMPUTE: u64 = 1;
@@ -263,5 +265,15 @@ impl Packet for Skb {
         let Some(to) = into.get_mut(AT) else { return false };
         // SAFETY: from there on there are 128 bytes, as asserted.
         unsafe { bpf_skb_load_bytes(self.0.cast(), offset, (&raw mut *to).cast(), length) == 0 }
+    }
+
+    #[inline(always)]
+    fn options(self, at: u32, end: u32) -> Options {
+        apart::options(self, at, end)
+    }
+
+    #[inline(always)]
+    fn has_jumbo(self, at: u32, end: u32) -> bool {
+        apart::has_jumbo(self, at, end)
     }
 }

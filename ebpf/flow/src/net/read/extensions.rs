@@ -56,7 +56,7 @@ pub(super) fn skip<P: Packet>(packet: P, headers: &mut Headers, merged: bool) ->
             return Err(Unread::Malformed);
         }
         match kind {
-            HOP_BY_HOP if !merged && has_jumbo(packet, at + 2, at + length) => return Err(Unread::Malformed),
+            HOP_BY_HOP if !merged && packet.has_jumbo(at + 2, at + length) => return Err(Unread::Malformed),
             ROUTING if third == 0 || fourth != 0 => return Err(Unread::SourceRouted),
             FRAGMENT => {
                 let offset = u16::from_be_bytes([third, fourth]);
@@ -80,9 +80,10 @@ pub(super) fn skip<P: Packet>(packet: P, headers: &mut Headers, merged: bool) ->
     Err(Unread::Malformed)
 }
 
-/// Whether there is a jumbo payload length (RFC 2675) among the hop-by-hop options in `[at, end)`.
-#[inline(never)]
-fn has_jumbo<P: Packet>(packet: P, mut at: u32, end: u32) -> bool {
+/// Whether there is a jumbo payload length (RFC 2675) among the hop-by-hop options in `[at, end)`. For
+/// [`Packet::has_jumbo`], which is what others call.
+#[inline(always)]
+pub fn has_jumbo<P: Packet>(packet: P, mut at: u32, end: u32) -> bool {
     for _ in 0..MOST_OPTIONS {
         if at >= end {
             return false;

@@ -11,7 +11,10 @@ use lb_abi::{
 use crate::{
     Tables,
     model::Model,
-    net::{Attempt, CLAIMED, Entry, Inserted, Node, Packet, Work, attempt, reject::ANSWER_WORDS},
+    net::{
+        Attempt, CLAIMED, Entry, Inserted, Node, Options, Packet, Work, attempt, has_jumbo, options,
+        reject::ANSWER_WORDS,
+    },
 };
 
 extern crate std;
@@ -58,6 +61,12 @@ impl Packet for Bytes<'_> {
             }
         }
         true
+    }
+    fn options(self, at: u32, end: u32) -> Options {
+        options(self, at, end)
+    }
+    fn has_jumbo(self, at: u32, end: u32) -> bool {
+        has_jumbo(self, at, end)
     }
 }
 
