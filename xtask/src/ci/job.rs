@@ -43,14 +43,18 @@ pub(crate) fn become_it(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     SigSet::empty()
         .thread_set_mask()
         .context("failed to take signals")?;
-    if arguments.idle {
-        // Kernels without it share fairly, so this is slower for others there, and not wrong.
-        let _ = fs::write("/proc/self/autogroup", "19");
-    }
     let [program, rest @ ..] = &*arguments.command else {
         bail!("expected a command");
     };
-    let error = Command::new(program).args(rest).exec();
+    let mut command = Command::new(program);
+    if arguments.idle {
+        // Kernels without it share fairly, so this is slower for others there, and not wrong.
+        let _ = fs::write("/proc/self/autogroup", "19");
+        // Its time counts as that of a machine that has room.
+        command = Command::new("nice");
+        command.args(["-n", "19"]).arg(program);
+    }
+    let error = command.args(rest).exec();
     Err(error).with_context(|| format!("failed to start {}", program.display()))
 }
 

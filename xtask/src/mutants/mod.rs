@@ -5,8 +5,9 @@
 //! as well: a case that fails it can kill nothing. A mutant is one run, whose undisruptive cases share a lab; many runs are under
 //! way at once, what takes the unmutated agent longest first; what decided nothing is tried once more.
 //!
-//! `trial.rs`: one such run; `outcome.rs`: what came of it; `table.rs`: what is printed.
+//! `trial.rs`: one such run; `room.rs`: when it begins; `outcome.rs`: what came of it; `table.rs`: what is printed.
 pub(crate) mod outcome;
+mod room;
 mod table;
 mod trial;
 
@@ -18,7 +19,6 @@ use std::{
     process::{Command, ExitCode},
     sync::{Mutex, PoisonError},
     thread,
-    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
@@ -59,12 +59,11 @@ pub(crate) struct Arguments {
 const UNMUTATED: &str = "none";
 /// Where reports go, below the workspace.
 const OUT: &str = "target/plumbline/mutants";
-/// Runs for each processor, of two to three cases each: a case that fails waits for most of its time until T_heal has passed. Of
-/// eight for each, a load of more than a hundred let nothing be decided. What is left undecided is tried once more, one run for
-/// each processor.
-const PER_PROCESSOR: usize = 2;
-/// From the beginning of one run to that of the next, on one processor: what a lab and its agents take of it to come up.
-const APART: Duration = Duration::from_secs(4);
+/// Runs for each processor at most, of two to three cases each: a case that fails waits for most of its time until T_heal has
+/// passed. Each begins when the machine has room; begun all at once, sixteen on two processors decided nothing.
+const PER_PROCESSOR: usize = 8;
+/// The same of what is tried once more, as it decided nothing.
+const ONCE_MORE: usize = 1;
 /// What must pass on a mutant: the first of these that is not meant to catch it.
 const CONTROLS: [&str; 2] = ["clusterip-from-pod", "kubesvc-reachable"];
 
@@ -106,7 +105,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut by_mutant: BTreeMap<&str, Outcomes> = BTreeMap::new();
     let mut not_run: BTreeMap<&str, anyhow::Error> = BTreeMap::new();
     // A run of all cases is as much as a machine bears.
-    let most = if arguments.every_case { 1 } else { default_jobs() };
+    let most = if arguments.every_case {
+        1
+    } else {
+        processors() * PER_PROCESSOR
+    };
     let jobs = arguments.jobs.map_or(most, NonZero::get);
     let first = side_by_side(&trials, jobs, &arguments.run);
     let open: Vec<Trial<'_>> = first
@@ -119,7 +122,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             open.len()
         );
     }
-    let again = side_by_side(&open, jobs.div_ceil(PER_PROCESSOR), &arguments.run);
+    let again = side_by_side(&open, jobs.min(processors() * ONCE_MORE), &arguments.run);
     for (trial, tried) in first.into_iter().chain(again) {
         match tried {
             Ok(outcomes) => {
@@ -198,7 +201,7 @@ impl Mutant {
     }
 }
 
-/// Runs so many trials at once, all of them, whatever comes of one.
+/// Runs so many trials at once at most, all of them, whatever comes of one.
 fn side_by_side<'a, 'b>(
     trials: &'b [Trial<'a>],
     jobs: usize,
@@ -206,12 +209,11 @@ fn side_by_side<'a, 'b>(
 ) -> Vec<(&'b Trial<'a>, anyhow::Result<Outcomes>)> {
     let next = Mutex::new(trials.iter());
     let results = Mutex::new(Vec::new());
-    let apart = APART.div_f64(processors() as f64);
     // Each waits for its turn while it holds the next ones up.
     let turn = || {
         let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
         let trial = next.next()?;
-        thread::sleep(apart);
+        room::wait();
         Some(trial)
     };
     thread::scope(|scope| {
@@ -226,10 +228,6 @@ fn side_by_side<'a, 'b>(
         }
     });
     results.into_inner().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn default_jobs() -> usize {
-    processors() * PER_PROCESSOR
 }
 
 fn processors() -> usize {
@@ -290,6 +288,8 @@ fn list() -> anyhow::Result<Vec<Mutant>> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Each has taken as many seconds as there were before it.

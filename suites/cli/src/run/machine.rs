@@ -11,7 +11,8 @@ use std::{fs, thread::available_parallelism, time::Duration};
 const CASES: usize = 2;
 /// The same at most, where it is idle: more labs than these would hardly be faster, and take memory.
 const MOST_CASES: usize = 8;
-/// The part of its processors' time that a machine with room for one more case is idle: that of a case that begins.
+/// The part of its processors' time that a machine with room for one more case is idle, or works on what has a lower priority than
+/// cases: that of a case that begins.
 const IDLE: f64 = 0.3;
 /// How long it is watched. A case that begins takes most of what it takes within its first seconds.
 const WATCHED: Duration = Duration::from_millis(1500);
@@ -44,7 +45,7 @@ pub(super) async fn room() {
     loop {
         tokio::time::sleep(WATCHED).await;
         let now = Processors::now();
-        if now.idle_since(before) >= IDLE {
+        if now.free_since(before) >= IDLE {
             return;
         }
         before = now;
@@ -59,6 +60,8 @@ const TICKS: f64 = 100.0;
 pub(super) struct Processors {
     all: u64,
     idle: u64,
+    /// By programs with a positive nice value.
+    nice: u64,
 }
 
 impl Processors {
@@ -79,6 +82,7 @@ impl Processors {
         Self {
             all: numbers.iter().sum(),
             idle: numbers.iter().skip(3).take(2).sum(),
+            nice: numbers.get(1).copied().unwrap_or_default(),
         }
     }
 
@@ -89,10 +93,11 @@ impl Processors {
         [busy, idle].map(|ticks| ticks as f64 / TICKS)
     }
 
-    /// The idle part of the time since then.
-    fn idle_since(self, before: Self) -> f64 {
+    /// The part of the time since then that a case could have had.
+    fn free_since(self, before: Self) -> f64 {
         let all = self.all.saturating_sub(before.all).max(1);
-        self.idle.saturating_sub(before.idle) as f64 / all as f64
+        let free = self.idle.saturating_sub(before.idle) + self.nice.saturating_sub(before.nice);
+        free as f64 / all as f64
     }
 }
 
@@ -168,14 +173,17 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_has_room_as_far_as_it_was_idle() {
-        let at = |busy: u64, idle: u64| {
-            Processors::of(&format!("cpu  {busy} 0 0 {idle} 5 0 0 0 7 0\ncpu0 1 2 3 4\n"))
+    fn a_machine_has_room_as_far_as_it_was_idle_or_nice() {
+        let at = |busy: u64, nice: u64, idle: u64| {
+            Processors::of(&format!(
+                "cpu  {busy} {nice} 0 {idle} 5 0 0 0 7 0\ncpu0 1 2 3 4\n"
+            ))
         };
-        assert_eq!(at(100, 100), Processors { all: 205, idle: 105 });
-        assert!((at(130, 170).idle_since(at(100, 100)) - 0.7).abs() < 1e-9);
+        let (all, idle, nice) = (209, 105, 4);
+        assert_eq!(at(100, 4, 100), Processors { all, idle, nice });
+        assert!((at(130, 24, 150).free_since(at(100, 4, 100)) - 0.7).abs() < 1e-9);
         assert!(
-            (Processors::of("").idle_since(Processors::of(""))).abs() < 1e-9,
+            (Processors::of("").free_since(Processors::of(""))).abs() < 1e-9,
             "one that says nothing"
         );
         assert!(Processors::now().all > 0);
