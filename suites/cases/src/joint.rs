@@ -194,7 +194,7 @@ mod tests {
     fn its_cases_are_those_of_the_rows_above_it() {
         let ids: Vec<&str> = row().cases().iter().map(|case| case.id).collect();
         assert_eq!(ids.first(), Some(&"stale-sock-legacy-multi"));
-        assert_eq!(ids.last(), Some(&"stale-tc-and-xdp"));
+        assert_eq!(ids.last(), Some(&"stale-xdp"));
         assert!(
             ids.len() >= 12 && ids.iter().all(|id| id.starts_with("stale-")),
             "{ids:?}"

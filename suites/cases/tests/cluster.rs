@@ -15,7 +15,8 @@ use std::{
 };
 
 use harness::{
-    case::Case, context::Options, evidence::Evidence, execute::execute, limits::Limits, verdict::Verdict,
+    case::Case, context::Options, evidence::Evidence, execute::execute, limits::Limits, turns::Turns,
+    verdict::Verdict,
 };
 use lab::{
     cluster::{Cluster, Description},
@@ -105,6 +106,7 @@ fn run(case: Case, lab: &str) -> Result<(), Failed> {
             folder,
             evidence: Evidence::Failed,
             keep: false,
+            turns: Some(Turns::of_this_machine()),
             progress: Arc::new(move |phase| eprintln!("{}: {phase}", case.id)),
         };
         // A runner that is interrupted ends this process; the next run of the lab is not disturbed by its namespaces.

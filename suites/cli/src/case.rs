@@ -14,6 +14,7 @@ use harness::{
     evidence::Evidence,
     execute::execute,
     limits::{Limits, Profile},
+    turns::Turns,
 };
 use lab::{
     cluster::Cluster,
@@ -90,6 +91,7 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
         folder: arguments.folder,
         evidence: arguments.evidence,
         keep: arguments.keep,
+        turns: arguments.lab.is_some().then(Turns::of_this_machine),
         // Nobody may be there to read it.
         progress: Arc::new(|phase| drop(writeln!(io::stdout(), "{phase}"))),
     };

@@ -30,6 +30,7 @@ use crate::{
     recovery::Recoveries,
     repeated::AnsweredFlows,
     spent::Clock,
+    turns::Turns,
     verdict::Halt,
     watch::Watch,
 };
@@ -51,6 +52,8 @@ pub struct Options {
     pub evidence: Evidence,
     /// Leaves the namespaces of the case for a look at them; outside of a lab, of one that did not pass.
     pub keep: bool,
+    /// Where this machine is the cluster, and that of others: whose turn it is.
+    pub turns: Option<Turns>,
     /// Told each part of the case as it begins.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
 }

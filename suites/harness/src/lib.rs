@@ -23,7 +23,8 @@
 //!   are compressed as they are written (`compressed.rs`). `evidence.rs`: what is kept of it, and besides it.
 //! - `readiness.rs`: ready means served, watched through every run about outages, leftovers and restarts.
 //! - `recovery/`: what a recovery needed, for a row that is judged over many cases.
-//! - `machine.rs`: packets that this machine had no room for.
+//! - `machine.rs`: packets that this machine had no room for. `turns.rs`: who may probe as fast as clients can, on a machine that
+//!   is the cluster.
 //! - `logs.rs`: what backends have logged. `spent.rs`: what a case spends its time on.
 //! - `waiting.rs`: bounded waits for conditions. `api_faults.rs`: what is wrong with the API servers meanwhile.
 pub mod api_faults;
@@ -55,6 +56,7 @@ mod sending;
 pub mod sockets;
 pub mod spent;
 pub mod target;
+pub mod turns;
 pub mod verdict;
 pub mod waiting;
 pub mod watch;

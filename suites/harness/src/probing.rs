@@ -252,11 +252,13 @@ impl Context {
             .map(|client| (client.clone(), targets.clone()))
             .collect();
         loop {
-            let (began, took) = (Instant::now(), within.since.elapsed());
             let rounds = outside
                 .iter()
-                .map(|(client, targets)| self.run(client, round(targets, Target::fewest, self.limits())));
-            let attempts = try_join_all(rounds).await?.concat();
+                .map(|(_, targets)| round(targets, Target::fewest, self.limits()))
+                .collect();
+            let clients = outside.iter().map(|(client, _)| client);
+            let (attempts, began) = self.in_turn(clients, rounds).await?;
+            let took = began.saturating_duration_since(within.since);
             self.note_flows(&attempts);
             let logs = self.logs_if_needed(&targets, &attempts).await?;
             let observed = Observed::new(&attempts, &logs, self.limits().times());
@@ -298,10 +300,27 @@ impl Context {
     /// N probes to all targets from all clients.
     async fn probe(&self, clients: &[Client], targets: &[Target]) -> Result<Vec<Attempt>, Halt> {
         let limits = self.limits();
+        let of_each = round(targets, |target| target.probes(limits), limits);
+        let rounds = vec![of_each; clients.len()];
+        Ok(self.in_turn(clients, rounds).await?.0)
+    }
+
+    /// A round for each client, when it is its turn; and when that was.
+    async fn in_turn(
+        &self,
+        clients: impl IntoIterator<Item = &Client>,
+        rounds: Vec<Vec<PlanEntry>>,
+    ) -> Result<(Vec<Attempt>, Instant), Halt> {
+        let _turn = match &self.options.turns {
+            Some(turns) => turns.take(&rounds, self.limits()).await,
+            None => None,
+        };
+        let began = Instant::now();
         let runs = clients
-            .iter()
-            .map(|client| self.run(client, round(targets, |target| target.probes(limits), limits)));
-        Ok(try_join_all(runs).await?.concat())
+            .into_iter()
+            .zip(rounds)
+            .map(|(client, round)| self.run(client, round));
+        Ok((try_join_all(runs).await?.concat(), began))
     }
 
     /// Runs entries on a client, to their end.

@@ -45,7 +45,7 @@ pub(crate) const CASE: Case = Case {
     },
     disruptive: true,
     manifest: include_str!("all_watches_cut.yaml"),
-    longest: Duration::from_secs(300),
+    longest: Duration::from_secs(450),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };

@@ -41,7 +41,7 @@ pub(crate) const CASE: Case = Case {
     // Whoever else dials default/kubernetes meets it.
     disruptive: true,
     manifest: include_str!("kubesvc_empty_permitted.yaml"),
-    longest: Duration::from_secs(240),
+    longest: Duration::from_secs(450),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };

@@ -36,7 +36,7 @@ pub(crate) const CASE: Case = Case {
     // Whoever else dials default/kubernetes meets it.
     disruptive: true,
     manifest: include_str!("kubesvc_refill_all_nodes.yaml"),
-    longest: Duration::from_secs(240),
+    longest: Duration::from_secs(450),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };

@@ -56,7 +56,7 @@ pub(crate) const CASE: Case = Case {
     },
     disruptive: true,
     manifest: include_str!("kubesvc_shared_address_restart.yaml"),
-    longest: Duration::from_secs(300),
+    longest: Duration::from_secs(600),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };

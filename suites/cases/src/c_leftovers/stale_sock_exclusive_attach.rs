@@ -1,6 +1,6 @@
 //! `stale-sock-exclusive-attach`: the leftover was attached with no flag, or with `BPF_F_ALLOW_OVERRIDE`. Either the VIP serves current
-//! backends within T_heal, or the agent stays unready; never ready with trap hits. At the agent's own cgroup and right above it.
-//! Where the kernel refuses to attach it so, that is the witness.
+//! backends within T_heal, or the agent stays unready; never ready with trap hits. At the agent's own cgroup, and right above it
+//! (`stale-sock-exclusive-above`). Where the kernel refuses to attach it so, that is the witness.
 use std::time::Duration;
 
 use faults::{As, At, Staging};
@@ -24,12 +24,19 @@ pub(crate) const CASE: Case = Case {
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),
-    longest: Duration::from_secs(1500),
+    longest: Duration::from_secs(900),
     takes_at_least: Duration::ZERO,
-    run: |cx| Box::pin(run(cx, &ROW)),
+    run: |cx| Box::pin(run(cx, &OWN)),
 };
 
-const ROW: Row = Row {
+pub(crate) const ABOVE: Case = Case {
+    id: "stale-sock-exclusive-above",
+    sentence: "where a leftover program above lets no other in, the agent serves or says that it is not ready",
+    run: |cx| Box::pin(run(cx, &RIGHT_ABOVE)),
+    ..CASE
+};
+
+const OWN: Row = Row {
     hooks: CONNECT,
     seen: CONNECTING,
     ways: &[
@@ -47,6 +54,12 @@ const ROW: Row = Row {
                 manner: As::Override,
             }),
         ),
+    ],
+    may_stay_unready: true,
+};
+
+const RIGHT_ABOVE: Row = Row {
+    ways: &[
         (
             "no flag, above",
             Way::Attached(Staging {
@@ -62,5 +75,5 @@ const ROW: Row = Row {
             }),
         ),
     ],
-    may_stay_unready: true,
+    ..OWN
 };

@@ -1,5 +1,5 @@
-//! `stale-tc-and-xdp`: filters of an earlier run with another priority, links of TCX without pins, or a program of XDP are at the
-//! devices of a node. Node port and ClusterIP are served by current backends from pods of other nodes and from outside,
+//! `stale-tc-and-xdp`: filters of an earlier run with another priority or links of TCX without pins (`stale-tc`), or a program of
+//! XDP (`stale-xdp`) are at the devices of a node. Node port and ClusterIP are served by current backends from pods of other nodes and from outside,
 //! each packet translated once.
 //!
 //! Generation 1's packet programs are held by id, at every device at which it has some; it is killed and its pins are
@@ -12,6 +12,7 @@
 use std::{sync::Arc, time::Duration};
 
 use faults::{Again, LeftoverPackets, StoppedAgent};
+use futures::future::try_join_all;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
@@ -30,11 +31,11 @@ use oracle::{
 
 use super::node_ports::NodePorts;
 
-pub(crate) const CASE: Case = Case {
-    id: "stale-tc-and-xdp",
+pub(crate) const TC: Case = Case {
+    id: "stale-tc",
     area: "C leftover programs and maps",
     claims: &["stale-tc-and-xdp"],
-    sentence: "packet programs of an earlier run translate nothing twice, nor to backends that are gone",
+    sentence: "packet filters of an earlier run translate nothing twice, nor to backends that are gone",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -47,7 +48,14 @@ pub(crate) const CASE: Case = Case {
     manifest: include_str!("node_ports.yaml"),
     longest: Duration::from_secs(900),
     takes_at_least: Duration::ZERO,
-    run: |cx| Box::pin(run(cx)),
+    run: |cx| Box::pin(tc(cx)),
+};
+
+pub(crate) const XDP: Case = Case {
+    id: "stale-xdp",
+    sentence: "an XDP program of an earlier run translates nothing twice, nor to backends that are gone",
+    run: |cx| Box::pin(xdp(cx)),
+    ..TC
 };
 
 /// What is left over.
@@ -58,22 +66,25 @@ enum Left {
     Xdp,
 }
 
-async fn run(cx: &Context) -> Result<(), Halt> {
+async fn tc(cx: &Context) -> Result<(), Halt> {
     let mut axes = vec![("filters", Left::Filters)];
     match lacks_links(cx).await? {
         None => axes.push(("links of TCX", Left::Links)),
         Some(why) => cx.not_enabled("links of TCX", &why),
     }
-    axes.push(("XDP", Left::Xdp));
     for (axis, left) in cx.axes(axes, |(axis, _)| (*axis).to_owned()) {
         leftover(cx, axis, left).await?;
     }
     Ok(())
 }
 
+async fn xdp(cx: &Context) -> Result<(), Halt> {
+    leftover(cx, "XDP", Left::Xdp).await
+}
+
 /// Asked before anything of the axis is staged: an axis that has begun needs a verdict.
 async fn lacks_links(cx: &Context) -> Result<Option<String>, Halt> {
-    let expires = cx.limits().longest(CASE.longest);
+    let expires = cx.limits().longest(TC.longest);
     let mut packets = LeftoverPackets::hold(&**cx.cluster(), &cx.nodes()[0], expires).await?;
     let why = packets.lacks_links().await?;
     packets.heal().await?;
@@ -100,17 +111,18 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
             (vec![outside.clone()], all(ports)),
         ]
     };
-    for (clients, targets) in vantages(NodePorts::old_cluster_ips, NodePorts::old_ports) {
-        let within = Within::from_now(cx.limits().service);
-        cx.control("generation 1 serves b_old", &clients, &targets, within)
-            .await?;
-    }
+    let within = Within::from_now(cx.limits().service);
+    let before = vantages(NodePorts::old_cluster_ips, NodePorts::old_ports);
+    let controls = before
+        .iter()
+        .map(|(clients, targets)| cx.control("generation 1 serves b_old", clients, targets, within));
+    try_join_all(controls).await?;
 
     cx.phase(&format!(
         "{axis}: generation 1 is killed, its packet programs stay"
     ));
     let mut recovery = cx.recovering(node).await?;
-    let expires = cx.limits().longest(CASE.longest);
+    let expires = cx.limits().longest(TC.longest);
     let mut packets = LeftoverPackets::hold(&**cx.cluster(), node, expires).await?;
     if packets.held().is_empty() {
         return Err(Halt::NotSupported(
@@ -151,11 +163,11 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     cx.phase(&format!(
         "{axis}: verdict, the current backends serve, the trap gets nothing"
     ));
-    let mut attempts = Vec::new();
     let vantages = vantages(NodePorts::cluster_ips_now, NodePorts::ports_now);
-    for (clients, targets) in &vantages {
-        attempts.extend(cx.judge(clients, targets, healing).await?);
-    }
+    let judged = vantages
+        .iter()
+        .map(|(clients, targets)| cx.judge(clients, targets, healing));
+    let mut attempts = try_join_all(judged).await?.concat();
     let list = packets.list().await?;
     cx.fault(&format!("at devices after generation 2: {list:?}"));
     cx.fence().await?;
@@ -163,7 +175,7 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     for (clients, targets) in &vantages {
         windows.push(cx.steadily(clients, targets, cx.limits().hold).await?);
     }
-    for held in futures::future::try_join_all(windows.into_iter().map(|window| cx.hold(window))).await? {
+    for held in try_join_all(windows.into_iter().map(|window| cx.hold(window))).await? {
         attempts.extend(held);
     }
     attempts.extend(

@@ -38,7 +38,7 @@ pub(crate) const CASE: Case = Case {
     },
     disruptive: false,
     manifest: include_str!("clusterip_no_endpoints_refused.yaml"),
-    longest: Duration::from_secs(240),
+    longest: Duration::from_secs(450),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
 };

@@ -10,7 +10,7 @@ use std::{fs, thread::available_parallelism, time::Duration};
 /// Cases for each processor, however busy it is.
 const CASES: usize = 2;
 /// The same at most, where it is idle: more labs than these would hardly be faster, and take memory.
-const MOST_CASES: usize = 8;
+const MOST_CASES: usize = 12;
 /// The part of its processors' time that a machine with room for one more case is idle, or works on what has a lower priority than
 /// cases: that of a case that begins.
 const IDLE: f64 = 0.3;
