@@ -19,6 +19,7 @@ use std::{
     process::{Command, ExitCode},
     sync::{Mutex, PoisonError},
     thread,
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
@@ -64,6 +65,8 @@ const OUT: &str = "target/plumbline/mutants";
 const PER_PROCESSOR: usize = 8;
 /// The same of what is tried once more, as it decided nothing.
 const ONCE_MORE: usize = 1;
+/// How long a recovery is waited for.
+const T_HEAL: Duration = Duration::from_secs(90);
 /// What must pass on a mutant: the first of these that is not meant to catch it.
 const CONTROLS: [&str; 2] = ["clusterip-from-pod", "kubesvc-reachable"];
 
@@ -174,8 +177,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// One for each mutant, of its cases or of all; what took longest first.
 fn trials<'a>(mutants: &'a [Mutant], baseline: &Outcomes, every_case: bool) -> Vec<Trial<'a>> {
     let mut mutants: Vec<&Mutant> = mutants.iter().collect();
-    let took = |case: &str| baseline.get(case).map(|outcome| outcome.took);
-    mutants.sort_by_key(|mutant| Reverse(mutant.tried().into_iter().filter_map(took).max()));
+    // Each that fails waits for what does not come, besides.
+    let takes = |case| baseline.get(case).map_or(T_HEAL, |outcome| outcome.took + T_HEAL);
+    mutants.sort_by_key(|mutant| Reverse(mutant.tried().into_iter().map(takes).sum::<Duration>()));
     let trial = |mutant: &'a Mutant| Trial {
         mutant: Some(mutant),
         cases: (!every_case).then(|| mutant.tried()),
@@ -288,8 +292,6 @@ fn list() -> anyhow::Result<Vec<Mutant>> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Each has taken as many seconds as there were before it.
@@ -356,11 +358,15 @@ mod tests {
 
     #[test]
     fn every_mutant_meets_its_cases_and_a_control_that_is_none_of_them_the_longest_first() {
-        let mutants = [mutant("m", &["a", "b"]), mutant("n", &["c", CONTROLS[0]])];
-        let baseline = outcomes(&[("a", "pass"), ("b", "pass"), ("c", "pass"), ("d", "skipped")]);
+        let mutants = [
+            mutant("l", &["d"]),
+            mutant("m", &["a", "b"]),
+            mutant("n", &["c", CONTROLS[0]]),
+        ];
+        let baseline = outcomes(&[("a", "pass"), ("b", "pass"), ("c", "pass"), ("d", "pass")]);
         let all = trials(&mutants, &baseline, false);
         let cases = |at: usize| all[at].cases.clone().unwrap();
-        assert_eq!(all[0].name(), "n");
+        assert_eq!(all.iter().map(Trial::name).collect::<Vec<_>>(), ["n", "m", "l"]);
         assert_eq!(cases(0), ["c", CONTROLS[0], CONTROLS[1]].into());
         assert_eq!(cases(1), ["a", "b", CONTROLS[0]].into());
         assert!(

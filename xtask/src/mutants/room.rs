@@ -4,9 +4,9 @@ use std::{fs, thread, time::Duration};
 
 /// The part of its time that a machine with room is idle, or works on what has the lowest priority: what waits for limits gets
 /// that, too.
-const IDLE: f64 = 0.3;
+const IDLE: f64 = 0.2;
 /// How long it is watched: a run that begins takes most of what it takes within its first seconds.
-const WATCHED: Duration = Duration::from_secs(3);
+const WATCHED: Duration = Duration::from_secs(2);
 
 /// Returns when there is.
 pub(super) fn wait() {

@@ -46,7 +46,7 @@ pub(crate) const TC: Case = Case {
     },
     disruptive: true,
     manifest: include_str!("node_ports.yaml"),
-    longest: Duration::from_secs(900),
+    longest: Duration::from_secs(1200),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(tc(cx)),
 };

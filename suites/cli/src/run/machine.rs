@@ -7,13 +7,15 @@
 
 use std::{fs, thread::available_parallelism, time::Duration};
 
+use harness::limits::Profile;
+
 /// Cases for each processor, however busy it is.
 const CASES: usize = 2;
 /// The same at most, where it is idle: more labs than these would hardly be faster, and take memory.
 const MOST_CASES: usize = 12;
 /// The part of its processors' time that a machine with room for one more case is idle, or works on what has a lower priority than
 /// cases: that of a case that begins.
-const IDLE: f64 = 0.3;
+const IDLE: f64 = 0.2;
 /// How long it is watched. A case that begins takes most of what it takes within its first seconds.
 const WATCHED: Duration = Duration::from_millis(1500);
 /// What this machine bears of cases whose nodes are others, in those of labs.
@@ -28,6 +30,14 @@ const LAB_KIB: usize = 300 << 10;
 /// Cases at once, however busy the machine is.
 pub(super) fn jobs() -> usize {
     processors() * CASES
+}
+
+/// The same in a run of this profile: cases of a quick one ask for a fifteenth of the probes.
+pub(super) fn always(profile: Profile) -> usize {
+    match profile {
+        Profile::Quick => jobs() * 2,
+        _ => jobs(),
+    }
 }
 
 /// Cases at once where it has room.

@@ -127,6 +127,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             Where::Kind(Box::new(config), existing, options + &target.options())
         }
     };
+    let always = machine::always(limits.profile);
     let settings = Settings {
         // Also when its file was replaced meanwhile.
         program: "/proc/self/exe".into(),
@@ -146,7 +147,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             Where::Labs(_) => arguments.labs.map_or_else(machine::labs, NonZero::get),
         },
         always: match (&place, arguments.jobs) {
-            (Where::Labs(_), None) => machine::jobs(),
+            (Where::Labs(_), None) => always,
             // All at once that are given, or follow from the cluster.
             _ => usize::MAX,
         },
