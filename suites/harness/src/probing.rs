@@ -8,7 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::future::try_join_all;
 use oracle::{
     check::{Observed, Permitted},
     finding::{Finding, Weight},
@@ -23,6 +22,7 @@ use crate::{
     pods::Backend,
     spent::Activity,
     target::{Target, longest, plan, round},
+    turns,
     verdict::Halt,
     waiting::has_lasted,
 };
@@ -57,7 +57,11 @@ impl Within {
     }
 
     fn is_over(&self) -> bool {
-        self.since.elapsed() >= self.limit
+        self.left().is_zero()
+    }
+
+    fn left(&self) -> Duration {
+        self.limit.saturating_sub(self.since.elapsed())
     }
 }
 
@@ -257,7 +261,7 @@ impl Context {
                 .map(|(_, targets)| round(targets, Target::fewest, self.limits()))
                 .collect();
             let clients = outside.iter().map(|(client, _)| client);
-            let (attempts, began) = self.in_turn(clients, rounds).await?;
+            let (attempts, began) = self.in_turn(clients, rounds, within.left()).await?;
             let took = began.saturating_duration_since(within.since);
             self.note_flows(&attempts);
             let logs = self.logs_if_needed(&targets, &attempts).await?;
@@ -302,25 +306,7 @@ impl Context {
         let limits = self.limits();
         let of_each = round(targets, |target| target.probes(limits), limits);
         let rounds = vec![of_each; clients.len()];
-        Ok(self.in_turn(clients, rounds).await?.0)
-    }
-
-    /// A round for each client, when it is its turn; and when that was.
-    async fn in_turn(
-        &self,
-        clients: impl IntoIterator<Item = &Client>,
-        rounds: Vec<Vec<PlanEntry>>,
-    ) -> Result<(Vec<Attempt>, Instant), Halt> {
-        let _turn = match &self.options.turns {
-            Some(turns) => turns.take(&rounds, self.limits()).await,
-            None => None,
-        };
-        let began = Instant::now();
-        let runs = clients
-            .into_iter()
-            .zip(rounds)
-            .map(|(client, round)| self.run(client, round));
-        Ok((try_join_all(runs).await?.concat(), began))
+        Ok(self.in_turn(clients, rounds, turns::PATIENCE).await?.0)
     }
 
     /// Runs entries on a client, to their end.

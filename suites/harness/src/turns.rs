@@ -1,9 +1,9 @@
 //! Turns of those who probe as fast as clients may, where one machine is the clusters of many cases.
 //!
-//! Three rounds of thousands of probes use up two processors. Then answers come late, more are asked for meanwhile, and what
-//! nobody has answered in time decides nothing: of sixteen cases at once, three had to be tried again. So of the rounds that are
-//! more than a second's work of a client, no more go on at once on a machine than it bears; others wait, and what they ask for
-//! has had so much more time.
+//! Several rounds of thousands of probes at once use up a machine's processors. Then answers come late, more are asked for
+//! meanwhile, and what was not answered in time decides nothing: of sixteen cases at once on two processors, three had to be tried
+//! again. So of the rounds that are more than a second's work of a client, no more go on at once than a machine bears, over all
+//! runs on it; others wait, and none that has a limit waits beyond it: what comes too late must show.
 
 use std::{
     os::{
@@ -14,15 +14,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use oracle::history::PlanEntry;
+use futures::future::try_join_all;
+use oracle::history::{Attempt, PlanEntry};
 use tokio::time::sleep;
 
-use crate::limits::Limits;
+use crate::{client::Client, context::Context, limits::Limits, verdict::Halt};
 
 /// From one look for a turn to the next.
 const LOOK: Duration = Duration::from_millis(100);
-/// A turn is waited for so long at most: longer than one takes, and a case goes on without it then.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Rounds without a limit wait so long at most: longer than a turn takes. They begin without one then.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The turns of a machine.
 #[derive(Clone, Debug)]
@@ -39,7 +40,8 @@ pub(crate) struct Turn {
 }
 
 impl Turns {
-    /// Those of this machine: one for each processor, and one more, as a round uses two thirds of a processor.
+    /// Those of this machine: one for each processor, and one more. Four clients at their rate use a third of a processor, and
+    /// what else cases do meanwhile (windows, pods, agents that start) uses as much again.
     #[must_use]
     pub fn of_this_machine() -> Self {
         Self {
@@ -48,26 +50,55 @@ impl Turns {
         }
     }
 
-    /// Waits for one, if such a round of all its clients is one that needs it.
-    pub(crate) async fn take(&self, round: &[Vec<PlanEntry>], limits: &Limits) -> Option<Turn> {
+    /// Waits for one, so long at most, if such a round of all its clients is one that needs it.
+    pub(crate) async fn take(
+        &self,
+        round: &[Vec<PlanEntry>],
+        limits: &Limits,
+        patience: Duration,
+    ) -> Option<Turn> {
         let probes: u64 = round.iter().flatten().map(|entry| u64::from(entry.count)).sum();
         if probes <= u64::from(limits.rate) {
             return None;
         }
         let began = Instant::now();
-        while began.elapsed() < PATIENCE {
+        loop {
             if let Some(turn) = (0..self.count).find_map(|number| self.number(number)) {
                 return Some(turn);
             }
-            sleep(LOOK).await;
+            let left = patience.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return None;
+            }
+            sleep(LOOK.min(left)).await;
         }
-        None
     }
 
     fn number(&self, number: usize) -> Option<Turn> {
         let name = SocketAddr::from_abstract_name(format!("{}-{number}", self.name)).ok()?;
         let socket = UnixDatagram::bind_addr(&name).ok()?;
         Some(Turn { _name: socket })
+    }
+}
+
+impl Context {
+    /// A round for each client, when it is its turn, for which it waits so long at most; and when that was.
+    pub(crate) async fn in_turn(
+        &self,
+        clients: impl IntoIterator<Item = &Client>,
+        rounds: Vec<Vec<PlanEntry>>,
+        patience: Duration,
+    ) -> Result<(Vec<Attempt>, Instant), Halt> {
+        let _turn = match &self.options.turns {
+            Some(turns) => turns.take(&rounds, self.limits(), patience).await,
+            None => None,
+        };
+        let began = Instant::now();
+        let runs = clients
+            .into_iter()
+            .zip(rounds)
+            .map(|(client, round)| self.run(client, round));
+        Ok((try_join_all(runs).await?.concat(), began))
     }
 }
 
@@ -104,16 +135,25 @@ mod tests {
             count: 1,
         };
         let heavy = [entries(limits.rate / 2), entries(limits.rate / 2 + 1)];
-        let held = turns.take(&heavy, &limits).await;
+        let held = turns.take(&heavy, &limits, PATIENCE).await;
         assert!(held.is_some());
         let light = [entries(limits.rate)];
-        assert!(turns.take(&light, &limits).await.is_none(), "it needs none");
+        assert!(
+            turns.take(&light, &limits, PATIENCE).await.is_none(),
+            "it needs none"
+        );
         let other = turns.clone();
         assert!(
-            timeout(LOOK * 3, other.take(&heavy, &limits)).await.is_err(),
+            timeout(LOOK * 3, other.take(&heavy, &limits, PATIENCE))
+                .await
+                .is_err(),
             "it waits"
         );
+        assert!(
+            other.take(&heavy, &limits, LOOK * 2).await.is_none(),
+            "and begins without one"
+        );
         drop(held);
-        assert!(other.take(&heavy, &limits).await.is_some());
+        assert!(other.take(&heavy, &limits, Duration::ZERO).await.is_some());
     }
 }

@@ -14,15 +14,15 @@ struct Measured {
     case: Duration,
 }
 
-/// 49 cases in 359 s, 2,901 s of cases.
+/// 51 cases in 279 s, 2,932 s of cases.
 const LAB: Measured = Measured {
-    run: Duration::from_millis(7_300),
-    case: Duration::from_millis(59_200),
+    run: Duration::from_millis(5_500),
+    case: Duration::from_millis(57_500),
 };
-/// 46 cases in 118 s, 577 s of cases.
+/// 48 cases in 78 s, 558 s of cases.
 const QUICK: Measured = Measured {
-    run: Duration::from_millis(2_600),
-    case: Duration::from_millis(12_500),
+    run: Duration::from_millis(1_600),
+    case: Duration::from_millis(11_600),
 };
 /// Where they were measured.
 const PROCESSORS: usize = 2;
@@ -129,11 +129,7 @@ mod tests {
         assert_eq!(none.estimate(all, &settings, false), None);
         assert_eq!(none.estimate(&[], &settings, true), None);
         settings.limits = Limits::of(Profile::Long);
-        assert_eq!(
-            none.estimate(all, &settings, true),
-            None,
-            "nobody has measured it"
-        );
+        assert_eq!(none.estimate(all, &settings, true), None, "it was not measured");
         let last = durations(&[("clusterip-from-pod", 40)], 45);
         let text = last
             .estimate(&cases(&["clusterip-from-pod"]), &settings, false)
