@@ -274,7 +274,7 @@ impl Mutant {
             Self::StaleBelowKept => &["stale-sock-child-cgroup"],
             Self::StaleAboveKept => &["stale-sock-parent-cgroup"],
             Self::StaleAboveShownKept => &["stale-sock-parent-cgroup"],
-            Self::StaleExclusiveKept => &["stale-sock-exclusive-attach"],
+            Self::StaleExclusiveKept => &["stale-sock-exclusive-attach", "stale-sock-exclusive-above"],
             Self::StaleTakenForOwn | Self::AdoptedKept => &["stale-map-pin"],
             Self::Growing => &["stale-restart-loop-no-growth"],
             Self::StartsTwice => &["stale-no-reboot"],
