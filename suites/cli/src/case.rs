@@ -1,7 +1,6 @@
 //! `plumbline case`: one case in a process of its own, so that one that hangs or dies takes nothing with it.
 
 use std::{
-    fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -21,11 +20,14 @@ use lab::{
     embedded::LabCluster,
     kind::KindCluster,
     kubernetes::{About, KubernetesCluster, extension},
+    user_file::{self, MOST_BYTES},
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::oneshot,
 };
+
+use crate::near::near;
 
 /// Run one case in a running cluster. Its report is `case.json` in its folder. It is interrupted when its stdin ends.
 #[derive(Debug, clap::Args)]
@@ -71,8 +73,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let case = cases::find(&arguments.id)
-        .with_context(|| format!("there is no case {:?}: `plumbline list` shows all", arguments.id))?;
+    let case = cases::find(&arguments.id).with_context(|| {
+        let near = near(&arguments.id, cases::ALL.iter().map(|case| case.id));
+        format!(
+            "there is no case {}{near}: `plumbline list` shows all",
+            arguments.id
+        )
+    })?;
     // Before anything is made that an interruption would leave.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -110,8 +117,10 @@ async fn attach(lab: Option<&str>, cluster: Option<&Path>) -> anyhow::Result<Arc
     match (lab, cluster) {
         (Some(name), _) => Ok(Arc::new(LabCluster::attach(name).await?)),
         (None, Some(file)) => {
-            let text = fs::read(file).with_context(|| format!("failed to read {}", file.display()))?;
-            let about: About = serde_json::from_slice(&text)?;
+            let text = user_file::read(file, MOST_BYTES)
+                .with_context(|| format!("failed to read {}", file.display()))?;
+            let about: About = serde_json::from_str(&text)
+                .with_context(|| format!("{} is no description of a cluster", file.display()))?;
             let extension = extension(&about.options).await?;
             Ok(Arc::new(KubernetesCluster::attach(about, extension).await?))
         }

@@ -8,7 +8,7 @@
 //!
 //! - `run/`: the run. `report/`: its reports. `case.rs`: one case in its own process. `list.rs`: what there is.
 //! - `targets.rs`: what can be under test, as the files of `suites/targets` say.
-//! - `cluster/`: clusters by a kubeconfig. `count.rs`: numbers of things, for people.
+//! - `cluster/`: clusters by a kubeconfig. `count.rs`: numbers of things, for people. `near.rs`: names that are like a wrong one.
 //! - `doctor/`: what rewrites connections on a node, of any implementation, and what of it is stale.
 //! - `repair/`: what killed runs have left (`cleanup`, `heal`).
 //! - `watch/`: what happens to a Service and its EndpointSlices, as it comes. `workflows.rs`: a test of what CI says.
@@ -19,6 +19,7 @@ mod count;
 mod doctor;
 mod lab;
 mod list;
+mod near;
 mod node;
 mod quick;
 mod repair;

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use comfy_table::{Table, presets};
 use lab::target::{Api, Installation, Target};
 
-use crate::COULD_NOT_RUN;
+use crate::{COULD_NOT_RUN, near::near};
 
 mod script;
 
@@ -53,7 +53,10 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     let text = match command {
         Command::List => table()?,
         Command::Show { name } => Target::file(name)
-            .with_context(|| format!("there is no target {name:?}: `plumbline targets list` shows all"))?
+            .with_context(|| {
+                let near = near(name, Target::names());
+                format!("there is no target {name}{near}: `plumbline targets list` shows all")
+            })?
             .to_owned(),
         Command::Kind { target } => script::kind(&installation(target)?),
         Command::Install { target, api } => script::install(target, &installation(target)?, api)?,

@@ -10,6 +10,7 @@ mod api;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     net::IpAddr,
     path::Path,
     time::Duration,
@@ -150,6 +151,24 @@ pub enum Place {
     Outside,
 }
 
+/// Where it is: `on the node node1`.
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod { namespace, name } => write!(formatter, "in the pod {namespace}/{name}"),
+            Self::Host { node } => write!(formatter, "on the node {node}"),
+            Self::Outside => formatter.write_str("on the client outside the cluster"),
+        }
+    }
+}
+
+/// A command line as a shell takes it, for messages.
+pub(crate) fn command_line(argv: &[String]) -> String {
+    let quoted = shlex::try_join(argv.iter().map(String::as_str));
+    // No shell takes a NUL.
+    quoted.unwrap_or_else(|_| argv.join(" "))
+}
+
 /// How an agent is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -166,6 +185,15 @@ pub enum Stop {
 pub enum Variant {
     /// It translates nothing at sockets; packets are translated instead.
     SocketLbOff,
+}
+
+/// As target files name it.
+impl fmt::Display for Variant {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::SocketLbOff => "socket-lb-off",
+        })
+    }
 }
 
 /// The agent on one node.
@@ -279,4 +307,41 @@ pub trait Cluster: Send + Sync {
 
     /// Copies logs, objects and dumps that explain a failure into a folder.
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_and_command_lines_read_as_people_write_them() {
+        let pod = Place::Pod {
+            namespace: "default".to_owned(),
+            name: "b1".to_owned(),
+        };
+        let node = Place::Host {
+            node: "node1".to_owned(),
+        };
+        let words = [pod, node, Place::Outside].map(|place| place.to_string());
+        assert_eq!(
+            words,
+            [
+                "in the pod default/b1",
+                "on the node node1",
+                "on the client outside the cluster"
+            ]
+        );
+        let argv = ["sh", "-c", "exit 7"].map(str::to_owned);
+        assert_eq!(command_line(&argv), "sh -c 'exit 7'");
+        assert_eq!(command_line(&["a\0b".to_owned()]), "a\0b");
+    }
+
+    #[test]
+    fn a_variant_reads_as_in_target_files() {
+        let variant = Variant::SocketLbOff;
+        assert_eq!(
+            serde_json::to_value(variant).expect("a value"),
+            variant.to_string()
+        );
+    }
 }

@@ -7,7 +7,8 @@
 //!
 //! Files: `cluster` (what a case sees), `embedded/` (the default provider), `kubernetes/` (clusters that are there), `kind/`
 //! (clusters that are made of containers); their own pages draw them; `target/` (what is under test: the files of
-//! `suites/targets`); `image` (what clusters that run images are given); `dress` (what pods ask for).
+//! `suites/targets`); `image` (what clusters that run images are given); `dress` (what pods ask for); `user_file` (files that a
+//! user names).
 pub mod cluster;
 pub mod dress;
 pub mod embedded;
@@ -15,3 +16,4 @@ pub mod image;
 pub mod kind;
 pub mod kubernetes;
 pub mod target;
+pub mod user_file;

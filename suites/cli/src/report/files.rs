@@ -2,11 +2,12 @@
 
 use std::{
     fs,
-    io::Write as _,
+    io::{self, Write as _},
     path::{Component, Path, PathBuf},
 };
 
 use anyhow::{Context as _, anyhow, bail};
+use lab::user_file::{self, UserFileError};
 
 use super::{
     format::{Counts, FORMAT, Report},
@@ -15,6 +16,9 @@ use super::{
 
 /// Most nodes (scalars, lists, maps) of a report: 200 cases of 50 axes that all failed, with 10 findings of 12 nodes each.
 const NODES: usize = 1_200_000;
+
+/// Most bytes of a report or a timeline. The YAML parser takes 64 MiB of text; indentation and punctuation are no more than that.
+const MOST_BYTES: u64 = 128 * 1024 * 1024;
 
 /// What every version of the format begins with; its number follows.
 const FAMILY: &str = "plumbline.report/v";
@@ -68,9 +72,14 @@ pub(crate) fn read_timelines(report: &mut Report, folder: &Path) -> anyhow::Resu
     for case in &mut report.cases {
         let Some(evidence) = &case.evidence else { continue };
         let path = folder.join(evidence).join(TIMELINE);
-        let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            text => text.with_context(|| format!("failed to read {}", path.display()))?,
+        let text = match user_file::read(&path, MOST_BYTES) {
+            Err(UserFileError::Io(error)) if error.kind() == io::ErrorKind::NotFound => continue,
+            text => text.map_err(|error| {
+                anyhow!(
+                    "failed to read {}: {error}; remove it to see the report without it",
+                    path.display()
+                )
+            })?,
         };
         let timeline = serde_saphyr::from_str_with_options(&text, options());
         case.timeline = Some(timeline.with_context(|| format!("{} is no timeline", path.display()))?);
@@ -113,7 +122,12 @@ fn put(path: &Path, text: &str) -> anyhow::Result<()> {
 /// # Errors
 /// The file can't be read, is none of this format, or contradicts itself.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Report> {
-    let text = fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
+    let text = user_file::read(path, MOST_BYTES).map_err(|error| {
+        anyhow!(
+            "failed to read {}: {error}; name the report.yaml of a run",
+            path.display()
+        )
+    })?;
     parse(&text).with_context(|| format!("{} is no report of the format {FORMAT}", path.display()))
 }
 
@@ -131,7 +145,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Report> {
     let counted = Counts::of(&report.cases);
     if counted != report.counts {
         bail!(
-            "its counts are not those of its cases: expected {counted:?}, found {:?}",
+            "its counts are not those of its cases: expected {counted}, found {}",
             report.counts
         );
     }
@@ -190,4 +204,34 @@ fn other_format(found: &str) -> Option<anyhow::Error> {
         }
         _ => anyhow!("expected the format {FORMAT}, found {found:?}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::report::golden;
+
+    #[test]
+    fn a_device_is_no_report_and_no_timeline() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut report = golden::report();
+        let evidence = report
+            .cases
+            .iter()
+            .find_map(|case| case.evidence.clone())
+            .unwrap();
+        let evidence = folder.path().join(evidence);
+        fs::create_dir_all(&evidence).unwrap();
+        symlink("/dev/null", evidence.join(TIMELINE)).unwrap();
+        let error = format!("{:#}", read_timelines(&mut report, folder.path()).unwrap_err());
+        let part = "timeline.yaml: expected a regular file or a pipe, found a character device";
+        assert!(error.contains(part), "{error}");
+        let error = format!("{:#}", read(Path::new("/dev/zero")).unwrap_err());
+        assert_eq!(
+            error,
+            "failed to read /dev/zero: expected a regular file or a pipe, found a character device; name the report.yaml of a run"
+        );
+    }
 }

@@ -3,7 +3,7 @@
 //! A field is only ever added with a new minor version of the program; a field that changes its meaning or goes makes
 //! another [`FORMAT`]. Unknown fields are refused, so that a mistyped one in a report made by hand shows.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use harness::{limits::Profile, quick::NO_CONFORMANCE};
 use schemars::JsonSchema;
@@ -250,6 +250,17 @@ impl Case {
     pub(crate) fn passed_axes(&self) -> (usize, usize) {
         let passed = self.axes.iter().filter(|axis| axis.verdict == Verdict::Pass);
         (passed.count(), self.axes.len())
+    }
+}
+
+/// With the names that the report has for them.
+impl fmt::Display for Counts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "pass {}, fail {}, inconclusive {}, exempt {}, skipped {}, not_supported {}",
+            self.pass, self.fail, self.inconclusive, self.exempt, self.skipped, self.not_supported
+        )
     }
 }
 

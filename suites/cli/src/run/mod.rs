@@ -2,7 +2,7 @@
 //!
 //! - `arguments.rs`: what can be said. `labs.rs`: the labs that are used or made. `machine.rs`: how many at once.
 //!   `clusters.rs`: a cluster that is there. `kinds.rs`: one of kind.
-//! - `select.rs`: what runs, decided before the run. `exempt.rs`: what is known to deviate.
+//! - `select.rs`: what runs, decided before the run; `unmatched.rs`: why nothing does. `exempt.rs`: what is known to deviate.
 //!   `declared.rs`: what a target says of both.
 //! - `schedule/`: labs and cases side by side, disruptive ones alone in theirs. `process.rs`: one case as a process.
 //! - `last.rs`: what is known of the run before. `estimate.rs`: how long this one will take.
@@ -29,6 +29,7 @@ mod schedule;
 mod select;
 mod spent;
 mod summary;
+mod unmatched;
 
 pub(crate) use {
     arguments::Arguments,

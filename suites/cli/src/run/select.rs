@@ -11,6 +11,9 @@ use harness::{case::Case, limits::Limits, verdict::Verdict};
 use lab::cluster::Description;
 use regex::Regex;
 
+use super::unmatched::unmatched;
+use crate::near::near;
+
 /// Cases that run, and those that do not, with the reason.
 #[derive(Debug)]
 pub(super) struct Selection {
@@ -26,9 +29,10 @@ impl FromStr for ClaimId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        claims::find(text)
-            .map(Self)
-            .ok_or_else(|| format!("there is no claim {text:?}: `plumbline list --claims` shows all"))
+        claims::find(text).map(Self).ok_or_else(|| {
+            let near = near(text, claims::all().map(|claim| claim.id));
+            format!("there is no claim {text}{near}: `plumbline list --claims` shows all")
+        })
     }
 }
 
@@ -67,7 +71,7 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    fn is(&self, case: &Case) -> bool {
+    pub(super) fn is(&self, case: &Case) -> bool {
         let matches = |filter: &Regex| {
             let is_in = |row: &&Joint| row.cases().iter().any(|one| one.id == case.id);
             let mut rows = joint::ALL.iter().filter(|row| filter.is_match(row.id));
@@ -96,10 +100,7 @@ pub(super) fn named(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Case>> {
         .filter(|case| wanted.is(case))
         .collect();
     if named.is_empty() {
-        let filter = wanted.filter.map_or("", Regex::as_str);
-        bail!(
-            "no case and no claim matches {filter:?}, and whatever else was asked for: `plumbline list` shows all"
-        );
+        return Err(unmatched(wanted));
     }
     Ok(named)
 }
@@ -198,8 +199,16 @@ mod tests {
         assert_eq!(found.len(), releases.count());
         assert!(found.len() < cases::ALL.len(), "others are left out");
         assert_eq!(matching("^release-name-lattice$").unwrap().len(), 1);
-        let error = matching("no-such").unwrap_err();
-        assert!(error.to_string().contains("plumbline list"), "{error}");
+    }
+
+    #[test]
+    fn a_claim_that_is_not_there_is_named_with_those_that_are_near() {
+        let error = "clusterip-from-pot".parse::<ClaimId>().unwrap_err();
+        assert!(
+            error.starts_with("there is no claim clusterip-from-pot; near ")
+                && error.contains(" clusterip-from-pod"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -79,7 +79,10 @@ pub(super) fn install(name: &str, installation: &Installation, api: &Api) -> any
 
 fn command(argv: &[String]) -> anyhow::Result<String> {
     shlex::try_join(argv.iter().map(String::as_str))
-        .with_context(|| format!("expected a command that a shell can run, found {argv:?}"))
+        .with_context(|| {
+            let program = argv.first().map_or("", String::as_str);
+            format!("expected a command that a shell can run, found a NUL in the arguments of {program}: remove it from the step")
+        })
 }
 
 /// A comment's text, which stays on its line.

@@ -6,7 +6,6 @@ mod follow;
 
 use std::{
     io::{self, Write as _},
-    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
@@ -14,11 +13,7 @@ use std::{
 use anyhow::Context as _;
 use harness::history::now_us;
 use jiff::{SignedDuration, Timestamp};
-use kube::{
-    Client, Config,
-    api::ApiResource,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::api::ApiResource;
 use serde_json::{Value, json};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -26,7 +21,8 @@ use tokio::{
     task::JoinSet,
 };
 
-use follow::{Followed, Patience, Seen, What, follow};
+use self::follow::{Followed, Patience, Seen, What, follow};
+use crate::cluster::ConnectionArgs;
 
 /// Events that wait to be written; whoever is slower than this slows the watches down, and loses none.
 const QUEUE: usize = 1024;
@@ -46,12 +42,8 @@ pub(crate) struct Arguments {
     /// The Service; it need not be there yet
     #[arg(value_name = "NAMESPACE/SERVICE", value_parser = service)]
     service: Service,
-    /// Instead of $KUBECONFIG, ~/.kube/config, or the account of the pod that it runs in
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Of the kubeconfig
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
     /// A line of JSON for each event
     #[arg(long)]
     json: bool,
@@ -81,7 +73,7 @@ fn service(text: &str) -> Result<Service, String> {
 pub(crate) async fn watch(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let client = client(&arguments).await?;
+    let client = arguments.connection.clone().connection().client().await?;
     let (seen, mut events) = mpsc::channel(QUEUE);
     let mut tasks = JoinSet::new();
     for followed in followed(&arguments.service) {
@@ -126,25 +118,6 @@ pub(crate) async fn watch(arguments: Arguments) -> anyhow::Result<ExitCode> {
             }
         }
     }
-}
-
-async fn client(arguments: &Arguments) -> anyhow::Result<Client> {
-    let options = KubeConfigOptions {
-        context: arguments.context.clone(),
-        ..KubeConfigOptions::default()
-    };
-    let config = match &arguments.kubeconfig {
-        Some(path) => {
-            let file =
-                Kubeconfig::read_from(path).with_context(|| format!("failed to read {}", path.display()))?;
-            Config::from_custom_kubeconfig(file, &options).await?
-        }
-        None if arguments.context.is_some() => Config::from_kubeconfig(&options).await?,
-        None => Config::infer()
-            .await
-            .context("there is no kubeconfig: say --kubeconfig FILE, or set KUBECONFIG")?,
-    };
-    Ok(Client::try_from(config)?)
 }
 
 fn followed(service: &Service) -> [Followed; 2] {

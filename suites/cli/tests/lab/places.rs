@@ -73,7 +73,7 @@ async fn exit_codes_and_missing_places_come_through() {
         .expect_err("no such program")
         .to_string();
     assert!(
-        error.contains("/nonexistent") && error.contains("No such file"),
+        error.starts_with("failed to start `/nonexistent` on the node node1: No such file"),
         "{error}"
     );
     for (place, what) in [(node("node9"), "node"), (in_pod("nope"), "pod")] {
@@ -95,6 +95,12 @@ async fn exit_codes_and_missing_places_come_through() {
         plumbline("outside", &["sh", "-c", "exit 9"]).status.code(),
         Some(9)
     );
+    let output = plumbline("node2", &["/nonexistent"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    let expected = "plumbline: failed to start /nonexistent on the node node2: No such file or directory (os error 2); \
+                    expected the path of a program there";
+    assert!(said.starts_with(expected), "{said}");
     let output = plumbline("node2", &["sh", "-c", "echo $KUBECONFIG; ls /sys/class/net"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(said, format!("/run/plumbline/{lab}/kubeconfig-node2\neth0\nlo\n"));

@@ -6,6 +6,7 @@
 )]
 
 mod existing;
+mod files;
 mod flags;
 mod healed;
 mod hosts;

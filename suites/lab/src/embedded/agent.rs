@@ -27,7 +27,7 @@ use super::{
     spawn,
     way::Way,
 };
-use crate::cluster::{AgentState, ApiWay, Stop, Variant};
+use crate::cluster::{AgentState, ApiWay, Stop, Variant, command_line};
 
 /// Orders that wait; each is answered before the next is taken.
 const ORDERS: usize = 16;
@@ -110,7 +110,7 @@ impl Agent {
             .await;
         match first.map(|seen| (seen.starts, seen.last_exit.clone())) {
             Ok((0, why)) => Err(LabError::Host {
-                what: format!("start the agent {:?}", self.command.argv),
+                what: format!("start the agent `{}`", command_line(&self.command.argv)),
                 why: why.unwrap_or_default(),
                 remedy: "Check the path and that it is executable",
             }),
@@ -166,7 +166,7 @@ impl Agent {
     pub(super) async fn start(&self, variant: Option<Variant>) -> Result<(), String> {
         if let Some(unknown) = variant.filter(|variant| !self.command.program.variants.contains_key(variant))
         {
-            return Err(format!("its target has no variant {unknown:?}"));
+            return Err(format!("its target has no variant {unknown}"));
         }
         let (tell, told) = oneshot::channel();
         self.order(Order::Start(variant, tell)).await?;

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::cluster::{
     AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, EVERY_PIN, NODE_FOLDER,
-    Place, Stop, Variant,
+    Place, Stop, Variant, command_line,
 };
 
 /// How long a lab lives.
@@ -94,7 +94,7 @@ impl LabCluster {
         let dir = LabDir::new(name);
         let about = match call(&dir, &Request::About, LIMITS.control).await? {
             Reply::About(about) => *about,
-            other => return Err(unexpected(&dir, &other)),
+            _ => return Err(unexpected(&dir)),
         };
         let kubeconfig = dir.kubeconfig();
         let client = DebugClient(kube_client(&kubeconfig).await?);
@@ -126,7 +126,7 @@ impl LabCluster {
     pub async fn status(&self) -> Result<Status, LabError> {
         match call(&self.dir, &Request::Status, LIMITS.control).await? {
             Reply::Status(status) => Ok(status),
-            other => Err(unexpected(&self.dir, &other)),
+            _ => Err(unexpected(&self.dir)),
         }
     }
 
@@ -159,16 +159,18 @@ impl LabCluster {
     /// There is no such place, or the program can't be started.
     pub async fn become_program(&self, place: &Place, argv: &[String]) -> Result<ExitCode, LabError> {
         let (command, placement) = self.command(place, argv).await?;
-        let program = command.get_program().to_owned();
-        spawn::become_program(command, placement)
-            .map_err(io_error(format!("start {} in {place:?}", program.display())))
+        spawn::become_program(command, placement).map_err(|error| LabError::NotStarted {
+            program: argv.first().cloned().unwrap_or_default(),
+            place: place.clone(),
+            error,
+        })
     }
 
     pub(super) async fn locate(&self, place: &Place) -> Result<Located, LabError> {
         let request = Request::Locate { place: place.clone() };
         match call(&self.dir, &request, LIMITS.control).await? {
             Reply::Located(located) => Ok(located),
-            other => Err(unexpected(&self.dir, &other)),
+            _ => Err(unexpected(&self.dir)),
         }
     }
 
@@ -219,9 +221,7 @@ impl LabCluster {
         let limit = LIMITS.control + LIMITS.agent_cleanup + LIMITS.agent_stop;
         match call(&self.dir, &request, limit).await {
             Ok(Reply::Done) => Ok(()),
-            Ok(other) => Err(cluster_error("give an order to the lab")(unexpected(
-                &self.dir, &other,
-            ))),
+            Ok(_) => Err(cluster_error("give an order to the lab")(unexpected(&self.dir))),
             Err(error) => Err(cluster_error("give an order to the lab")(error)),
         }
     }
@@ -268,7 +268,7 @@ impl Cluster for LabCluster {
     }
 
     async fn exec(&self, place: &Place, argv: &[String]) -> Result<Child, ClusterError> {
-        let what = format!("start {argv:?} in {place:?}");
+        let what = format!("start `{}` {place}", command_line(argv));
         let (mut command, placement) = self.command(place, argv).await.map_err(cluster_error(&what))?;
         command
             .stdin(Stdio::piped())
@@ -315,7 +315,7 @@ impl Cluster for LabCluster {
             .map_err(cluster_error(&what))?
         {
             Reply::Agent(state) => Ok(state),
-            other => Err(cluster_error(what)(unexpected(&self.dir, &other))),
+            _ => Err(cluster_error(what)(unexpected(&self.dir))),
         }
     }
 
@@ -370,7 +370,7 @@ impl Cluster for LabCluster {
             .map_err(cluster_error(what))?
         {
             Reply::ApiServers(all) => Ok(all),
-            other => Err(cluster_error(what)(unexpected(&self.dir, &other))),
+            _ => Err(cluster_error(what)(unexpected(&self.dir))),
         }
     }
 

@@ -4,6 +4,8 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
+use crate::cluster::Place;
+
 /// One cause each.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -260,6 +262,19 @@ pub enum LabError {
         what: String,
         /// Its answer.
         error: Box<kube::Error>,
+    },
+    /// A program can't be started in a place.
+    #[error(
+        "failed to start {program} {place}: {error}; expected the path of a program there, or its name on the PATH (`probe` \
+         and `plumbline` are everywhere)"
+    )]
+    NotStarted {
+        /// Its name or path.
+        program: String,
+        /// Where.
+        place: Place,
+        /// What the kernel said.
+        error: io::Error,
     },
     /// Any other call failed.
     #[error("failed to {what}: {error}")]

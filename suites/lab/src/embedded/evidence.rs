@@ -18,7 +18,7 @@ use super::{
     netns::NetNs,
     program::Values,
 };
-use crate::cluster::{Cluster, ClusterError, Place};
+use crate::cluster::{Cluster, ClusterError, Place, command_line};
 
 /// Fills a folder. What can't be had is said in its place; only a folder that can't be written is an error.
 pub(super) async fn collect(
@@ -146,6 +146,7 @@ where
 }
 
 async fn dump(lab: &LabCluster, node: &str, argv: Vec<String>) -> String {
+    let line = command_line(&argv);
     let place = Place::Host {
         node: node.to_owned(),
     };
@@ -157,13 +158,13 @@ async fn dump(lab: &LabCluster, node: &str, argv: Vec<String>) -> String {
         Ok(Ok(output)) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
         Ok(Ok(output)) => {
             format!(
-                "{argv:?} ended with {}: {}",
+                "`{line}` ended with {}: {}",
                 output.status,
                 String::from_utf8_lossy(&output.stderr)
             )
         }
-        Ok(Err(error)) => format!("{argv:?}: {error}\n"),
-        Err(_) => format!("{argv:?} did not end within {:?}\n", LIMITS.agent_cleanup),
+        Ok(Err(error)) => format!("`{line}`: {error}\n"),
+        Err(_) => format!("`{line}` did not end within {:?}\n", LIMITS.agent_cleanup),
     }
 }
 

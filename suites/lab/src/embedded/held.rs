@@ -14,7 +14,7 @@ use super::{
     dir::LabDir,
     error::io_error,
     protocol::{Refusal, Reply, Request},
-    request::open,
+    request::{OTHER_ANSWER, open},
 };
 use crate::cluster::{ApiFault, ClusterError};
 
@@ -131,7 +131,7 @@ impl HeldApiFault {
                 pid,
             }),
             Ok(Reply::Refused(refusal)) => Err(LabError::Refused(ClusterError::from(refusal))),
-            Ok(other) => Err(wrong(format!("an answer to another question: {other:?}"))),
+            Ok(_) => Err(wrong(OTHER_ANSWER.to_owned())),
             Err(error) => Err(wrong(error.to_string())),
         }
     }

@@ -12,7 +12,7 @@ use super::{
     cgroup::{self, Cgroup},
     dir::{LabDir, Lock},
     protocol::{Reply, Request},
-    request::call,
+    request::{call, unexpected},
 };
 
 /// Between two tries while a supervisor is dying.
@@ -131,13 +131,7 @@ pub(super) async fn take_down(name: &str) -> Result<Downed, LabError> {
             Ok(Reply::Done) => return Ok(Downed::Up),
             // No supervisor, or one that died before it answered.
             Err(LabError::NotUp { .. } | LabError::Control { .. }) => {}
-            Ok(other) => {
-                let why = format!("an answer to another question: {other:?}");
-                return Err(LabError::Control {
-                    name: name.to_owned(),
-                    why,
-                });
-            }
+            Ok(_) => return Err(unexpected(&dir)),
             Err(other) => return Err(other),
         }
         match try_remove(&hierarchy, name)? {

@@ -32,11 +32,15 @@ pub(super) async fn call(dir: &LabDir, request: &Request, limit: Duration) -> Re
     }
 }
 
+/// What is wrong with an answer to something that was not asked.
+pub(super) const OTHER_ANSWER: &str = "it answered another question, as the lab of another version of plumbline can; take the \
+                                       lab down by `plumbline lab down`, and bring it up again";
+
 /// An answer to something that was not asked.
-pub(super) fn unexpected(dir: &LabDir, reply: &Reply) -> LabError {
+pub(super) fn unexpected(dir: &LabDir) -> LabError {
     LabError::Control {
         name: dir.name().to_owned(),
-        why: format!("an answer to another question: {reply:?}"),
+        why: OTHER_ANSWER.to_owned(),
     }
 }
 

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     cluster::{
         AgentState, ApiFault, ApiServer, ApiWay, Capability, ClusterError, EVERY_PIN, HeldApiFault, Place,
-        Stop, Variant,
+        Stop, Variant, command_line,
     },
     embedded::{NetNs, Placement, Values, api_is_ready, counters, program},
     kubernetes::Extension,
@@ -175,7 +175,7 @@ impl Extension for Beside {
         place: &Place,
         argv: &[String],
     ) -> Result<Option<(Command, Placement)>, ClusterError> {
-        let what = format!("start {argv:?} in {place:?}");
+        let what = format!("start `{}` {place}", command_line(argv));
         let here = self.plumbline.as_path();
         let there = Path::new(PROGRAMS).join("plumbline");
         let (plumbline, placement) = match place {

@@ -286,13 +286,13 @@ pub enum KindError {
     },
 }
 
-/// Names, for people.
-fn listed(names: &[String]) -> String {
-    if names.is_empty() {
-        "there is none".to_owned()
-    } else {
-        names.join(", ")
+/// Names or addresses, for people.
+pub(super) fn listed<T: ToString>(all: &[T]) -> String {
+    if all.is_empty() {
+        return "none".to_owned();
     }
+    let all: Vec<String> = all.iter().map(T::to_string).collect();
+    all.join(", ")
 }
 
 /// For `map_err`: what was tried, as the fragment that completes "failed to …".

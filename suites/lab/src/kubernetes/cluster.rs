@@ -30,7 +30,7 @@ use super::{
 use crate::{
     cluster::{
         AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, HeldApiFault, PROBE,
-        Place, Stop, Variant,
+        Place, Stop, Variant, command_line,
     },
     embedded::{Placement, spawn},
 };
@@ -221,7 +221,7 @@ impl Cluster for KubernetesCluster {
         command.process_group(0);
         let child = spawn::spawn(command, placement).await;
         child.map_err(|error| ClusterError::Failed {
-            what: format!("start {argv:?} in {place:?}"),
+            what: format!("start `{}` {place}", command_line(argv)),
             why: error.to_string(),
         })
     }

@@ -7,9 +7,12 @@ use std::{fmt, path::PathBuf, time::Duration};
 pub enum KubernetesError {
     /// There is no kubeconfig, or it can't be read, or it lacks the context.
     #[error(
-        "failed to read the kubeconfig: {why}; say --kubeconfig FILE and --context NAME, or set KUBECONFIG"
+        "failed to use the kubeconfig {files}: {why}; name another by --kubeconfig FILE or KUBECONFIG, or one of its \
+         contexts by --context NAME"
     )]
     Kubeconfig {
+        /// Its path; of several files that are one together, all paths.
+        files: String,
         /// What was found.
         why: String,
     },

@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use super::{Connection, KubernetesError, LIMITS, error::api};
+use crate::cluster::command_line;
 
 /// Exit code of a program whose own does not fit into one: no Unix has such.
 const STRANGE: u8 = 255;
@@ -74,7 +75,8 @@ pub async fn exec_in_pod(arguments: &ExecArguments) -> Result<u8, KubernetesErro
         .max_stdin_buf_size(LIMITS.pipe_bytes)
         .max_stdout_buf_size(LIMITS.pipe_bytes)
         .max_stderr_buf_size(LIMITS.pipe_bytes);
-    let what = format!("start {argv:?} in the pod {namespace}/{pod}");
+    let line = command_line(argv);
+    let what = format!("start `{line}` in the pod {namespace}/{pod}");
     let process = timeout(LIMITS.request, pods.exec(pod, argv, &params))
         .await
         .map_err(|_| KubernetesError::Late {
@@ -84,7 +86,7 @@ pub async fn exec_in_pod(arguments: &ExecArguments) -> Result<u8, KubernetesErro
         .map_err(api(&what))?;
     let status = bridge(process).await;
     let lost = |why: &str| KubernetesError::Api {
-        what: format!("follow {argv:?} in the pod {namespace}/{pod}"),
+        what: format!("follow `{line}` in the pod {namespace}/{pod}"),
         why: why.to_owned(),
     };
     let status = status.ok_or_else(|| lost("the connection to it broke before it ended"))?;

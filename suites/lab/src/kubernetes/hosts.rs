@@ -18,7 +18,7 @@ use super::{
     guard::CONTAINER,
     options::{host_pod, on_host},
 };
-use crate::cluster::Node;
+use crate::cluster::{Node, command_line};
 
 /// What all of them have in common.
 ///
@@ -68,17 +68,18 @@ pub(super) async fn ask<T: DeserializeOwned>(
         .chain(words)
         .map(|&word| word.to_owned())
         .collect();
+    let line = command_line(&argv);
     let pods: Api<Pod> = Api::namespaced(client.clone(), &options.namespace);
     let said = timeout(
         LIMITS.request,
         run(&pods, &host_pod(node), &on_host(&options.program, &argv)),
     )
     .await
-    .map_err(|_| failed(format!("{argv:?}: no answer within {:?}", LIMITS.request)))?
-    .map_err(|why| failed(format!("{argv:?}: {why}")))?;
+    .map_err(|_| failed(format!("`{line}`: no answer within {:?}", LIMITS.request)))?
+    .map_err(|why| failed(format!("`{line}`: {why}")))?;
     serde_json::from_slice(&said).map_err(|error| {
         failed(format!(
-            "{argv:?} said {:?}: {error}",
+            "`{line}` said {:?}: {error}",
             String::from_utf8_lossy(&said)
         ))
     })

@@ -14,7 +14,7 @@
 //! may not do is found out before anything is made ([`KubernetesCluster::survey`]); what a cluster lacks is no capability
 //! of it.
 //!
-//! Files: `options` (what is told), `cluster` (the trait), `survey` and `rights` (what is read before), `scouts` (nodes
+//! Files: `options` (what is told), `kubeconfig` (the files that name the API server), `cluster` (the trait), `survey` and `rights` (what is read before), `scouts` (nodes
 //! that can't be read), `secrets` (by which images are pulled), `guard`, `lease`, `holders`, `note` and `pods` (the run's hold of it), `extension` (what differs between clusters),
 //! `installed` (agents that a target names), `agents` and `daemon_set` (what is done to them), `hosts` (nodes, asked through the
 //! run's pods), `on_node` and `container` (what runs there for it), `exec` (a program in a pod, and its pipes),
@@ -30,6 +30,7 @@ mod guard;
 mod holders;
 mod hosts;
 mod installed;
+mod kubeconfig;
 mod lease;
 mod limits;
 mod note;

@@ -155,7 +155,9 @@ fn cgroup_of(cgroup: &str, mountinfo: &str) -> Result<PathBuf, OnNodeError> {
     let own = cgroup
         .lines()
         .find_map(|line| line.strip_prefix("0::"))
-        .ok_or_else(|| lacks(format!("{cgroup:?}")))?;
+        .ok_or_else(|| {
+            lacks("expected a line that begins with 0:: in /proc/1/cgroup, found none".to_owned())
+        })?;
     let mount =
         cgroup_mount(mountinfo).ok_or_else(|| lacks("no cgroup2 file system is mounted".to_owned()))?;
     // What of the hierarchy is mounted: all of it, but for a node that is a container.
@@ -163,9 +165,10 @@ fn cgroup_of(cgroup: &str, mountinfo: &str) -> Result<PathBuf, OnNodeError> {
         let (place, kind) = line.split_once(" - ")?;
         kind.starts_with("cgroup2 ").then(|| place.split(' ').nth(3))?
     });
+    let root = root.unwrap_or("/");
     let below = Path::new(own)
-        .strip_prefix(root.unwrap_or("/"))
-        .map_err(|_| lacks(format!("it is in {own}, and what is mounted begins at {root:?}")))?;
+        .strip_prefix(root)
+        .map_err(|_| lacks(format!("it is in {own}, and what is mounted begins at {root}")))?;
     Ok(mount.join(below))
 }
 

@@ -2,17 +2,14 @@
 
 use std::{
     collections::BTreeSet,
-    fmt,
+    env, fmt,
     path::{Path, PathBuf},
 };
 
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config};
 use serde::{Deserialize, Serialize};
 
-use super::{Agents, KubernetesError, LIMITS, proxy::corrected};
+use super::{Agents, KubernetesError, LIMITS, kubeconfig::KubeconfigFiles, proxy::corrected};
 use crate::cluster::{Deviation, Variant, Ways};
 
 /// Everything that is told.
@@ -127,6 +124,9 @@ impl fmt::Display for Tier {
     }
 }
 
+/// The variable that every pod has.
+const IN_A_POD: &str = "KUBERNETES_SERVICE_HOST";
+
 /// The way to the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
@@ -142,29 +142,19 @@ impl Connection {
     /// # Errors
     /// There is no kubeconfig, or it is wrong.
     pub async fn config(&self) -> Result<Config, KubernetesError> {
-        let options = KubeConfigOptions {
-            context: self.context.clone(),
-            ..KubeConfigOptions::default()
-        };
-        let wrong = |why: String| KubernetesError::Kubeconfig { why };
-        let mut config = match &self.kubeconfig {
-            Some(path) => {
-                let kubeconfig = Kubeconfig::read_from(path).map_err(|error| wrong(error.to_string()))?;
-                let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-                config.map_err(|error| wrong(format!("{}: {error}", path.display())))?
+        let found = self.files().config(self.context.as_deref()).await;
+        let mut config = match found {
+            Ok(mut config) => {
+                config.proxy_url = corrected(config.proxy_url.take(), &config.cluster_url);
+                config
             }
-            None => match Config::from_kubeconfig(&options).await {
-                Ok(config) => config,
-                Err(error) if self.context.is_some() => return Err(wrong(error.to_string())),
-                // The account of a pod, which is beside its API server.
-                Err(_) => {
-                    let mut config = Config::infer().await.map_err(|error| wrong(error.to_string()))?;
-                    config.connect_timeout = Some(LIMITS.request);
-                    return Ok(config);
-                }
-            },
+            Err(error) if self.kubeconfig.is_some() || self.context.is_some() => return Err(error),
+            Err(error) if env::var_os(IN_A_POD).is_none() => return Err(error),
+            // The account of a pod, which is beside its API server.
+            Err(error) => {
+                Config::incluster().map_err(|of_pod| without_account(error, &of_pod.to_string()))?
+            }
         };
-        config.proxy_url = corrected(config.proxy_url.take(), &config.cluster_url);
         config.connect_timeout = Some(LIMITS.request);
         Ok(config)
     }
@@ -175,9 +165,11 @@ impl Connection {
     /// As of [`Connection::config`].
     pub async fn client(&self) -> Result<Client, KubernetesError> {
         let config = self.config().await?;
-        Client::try_from(config).map_err(|error| KubernetesError::Kubeconfig {
-            why: error.to_string(),
-        })
+        Client::try_from(config).map_err(|error| self.files().wrong(error.to_string()))
+    }
+
+    fn files(&self) -> KubeconfigFiles {
+        KubeconfigFiles::of(self.kubeconfig.as_deref())
     }
 
     /// As options of `plumbline`.
@@ -201,6 +193,17 @@ impl Connection {
     }
 }
 
+/// That neither a kubeconfig nor the account of the pod can be used.
+fn without_account(error: KubernetesError, of_pod: &str) -> KubernetesError {
+    match error {
+        KubernetesError::Kubeconfig { files, why } => KubernetesError::Kubeconfig {
+            files,
+            why: format!("{why}, and the account of this pod can't be used: {of_pod}"),
+        },
+        other => other,
+    }
+}
+
 /// A command line as the run's own pod on a node runs it there, under [`Tier::Node`].
 pub(super) fn on_host(program: &str, argv: &[String]) -> Vec<String> {
     let own = [program, "on-node", "--"].map(str::to_owned);
@@ -211,4 +214,25 @@ pub(super) fn on_host(program: &str, argv: &[String]) -> Vec<String> {
 #[must_use]
 pub(super) fn host_pod(node: &str) -> String {
     format!("host-{node}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_a_pod_without_an_account_both_ways_to_the_api_are_named() {
+        let missing = KubernetesError::Kubeconfig {
+            files: "/root/.kube/config".to_owned(),
+            why: "No such file".to_owned(),
+        };
+        let words = without_account(missing, "no token").to_string();
+        assert!(
+            words.starts_with(
+                "failed to use the kubeconfig /root/.kube/config: No such file, and the account of this pod can't be used: \
+                 no token; name another"
+            ),
+            "{words}"
+        );
+    }
 }

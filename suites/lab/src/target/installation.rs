@@ -174,23 +174,19 @@ impl Installation {
                     .to_owned(),
             );
         }
-        let Agent {
-            namespace,
-            daemon_set,
-            container,
-            labels,
-        } = &self.agent;
-        if labels.is_empty()
-            || [namespace, daemon_set, container]
-                .into_iter()
-                .any(String::is_empty)
-        {
-            return Err(format!(
-                "expected namespace, daemon-set, container and labels of agent, found {:?}",
-                self.agent
-            ));
+        let agent = &self.agent;
+        let empty = [
+            ("namespace", agent.namespace.is_empty()),
+            ("daemon-set", agent.daemon_set.is_empty()),
+            ("container", agent.container.is_empty()),
+            ("labels", agent.labels.is_empty()),
+        ];
+        match empty.iter().find(|(_, is_empty)| *is_empty) {
+            Some((field, _)) => Err(format!(
+                "expected namespace, daemon-set, container and labels of agent, found {field} empty"
+            )),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -363,7 +359,7 @@ mod tests {
             nobody
                 .check()
                 .expect_err("nobody's labels")
-                .contains("labels of agent")
+                .contains("labels of agent, found labels empty")
         );
     }
 }

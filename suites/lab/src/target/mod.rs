@@ -10,11 +10,15 @@
 
 mod installation;
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{cluster::Deviation, embedded::Program};
+use crate::{
+    cluster::Deviation,
+    embedded::Program,
+    user_file::{self, MOST_BYTES},
+};
 
 pub use installation::{Agent, Api, Cni, Installation, Kind, KubeProxy, Step};
 
@@ -98,7 +102,12 @@ impl Target {
             why,
         };
         if name.contains(['/', '.']) {
-            let text = fs::read_to_string(name).map_err(|error| wrong(error.to_string()))?;
+            let text = user_file::read(Path::new(name), MOST_BYTES);
+            let text = text.map_err(|error| {
+                wrong(format!(
+                    "{error}; name the file of a target, or a target of `plumbline targets list`"
+                ))
+            })?;
             return Self::parse(&text).map_err(wrong);
         }
         match Self::file(name) {
@@ -138,6 +147,8 @@ pub(crate) fn unknown<'a>(argument: &'a str, known: &[&str]) -> Option<&'a str> 
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -204,6 +215,7 @@ mod tests {
         for (name, part) in [
             ("kube-proxy", "known are reference, "),
             ("./no.yaml", "No such file"),
+            ("/dev/zero", "found a character device"),
         ] {
             let error = Target::find(name).expect_err("there is none").to_string();
             assert!(error.contains(name) && error.contains(part), "{error}");

@@ -72,10 +72,13 @@ impl Told<'_> {
 
 /// Makes the pod on a node that the DaemonSet stays away from.
 pub(super) async fn make(client: &Client, node: &str, told: &Told<'_>) -> Result<(), KindError> {
-    let what = format!(
-        "start the agent of {node} as {:?}, by {:?}",
-        told.variant, told.way
-    );
+    let variant = told
+        .variant
+        .map_or_else(String::new, |variant| format!(" in its variant {variant}"));
+    let way = told.way.map_or_else(String::new, |way| {
+        format!(", which asks the API at {}", way.server)
+    });
+    let what = format!("start the agent of {node}{variant}{way}");
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
     let set = sets.get(told.daemon_set).await.map_err(api_error(&what))?;
     let template = set.spec.map(|spec| spec.template).unwrap_or_default();

@@ -19,6 +19,7 @@ use crate::{
     embedded::{Front, LabError, api_is_ready},
     kind::{
         KindError, LIMITS,
+        error::listed,
         outside::{self, LABEL, ROOT},
         tools::Tools,
     },
@@ -61,7 +62,11 @@ pub(super) async fn start(
     let found = addresses.iter().find(|address| address.is_ipv6() == wants_ipv6);
     found.copied().ok_or_else(|| KindError::Unexpected {
         what: what.to_owned(),
-        why: format!("the container {name} has {addresses:?}: `docker logs {name}` says why"),
+        why: format!(
+            "expected an {} address of the container {name}, found {}: `docker logs {name}` says why",
+            if wants_ipv6 { "IPv6" } else { "IPv4" },
+            listed(&addresses)
+        ),
     })
 }
 

@@ -53,7 +53,7 @@ pub(super) use self::{
 use super::{
     KindError, LIMITS,
     containers::Container,
-    error::io_error,
+    error::{io_error, listed},
     placing,
     state::{Folder, Lock},
 };
@@ -361,8 +361,8 @@ fn address(node: &Container, ipv6: bool) -> Result<IpAddr, KindError> {
     found.copied().ok_or_else(|| KindError::Unexpected {
         what: format!("find the address of {}", node.name),
         why: format!(
-            "it has {:?}, none of which is of the API servers' family",
-            node.addresses
+            "expected one of the API servers' family, found {}",
+            listed(&node.addresses)
         ),
     })
 }

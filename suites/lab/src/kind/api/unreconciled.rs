@@ -35,7 +35,7 @@ use crate::{
     embedded::kube_client_as,
     kind::{
         KindError, LIMITS,
-        error::{api_error, io_error},
+        error::{api_error, io_error, listed},
         state::Lock,
     },
     kubernetes::Connection,
@@ -235,7 +235,7 @@ impl ApiServers {
         Ok(match found {
             None => Some("no slice".to_owned()),
             Some(slice) if lists(&slice, self.advertised) => None,
-            Some(slice) => Some(format!("{:?}", slice.endpoints)),
+            Some(slice) => Some(what_it_lists(&slice)),
         })
     }
 
@@ -302,6 +302,19 @@ fn lists(slice: &EndpointSlice, server: SocketAddr) -> bool {
         && ports.any(|port| port == i32::from(server.port()))
 }
 
+/// Endpoints and ports, for people.
+fn what_it_lists(slice: &EndpointSlice) -> String {
+    let endpoints = slice.endpoints.iter().flatten().map(|endpoint| {
+        let conditions = endpoint.conditions.as_ref();
+        let is_ready = conditions.and_then(|conditions| conditions.ready) == Some(true);
+        let end = if is_ready { "" } else { " (not ready)" };
+        endpoint.addresses.join(" ") + end
+    });
+    let ports = slice.ports.iter().flatten().filter_map(|port| port.port);
+    let (endpoints, ports): (Vec<String>, Vec<i32>) = (endpoints.collect(), ports.collect());
+    format!("endpoints {}, ports {}", listed(&endpoints), listed(&ports))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -350,5 +363,14 @@ mod tests {
         ] {
             assert!(!lists(&slice(&endpoints, port), server), "{endpoints} {port}");
         }
+        let two = slice(&json!([own, endpoint("10.244.0.7", false)]), 443);
+        assert_eq!(
+            what_it_lists(&two),
+            "endpoints 172.18.0.3, 10.244.0.7 (not ready), ports 443"
+        );
+        assert_eq!(
+            what_it_lists(&slice(&Value::Null, 6443)),
+            "endpoints none, ports 6443"
+        );
     }
 }

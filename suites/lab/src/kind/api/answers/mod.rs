@@ -284,10 +284,8 @@ impl Kept {
         drop(self.0.write_all(b"\n").await);
         match self.said(what).await? {
             Said::Over => Ok(()),
-            other => Err(unexpected(
-                what,
-                format!("expected that it is over, found {other:?}"),
-            )),
+            Said::Refused(why) => Err(unexpected(what, why)),
+            Said::Begun => Err(unexpected(what, "it has begun once more".to_owned())),
         }
     }
 
