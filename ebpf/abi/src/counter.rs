@@ -5,7 +5,7 @@ macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident = $number:literal, $text:literal;)+) => {
         /// What became of a socket operation or a packet: index into the per-CPU array COUNTERS.
         ///
-        /// Every packet that a program sees counts exactly once.
+        /// Every packet that a program sees counts exactly once, but on those that say otherwise.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u32)]
         pub enum Counter {
@@ -88,8 +88,9 @@ counters! {
     DroppedMalformed = 26, "dropped_malformed";
     /// Dropped: for a service's address, by a protocol that no service has.
     DroppedProtocol = 27, "dropped_protocol";
-    /// Dropped: a port that the service does not have, where the address says so.
-    DroppedUnknownPort = 28, "dropped_unknown_port";
+    /// Held: a fragment that came before the first of its datagram. Or that first one: it comes in once more, with those that
+    /// were held for it, each of which counts again.
+    FragmentHeld = 28, "fragment_held";
     /// Dropped: from outside the ranges of clients that are served.
     DroppedSourceRange = 29, "dropped_source_range";
     /// Dropped: no backend on this node, and the policy says Local.
@@ -118,6 +119,10 @@ counters! {
     DroppedRewrite = 41, "dropped_rewrite";
     /// Dropped: a slot or backend that the service names is not there. Never, by the order of writes: a defect.
     DroppedHole = 42, "dropped_hole";
+
+    /// Beside what became of the packet: its connection to a remote backend got the port of one that both ends had closed,
+    /// before its time. Ports are running out.
+    SnatReused = 43, "snat_reused";
 }
 
 /// Value of SERVICE_TRAFFIC (by [`ServiceId`](crate::ServiceId)) and BACKEND_TRAFFIC (by

@@ -68,8 +68,11 @@ pub mod flow_flags {
     pub const REPLY: u32 = 1;
     /// The client's source address or port is not what the backend sees; the program that translates also routes.
     pub const SNAT: u32 = 1 << 1;
+    /// Of datagrams to the node's own: one of its sockets has sent to their source from a port that is a node port, too. They
+    /// are left alone. `to` is what they are, and there is one entry only.
+    pub const OWN: u32 = 1 << 2;
     /// All of them.
-    pub const ALL: u32 = REPLY | SNAT;
+    pub const ALL: u32 = REPLY | SNAT | OWN;
 }
 
 /// What has been seen of a connection: TCP flags, or the chunks of SCTP that mean the same. Bits are set, never
@@ -111,12 +114,39 @@ pub struct FragmentKey {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(C)]
 pub struct Ports {
-    /// From which port.
+    /// From which port; 0, as `destination`: the first fragment has not come yet.
     pub source: Port,
     /// To which port.
     pub destination: Port,
-    /// When the first fragment came, in seconds since the machine started.
+    /// When the first fragment came, or the first of those that are held, in seconds since the machine started.
     pub seconds: u32,
+    /// How many fragments are held until the first comes; HELD has them by number, from 0 on.
+    pub held: u32,
+}
+
+/// Key of HELD: a fragment that came before the first of its datagram.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(C)]
+pub struct HeldKey {
+    /// The datagram.
+    pub datagram: FragmentKey,
+    /// Which of those that are held, in the order in which they came.
+    pub number: u32,
+}
+
+/// Most bytes of a frame that is held, a power of two.
+pub const HELD_BYTES: usize = 2048;
+
+/// Value of HELD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Held {
+    /// How many of the bytes there are.
+    pub length: u32,
+    /// When it came, in seconds since the machine started.
+    pub seconds: u32,
+    /// The frame, from its link-layer header on.
+    pub bytes: [u8; HELD_BYTES],
 }
 
 /// Key of AFFINITY: a client of a service port.

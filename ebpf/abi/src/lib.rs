@@ -3,7 +3,8 @@
 //! ```text
 //! destination ─▶ ADDRESSES ─▶ FRONTENDS ─▶ SERVICES[id] ─▶ SLOTS[id, generation, index] ─▶ BACKENDS[id]
 //!                (hash)       (hash)       (array)         (hash)                          (hash)
-//! sockets   reply's source, socket cookie ─▶ REVERSE ─▶ the frontend that the client asked for
+//! sockets   socket cookie, frontend ─▶ CHOSEN ─▶ the backend that the socket's datagrams go to
+//!           reply's source, socket cookie ─▶ REVERSE ─▶ the frontend that the client asked for
 //! packets   tuple ─▶ FLOWS ─▶ what the tuple becomes, and how far the connection has got
 //! ```
 //!
@@ -11,8 +12,8 @@
 //! |---|---|
 //! | `address` | [`Address`], [`Port`] |
 //! | `service` | FRONTENDS, ADDRESSES, SERVICES, SLOTS, BACKENDS, SOURCES, KEPT: written by the agent |
-//! | `flow` | FLOWS, FRAGMENTS, AFFINITY: written by the programs |
-//! | `socket` | REVERSE, SOCKETS: written by the programs |
+//! | `flow` | FLOWS, FRAGMENTS, HELD, AFFINITY: written by the programs |
+//! | `socket` | CHOSEN, REVERSE, SOCKETS: written by the programs |
 //! | `counter` | COUNTERS, SERVICE_TRAFFIC, BACKEND_TRAFFIC |
 //! | `meta` | META, CONFIG |
 //!
@@ -34,18 +35,20 @@ mod socket;
 pub use self::{
     address::{Address, Port},
     counter::{COUNTERS, Counter, Traffic},
-    flow::{Affinity, AffinityKey, Flow, FragmentKey, Ports, Tuple, flow_flags, seen},
-    meta::{Config, MAGIC, Meta},
+    flow::{
+        Affinity, AffinityKey, Flow, FragmentKey, HELD_BYTES, Held, HeldKey, Ports, Tuple, flow_flags, seen,
+    },
+    meta::{AddressRange, Config, MAGIC, Meta, SERVICE_RANGES},
     service::{
         Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey, address_flags,
         backend_flags, frontend_flags,
     },
-    socket::{Remembered, ReverseKey},
+    socket::{Chosen, ChosenKey, Remembered, ReverseKey},
 };
 
 /// Changes with every change of layout or meaning below; stored in [`Meta`], which is pinned, so that a
 /// restarted agent adopts only maps that it can read.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 /// Most entries of each map. The limits are part of the ABI: a map of another size is not adopted. FLOWS alone is
 /// sized by the loader, from the machine's memory.
@@ -65,6 +68,8 @@ pub mod capacity {
     pub const SOURCES: u32 = 65_536;
     /// Service ports whose last good backends the agent's own sockets go on using.
     pub const KEPT: u32 = 64;
+    /// Unconnected sockets whose backend is remembered, each with one frontend; least recently used ones are forgotten first.
+    pub const CHOSEN: u32 = 65_536;
     /// Sockets whose reverse translation is remembered; least recently used ones are forgotten first.
     pub const REVERSE: u32 = 65_536;
     /// Sockets with an entry in REVERSE; least recently used ones are forgotten first.
@@ -73,6 +78,8 @@ pub mod capacity {
     pub const AFFINITY: u32 = 65_536;
     /// Fragmented datagrams of which the first fragment has passed, and others may come; of 30 s (RFC 791, 3.2: 15 s).
     pub const FRAGMENTS: u32 = 8_192;
+    /// Fragments that came before the first of their datagram, and wait for it: 2 MiB.
+    pub const HELD: u32 = 1_024;
     /// Least entries of FLOWS: two for each connection.
     pub const FLOWS_LEAST: u32 = 16_384;
     /// Most entries of FLOWS; 2 GiB.

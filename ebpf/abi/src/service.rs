@@ -60,17 +60,18 @@ pub mod frontend_flags {
 
 /// Flags that are the value of ADDRESSES, whose key is an [`Address`].
 pub mod address_flags {
-    /// An address of services alone (ClusterIP, load balancer IP): what is no frontend there is rejected, and is
-    /// never routed on.
+    /// An address of services alone (ClusterIP): what is no frontend there is rejected, and is never routed on.
     pub const VIP: u32 = 1;
-    /// With [`VIP`]: dropped instead of rejected.
-    pub const SILENT: u32 = 1 << 1;
+    /// An address of load balancers. It may also be some machine's, a proxy's say, and packets from it are a client's like any
+    /// others. What is no frontend there is left alone where the node's own and its pods' are concerned; what comes in from
+    /// outside is rejected, as nobody else would stop it from being routed out again.
+    pub const LOAD_BALANCER: u32 = 1 << 1;
     /// An address of this node at which node ports answer, and which packets to remote backends are sent from.
     /// `127.0.0.1` stands for all of 127.0.0.0/8: with it and `::1` node ports answer at loopback, to sockets of the
     /// node's own network namespace.
     pub const NODE: u32 = 1 << 2;
     /// All of them.
-    pub const ALL: u32 = VIP | SILENT | NODE;
+    pub const ALL: u32 = VIP | LOAD_BALANCER | NODE;
 }
 
 /// Value of SERVICES, an array: eight bytes, so that one store switches every frontend of a service port from

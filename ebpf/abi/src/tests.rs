@@ -36,6 +36,8 @@ fn every_size_and_offset_is_as_pinned() {
     layout!(Backend: 20, align 4, { address: Address = 0, port: Port = 16, protocol: u8 = 18, flags: u8 = 19 });
     layout!(ReverseKey: 32, align 8, { cookie: u64 = 0, backend: Backend = 8, pad: u32 = 28 });
     layout!(Remembered: 40, align 4, { frontend: FrontendKey = 0, previous: Backend = 20 });
+    layout!(ChosenKey: 32, align 8, { cookie: u64 = 0, frontend: FrontendKey = 8, pad: u32 = 28 });
+    layout!(Chosen: 8, align 4, { service: ServiceId = 0, backend: BackendId = 4 });
     layout!(SourceKey: 24, align 4, { prefix_length: u32 = 0, service: [u8; 4] = 4, address: Address = 8 });
     layout!(Tuple: 40, align 4, {
         source: Address = 0, destination: Address = 16, source_port: Port = 32, destination_port: Port = 34,
@@ -48,14 +50,18 @@ fn every_size_and_offset_is_as_pinned() {
     layout!(FragmentKey: 40, align 4, {
         source: Address = 0, destination: Address = 16, id: [u8; 4] = 32, protocol: u8 = 36, pad: [u8; 3] = 37,
     });
-    layout!(Ports: 8, align 4, { source: Port = 0, destination: Port = 2, seconds: u32 = 4 });
+    layout!(Ports: 12, align 4, { source: Port = 0, destination: Port = 2, seconds: u32 = 4, held: u32 = 8 });
+    layout!(HeldKey: 44, align 4, { datagram: FragmentKey = 0, number: u32 = 40 });
+    layout!(Held: 2056, align 4, { length: u32 = 0, seconds: u32 = 4, bytes: [u8; 2048] = 8 });
     layout!(AffinityKey: 24, align 4, { service: ServiceId = 0, kind: u32 = 4, client: Address = 8 });
     layout!(Affinity: 8, align 4, { backend: BackendId = 0, seconds: u32 = 4 });
     layout!(Traffic: 32, align 8, { connections: u64 = 0, packets: u64 = 8, bytes: u64 = 16, pad: u64 = 24 });
-    layout!(Config: 56, align 8, {
+    layout!(Config: 192, align 8, {
         own_cgroup: u64 = 0, node_netns: u64 = 8, node_v4: Address = 16, node_v6: Address = 32,
-        snat_first: u16 = 48, snat_last: u16 = 50, rejects_per_second: u32 = 52,
+        snat_first: u16 = 48, snat_last: u16 = 50, local_first: u16 = 52, local_last: u16 = 54,
+        rejects_per_second: u32 = 56, pad: u32 = 60, service_ranges: [AddressRange; 4] = 64,
     });
+    layout!(AddressRange: 32, align 4, { address: Address = 0, mask: Address = 16 });
     layout!(Meta: 16, align 4, { magic: [u8; 8] = 0, abi: u32 = 8, pad: u32 = 12 });
     assert_eq!((size_of::<ServiceId>(), size_of::<BackendId>()), (4, 4));
 }
@@ -63,7 +69,7 @@ fn every_size_and_offset_is_as_pinned() {
 #[test]
 fn magic_and_version_are_as_pinned() {
     assert_eq!(Meta::CURRENT.magic, [0x70, 0x6c, 0x75, 0x6d, 0x62, 0x6c, 0x6e, 0]);
-    assert_eq!(Meta::CURRENT.abi, 2);
+    assert_eq!(Meta::CURRENT.abi, 3);
 }
 
 #[test]
@@ -74,8 +80,17 @@ fn capacities_are_as_pinned() {
         [65_536, 65_536, 65_536, 262_144, 65_536, 65_536, 64]
     );
     assert_eq!(
-        [REVERSE, SOCKETS, AFFINITY, FRAGMENTS, FLOWS_LEAST, FLOWS_MOST],
-        [65_536, 65_536, 65_536, 8_192, 16_384, 8_388_608]
+        [
+            CHOSEN,
+            REVERSE,
+            SOCKETS,
+            AFFINITY,
+            FRAGMENTS,
+            HELD,
+            FLOWS_LEAST,
+            FLOWS_MOST
+        ],
+        [65_536, 65_536, 65_536, 65_536, 8_192, 1_024, 16_384, 8_388_608]
     );
 }
 
@@ -207,4 +222,34 @@ fn a_member_is_told_from_a_slot() {
     assert_eq!((member.service, member.generation), (7, 3));
     assert!(member.index > capacity::SLOTS);
     assert_ne!(member.index, SlotKey::member(7, 3, 10).index);
+}
+
+#[test]
+fn a_range_has_the_addresses_that_begin_as_it_does() {
+    let address = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+    for (range, length, inside, outside) in [
+        (
+            "10.96.0.0",
+            12,
+            &["10.96.0.0", "10.111.255.255"][..],
+            &["10.95.255.255", "10.112.0.0", "::a60:0"][..],
+        ),
+        ("10.96.1.7", 12, &["10.96.0.1"], &["10.112.0.0"]),
+        ("10.96.0.0", 32, &["10.96.0.0"], &["10.96.0.1"]),
+        ("0.0.0.0", 0, &["192.0.2.1"], &["fd00::1"]),
+        ("fd00:1::", 112, &["fd00:1::ffff"], &["fd00:1::1:0", "10.96.0.1"]),
+        ("fd00:1::", 33, &["fd00:1:7fff::"], &["fd00:1:8000::"]),
+        ("8000::", 1, &["fd00::1"], &["::1", "10.96.0.1"]),
+    ] {
+        let range = AddressRange::new(address(range), length);
+        for inside in inside {
+            assert!(range.contains(address(inside)), "{range:?} {inside}");
+        }
+        for outside in outside {
+            assert!(!range.contains(address(outside)), "{range:?} {outside}");
+        }
+    }
+    assert!(
+        !AddressRange::NONE.contains(address("10.96.0.1")) && !AddressRange::NONE.contains(address("::1"))
+    );
 }

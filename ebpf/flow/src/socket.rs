@@ -1,10 +1,12 @@
 //! Verdicts on socket operations.
 
-use lb_abi::{Address, Backend, BackendId, FrontendKey, Service, ServiceId, address_flags, frontend_flags};
+use lb_abi::{
+    Address, Backend, BackendId, Chosen, FrontendKey, Service, ServiceId, address_flags, frontend_flags,
+};
 
 use crate::{Scope, Tables, affinity_of_netns, choose, find, find::is_unspecified, pick};
 
-/// What decisions on sockets read besides: CONFIG and KEPT, and who calls.
+/// What decisions on sockets read and write besides: CONFIG, KEPT and CHOSEN, and who calls.
 ///
 /// Asked for only where it matters: most operations are none of a service's.
 pub trait Caller {
@@ -16,6 +18,14 @@ pub trait Caller {
     fn is_own(&self) -> bool;
     /// Looks up KEPT.
     fn kept(&self, id: ServiceId) -> Option<Service>;
+    /// Whether an address is in one of `Config.service_ranges`.
+    fn in_service_range(&self, address: Address) -> bool;
+    /// Whether SOURCES has an address as one of the cluster's clients.
+    fn is_clusters(&self, address: Address) -> bool;
+    /// Looks up CHOSEN, for a datagram; a connection chooses anew each time.
+    fn chosen(&self, frontend: &FrontendKey) -> Option<Chosen>;
+    /// Writes CHOSEN, for a datagram.
+    fn keep_chosen(&self, frontend: &FrontendKey, chosen: &Chosen);
 }
 
 /// What becomes of `connect` and `sendmsg`.
@@ -62,13 +72,16 @@ pub fn decide(tables: &impl Tables, caller: &impl Caller, destination: &Frontend
     let address = destination.address;
     let loopback = (address.is_loopback() || is_unspecified(address)) && caller.in_node_netns();
     let Some(frontend) = find(tables, destination, loopback) else {
-        return unknown(tables, address);
+        return unknown(tables, caller, address);
     };
     let Some(id) = Scope::Internal.service_port(&frontend) else {
-        return unknown(tables, address);
+        return unknown(tables, caller, address);
     };
     if frontend.flags & frontend_flags::SOURCE_RANGES != 0 {
         return Verdict::Defer;
+    }
+    if let Some(target) = chosen(tables, caller, destination, id) {
+        return Verdict::Translate(target);
     }
     let refusal = match tables.service(id) {
         None | Some(Service { generation: 0, .. }) => Refusal::Hole,
@@ -82,11 +95,9 @@ pub fn decide(tables: &impl Tables, caller: &impl Caller, destination: &Frontend
             let client = affinity_of_netns(id, netns);
             match choose(tables, &frontend, id, service, &client, tables.random()) {
                 Some((chosen, backend)) if same_family(backend.address, address) => {
-                    return Verdict::Translate(Target {
-                        service: id,
-                        id: chosen,
-                        backend,
-                    });
+                    let (service, id) = (id, chosen);
+                    caller.keep_chosen(destination, &Chosen { service, backend: id });
+                    return Verdict::Translate(Target { service, id, backend });
                 }
                 _ => Refusal::Hole,
             }
@@ -134,11 +145,35 @@ pub fn is_reserved(tables: &impl Tables, bound: &FrontendKey, dual: impl FnOnce(
             .is_some_and(|flags| flags & address_flags::NODE != 0)
 }
 
+/// Where a socket's earlier datagrams to a frontend went: one socket is one conversation, as it is to packet programs and to
+/// conntrack. Not if the frontend is another service port's by now, or the backend serves no more, which removes the entry.
+#[inline(always)]
+fn chosen(
+    tables: &impl Tables,
+    caller: &impl Caller,
+    frontend: &FrontendKey,
+    service: ServiceId,
+) -> Option<Target> {
+    let chosen = caller.chosen(frontend)?;
+    if chosen.service != service {
+        return None;
+    }
+    let backend = tables.backend(chosen.backend)?;
+    same_family(backend.address, frontend.address).then_some(Target {
+        service,
+        id: chosen.backend,
+        backend,
+    })
+}
+
 /// A destination that is no frontend.
 #[inline(always)]
-fn unknown(tables: &impl Tables, address: Address) -> Verdict {
+fn unknown(tables: &impl Tables, caller: &impl Caller, address: Address) -> Verdict {
     match tables.address(&address) {
         Some(flags) if flags & address_flags::VIP != 0 => Verdict::Refuse(Refusal::NoBackend),
+        None if caller.in_service_range(address) && !caller.is_clusters(address) => {
+            Verdict::Refuse(Refusal::NoBackend)
+        }
         _ => Verdict::Pass,
     }
 }

@@ -1,6 +1,6 @@
 //! What can go wrong, and what to do about it.
 
-use std::{fmt, io, ops::RangeInclusive, path::PathBuf};
+use std::{fmt, io, path::PathBuf};
 
 use crate::{Device, Hook, MapName, Ownership};
 
@@ -217,17 +217,6 @@ pub enum LoaderError {
         device: Device,
         /// `ARPHRD_…` of `linux/if_arp.h`.
         hardware: u16,
-    },
-    /// No port is left for packets to remote backends.
-    #[error(
-        "no ports for packets to remote backends: expected some of {}–{} outside net.ipv4.ip_local_port_range, which is {}–{}; narrow that, reserve some in net.ipv4.ip_local_reserved_ports, or name a range",
-        wanted.start(), wanted.end(), local.start(), local.end()
-    )]
-    Ports {
-        /// Where ports are taken from.
-        wanted: RangeInclusive<u16>,
-        /// Where the kernel takes them for local sockets.
-        local: RangeInclusive<u16>,
     },
     /// An option is out of its bounds.
     #[error("{option}: expected {expected}, found {found}")]

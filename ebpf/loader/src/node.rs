@@ -12,17 +12,15 @@ pub(crate) fn config(options: &NodeOptions) -> Result<Config, LoaderError> {
         Some(path) => Cgroup::open(path)?.id(),
         None => 0,
     };
-    let ports = match &options.snat_ports {
-        Some(ports) if ports.is_empty() || *ports.start() == 0 => {
-            return Err(LoaderError::Option {
-                option: "ports for packets to remote backends",
-                expected: "first and last port, from 1 on, the last not below the first".to_owned(),
-                found: format!("{}–{}", ports.start(), ports.end()),
-            });
-        }
-        Some(ports) => ports.clone(),
-        None => free_ports()?,
-    };
+    let ports = options.snat_ports.clone().unwrap_or(NodeOptions::SNAT_PORTS);
+    if ports.is_empty() || *ports.start() == 0 {
+        return Err(LoaderError::Option {
+            option: "ports for packets to remote backends",
+            expected: "first and last port, from 1 on, the last not below the first".to_owned(),
+            found: format!("{}–{}", ports.start(), ports.end()),
+        });
+    }
+    let local = local_ports()?;
     Ok(Config {
         own_cgroup,
         node_netns: namespace_cookie()?,
@@ -34,11 +32,15 @@ pub(crate) fn config(options: &NodeOptions) -> Result<Config, LoaderError> {
             .map_or(Address::UNSPECIFIED_V6, |v6| Address::v6(v6.octets())),
         snat_first: *ports.start(),
         snat_last: *ports.end(),
+        local_first: *local.start(),
+        local_last: *local.end(),
         rejects_per_second: options.rejects_per_second,
+        ..Config::NONE
     })
 }
 
-/// With the addresses of the CONFIG that is there, where the options give none.
+/// With the addresses of the CONFIG that is there, where the options give none; and with its Service ranges, which the options
+/// never give.
 pub(crate) fn keep_addresses(config: Config, options: &NodeOptions, there: &Config) -> Config {
     let keep = |given: bool, new: Address, old: Address| {
         // A CONFIG that was never written has no address of either family.
@@ -51,6 +53,7 @@ pub(crate) fn keep_addresses(config: Config, options: &NodeOptions, there: &Conf
     Config {
         node_v4: keep(options.v4.is_some(), config.node_v4, there.node_v4),
         node_v6: keep(options.v6.is_some(), config.node_v6, there.node_v6),
+        service_ranges: there.service_ranges,
         ..config
     }
 }
@@ -105,57 +108,20 @@ pub(crate) fn namespace_cookie() -> Result<u64, LoaderError> {
     }
 }
 
-fn free_ports() -> Result<RangeInclusive<u16>, LoaderError> {
+/// The ports that the kernel gives to sockets that ask for none.
+fn local_ports() -> Result<RangeInclusive<u16>, LoaderError> {
     const LOCAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
-    const RESERVED: &str = "/proc/sys/net/ipv4/ip_local_reserved_ports";
-    let read = |path: &'static str| fs::read_to_string(path).map_err(LoaderError::path("read", path));
-    let wrong = |path| LoaderError::path("understand", path)(io::ErrorKind::InvalidData.into());
-    let mut numbers = read(LOCAL)?
+    let text = fs::read_to_string(LOCAL).map_err(LoaderError::path("read", LOCAL))?;
+    let numbers: Vec<u16> = text
         .split_whitespace()
-        .map(str::parse)
-        .collect::<Vec<_>>()
-        .into_iter();
-    let (Some(Ok(first)), Some(Ok(last))) = (numbers.next(), numbers.next()) else {
-        return Err(wrong(LOCAL));
-    };
-    let reserved = ranges(&read(RESERVED)?).ok_or_else(|| wrong(RESERVED))?;
-    let local = first..=last;
-    longest_free(&NodeOptions::SNAT_PORTS, &local, &reserved).ok_or(LoaderError::Ports {
-        wanted: NodeOptions::SNAT_PORTS,
-        local,
-    })
-}
-
-/// `1000,2000-3000`, as the kernel writes them.
-fn ranges(text: &str) -> Option<Vec<RangeInclusive<u16>>> {
-    text.trim()
-        .split(',')
-        .filter(|range| !range.is_empty())
-        .map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            Some(first.parse().ok()?..=last.parse().ok()?)
-        })
-        .collect()
-}
-
-/// The longest run of ports that the kernel gives to no socket by itself: outside its range, or reserved in it.
-fn longest_free(
-    wanted: &RangeInclusive<u16>,
-    local: &RangeInclusive<u16>,
-    reserved: &[RangeInclusive<u16>],
-) -> Option<RangeInclusive<u16>> {
-    let free = |port: &u16| !local.contains(port) || reserved.iter().any(|range| range.contains(port));
-    let mut longest: Option<RangeInclusive<u16>> = None;
-    let mut current: Option<RangeInclusive<u16>> = None;
-    for port in wanted.clone() {
-        current = free(&port).then(|| *current.as_ref().map_or(&port, RangeInclusive::start)..=port);
-        if let Some(run) = &current
-            && longest.as_ref().is_none_or(|longest| run.len() > longest.len())
-        {
-            longest = Some(run.clone());
-        }
+        .map_while(|number| number.parse().ok())
+        .collect();
+    match *numbers {
+        [first, last] => Ok(first..=last),
+        _ => Err(LoaderError::path("understand", LOCAL)(
+            io::ErrorKind::InvalidData.into(),
+        )),
     }
-    longest
 }
 
 #[cfg(test)]
@@ -189,35 +155,20 @@ mod tests {
         }
     }
 
-    #[track_caller]
-    fn check(local: RangeInclusive<u16>, reserved: &str, expected: Option<&RangeInclusive<u16>>) {
-        let reserved = ranges(reserved).expect("as the kernel writes them");
-        assert_eq!(
-            longest_free(&NodeOptions::SNAT_PORTS, &local, &reserved).as_ref(),
-            expected
-        );
-    }
-
     #[test]
-    fn ports_are_those_that_no_local_socket_is_given() {
-        check(32_768..=60_999, "", Some(&(61_000..=65_535)));
-        check(1024..=65_000, "\n", Some(&(65_001..=65_535)));
-        check(61_000..=65_534, "", Some(&(65_535..=65_535)));
-        check(62_000..=63_000, "", Some(&(63_001..=65_535)));
-        check(64_000..=65_535, "", Some(&(61_000..=63_999)));
-        check(1024..=65_535, "", None);
-        check(
-            1024..=65_535,
-            "8080,62000-62999,65535\n",
-            Some(&(62_000..=62_999)),
+    fn ports_are_all_that_are_not_privileged_and_those_of_sockets_are_known() {
+        let config = config(&NodeOptions::default()).expect("this machine's");
+        assert_eq!((config.snat_first, config.snat_last), (1024, 65_535));
+        assert!(
+            config.local_first > 0 && config.local_first <= config.local_last,
+            "{config:?}"
         );
-    }
-
-    #[test]
-    fn reserved_ports_that_make_no_sense_are_not_understood() {
-        assert_eq!(ranges("1-2-3"), None);
-        assert_eq!(ranges("70000"), None);
-        assert_eq!(ranges("5,7-9\n"), Some(vec![5..=5, 7..=9]));
+        let options = NodeOptions {
+            snat_ports: Some(50_000..=50_000),
+            ..NodeOptions::default()
+        };
+        let config = super::config(&options).expect("one port is a range");
+        assert_eq!((config.snat_first, config.snat_last), (50_000, 50_000));
     }
 
     #[test]

@@ -54,16 +54,16 @@ pub struct NodeOptions {
     pub v4: Option<Ipv4Addr>,
     /// The same, IPv6.
     pub v6: Option<Ipv6Addr>,
-    /// The ports that packets to remote backends are sent from. `None`: the longest part of
-    /// [`SNAT_PORTS`](Self::SNAT_PORTS) that the kernel gives to no local socket by itself.
+    /// The ports that packets to remote backends are sent from. `None`: [`SNAT_PORTS`](Self::SNAT_PORTS). Those among them that
+    /// `net.ipv4.ip_local_port_range` gives to sockets are taken when none of the others is free.
     pub snat_ports: Option<RangeInclusive<u16>>,
     /// Most rejections (RST, ICMP errors) that a processor sends in a second. 0: no limit.
     pub rejects_per_second: u32,
 }
 
 impl NodeOptions {
-    /// Above the range that Linux gives to local sockets by itself (32768–60999), and above node ports.
-    pub const SNAT_PORTS: RangeInclusive<u16> = 61_000..=65_535;
+    /// All but the privileged ones, as Linux's own masquerading has it (nf_nat_core.c, `nf_nat_l4proto_unique_tuple`).
+    pub const SNAT_PORTS: RangeInclusive<u16> = 1024..=65_535;
     /// As many as Linux sends ICMP errors in a second (`net.ipv4.icmp_msgs_per_sec`).
     pub const REJECTS_PER_SECOND: u32 = 1000;
 }

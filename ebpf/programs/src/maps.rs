@@ -7,9 +7,9 @@ use aya_ebpf::{
     macros::btf_map,
 };
 use lb_abi::{
-    ABI_VERSION, Address, Affinity, AffinityKey, Backend, BackendId, COUNTERS as COUNTER_COUNT, Config,
-    Counter, Flow, FragmentKey, Frontend, FrontendKey, Meta, Ports, Remembered, ReverseKey, Service,
-    ServiceId, SlotKey, SourceKey, Traffic, Tuple, capacity,
+    ABI_VERSION, Address, Affinity, AffinityKey, Backend, BackendId, COUNTERS as COUNTER_COUNT, Chosen,
+    ChosenKey, Config, Counter, Flow, FragmentKey, Frontend, FrontendKey, Held, HeldKey, Meta, Ports,
+    Remembered, ReverseKey, SERVICE_RANGES, Service, ServiceId, SlotKey, SourceKey, Traffic, Tuple, capacity,
 };
 use lb_flow::Tables;
 
@@ -42,6 +42,8 @@ static META: Array<Meta, 1> = Array::new();
 
 // What the socket programs write.
 #[btf_map]
+pub static CHOSEN: LruHashMap<ChosenKey, Chosen, { capacity::CHOSEN as usize }> = LruHashMap::new();
+#[btf_map]
 pub static REVERSE: LruHashMap<ReverseKey, Remembered, { capacity::REVERSE as usize }> = LruHashMap::new();
 #[btf_map]
 pub static SOCKETS: LruHashMap<u64, Backend, { capacity::SOCKETS as usize }> = LruHashMap::new();
@@ -49,6 +51,8 @@ pub static SOCKETS: LruHashMap<u64, Backend, { capacity::SOCKETS as usize }> = L
 // What the packet programs write.
 #[btf_map]
 pub static FRAGMENTS: LruHashMap<FragmentKey, Ports, { capacity::FRAGMENTS as usize }> = LruHashMap::new();
+#[btf_map]
+pub static HELD: LruHashMap<HeldKey, Held, { capacity::HELD as usize }> = LruHashMap::new();
 /// Of this size in the object; the loader resizes it.
 #[btf_map]
 pub static FLOWS: LruHashMap<Tuple, Flow, { capacity::FLOWS_LEAST as usize }> = LruHashMap::new();
@@ -88,6 +92,20 @@ impl Maps {
     pub fn kept(self, id: ServiceId) -> Option<Service> {
         // SAFETY: copied at once, and not recycled meanwhile (see below).
         unsafe { KEPT.get(id) }.copied()
+    }
+
+    /// Whether an address is in one of the ranges that cluster IPs are from.
+    #[inline(always)]
+    pub fn in_service_range(self, address: Address) -> bool {
+        let Some(config) = self.config() else {
+            return false;
+        };
+        const { assert!(SERVICE_RANGES == 4) };
+        let [first, second, third, fourth] = &config.service_ranges;
+        first.contains(address)
+            || second.contains(address)
+            || third.contains(address)
+            || fourth.contains(address)
     }
 
     /// Whether SOURCES has a client of a service port.

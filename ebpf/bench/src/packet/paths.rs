@@ -294,17 +294,14 @@ impl Paths {
     }
 
     fn dropped(&self) -> Path {
-        let packet = tcp(self.client(), (self.at.load_balancer, 9)).syn();
-        let flags = address_flags::VIP | address_flags::SILENT;
+        let packet = tcp(self.client(), (self.at.load_balancer, 9)).rst();
         Path {
-            entries: Given::default()
-                .address(self.at.load_balancer.into(), flags)
-                .entries,
+            entries: vips(&[self.at.load_balancer]).entries,
             ..self.path(
                 "unknown port: dropped",
                 NodeIngress,
                 &packet,
-                Counter::DroppedUnknownPort,
+                Counter::DroppedNoFlow,
             )
         }
     }

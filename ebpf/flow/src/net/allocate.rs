@@ -3,9 +3,10 @@
 use lb_abi::{Port, flow_flags};
 
 use crate::{
+    elapsed,
     net::{
         Outcome, conntrack, route,
-        view::{Entry, Inserted, Node},
+        view::{Entry, Inserted, Node, Socket},
         work::Work,
     },
     slot,
@@ -25,6 +26,12 @@ pub(crate) enum Place {
 
 /// Ports that are tried, at most: beyond that, a range is as good as full.
 const MOST: u32 = 128;
+/// So many that are in use, one after the other, are a range that is nearly full: then a port whose connection has ended is
+/// taken before its time.
+const NEARLY_FULL: u32 = 16;
+/// For how long such a connection has been silent at least, in seconds: its last packets have arrived, and what follows on
+/// them. (Who has closed first, and waits for 2 MSL, takes a new connection all the same: RFC 6191, RFC 9293 3.6.1.)
+const QUIET: u32 = 2;
 
 /// Stores the reply's entry for a client that keeps its address and port. If another one's replies have the tuple, a
 /// port has to be allocated.
@@ -59,16 +66,42 @@ pub(super) fn port<N: Node>(node: N, work: &mut Work, now: u32) -> Result<(), Ou
     if first == 0 || last < first {
         return Err(Outcome::DroppedPortsExhausted);
     }
-    let ports = u32::from(last) - u32::from(first) + 1;
+    let (local_first, local_last) = node.local_ports();
+    let (first, last) = (u32::from(first), u32::from(last));
+    let ports = last - first + 1;
+    // Those of sockets that are in the range.
+    let hole_first = if u32::from(local_first) > first {
+        u32::from(local_first)
+    } else {
+        first
+    };
+    let hole_last = if u32::from(local_last) < last {
+        u32::from(local_last)
+    } else {
+        last
+    };
+    let hole = if hole_first <= hole_last {
+        hole_last - hole_first + 1
+    } else {
+        0
+    };
+    let others = ports - hole;
+    let pool = if others == 0 { hole } else { others };
     work.trial = Trial {
-        first: u32::from(first),
-        ports,
-        next: slot(node.random(), ports),
-        left: if ports < MOST { ports } else { MOST },
+        first,
+        hole_at: hole_first.wrapping_sub(first),
+        hole,
+        others,
+        next: slot(node.random(), pool),
+        left: if pool < MOST { pool } else { MOST },
+        tried: 0,
+        ended: 0,
+        clients: false,
         now,
         own: route::is_own(node, work.to.source),
     };
-    for _ in 0..MOST {
+    // Those of sockets, the change to them, and one whose connection has ended, on top.
+    for _ in 0..MOST + MOST / 2 + 2 {
         match node.attempt(work) {
             Attempt::Stored => return Ok(()),
             Attempt::Taken => {}
@@ -86,12 +119,23 @@ pub(super) fn port<N: Node>(node: N, work: &mut Work, now: u32) -> Result<(), Ou
 pub(crate) struct Trial {
     /// First port of the range.
     first: u32,
-    /// How many there are.
-    ports: u32,
-    /// The next one to try, counted from the first.
+    /// Where in it those are that the kernel gives to sockets, counted from the first port; and how many. They come last: a socket
+    /// that gets one later may want the same backend.
+    hole_at: u32,
+    hole: u32,
+    /// How many others there are.
+    others: u32,
+    /// The next one to try, counted among the others; of those of sockets, once the others have been tried, among those.
     next: u32,
     /// How many may still be tried.
     left: u32,
+    /// How many were.
+    tried: u32,
+    /// A port whose connection has ended; 0: none was seen.
+    ended: u32,
+    /// Whether that was this client's: its timestamps go on, so that a backend that still waits for the end of the old connection
+    /// takes the new one at once (RFC 6191).
+    clients: bool,
     /// Seconds, as of when it began.
     now: u32,
     /// Whether the ports are those of the node's own address, which sockets have, too.
@@ -102,9 +146,14 @@ impl Trial {
     /// None.
     pub(crate) const NONE: Self = Self {
         first: 0,
-        ports: 0,
+        hole_at: 0,
+        hole: 0,
+        others: 0,
         next: 0,
         left: 0,
+        tried: 0,
+        ended: 0,
+        clients: false,
         now: 0,
         own: false,
     };
@@ -127,38 +176,96 @@ pub enum Attempt {
 /// Tries to store the reply's entry with the next port.
 #[inline(always)]
 pub fn attempt<N: Node>(node: N, work: &mut Work) -> Attempt {
-    let Trial {
-        first,
-        ports,
-        next,
-        left,
-        now,
-        own,
-    } = work.trial;
-    if left == 0 {
-        return Attempt::Exhausted;
+    let trial = &mut work.trial;
+    let among_others = trial.others != 0;
+    if trial.ended != 0 && (trial.tried >= NEARLY_FULL || trial.left == 0) {
+        return again(node, work);
     }
-    work.trial.left = left - 1;
-    work.trial.next = if next + 1 < ports { next + 1 } else { 0 };
-    // `as`: `next` is below the number of ports, and the last of them has 16 bits.
-    work.to.source_port = Port::new((first + next) as u16);
-    work.key = work.to.inverse();
-    if own && node.has_socket(&work.key) {
+    if trial.left == 0 {
+        if !among_others || trial.hole == 0 {
+            return Attempt::Exhausted;
+        }
+        // Those of sockets now.
+        trial.others = 0;
+        trial.left = if trial.hole < MOST / 2 {
+            trial.hole
+        } else {
+            MOST / 2
+        };
+        trial.next = slot(node.random(), trial.hole);
         return Attempt::Taken;
     }
-    match node.insert(&work.key, &work.flow) {
-        Inserted::New => Attempt::Stored,
-        Inserted::Full => Attempt::Full,
-        Inserted::Exists => match node.flow(&work.key) {
-            Some(there) if replaces(node, work, there, now) => {
-                if node.store(&work.key, &work.flow) {
-                    Attempt::Stored
-                } else {
-                    Attempt::Full
-                }
-            }
-            _ => Attempt::Taken,
-        },
+    trial.left -= 1;
+    trial.tried += 1;
+    let next = trial.next;
+    let (ports, at) = if !among_others {
+        (trial.hole, trial.hole_at + next)
+    } else if next < trial.hole_at || trial.hole == 0 {
+        (trial.others, next)
+    } else {
+        (trial.others, next + trial.hole)
+    };
+    trial.next = if next + 1 < ports { next + 1 } else { 0 };
+    let (now, own) = (trial.now, trial.own);
+    // `as`: within the range, whose last port has 16 bits.
+    let port = trial.first.wrapping_add(at) as u16;
+    work.to.source_port = Port::new(port);
+    work.key = work.to.inverse();
+    if own && !matches!(node.socket(&work.key), Socket::None) {
+        return Attempt::Taken;
+    }
+    // Looked for first: to write what is there already would cost another connection its entry, where the map is full.
+    let Some(there) = node.flow(&work.key) else {
+        return match node.insert(&work.key, &work.flow) {
+            Inserted::New => Attempt::Stored,
+            Inserted::Full => Attempt::Full,
+            Inserted::Exists => Attempt::Taken,
+        };
+    };
+    if replaces(node, work, there, now) {
+        return stored(node, work);
+    }
+    let clients = there.to().destination == work.headers.tuple.source;
+    if (work.trial.ended == 0 || clients && !work.trial.clients) && has_ended(node, there, now) {
+        (work.trial.ended, work.trial.clients) = (u32::from(port), clients);
+    }
+    Attempt::Taken
+}
+
+/// Takes the port of a connection that has ended, as others are hard to find.
+#[inline(always)]
+fn again<N: Node>(node: N, work: &mut Work) -> Attempt {
+    // `as`: a port.
+    work.to.source_port = Port::new(work.trial.ended as u16);
+    work.key = work.to.inverse();
+    work.trial.ended = 0;
+    match node.flow(&work.key) {
+        Some(there) if has_ended(node, there, work.trial.now) && there.take() => {
+            node.count_reused();
+            stored(node, work)
+        }
+        _ => Attempt::Taken,
+    }
+}
+
+#[inline(always)]
+fn stored<N: Node>(node: N, work: &Work) -> Attempt {
+    if node.store(&work.key, &work.flow) {
+        Attempt::Stored
+    } else {
+        Attempt::Full
+    }
+}
+
+/// Whether a reply's entry is that of a connection that both ends have closed, some time ago.
+#[inline(always)]
+fn has_ended<N: Node>(node: N, there: N::Entry, now: u32) -> bool {
+    if there.flags() & flow_flags::REPLY == 0 {
+        return false;
+    }
+    match node.flow(&there.to().inverse()) {
+        None => true,
+        Some(forward) => conntrack::closed(forward.seen()) && elapsed(now, forward.last_seen()) >= QUIET,
     }
 }
 

@@ -86,6 +86,13 @@ pub const fn closing(seen: u32) -> bool {
     seen & (seen::CLIENT_FIN | seen::BACKEND_FIN | seen::RESET) != 0
 }
 
+/// Whether a connection has ended: nobody has anything more to say in it.
+#[inline(always)]
+pub const fn closed(seen: u32) -> bool {
+    const FINS: u32 = seen::CLIENT_FIN | seen::BACKEND_FIN;
+    seen & FINS == FINS || seen & seen::RESET != 0
+}
+
 /// For how many seconds a connection may be silent.
 #[inline(always)]
 pub const fn time_limit(protocol: u8, seen: u32) -> u32 {

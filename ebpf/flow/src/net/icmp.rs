@@ -55,7 +55,7 @@ fn related<P: Packet, N: Node>(
     let Some(entry) = node.flow(&work.key) else {
         return Ok(None);
     };
-    if work.headers.tuple.destination != work.quoted.tuple.source {
+    if work.headers.tuple.destination != work.quoted.tuple.source || entry.flags() & flow_flags::OWN != 0 {
         return Ok(None);
     }
     let to = entry.to();

@@ -19,13 +19,29 @@ pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Ou
     let Some(entry) = node.flow(&work.headers.tuple) else {
         return Err(Unknown);
     };
-    if entry.flags() & flow_flags::REPLY != 0 {
+    let flags = entry.flags();
+    if flags & flow_flags::OWN != 0 {
+        own(node, work, entry)
+    } else if flags & flow_flags::REPLY != 0 {
         reply(hook, node, work, entry)
     } else if hook.opens() {
         forward(hook, node, work, entry)
     } else {
         Err(Unknown)
     }
+}
+
+/// The answer to what one of the node's own sockets has sent.
+#[inline(always)]
+fn own<N: Node>(node: N, work: &mut Work, entry: N::Entry) -> Result<Outcome, Unknown> {
+    let now = node.now();
+    if conntrack::is_over(work.headers.tuple.protocol, entry.seen(), entry.last_seen(), now) {
+        work.old_reply = entry.to().inverse();
+        work.old = Old::Replaced;
+        return Err(Unknown);
+    }
+    entry.note(work.headers.shows(true), now);
+    Ok(Outcome::Passed)
 }
 
 #[inline(always)]
@@ -86,6 +102,12 @@ fn is_gone<N: Node>(node: N, to: &Tuple, entry: N::Entry) -> bool {
 fn reply<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Result<Outcome, Unknown> {
     let now = node.now();
     work.to = entry.to();
+    // Only the client's own address is looked for among those of services; where that is another machine's that is also some
+    // Service's external one, the answer is translated where it leaves, as all are. Sent from the node's address, the stack
+    // would take nothing in.
+    if hook.inbound() && entry.flags() & flow_flags::SNAT == 0 && !route::is_own(node, work.to.destination) {
+        return Ok(Outcome::Passed);
+    }
     work.key = work.to.inverse();
     let shows = work.headers.shows(true);
     let forward = node.flow(&work.key);

@@ -21,6 +21,8 @@
 //! | `known` | packets of flows | 4 |
 //! | `open` | packets that open flows | 5 |
 //! | `around` | connections that are no flow's, but look like one's | 5 |
+//! | `pieces` | fragments, in any order | 1 |
+//! | `own` | what the node's own sockets have to do with node ports | 5 |
 //! | `martian` | sources that nobody can have | 5 |
 //! | `allocate` | source ports | 5 |
 //! | `checksum`, `crc32c` | checksums by difference | 6 |
@@ -42,27 +44,29 @@ mod limit;
 mod martian;
 mod open;
 mod outcome;
+mod own;
+mod pieces;
 mod read;
 pub mod reject;
 mod route;
 mod view;
 mod work;
 
-use lb_abi::{FragmentKey, Ports, address_flags};
+use lb_abi::{Address, SourceKey, address_flags};
 
-use self::read::{Part, Unread};
 pub use self::{
     allocate::{Attempt, attempt},
     hook::Hook,
     outcome::{Answer, Disposition, Outcome},
+    pieces::MOST_HELD,
     read::{Options, has_jumbo, options},
-    view::{Entry, Inserted, Node, Packet},
+    view::{Entry, Inserted, Node, Packet, Socket},
     work::{Fragment, Headers, Transport, Way, Work},
 };
-use crate::elapsed;
-
-/// For how long other fragments may follow the first, in seconds.
-const FRAGMENT_SECONDS: u32 = 30;
+use self::{
+    pieces::Pieces,
+    read::{Part, Unread},
+};
 
 /// What [`lb_abi::Flow::claim`] is while an entry is being replaced: nobody else may.
 pub const CLAIMED: u64 = u64::MAX;
@@ -89,7 +93,7 @@ pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Wor
         Err(_) => return Ok(Outcome::Unreadable),
     }
     // Most packets: one look-up, and nothing else is read of them.
-    if hook.inbound() && node.address(&work.headers.tuple.destination).is_none() {
+    if hook.inbound() && flags(node, work.headers.tuple.destination).is_none() {
         return if read::may_start(packet, &work.headers) {
             Err(Rest::Around)
         } else {
@@ -107,14 +111,19 @@ pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Wor
         Transport::Icmp if !matches!(work.headers.fragment, Fragment::Later) => return Err(Rest::Icmp),
         Transport::Icmp | Transport::Ports => {}
     }
-    if !matches!(work.headers.fragment, Fragment::Whole) && !fragment(node, work) {
-        return Ok(wrong(hook, node, work, Outcome::DroppedFragment));
+    if !matches!(work.headers.fragment, Fragment::Whole) {
+        match pieces::find(hook, node, work) {
+            Pieces::Known => {}
+            Pieces::Held => return Ok(Outcome::Held),
+            Pieces::Unknown => return Ok(wrong(hook, node, work, Outcome::DroppedFragment)),
+        }
     }
     match known::decide(hook, node, work) {
         Ok(outcome) => Ok(outcome),
         Err(known::Unknown) if hook.opens() => Err(Rest::Open),
         Err(known::Unknown) => {
             around::end(node, work);
+            own::note(hook, node, work);
             Ok(Outcome::Passed)
         }
     }
@@ -126,6 +135,7 @@ pub fn open<N: Node>(hook: Hook, node: N, work: &mut Work) -> Outcome {
     let outcome = open::decide(hook, node, work);
     if matches!(outcome, Outcome::Passed) {
         around::end(node, work);
+        own::note(hook, node, work);
     }
     outcome
 }
@@ -149,11 +159,34 @@ fn parts<P: Packet>(packet: P, work: &mut Work) -> Result<(), Unread> {
     read::transport(packet, &mut work.headers, Part::Packet)
 }
 
+/// What is said of an address: by ADDRESSES; or, where that has nothing, as of a Service's that is none, if it is one of those
+/// that Services get and nobody of the cluster has it.
+#[inline(always)]
+fn flags<N: Node>(node: N, address: Address) -> Option<u32> {
+    match node.address(&address) {
+        None if node.in_service_range(address)
+            && !node.admits(&SourceKey::client(SourceKey::CLUSTER, address)) =>
+        {
+            Some(address_flags::VIP)
+        }
+        flags => flags,
+    }
+}
+
+/// Whether what is no frontend at an address is nobody's: at those of Services alone, and at those of load balancers for what
+/// comes in from outside, which would be routed out again.
+#[inline(always)]
+const fn reserved(hook: Hook, flags: u32) -> bool {
+    const MACHINES: u32 = address_flags::LOAD_BALANCER | address_flags::NODE;
+    flags & address_flags::VIP != 0
+        || matches!(hook, Hook::NodeIngress) && flags & MACHINES == address_flags::LOAD_BALANCER
+}
+
 /// What is wrong is dropped if it is for a service.
 #[inline(always)]
 fn wrong<N: Node>(hook: Hook, node: N, work: &Work, outcome: Outcome) -> Outcome {
-    let flags = node.address(&work.headers.tuple.destination).unwrap_or(0);
-    if hook.opens() && flags & address_flags::VIP != 0 {
+    let flags = flags(node, work.headers.tuple.destination).unwrap_or(0);
+    if hook.opens() && reserved(hook, flags) {
         outcome
     } else {
         Outcome::Passed
@@ -163,42 +196,11 @@ fn wrong<N: Node>(hook: Hook, node: N, work: &Work, outcome: Outcome) -> Outcome
 /// What no service asked for is dropped if the address is a service's alone.
 #[inline(always)]
 fn stray<N: Node>(hook: Hook, node: N, work: &Work, outcome: Outcome) -> Outcome {
-    const BOTH: u32 = address_flags::VIP | address_flags::NODE;
-    let flags = node.address(&work.headers.tuple.destination).unwrap_or(0);
-    if hook.opens() && flags & BOTH == address_flags::VIP {
+    let flags = flags(node, work.headers.tuple.destination).unwrap_or(0);
+    if hook.opens() && reserved(hook, flags) && flags & address_flags::NODE == 0 {
         outcome
     } else {
         Outcome::Passed
-    }
-}
-
-/// Notes the ports of a first fragment, or finds those of another one; `false`: they are not known.
-#[inline(never)]
-fn fragment<N: Node>(node: N, work: &mut Work) -> bool {
-    let tuple = &mut work.headers.tuple;
-    let key = FragmentKey {
-        source: tuple.source,
-        destination: tuple.destination,
-        id: work.headers.fragment_id,
-        protocol: tuple.protocol,
-        pad: [0; 3],
-    };
-    let now = node.now();
-    if matches!(work.headers.fragment, Fragment::First) {
-        let ports = Ports {
-            source: tuple.source_port,
-            destination: tuple.destination_port,
-            seconds: now,
-        };
-        node.keep_ports(&key, &ports);
-        return true;
-    }
-    match node.ports(&key) {
-        Some(ports) if elapsed(now, ports.seconds) <= FRAGMENT_SECONDS => {
-            (tuple.source_port, tuple.destination_port) = (ports.source, ports.destination);
-            true
-        }
-        _ => false,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
         Hook, Outcome,
         allocate::{self, Place},
         conntrack::{ACK, RST, SYN},
-        martian, route,
+        martian, own, route,
         view::{Entry, Inserted, Node},
         work::{Fragment, Old, Work},
     },
@@ -38,22 +38,29 @@ fn backend<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<(), Outcome>
         protocol: work.headers.tuple.protocol,
         pad: 0,
     };
-    let Some(flags) = node.address(&destination.address) else {
+    let Some(flags) = super::flags(node, destination.address) else {
         return Err(Outcome::Passed);
     };
     let scope = hook.scope();
     let Some(frontend) = find(&node, &destination, false) else {
-        return Err(no_frontend(work, flags));
+        return Err(no_frontend(hook, work, flags));
     };
     let Some(service_port) = scope.service_port(&frontend) else {
-        return Err(no_frontend(work, flags));
+        return Err(no_frontend(hook, work, flags));
     };
     if matches!(work.headers.fragment, Fragment::Later) {
-        return Err(if flags & address_flags::VIP != 0 {
-            Outcome::DroppedFragment
-        } else {
-            Outcome::Passed
-        });
+        return Err(
+            if flags & (address_flags::VIP | address_flags::LOAD_BALANCER) != 0 {
+                Outcome::DroppedFragment
+            } else {
+                Outcome::Passed
+            },
+        );
+    }
+    if flags & address_flags::NODE != 0 && own::has(hook, node, work)
+        || is_machines(scope, flags) && begins(work, false).is_err()
+    {
+        return Err(Outcome::Passed);
     }
     let client = work.headers.tuple.source;
     if martian::is_one(hook, node, client) {
@@ -107,15 +114,22 @@ fn backend<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<(), Outcome>
     }
 }
 
+/// Whether an address may be some machine's, of which Services have no more than ports: an external IP, or a load balancer's.
+/// Who is connected to it from here, and has been before there was that frontend, goes on. (From outside, packets come in here
+/// because the address is routed here.)
+#[inline(always)]
+const fn is_machines(scope: Scope, flags: u32) -> bool {
+    const OURS: u32 = address_flags::VIP | address_flags::NODE;
+    matches!(scope, Scope::Internal) && flags & OURS == 0
+}
+
 /// No frontend has this port; `flags`: of the address.
 #[inline(always)]
-fn no_frontend(work: &Work, flags: u32) -> Outcome {
-    if flags & address_flags::VIP == 0 {
-        Outcome::Passed
-    } else if flags & address_flags::SILENT != 0 {
-        Outcome::DroppedUnknownPort
-    } else {
+fn no_frontend(hook: Hook, work: &Work, flags: u32) -> Outcome {
+    if super::reserved(hook, flags) {
         rejected(work, Outcome::UnknownPort)
+    } else {
+        Outcome::Passed
     }
 }
 

@@ -25,7 +25,7 @@ pub enum Outcome {
     TooBig,
     DroppedMalformed,
     DroppedProtocol,
-    DroppedUnknownPort,
+    Held,
     DroppedSourceRange,
     DroppedNoLocalBackend,
     DroppedIcmp,
@@ -51,7 +51,7 @@ pub enum Disposition {
     Translate,
     /// It is answered with this, and does not go on.
     Answer(Answer),
-    /// It does not go on.
+    /// It does not go on, or not now.
     Drop,
 }
 
@@ -85,7 +85,7 @@ impl Outcome {
             Self::TooBig => Counter::AnsweredTooBig,
             Self::DroppedMalformed => Counter::DroppedMalformed,
             Self::DroppedProtocol => Counter::DroppedProtocol,
-            Self::DroppedUnknownPort => Counter::DroppedUnknownPort,
+            Self::Held => Counter::FragmentHeld,
             Self::DroppedSourceRange => Counter::DroppedSourceRange,
             Self::DroppedNoLocalBackend => Counter::DroppedNoLocalBackend,
             Self::DroppedIcmp => Counter::DroppedIcmp,
@@ -114,7 +114,7 @@ impl Outcome {
             Self::TooBig => Disposition::Answer(Answer::TooBig),
             Self::DroppedMalformed
             | Self::DroppedProtocol
-            | Self::DroppedUnknownPort
+            | Self::Held
             | Self::DroppedSourceRange
             | Self::DroppedNoLocalBackend
             | Self::DroppedIcmp

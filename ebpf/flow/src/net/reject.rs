@@ -8,6 +8,7 @@ use crate::net::{
     conntrack::{ACK, FIN, RST, SYN},
     martian,
     outcome::Answer,
+    route,
     view::{Node, Packet},
     work::{Fragment, Headers, Transport, Work},
 };
@@ -94,12 +95,13 @@ pub fn compose<P: Packet, N: Node>(
     Some(words as u32 * 4)
 }
 
-/// What the node's own errors are sent from.
+/// What the node's own errors are sent from: the address of its own that was asked, if it was one (RFC 1812, 4.3.2.4).
 #[inline(always)]
 fn own_address<N: Node>(node: N, headers: &Headers) -> Address {
     let own = node.own_address(headers.v4);
-    if own == Address::UNSPECIFIED_V4 || own == Address::UNSPECIFIED_V6 {
-        headers.tuple.destination
+    let asked = headers.tuple.destination;
+    if own == Address::UNSPECIFIED_V4 || own == Address::UNSPECIFIED_V6 || route::is_node(node, asked) {
+        asked
     } else {
         own
     }

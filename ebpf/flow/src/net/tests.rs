@@ -1,6 +1,9 @@
 //! Whole decisions, on a model of the node.
 
+mod addresses;
 pub(in crate::net) mod node;
+mod pieces;
+mod ports;
 
 use lb_abi::{
     Address, Backend, Config, Flow, Frontend, FrontendKey, Port, Service, SlotKey, TCP, Tuple, seen,
@@ -215,7 +218,7 @@ fn an_entry_that_is_being_replaced_is_not_taken_again() {
 #[test]
 fn ports_of_sockets_are_left_to_them() {
     let (mut fake, mut work) = (remote(), Work::NEW);
-    fake.socket = Some(Port::new(40_000));
+    fake.socket = Some((Port::new(40_000), Socket::Bound));
     arrives(&fake, &segment((CLIENT, 5000), (VIP, 80), SYN), &mut work);
     assert_eq!(work.to.source_port.get(), 40_001);
 }

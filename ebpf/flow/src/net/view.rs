@@ -42,6 +42,18 @@ pub enum Inserted {
     Full,
 }
 
+/// What [`Node::socket`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Socket {
+    /// None.
+    None,
+    /// One, of TCP; or of UDP, that would get the packets of others, too.
+    Bound,
+    /// One of UDP that is connected to just that source.
+    Connected,
+}
+
 /// The node: its maps, its addresses, its sockets.
 pub trait Node: Tables + Copy {
     /// An entry of FLOWS.
@@ -57,18 +69,31 @@ pub trait Node: Tables + Copy {
     fn remove(self, key: &Tuple);
     /// Looks up FRAGMENTS.
     fn ports(self, key: &FragmentKey) -> Option<Ports>;
-    /// Writes FRAGMENTS. That it fails costs the datagram its other fragments.
+    /// Writes FRAGMENTS, whatever is there. That it fails costs the datagram its other fragments.
     fn keep_ports(self, key: &FragmentKey, ports: &Ports);
+    /// Writes FRAGMENTS if there is no such entry: of several processors that do so at once, for one only.
+    fn insert_ports(self, key: &FragmentKey, ports: &Ports) -> bool;
+    /// Keeps the packet in HELD, by the key [`Work::held`]; `false`: it is too long, or there is no room.
+    fn hold(self, work: &mut Work) -> bool;
+    /// Has the packet come in once more, and after it those of its datagram that HELD has, from 0 to one below the number of the
+    /// key [`Work::held`], which are removed there.
+    fn release(self, work: &mut Work);
     /// Looks up SOURCES.
     fn admits(self, client: &SourceKey) -> bool;
     /// `Config.node_v4` or `Config.node_v6`.
     fn own_address(self, v4: bool) -> Address;
     /// `Config.snat_first` and `Config.snat_last`.
     fn snat_ports(self) -> (u16, u16);
+    /// `Config.local_first` and `Config.local_last`.
+    fn local_ports(self) -> (u16, u16);
+    /// Whether an address is in one of `Config.service_ranges`.
+    fn in_service_range(self, address: Address) -> bool;
     /// `Config.rejects_per_second`.
     fn rejects_per_second(self) -> u32;
-    /// Whether a local socket would get packets with this tuple.
-    fn has_socket(self, tuple: &Tuple) -> bool;
+    /// Which local socket would get packets with this tuple.
+    fn socket(self, tuple: &Tuple) -> Socket;
+    /// Counts on [`Counter::SnatReused`](lb_abi::Counter::SnatReused).
+    fn count_reused(self);
     /// Calls [`attempt`](crate::net::attempt); in the kernel, so that a verifier goes through it once.
     fn attempt(self, work: &mut Work) -> Attempt;
 }

@@ -1,6 +1,6 @@
 //! What is known of the packet at hand.
 
-use lb_abi::{Address, BackendId, Flow, Port, ServiceId, Tuple};
+use lb_abi::{Address, BackendId, Flow, FragmentKey, HeldKey, Port, ServiceId, Tuple};
 
 use crate::net::{
     allocate::{Place, Trial},
@@ -42,6 +42,8 @@ pub struct Work {
     pub(crate) place: Place,
     /// The search for a port.
     pub(crate) trial: Trial,
+    /// Of a fragment that is held, or of those that are released: written by `pieces`.
+    pub held: HeldKey,
     /// What the packet is answered with, from the IP header on; written by `reject::compose`. It is followed by the MTU
     /// of the way, for an answer that says it.
     pub answer: [u32; ANSWER_WORDS],
@@ -229,6 +231,16 @@ impl Work {
             },
             place: Place::Kept,
             trial: Trial::NONE,
+            held: HeldKey {
+                datagram: FragmentKey {
+                    source: Address::UNSPECIFIED_V6,
+                    destination: Address::UNSPECIFIED_V6,
+                    id: [0; 4],
+                    protocol: 0,
+                    pad: [0; 3],
+                },
+                number: 0,
+            },
             answer: [0; ANSWER_WORDS],
             mtu: 0,
             limit: Limit::NEW,

@@ -1,8 +1,10 @@
 //! Verdicts for a model of the maps and of a caller.
 
+mod datagrams;
+
 extern crate std;
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use lb_abi::{Frontend, Port, TCP, UDP};
@@ -16,6 +18,10 @@ struct Client {
     in_node: bool,
     own: bool,
     kept: BTreeMap<ServiceId, Service>,
+    /// CHOSEN, of this socket; none: it connects.
+    chosen: Option<RefCell<BTreeMap<FrontendKey, Chosen>>>,
+    /// An address of a range that Services get, and whether the cluster has it otherwise.
+    ranged: Option<(Address, bool)>,
     /// How often its network namespace or its cgroup was asked for.
     asked: Cell<u32>,
 }
@@ -55,6 +61,37 @@ impl Caller for Client {
     }
     fn kept(&self, id: ServiceId) -> Option<Service> {
         self.kept.get(&id).copied()
+    }
+    fn in_service_range(&self, address: Address) -> bool {
+        self.ranged.is_some_and(|(ranged, _)| ranged == address)
+    }
+    fn is_clusters(&self, address: Address) -> bool {
+        self.ranged == Some((address, true))
+    }
+    fn chosen(&self, frontend: &FrontendKey) -> Option<Chosen> {
+        self.chosen.as_ref()?.borrow().get(frontend).copied()
+    }
+    fn keep_chosen(&self, frontend: &FrontendKey, chosen: &Chosen) {
+        if let Some(all) = &self.chosen {
+            all.borrow_mut().insert(*frontend, *chosen);
+        }
+    }
+}
+
+#[test]
+fn an_address_that_services_get_and_none_has_is_refused_unless_it_is_the_clusters() {
+    let model = Model::two_pods();
+    let free = Address::v4([10, 96, 7, 7]);
+    for (ranged, expected) in [
+        (None, Verdict::Pass),
+        (Some((free, false)), Verdict::Refuse(Refusal::NoBackend)),
+        (Some((free, true)), Verdict::Pass),
+    ] {
+        let caller = Client {
+            ranged,
+            ..Client::default()
+        };
+        check(&model, &caller, tcp(free, 80), expected);
     }
 }
 

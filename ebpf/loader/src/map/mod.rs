@@ -29,8 +29,8 @@ mod traffic;
 use std::{os::fd::OwnedFd, path::Path};
 
 use lb_abi::{
-    Address, Affinity, AffinityKey, Backend, BackendId, Flow, FragmentKey, Frontend, FrontendKey, Ports,
-    Remembered, ReverseKey, Service, ServiceId, SlotKey, SourceKey, Tuple,
+    Address, Affinity, AffinityKey, Backend, BackendId, Chosen, ChosenKey, Flow, FragmentKey, Frontend,
+    FrontendKey, Ports, Remembered, ReverseKey, Service, ServiceId, SlotKey, SourceKey, Tuple,
 };
 
 pub(crate) use self::barrier::Barrier;
@@ -62,7 +62,9 @@ pub struct Maps {
     pub sources: Table<SourceKey, u32>,
     /// KEPT.
     pub kept: Table<ServiceId, Service>,
-    /// REVERSE: written by the programs, as are the next four.
+    /// CHOSEN: written by the programs, as are the next five.
+    pub chosen: Table<ChosenKey, Chosen>,
+    /// REVERSE.
     pub reverse: Table<ReverseKey, Remembered>,
     /// SOCKETS.
     pub sockets: Table<u64, Backend>,
@@ -98,6 +100,7 @@ impl Maps {
             backends: Table::new(MapName::Backends, open(MapName::Backends)?),
             sources: Table::new(MapName::Sources, open(MapName::Sources)?),
             kept: Table::new(MapName::Kept, open(MapName::Kept)?),
+            chosen: Table::new(MapName::Chosen, open(MapName::Chosen)?),
             reverse: Table::new(MapName::Reverse, open(MapName::Reverse)?),
             sockets: Table::new(MapName::Sockets, open(MapName::Sockets)?),
             affinity: Table::new(MapName::Affinity, open(MapName::Affinity)?),
@@ -133,6 +136,8 @@ pub struct PinnedMaps {
     pub sources: View<SourceKey, u32>,
     /// KEPT.
     pub kept: View<ServiceId, Service>,
+    /// CHOSEN.
+    pub chosen: View<ChosenKey, Chosen>,
     /// REVERSE.
     pub reverse: View<ReverseKey, Remembered>,
     /// SOCKETS.
@@ -186,6 +191,7 @@ pub fn read_pinned(bpffs: &Path) -> Result<PinnedMaps, LoaderError> {
         backends: View::new(MapName::Backends, open(MapName::Backends)?),
         sources: View::new(MapName::Sources, open(MapName::Sources)?),
         kept: View::new(MapName::Kept, open(MapName::Kept)?),
+        chosen: View::new(MapName::Chosen, open(MapName::Chosen)?),
         reverse: View::new(MapName::Reverse, open(MapName::Reverse)?),
         sockets: View::new(MapName::Sockets, open(MapName::Sockets)?),
         affinity: View::new(MapName::Affinity, open(MapName::Affinity)?),

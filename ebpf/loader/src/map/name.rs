@@ -3,8 +3,9 @@
 use std::fmt;
 
 use lb_abi::{
-    Address, Affinity, AffinityKey, Backend, BackendId, Config, Flow, FragmentKey, Frontend, FrontendKey,
-    Meta, Ports, Remembered, ReverseKey, Service, ServiceId, SlotKey, SourceKey, Traffic, Tuple, capacity,
+    Address, Affinity, AffinityKey, Backend, BackendId, Chosen, ChosenKey, Config, Flow, FragmentKey,
+    Frontend, FrontendKey, Held, HeldKey, Meta, Ports, Remembered, ReverseKey, Service, ServiceId, SlotKey,
+    SourceKey, Traffic, Tuple, capacity,
 };
 
 use crate::sys::map::{
@@ -28,6 +29,8 @@ pub enum MapName {
     Sources,
     /// Service port → the generation that the agent's own sockets go on using.
     Kept,
+    /// Unconnected socket and frontend → backend.
+    Chosen,
     /// Socket and backend → frontend.
     Reverse,
     /// Socket → the backend it was sent to last.
@@ -36,6 +39,8 @@ pub enum MapName {
     Affinity,
     /// Fragmented datagram → ports.
     Fragments,
+    /// Fragment that came before the first → its frame.
+    Held,
     /// Tuple → what it becomes.
     Flows,
     /// How the node is set up.
@@ -54,7 +59,7 @@ pub enum MapName {
 
 impl MapName {
     /// Those that programs use and that are pinned.
-    pub const PINNED: [Self; 17] = [
+    pub const PINNED: [Self; 19] = [
         Self::Frontends,
         Self::Addresses,
         Self::Services,
@@ -62,10 +67,12 @@ impl MapName {
         Self::Backends,
         Self::Sources,
         Self::Kept,
+        Self::Chosen,
         Self::Reverse,
         Self::Sockets,
         Self::Affinity,
         Self::Fragments,
+        Self::Held,
         Self::Flows,
         Self::Config,
         Self::Meta,
@@ -84,10 +91,12 @@ impl MapName {
             Self::Backends => "BACKENDS",
             Self::Sources => "SOURCES",
             Self::Kept => "KEPT",
+            Self::Chosen => "CHOSEN",
             Self::Reverse => "REVERSE",
             Self::Sockets => "SOCKETS",
             Self::Affinity => "AFFINITY",
             Self::Fragments => "FRAGMENTS",
+            Self::Held => "HELD",
             Self::Flows => "FLOWS",
             Self::Config => "CONFIG",
             Self::Meta => "META",
@@ -108,10 +117,12 @@ impl MapName {
             Self::Backends | Self::BackendTraffic => capacity::BACKENDS,
             Self::Sources => capacity::SOURCES,
             Self::Kept => capacity::KEPT,
+            Self::Chosen => capacity::CHOSEN,
             Self::Reverse => capacity::REVERSE,
             Self::Sockets => capacity::SOCKETS,
             Self::Affinity => capacity::AFFINITY,
             Self::Fragments => capacity::FRAGMENTS,
+            Self::Held => capacity::HELD,
             Self::Flows => capacity::FLOWS_MOST,
             Self::Config | Self::Meta | Self::Barrier => 1,
             Self::Counters => lb_abi::COUNTERS,
@@ -131,10 +142,12 @@ impl MapName {
                 ..layout::<SourceKey, u32>(LPM_TRIE, self)
             },
             Self::Kept => layout::<ServiceId, Service>(HASH, self),
+            Self::Chosen => layout::<ChosenKey, Chosen>(LRU_HASH, self),
             Self::Reverse => layout::<ReverseKey, Remembered>(LRU_HASH, self),
             Self::Sockets => layout::<u64, Backend>(LRU_HASH, self),
             Self::Affinity => layout::<AffinityKey, Affinity>(LRU_HASH, self),
             Self::Fragments => layout::<FragmentKey, Ports>(LRU_HASH, self),
+            Self::Held => layout::<HeldKey, Held>(LRU_HASH, self),
             Self::Flows => layout::<Tuple, Flow>(LRU_HASH, self),
             Self::Config => layout::<u32, Config>(ARRAY, self),
             Self::Meta => layout::<u32, Meta>(ARRAY, self),

@@ -9,8 +9,8 @@ use std::{
 };
 
 use lb_abi::{
-    Address, Affinity, AffinityKey, Backend, Config, Flow, FragmentKey, Frontend, FrontendKey, Meta, Ports,
-    Remembered, ReverseKey, Service, SlotKey, SourceKey, Tuple,
+    Address, Affinity, AffinityKey, Backend, Chosen, ChosenKey, Config, Flow, FragmentKey, Frontend,
+    FrontendKey, Meta, Ports, Remembered, ReverseKey, Service, SlotKey, SourceKey, Tuple,
 };
 
 use crate::{
@@ -37,6 +37,8 @@ plain!(
     Affinity,
     AffinityKey,
     Backend,
+    Chosen,
+    ChosenKey,
     Config,
     Flow,
     FragmentKey,

@@ -56,7 +56,7 @@ pub(super) struct ConfigDraw {
     pub(super) ports: u16,
     pub(super) rejects: u32,
     pub(super) fill: u8,
-    pub(super) addresses: [u8; 7],
+    pub(super) addresses: [u8; 9],
 }
 
 /// One in so many.
@@ -163,7 +163,7 @@ pub(super) fn flow() -> impl Strategy<Value = FlowDraw> {
 pub(super) fn config() -> impl Strategy<Value = ConfigDraw> {
     let ports = prop_oneof![1 => 1_u16..4, 4 => 4_u16..40, 1 => 120_u16..160];
     let rejects = prop_oneof![8 => Just(0_u32), 1 => 1..4_u32];
-    (0..12_u8, ports, rejects, 0..16_u8, any::<[u8; 7]>()).prop_map(
+    (0..12_u8, ports, rejects, 0..16_u8, any::<[u8; 9]>()).prop_map(
         |(nodes, ports, rejects, fill, addresses)| ConfigDraw {
             nodes,
             ports,

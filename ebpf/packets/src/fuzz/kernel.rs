@@ -256,7 +256,11 @@ impl Kernel {
     fn counted(&mut self) -> Result<Counter, KernelError> {
         let counts = self.detached.maps().counters()?;
         let mut up = Vec::new();
-        for counter in Counter::ALL {
+        // That a port was taken before its time shows in FLOWS.
+        for counter in Counter::ALL
+            .into_iter()
+            .filter(|counter| *counter != Counter::SnatReused)
+        {
             let times = counts.get(counter) - self.counts.get(counter);
             up.extend((0..times).map(|_| counter));
         }

@@ -69,13 +69,16 @@ impl Row {
         writeln!(f, "        Given::default()")?;
         writeln!(
             f,
-            "            .config(Config {{ node_v4: {}, node_v6: {}, snat_first: {}, snat_last: {}, \
-             rejects_per_second: {}, ..Config::NONE }})",
+            "            .config(Config {{ node_v4: {}, node_v6: {}, snat_first: {}, snat_last: {}, local_first: {}, \
+             local_last: {}, rejects_per_second: {}, service_ranges: {:?}, ..Config::NONE }})",
             address(config.node_v4),
             address(config.node_v6),
             config.snat_first,
             config.snat_last,
-            config.rejects_per_second
+            config.local_first,
+            config.local_last,
+            config.rejects_per_second,
+            config.service_ranges
         )?;
         for (key, flags) in addresses {
             writeln!(f, "            .address({}, {flags})", address(*key))?;
@@ -128,13 +131,14 @@ impl Row {
             writeln!(
                 f,
                 "            .with(Entry::Fragment(FragmentKey {{ source: {}, destination: {}, id: {:?}, protocol: {}, \
-                 pad: [0; 3] }}, [Port::new({}), Port::new({})], {}))",
+                 pad: [0; 3] }}, [Port::new({}), Port::new({})], {}, {}))",
                 address(key.source),
                 address(key.destination),
                 key.id,
                 protocol(key.protocol),
                 value.source.get(),
                 value.destination.get(),
+                value.held,
                 age(value.seconds)
             )?;
         }

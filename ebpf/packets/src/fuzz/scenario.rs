@@ -1,8 +1,8 @@
 //! Random services, and what the programs themselves may have written.
 
 use lb_abi::{
-    Address, Affinity, AffinityKey, Backend, Config, Frontend, FrontendKey, Port, Service, SlotKey,
-    SourceKey, Tuple, address_flags, backend_flags,
+    Address, AddressRange, Affinity, AffinityKey, Backend, Config, Frontend, FrontendKey, Port, Service,
+    SlotKey, SourceKey, Tuple, address_flags, backend_flags,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -96,14 +96,26 @@ impl Scenario {
             rejects_per_second: draw.rejects,
             ..Config::NONE
         };
-        use address_flags::{NODE, SILENT, VIP};
-        let usual = [VIP, NODE, VIP, VIP | SILENT, NODE, NODE];
+        let local = u16::from(draw.addresses[7] % 32);
+        if local < 8 {
+            (self.state.config.local_first, self.state.config.local_last) =
+                (pool::FIRST + local, pool::FIRST + local * 5);
+        }
+        if draw.addresses[8].is_multiple_of(4) {
+            let length = if self.v4 { 24 } else { 112 };
+            self.state.config.service_ranges[usize::from(draw.addresses[8] / 4 % 4)] =
+                AddressRange::new(pool::place(self.v4, 0).into(), length);
+        }
+        use address_flags::{LOAD_BALANCER, NODE, VIP};
+        let usual = [VIP, NODE, LOAD_BALANCER, VIP, NODE, NODE];
         for (place, (usual, draw)) in usual.into_iter().zip(draw.addresses).enumerate() {
             let flags = match draw % 32 {
                 0 => continue,
                 1 => VIP | NODE,
-                2 => VIP | SILENT,
-                3 => usual ^ SILENT,
+                2 => VIP | LOAD_BALANCER,
+                3 => usual ^ LOAD_BALANCER,
+                6 => LOAD_BALANCER,
+                7 => 0,
                 4 => VIP,
                 5 => NODE,
                 _ => usual,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use lb_abi::{BackendId, Flow, FragmentKey, Port, Ports, ServiceId, Tuple, flow_flags};
+use lb_abi::{BackendId, Flow, FragmentKey, Port, Ports, ServiceId, Tuple, flow_flags, seen};
 
 use super::{
     draw::{ConfigDraw, FlowDraw},
@@ -85,6 +85,22 @@ impl Scenario {
                 to.source = pool::family(v4).node.into();
             }
         }
+        if draw.torn == 13 {
+            // A socket of the node's has sent to the client.
+            let own = self.tuple(client, (pool::family(v4).node, frontend.port.get()));
+            let flow = Flow {
+                to: own,
+                seen: draw.seen & seen::ANSWER,
+                last_seen: NOW - draw.age,
+                service: 0,
+                backend: 0,
+                flags: flow_flags::OWN,
+                pad: 0,
+                claim: 0,
+            };
+            self.state.flows.insert(own, flow);
+            return;
+        }
         if draw.torn == 5 {
             // Its backend has become another one.
             to.destination_port = Port::new(8181);
@@ -117,6 +133,18 @@ impl Scenario {
             source: tuple.source_port,
             destination: tuple.destination_port,
             seconds: NOW - age,
+            held: 0,
+        };
+        // Some of it has come, and not the first.
+        let ports = if age % 4 == 3 {
+            Ports {
+                source: Port::new(0),
+                destination: Port::new(0),
+                held: if age % 8 == 3 { 48 } else { 1 },
+                ..ports
+            }
+        } else {
+            ports
         };
         self.state.fragments.insert(key, ports);
     }

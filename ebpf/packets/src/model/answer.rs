@@ -1,6 +1,6 @@
 //! Section 8: packets that answer.
 
-use lb_abi::{Address, Counter, ICMP, ICMPV6, TCP};
+use lb_abi::{Address, Counter, ICMP, ICMPV6, TCP, address_flags};
 
 use super::{
     Frame, Outcome, Transport, Verdict, checksum,
@@ -41,6 +41,11 @@ impl Run<'_> {
         }
         let source = match answer {
             Answer::Reset | Answer::PortUnreachable => frame.destination,
+            Answer::TimeExceeded | Answer::TooBig(_)
+                if self.flags(frame.destination) & address_flags::NODE != 0 =>
+            {
+                frame.destination
+            }
             Answer::TimeExceeded | Answer::TooBig(_) => self.node(frame.v4).unwrap_or(frame.destination),
         };
         let bytes = match answer {

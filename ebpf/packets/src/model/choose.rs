@@ -1,20 +1,18 @@
 //! The choice of a frontend, of a backend and of a port.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::net::IpAddr;
 
 use lb_abi::{
     Address, Affinity, AffinityKey, Backend, BackendId, Counter, Frontend, FrontendKey, Service, ServiceId,
-    SlotKey, SourceKey, Tuple, address_flags, flow_flags, frontend_flags,
+    SlotKey, SourceKey, Tuple, address_flags, flow_flags, frontend_flags, seen,
 };
 
 use super::{
     decide::{Run, elapsed},
     known::over,
+    ports::{self, Port},
     routes::alike,
 };
-
-/// Ports that are tried, at most.
-const TRIES: u32 = 128;
 
 /// Slot of a tuple where the slots are a Maglev table.
 pub fn maglev_slot(tuple: &Tuple, slots: u32) -> u32 {
@@ -181,48 +179,46 @@ impl Run<'_> {
         own_address: bool,
         dispensable: bool,
     ) -> Option<u16> {
-        let config = &self.state.config;
-        let range = config.snat_first..=config.snat_last;
-        let with = |port: u16| Tuple {
-            source_port: lb_abi::Port::new(port),
-            ..*to
+        let at = |port: u16| {
+            let key = Tuple {
+                source_port: lb_abi::Port::new(port),
+                ..*to
+            }
+            .inverse();
+            if own_address && self.input.sockets.contains(&(to.protocol, to.source, port)) {
+                Port::Taken
+            } else if self.free(&key) {
+                Port::Free
+            } else if self.has_ended(&key) {
+                Port::Ended(self.flows[&key].to.destination == tuple.source)
+            } else {
+                Port::Taken
+            }
         };
-        let free = |port: u16| {
-            let taken = own_address && self.input.sockets.contains(&(to.protocol, to.source, port));
-            !taken && self.free(&with(port).inverse())
-        };
-        let free: BTreeSet<u16> = range.clone().filter(|port| free(*port)).collect();
         let stored = self.observed.flows.get(tuple);
         let stayed = dispensable && stored.is_some_and(|flow| flow.flags & flow_flags::SNAT == 0);
-        let observed = stored.map(|flow| flow.to.source_port.get());
         let none = stayed || self.observed.counter == Counter::DroppedPortsExhausted;
-        if none && self.may_exhaust(&free) {
-            return None;
-        }
-        match observed {
-            Some(port) if free.contains(&port) => Some(port),
-            _ => free.first().copied(),
-        }
-    }
-
-    /// Whether there is a beginning from which as many ports as are tried are in use.
-    fn may_exhaust(&self, free: &BTreeSet<u16>) -> bool {
-        let (first, last) = (
-            u32::from(self.state.config.snat_first),
-            u32::from(self.state.config.snat_last),
-        );
-        let ports = last - first + 1;
-        (0..ports).any(|beginning| {
-            (0..TRIES.min(ports)).all(|step| {
-                let port = first + (beginning + step) % ports;
-                !free.iter().any(|free| u32::from(*free) == port)
-            })
-        })
+        let observed = stored.map(|flow| flow.to.source_port.get()).filter(|_| !none);
+        ports::allocate(&self.state.config, at, observed, none)
     }
 
     /// Whether a reply's key is nobody's, or of a flow that is over.
     fn free(&self, key: &Tuple) -> bool {
         self.holder(key).is_none()
+    }
+
+    /// Whether a reply's key is of a flow that both ends have closed, and that is quiet.
+    fn has_ended(&self, key: &Tuple) -> bool {
+        let there = self
+            .flows
+            .get(key)
+            .filter(|there| there.flags & flow_flags::REPLY != 0);
+        let forward = there.and_then(|there| self.flows.get(&there.to.inverse()));
+        forward.is_some_and(|forward| {
+            let has = |bits: u32| forward.seen & bits != 0;
+            let closed = has(seen::RESET) || (has(seen::CLIENT_FIN) && has(seen::BACKEND_FIN));
+            closed && elapsed(self.input.now, forward.last_seen) >= 2
+        })
     }
 
     /// The forward tuple of the flow that holds a reply's key and is not over.

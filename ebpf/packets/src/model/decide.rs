@@ -3,18 +3,24 @@
 use std::collections::BTreeMap;
 
 use lb_abi::{
-    Address, Affinity, AffinityKey, Counter, Flow, FragmentKey, ICMPV6, Ports, Tuple, address_flags,
-    flow_flags,
+    Address, Affinity, AffinityKey, Counter, Flow, FragmentKey, FrontendKey, ICMPV6, Port, Ports, SCTP, TCP,
+    Tuple, UDP, address_flags, flow_flags,
 };
+
+use crate::world::NODE_LINK;
 
 use super::{
     Device, Frame, Input, Observed, Outcome, Read, State, Translated, Transport, Verdict,
-    known::{begins, ended},
+    known::{begins, ended, over, shows},
     read, transport,
 };
 
 /// For how long the ports of a first fragment are remembered, in seconds.
 const FRAGMENT_SECONDS: i32 = 30;
+
+/// How many fragments of a datagram are held, and the longest frame.
+const MOST_HELD: u32 = 48;
+const LONGEST_HELD: usize = 2048;
 
 /// Seconds, modulo 2³² and signed.
 pub(super) fn elapsed(now: u32, then: u32) -> i32 {
@@ -60,8 +66,25 @@ impl Run<'_> {
         self.input.gso_size != 0
     }
 
+    /// What ADDRESSES has.
     pub(super) fn flags(&self, address: Address) -> u32 {
         self.state.addresses.get(&address).copied().unwrap_or(0)
+    }
+
+    /// What is said of a destination: by ADDRESSES, or as it is one that Services get.
+    pub(super) fn said(&self, address: Address) -> Option<u32> {
+        let there = self.state.addresses.get(&address).copied();
+        let ranges = &self.state.config.service_ranges;
+        let free = || ranges.iter().any(|range| range.contains(address)) && !self.is_of_cluster(address);
+        there.or_else(|| free().then_some(address_flags::VIP))
+    }
+
+    /// Whether what is no frontend there is nobody's.
+    pub(super) fn reserved(&self, address: Address) -> bool {
+        let flags = self.said(address).unwrap_or(0);
+        let has = |flag: u32| flags & flag != 0;
+        let outside = self.input.hook == Device::NodeIngress;
+        has(address_flags::VIP) || (outside && has(address_flags::LOAD_BALANCER) && !has(address_flags::NODE))
     }
 
     pub(super) fn outcome(self, verdict: Verdict, counter: Counter, frame: Vec<u8>) -> Outcome {
@@ -93,8 +116,7 @@ impl Run<'_> {
 
     /// What is wrong is dropped if it was for a service.
     pub(super) fn wrong(self, destination: Address, counter: Counter) -> Outcome {
-        let service = self.flags(destination) & address_flags::VIP != 0;
-        if service && self.input.hook != Device::PodEgress {
+        if self.reserved(destination) && self.input.hook != Device::PodEgress {
             self.drop(counter)
         } else {
             self.pass(Counter::PacketPassed)
@@ -103,8 +125,8 @@ impl Run<'_> {
 
     /// What nobody asked for is dropped if the address is a service's alone.
     pub(super) fn stray(self, destination: Address, counter: Counter) -> Outcome {
-        let flags = self.flags(destination) & (address_flags::VIP | address_flags::NODE);
-        if flags == address_flags::VIP && self.input.hook != Device::PodEgress {
+        let node = self.flags(destination) & address_flags::NODE != 0;
+        if self.reserved(destination) && !node && self.input.hook != Device::PodEgress {
             self.drop(counter)
         } else {
             self.pass(Counter::PacketPassed)
@@ -112,6 +134,13 @@ impl Run<'_> {
     }
 
     fn frame(self) -> Outcome {
+        if let Some(to) = self.input.frame.first_chunk::<6>()
+            && self.input.hook.inbound()
+            && to[0] & 1 == 0
+            && *to != NODE_LINK
+        {
+            return self.pass(Counter::PacketPassed); // Another host's.
+        }
         let frame = match read(self.input.frame, self.merged()) {
             Read::Other => return self.pass(Counter::PacketPassed),
             Read::Unreadable => return self.pass(Counter::PacketUnreadable),
@@ -119,7 +148,7 @@ impl Run<'_> {
             Read::SourceRouted(destination) => return self.wrong(destination, Counter::DroppedSourceRoute),
             Read::Whole(frame) => frame,
         };
-        let ours = self.state.addresses.contains_key(&frame.destination);
+        let ours = self.said(frame.destination).is_some();
         if self.input.hook.inbound() && !ours {
             return match transport(self.input.frame, &frame, self.merged()) {
                 Transport::Ports {
@@ -140,7 +169,7 @@ impl Run<'_> {
             Transport::Icmp(133..=137) if frame.protocol == ICMPV6 => self.pass(Counter::PacketPassed),
             Transport::Icmp(kind) => self.icmp(&frame, kind),
             Transport::Later => match self.remembered(&frame) {
-                None => self.wrong(frame.destination, Counter::DroppedFragment),
+                None => self.hold(&frame),
                 Some(ports) => self.ported(&Packet {
                     tuple: tuple(&frame, ports.source, ports.destination),
                     signal: None,
@@ -159,10 +188,34 @@ impl Run<'_> {
         }
     }
 
-    /// The ports of a datagram's first fragment.
-    fn remembered(&self, frame: &Frame) -> Option<Ports> {
+    /// What is noted of a datagram.
+    fn pieces(&self, frame: &Frame) -> Option<Ports> {
         let ports = self.state.fragments.get(&fragment_key(frame)?)?;
         (elapsed(self.input.now, ports.seconds) <= FRAGMENT_SECONDS).then_some(*ports)
+    }
+
+    /// The ports of a datagram's first fragment.
+    fn remembered(&self, frame: &Frame) -> Option<Ports> {
+        self.pieces(frame).filter(|ports| ports.held == 0)
+    }
+
+    /// A fragment whose first one has not come.
+    fn hold(mut self, frame: &Frame) -> Outcome {
+        let before = self.pieces(frame);
+        let number = before.map_or(0, |ports| ports.held);
+        let ported = matches!(frame.protocol, TCP | UDP | SCTP);
+        let room = ported && number < MOST_HELD && self.input.frame.len() <= LONGEST_HELD;
+        let (true, true, Some(key)) = (self.input.hook.inbound(), room, fragment_key(frame)) else {
+            return self.wrong(frame.destination, Counter::DroppedFragment);
+        };
+        let ports = Ports {
+            source: Port::new(0),
+            destination: Port::new(0),
+            seconds: before.map_or(self.input.now, |ports| ports.seconds),
+            held: number + 1,
+        };
+        self.fragments.insert(key, ports);
+        self.drop(Counter::FragmentHeld)
     }
 
     /// Keeps the ports of a first fragment for those that follow.
@@ -173,14 +226,23 @@ impl Run<'_> {
                 source: packet.tuple.source_port,
                 destination: packet.tuple.destination_port,
                 seconds: self.input.now,
+                held: 0,
             };
             self.fragments.insert(key, ports);
         }
     }
 
     fn ported(mut self, packet: &Packet) -> Outcome {
+        let first = packet.frame.fragment.is_some_and(|fragment| fragment.first);
+        let waiting = self.pieces(&packet.frame).is_some_and(|ports| ports.held > 0);
         self.remember(packet);
+        if first && waiting && self.input.hook.inbound() {
+            // In its place, those that were held come in once more: which they are the maps that are modelled don't say.
+            let frame = self.observed.frame.to_vec();
+            return self.outcome(Verdict::Drop, Counter::FragmentHeld, frame);
+        }
         match self.state.flows.get(&packet.tuple).copied() {
+            Some(flow) if flow.flags & flow_flags::OWN != 0 => self.answered(packet, flow),
             Some(flow) if flow.flags & flow_flags::REPLY != 0 => self.reply(packet, flow),
             Some(flow) if self.input.hook != Device::PodEgress => self.forward(packet, flow),
             _ => self.unknown(packet, None),
@@ -189,11 +251,67 @@ impl Run<'_> {
 
     /// No flow that counts.
     pub(super) fn unknown(self, packet: &Packet, old: Option<Flow>) -> Outcome {
-        let ours = self.state.addresses.contains_key(&packet.frame.destination);
+        let ours = self.said(packet.frame.destination).is_some();
         if self.input.hook == Device::PodEgress || !ours {
             return self.nobodys(packet);
         }
         self.open(packet, old)
+    }
+
+    /// What one of the node's own sockets has asked for.
+    fn answered(mut self, packet: &Packet, flow: Flow) -> Outcome {
+        if over(&packet.tuple, &flow, self.input.now) {
+            return self.unknown(packet, Some(flow));
+        }
+        let answered = Flow {
+            seen: flow.seen | shows(packet, true),
+            last_seen: self.input.now,
+            ..flow
+        };
+        self.flows.insert(packet.tuple, answered);
+        self.pass(Counter::PacketPassed)
+    }
+
+    /// Notes what the node's own sockets send from node ports, over UDP.
+    fn note(&mut self, packet: &Packet) {
+        let node_port = FrontendKey {
+            address: if packet.frame.v4 {
+                Address::UNSPECIFIED_V4
+            } else {
+                Address::UNSPECIFIED_V6
+            },
+            port: packet.tuple.source_port,
+            protocol: UDP,
+            pad: 0,
+        };
+        let own = self.flags(packet.tuple.source) & address_flags::NODE != 0;
+        let outbound = !self.input.hook.inbound() && !packet.frame.later();
+        if packet.tuple.protocol != UDP || !outbound || !own || !self.state.frontends.contains_key(&node_port)
+        {
+            return;
+        }
+        let key = packet.tuple.inverse();
+        let now = self.input.now;
+        let new = Flow {
+            to: key,
+            seen: 0,
+            last_seen: now,
+            service: 0,
+            backend: 0,
+            flags: flow_flags::OWN,
+            pad: 0,
+            claim: 0,
+        };
+        let flow = match self.flows.get(&key) {
+            None => new,
+            Some(there) if there.flags & flow_flags::OWN != 0 => Flow {
+                last_seen: now,
+                ..*there
+            },
+            Some(there) if over(&key, there, now) => new,
+            Some(_) => return,
+        };
+        self.flows.insert(key, flow);
     }
 
     /// No service's: left alone; and if it begins a connection, a flow that has ended makes way for that.
@@ -211,6 +329,7 @@ impl Run<'_> {
             self.flows.remove(&key);
             self.flows.remove(&reply_key);
         }
+        self.note(packet);
         self.pass(Counter::PacketPassed)
     }
 }

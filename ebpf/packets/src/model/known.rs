@@ -132,6 +132,11 @@ impl Run<'_> {
     pub(super) fn reply(self, packet: &Packet, flow: Flow) -> Outcome {
         let now = self.input.now;
         let key = flow.to.inverse();
+        // Translated where it leaves, unless it is for the node itself.
+        let snat = flow.flags & flow_flags::SNAT != 0;
+        if self.input.hook.inbound() && !snat && !self.own(flow.to.destination) {
+            return self.pass(Counter::PacketPassed);
+        }
         let forward = match self.state.flows.get(&key) {
             // Another flow has taken the client's place.
             Some(forward) if forward.to.inverse() != packet.tuple => return self.unknown(packet, None),

@@ -19,7 +19,8 @@
 //! | `related` | section 3: ICMP errors and what they quote |
 //! | `known` | section 4: packets of flows |
 //! | `open` | section 5: packets that open flows |
-//! | `choose` | the choice of a frontend, of a backend and of a port |
+//! | `choose` | the choice of a frontend and of a backend |
+//! | `ports` | the choice of a port |
 //! | `rewrite` | section 6 |
 //! | `translate` | sections 6 and 7 in their order: what is stored, written, and where it goes |
 //! | `routes` | what `bpf_fib_lookup` says |
@@ -35,6 +36,7 @@ mod choose;
 mod decide;
 mod known;
 mod open;
+mod ports;
 mod read;
 mod related;
 mod rewrite;

@@ -21,8 +21,25 @@ impl Run<'_> {
         let Some((frontend, id)) = self.frontend(&tuple, external) else {
             return self.no_frontend(packet);
         };
+        let flags = self.said(tuple.destination).unwrap_or(0);
+        let has = |flag: u32| flags & flag != 0;
         if packet.frame.later() {
-            return self.wrong(tuple.destination, Counter::DroppedFragment);
+            return if has(address_flags::VIP) || has(address_flags::LOAD_BALANCER) {
+                self.drop(Counter::DroppedFragment)
+            } else {
+                self.pass(Counter::PacketPassed)
+            };
+        }
+        let opens = match (tuple.protocol, packet.signal) {
+            (TCP, Some(flags)) => flags & (SYN | ACK | RST) == SYN,
+            (SCTP, Some(chunk)) => chunk == INIT,
+            _ => true,
+        };
+        let end = (TCP, tuple.destination, tuple.destination_port.get());
+        let socket = self.input.hook.inbound() && tuple.protocol == TCP && self.input.sockets.contains(&end);
+        let machines = !external && !has(address_flags::VIP) && !has(address_flags::NODE);
+        if !opens && (machines || (has(address_flags::NODE) && socket)) {
+            return self.nobodys(packet);
         }
         if self.martian(tuple.source) {
             return self.drop(Counter::DroppedMartian);
@@ -136,13 +153,10 @@ impl Run<'_> {
     }
 
     fn no_frontend(self, packet: &Packet) -> Outcome {
-        let flags = self.flags(packet.tuple.destination);
-        if flags & address_flags::VIP == 0 {
-            self.nobodys(packet)
-        } else if flags & address_flags::SILENT != 0 {
-            self.drop(Counter::DroppedUnknownPort)
-        } else {
+        if self.reserved(packet.tuple.destination) {
             self.reject(packet, Counter::RejectedUnknownPort)
+        } else {
+            self.nobodys(packet)
         }
     }
 

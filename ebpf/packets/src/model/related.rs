@@ -22,7 +22,8 @@ impl Run<'_> {
         let related = || {
             let (inner, quoted) = self.quoted(frame)?;
             let flow = *self.state.flows.get(&quoted.inverse())?;
-            (frame.destination == quoted.source).then_some((inner, quoted, flow))
+            let own = flow.flags & flow_flags::OWN != 0;
+            (frame.destination == quoted.source && !own).then_some((inner, quoted, flow))
         };
         let Some((inner, quoted, flow)) = error.then(related).flatten() else {
             return self.stray(frame.destination, Counter::DroppedIcmp);

@@ -1,6 +1,6 @@
 //! Sections 6 and 7 in their order: what is stored, what is written, and where the packet goes then.
 
-use lb_abi::{Address, Counter, Flow, SCTP, Tuple, flow_flags};
+use lb_abi::{Address, Counter, Flow, SCTP, TCP, Tuple, UDP, flow_flags};
 
 use super::{
     Device, Frame, Outcome, Route, Translated, Verdict,
@@ -139,13 +139,28 @@ impl Run<'_> {
             Route::Via { mtu } if self.input.forwards => mtu,
             _ => return Err(Stop::NoRoute),
         };
-        let length = frame.end - frame.ip;
-        if self.input.gso_size != 0 || length <= usize::try_from(mtu).expect("an MTU is small") {
+        let length = self.longest(frame);
+        if length <= usize::try_from(mtu).expect("an MTU is small") {
             Ok(Exit::Routed)
         } else if frame.v4 && self.input.frame[frame.ip + 6] & 0x40 == 0 {
             Err(Stop::ToBeCut)
         } else {
             Err(Stop::TooBig(mtu))
+        }
+    }
+
+    /// Of what the packet leaves as: itself, or what a device cuts it into, whose length is not known of every protocol.
+    fn longest(&self, frame: &Frame) -> usize {
+        let gso = usize::try_from(self.input.gso_size).expect("a size is small");
+        let header = match frame.protocol {
+            TCP => usize::from(self.input.frame[frame.payload + 12] >> 4) * 4,
+            UDP => 8,
+            _ => 0,
+        };
+        match (gso, header) {
+            (0, _) => frame.end - frame.ip,
+            (0xffff.., _) | (_, 0) => 0,
+            (size, header) => frame.payload - frame.ip + header + size,
         }
     }
 

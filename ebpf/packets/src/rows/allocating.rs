@@ -32,6 +32,8 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
         .seen(OPEN)
         .age(5)
     };
+    let closed = taken(TCP, SNAT_PORT).seen(OPEN | ANSWER | ESTABLISHED | CLIENT_FIN | BACKEND_FIN);
+    let reset = taken(TCP, SNAT_PORT).seen(OPEN | ANSWER | RESET);
     let opened = |at_port| connection(TCP, [client, frontend], [port(at_port), far]).seen(OPEN);
     let syn = || tcp(client, frontend).syn();
     let also = (at.remote_also, 8080);
@@ -75,6 +77,52 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             )
             .packet(NodeIngress, syn())
             .dropped(DroppedPortsExhausted),
+        row("ports that the kernel gives to sockets come last")
+            .given(remote(at, TCP).ports(62_000, 62_002).local_ports(62_000, 62_001))
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(port(62_002), far).syn().hops(63))
+            .leaves([opened(62_002)]),
+        row("and are taken where there is no other")
+            .given(
+                remote(at, TCP)
+                    .ports(62_000, 62_001)
+                    .local_ports(62_001, 65_000)
+                    .connection(by(0, 62_000)),
+            )
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(port(62_001), far).syn().hops(63))
+            .leaves([by(0, 62_000), opened(62_001)]),
+        row("the port of a connection that both have closed is taken over where there is no other")
+            .given(remote(at, TCP).connection(closed.age(2)))
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(masked, far).syn().hops(63))
+            .reusing()
+            .leaves([closed.age(2).without_reply(), opened(SNAT_PORT)]),
+        row("of a connection that was reset, too")
+            .given(remote(at, TCP).connection(reset.age(2)))
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(masked, far).syn().hops(63))
+            .reusing()
+            .leaves([reset.age(2).without_reply(), opened(SNAT_PORT)]),
+        row("not while its last packets may be on their way")
+            .given(remote(at, TCP).connection(closed.age(-1)))
+            .packet(NodeIngress, syn())
+            .dropped(DroppedPortsExhausted),
+        row("nor of one that one side has closed")
+            .given(remote(at, TCP).connection(taken(TCP, SNAT_PORT).seen(OPEN | ANSWER | ESTABLISHED | CLIENT_FIN)))
+            .packet(NodeIngress, syn())
+            .dropped(DroppedPortsExhausted),
+        row("one that is nobody's is taken before")
+            .given(
+                remote(at, TCP)
+                    .ports(62_000, 62_003)
+                    .connection(closed.age(60))
+                    .connection(by(1, 62_001))
+                    .connection(by(2, 62_002)),
+            )
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(port(62_003), far).syn().hops(63))
+            .leaves([closed.age(60), by(1, 62_001), by(2, 62_002), opened(62_003)]),
         row("a port in use with one backend is free for another")
             .given(remote(at, TCP).connection(taken(TCP, SNAT_PORT).by(1, 2)).behind(false, also, TCP))
             .packet(NodeIngress, syn())

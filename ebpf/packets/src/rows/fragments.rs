@@ -19,7 +19,15 @@ pub(super) fn noted(protocol: u8, source: End, destination: End, id: u32, age: i
         protocol,
         pad: [0; 3],
     };
-    Entry::Fragment(key, [Port::new(source.1), Port::new(destination.1)], age)
+    Entry::Fragment(key, [Port::new(source.1), Port::new(destination.1)], 0, age)
+}
+
+/// What is noted of a datagram of which so many pieces have come, and not the first.
+fn held(source: End, destination: End, id: u32, pieces: u32, age: i32) -> Entry {
+    let Entry::Fragment(key, ..) = noted(UDP, source, destination, id, age) else {
+        unreachable!("it is one");
+    };
+    Entry::Fragment(key, [Port::new(0); 2], pieces, age)
 }
 
 pub(super) fn rows(at: &Addresses) -> Vec<Row> {
@@ -73,22 +81,54 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .passed_on(FlowForwarded, second(datagram(client, pod)))
             .leaves([known])
             .notes(seen(0)),
-        row("a later fragment that comes first is dropped before a service")
+        row("later fragments that come first are held until that one comes")
             .given(local(at, UDP).connection(known.age(5)))
+            .packet(NodeIngress, last(datagram(client, frontend)))
+            .dropped(FragmentHeld)
             .packet(NodeIngress, second(datagram(client, frontend)))
-            .dropped(DroppedFragment),
-        row("a later fragment that comes first is the stack's, at the node's own address")
+            .dropped(FragmentHeld)
+            .notes(held(client, frontend, 0x77aa, 2, 0)),
+        row("a later fragment that comes first is held at the node's own address, too: whose it is the first says")
             .given(local(at, UDP))
             .packet(NodeIngress, second(datagram(client, node_port)))
+            .dropped(FragmentHeld)
+            .notes(held(client, node_port, 0x77aa, 1, 0)),
+        row("what a pod sends is held likewise")
+            .given(local_other(at, UDP))
+            .packet(PodIngress, second(datagram(pod_client, cluster)))
+            .dropped(FragmentHeld)
+            .notes(held(pod_client, cluster, 0x77aa, 1, 0)),
+        row("of fragments that the node itself sends the first comes first, and nothing is held")
+            .given(local(at, UDP))
+            .packet(NodeEgress, second(datagram(node_client, cluster)))
+            .dropped(DroppedFragment),
+        row("nothing is held for nobody that ADDRESSES has")
+            .given(local(at, UDP))
+            .packet(NodeIngress, second(datagram(client, pod)))
             .left_alone(PacketPassed),
+        row("no more than 48 fragments of a datagram are held")
+            .given(local(at, UDP).with(held(client, frontend, 0x77aa, 48, 5)))
+            .packet(NodeIngress, second(datagram(client, frontend)))
+            .dropped(DroppedFragment),
+        row("the age of what is held is that of the first that was, and after 30 seconds it is another datagram's")
+            .given(local(at, UDP).with(held(client, frontend, 0x77aa, 1, 31)))
+            .packet(NodeIngress, second(datagram(client, frontend)))
+            .dropped(FragmentHeld)
+            .notes(held(client, frontend, 0x77aa, 1, 0)),
+        row("a frame of more than 2,048 bytes is not held")
+            .given(local(at, UDP))
+            .packet(NodeIngress, udp(client, frontend).data(2400).id(0x77aa).fragment(24..2344))
+            .dropped(DroppedFragment),
         row("a datagram of the same ends, but another identification, is another one")
             .given(local(at, UDP).connection(known.age(5)).with(seen(5)))
             .packet(NodeIngress, second(datagram(client, frontend).id(0x77ab)))
-            .dropped(DroppedFragment),
+            .dropped(FragmentHeld)
+            .notes(held(client, frontend, 0x77ab, 1, 0)),
         row("after 30 seconds the ports of a first fragment are not taken any more")
             .given(local(at, UDP).connection(known.age(31)).with(seen(31)))
             .packet(NodeIngress, second(datagram(client, frontend)))
-            .dropped(DroppedFragment),
+            .dropped(FragmentHeld)
+            .notes(held(client, frontend, 0x77aa, 1, 0)),
         row("before that they are")
             .given(local(at, UDP).connection(known.age(25)).with(seen(25)))
             .packet(NodeIngress, second(datagram(client, frontend)))
@@ -217,7 +257,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(local(at, UDP))
             .packet(NodeIngress, echo(client.0, frontend.0).fragment(0..8))
             .dropped(DroppedIcmp),
-        row("a later fragment of a ping to a service has no first one")
+        row("a later fragment of a ping to a service has no first one, and does not wait for it")
             .given(local(at, UDP))
             .packet(NodeIngress, echo(client.0, frontend.0).last_fragment(8))
             .dropped(DroppedFragment),
@@ -259,7 +299,8 @@ pub(super) fn v6() -> Vec<Row> {
                 NodeIngress,
                 datagram(client, frontend).id(0x77ab_0001).fragment(24..40),
             )
-            .dropped(DroppedFragment),
+            .dropped(FragmentHeld)
+            .notes(held(client, frontend, 0x77ab_0001, 1, 0)),
         row("a fragment behind other extension headers is one")
             .given(local(at, UDP))
             .packet(

@@ -24,6 +24,7 @@
 //! | `ageing` | time limits |
 //! | `states` | what packets show of a connection |
 //! | `replacing` | flows that end for others, and entries that disagree |
+//! | `machines` | addresses that are not Services' alone, and the node's own sockets |
 //! | `martians` | sources that nobody can have |
 //! | `rejecting` | RST, port unreachable, and where they are not sent |
 //! | `routing` | TTL, MTU, routes |
@@ -43,6 +44,7 @@ mod choosing;
 mod cluster;
 mod fragments;
 mod hairpin;
+mod machines;
 mod martians;
 mod masquerading;
 mod messages;
@@ -125,6 +127,7 @@ fn both(at: &Addresses) -> Vec<Row> {
         ageing::rows(at),
         states::rows(at),
         replacing::rows(at),
+        machines::rows(at),
         martians::rows(at),
         rejecting::rows(at),
         routing::rows(at),

@@ -8,6 +8,7 @@ use super::prelude::*;
 fn malformed(says: &str, at: &Addresses, protocol: u8, packet: &dyn Fn(End) -> Packet) -> Vec<Row> {
     let Ends {
         frontend,
+        cluster,
         node_port,
         far,
         ..
@@ -21,7 +22,7 @@ fn malformed(says: &str, at: &Addresses, protocol: u8, packet: &dyn Fn(End) -> P
             "{says} is dropped before a service, on its way out of a pod"
         ))
         .given(local(at, protocol))
-        .packet(PodIngress, packet(frontend))
+        .packet(PodIngress, packet(cluster))
         .dropped(DroppedMalformed),
         row(format!("{says} is the stack's, at the node's own address"))
             .given(local(at, protocol))

@@ -1,7 +1,5 @@
 //! RST and port unreachable, and where they are not sent.
 
-use lb_abi::address_flags::{SILENT, VIP};
-
 use super::prelude::*;
 
 /// Where tables' TCP begins.
@@ -124,20 +122,15 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .answered(RejectedNoBackend, reset(cluster, node_client, 0, Some(SEQUENCE + 1))),
         row("the node's own datagram to an unknown port is answered where it would leave, and makes no loop")
             .given(local(at, UDP))
-            .packet(NodeEgress, udp(node_client, unknown))
-            .answered(RejectedUnknownPort, unreachable(unknown, node_client, &udp(node_client, unknown))),
+            .packet(NodeEgress, udp(node_client, (cluster.0, 81)))
+            .answered(
+                RejectedUnknownPort,
+                unreachable((cluster.0, 81), node_client, &udp(node_client, (cluster.0, 81))),
+            ),
         row("a node port without backends is rejected from the address that was asked")
             .given(nobody(at, TCP))
             .packet(NodeIngress, tcp(client, node_port).syn())
             .answered(RejectedNoBackend, reset(node_port, client, 0, Some(SEQUENCE + 1))),
-        row("an unknown port of an address that is silent is dropped")
-            .given(local(at, TCP).address(frontend.0.into(), VIP | SILENT))
-            .packet(NodeIngress, tcp(client, unknown).syn())
-            .dropped(DroppedUnknownPort),
-        row("an unknown port of an address that is silent is dropped for pods, too")
-            .given(local(at, UDP).address(frontend.0.into(), VIP | SILENT))
-            .packet(PodIngress, udp(pod_client, unknown))
-            .dropped(DroppedUnknownPort),
         row("what is in the middle of a connection that nobody knows is answered by RST")
             .given(local(at, TCP))
             .packet(NodeIngress, segment().ack().data(40))

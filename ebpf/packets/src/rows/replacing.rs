@@ -121,10 +121,12 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, tcp(client, frontend).syn())
             .routed(FlowOpened, tcp((at.node, SNAT_PORT + 1), far).syn().hops(63))
             .leaves([connection(TCP, [client, frontend], [(at.node, SNAT_PORT + 1), far]).seen(OPEN)]),
-        row("a SYN on a connection elsewhere that was reset is dropped where there is no other port")
+        row("a SYN on a connection elsewhere that was reset has its port again where there is no other")
             .given(remote(at, TCP).connection(was_reset.age(5)))
             .packet(NodeIngress, tcp(client, frontend).syn())
-            .dropped(DroppedPortsExhausted),
+            .routed(FlowOpened, tcp(masked, far).syn().hops(63))
+            .reusing()
+            .leaves([connection(TCP, [client, frontend], [masked, far]).seen(OPEN)]),
         row("a flow without the backend's entry gets it again")
             .given(local(at, TCP).connection(flow(TCP, established).without_reply().age(5)))
             .packet(NodeIngress, tcp(client, frontend).ack())

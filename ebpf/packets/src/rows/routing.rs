@@ -34,6 +34,19 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, tcp(client, frontend).syn().hops(2))
             .routed(FlowOpened, tcp(masked, far).syn().hops(1))
             .leaves([connection(TCP, [client, frontend], [masked, far]).seen(OPEN)]),
+        row("that answer comes from the address of the node's that was asked, if it was one")
+            .given(remote(at, TCP))
+            .packet(NodeIngress, last(tcp(client, (at.node_also, NODE_PORT)).syn()))
+            .answered(
+                AnsweredTimeExceeded,
+                answer(quoting(
+                    at.node_also,
+                    client.0,
+                    Error::TIME_EXCEEDED,
+                    &last(tcp(client, (at.node_also, NODE_PORT)).syn()),
+                    8,
+                )),
+            ),
         row("a packet with its last hop is answered by the node, as it came; nothing is stored")
             .given(remote(at, TCP))
             .packet(NodeIngress, last(tcp(client, frontend).syn()))
@@ -104,6 +117,33 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 tcp(masked, narrow)
                     .ack()
                     .data(fits(SMALL_MTU))
+                    .dont_fragment()
+                    .hops(63),
+            )
+            .leaves([narrowly]),
+        row("what was merged of segments that are longer is answered as they are, each of which would be lost")
+            .given(known())
+            .packet(NodeIngress, segment(SMALL_MTU + 900).dont_fragment())
+            .segments(SMALL_MTU - header as u32 - 19)
+            .answered(
+                AnsweredTooBig,
+                answer(quoting(
+                    at.node,
+                    client.0,
+                    Error::too_big(SMALL_MTU),
+                    &segment(SMALL_MTU + 900).dont_fragment(),
+                    8,
+                )),
+            ),
+        row("what was merged of segments that are as long as the route takes is routed")
+            .given(known())
+            .packet(NodeIngress, segment(SMALL_MTU + 900).dont_fragment())
+            .segments(SMALL_MTU - header as u32 - 20)
+            .routed(
+                FlowForwarded,
+                tcp(masked, narrow)
+                    .ack()
+                    .data(fits(SMALL_MTU + 900))
                     .dont_fragment()
                     .hops(63),
             )

@@ -84,11 +84,12 @@ impl Stage {
                 };
                 maps.affinity.put(key, &affinity)
             }
-            Entry::Fragment(key, [source, destination], age) => {
+            Entry::Fragment(key, [source, destination], held, age) => {
                 let ports = Ports {
                     source: *source,
                     destination: *destination,
                     seconds: ago(*age),
+                    held: *held,
                 };
                 maps.fragments.put(key, &ports)
             }

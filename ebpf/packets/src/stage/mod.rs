@@ -101,7 +101,12 @@ impl Stage {
     /// How many packets and calls have been counted, on whatever.
     fn counted(&self) -> Result<u64, StageError> {
         let counts = self.detached.maps().counters()?;
-        Ok(Counter::ALL.into_iter().map(|counter| counts.get(counter)).sum())
+        let all = Counter::ALL
+            .into_iter()
+            .map(|counter| counts.get(counter))
+            .sum::<u64>();
+        // It counts beside what became of the packet.
+        Ok(all - counts.get(Counter::SnatReused))
     }
 
     /// Traffic of the service port and the backend that a step names, since this was asked last.

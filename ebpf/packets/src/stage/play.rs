@@ -89,7 +89,7 @@ impl Stage {
             !replaced
         });
         let mut affinity: BTreeMap<AffinityKey, (BackendId, Window)> = BTreeMap::new();
-        let mut fragments: BTreeMap<FragmentKey, ([Port; 2], Window)> = BTreeMap::new();
+        let mut fragments: BTreeMap<FragmentKey, ([Port; 2], u32, Window)> = BTreeMap::new();
         let now = now();
         for (entry, fresh) in given
             .map(|entry| (entry, false))
@@ -103,8 +103,8 @@ impl Stage {
                 Entry::Affinity(key, backend, age) => {
                     affinity.insert(*key, (*backend, window(*age)));
                 }
-                Entry::Fragment(key, ports, age) => {
-                    fragments.insert(*key, (*ports, window(*age)));
+                Entry::Fragment(key, ports, held, age) => {
+                    fragments.insert(*key, (*ports, *held, window(*age)));
                 }
                 _ => {}
             }
@@ -122,9 +122,11 @@ impl Stage {
         }
         let found: BTreeMap<_, _> = maps.fragments.entries()?.into_iter().collect();
         let same = fragments.len() == found.len()
-            && fragments.iter().all(|(key, (ports, window))| {
+            && fragments.iter().all(|(key, (ports, held, window))| {
                 found.get(key).is_some_and(|found| {
-                    [found.source, found.destination] == *ports && within(window, found.seconds)
+                    [found.source, found.destination] == *ports
+                        && found.held == *held
+                        && within(window, found.seconds)
                 })
             });
         if !same {
@@ -137,7 +139,8 @@ impl Stage {
 /// Verdict, counter and packet.
 fn judge(row: &Row, index: usize, seen: &Seen) -> Result<(), Box<Mismatch>> {
     let step = &row.steps[index];
-    let counted: Vec<Counter> = step.counter.into_iter().collect();
+    let beside = step.reused.then_some(Counter::SnatReused);
+    let counted: Vec<Counter> = step.counter.into_iter().chain(beside).collect();
     if seen.counted != counted {
         return Err(Mismatch::new(row, index, "counters", counted, &seen.counted));
     }

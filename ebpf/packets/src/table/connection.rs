@@ -24,6 +24,8 @@ pub struct Connection {
     pub snat: bool,
     /// Which of its two entries are there: forward, reply.
     pub there: [bool; 2],
+    /// Is it no flow, but what one of the node's own sockets expects?
+    pub own: bool,
 }
 
 /// What packets from one end to another become.
@@ -37,6 +39,7 @@ pub fn connection(protocol: u8, [source, destination]: [End; 2], [from, to]: [En
         backend: BACKEND,
         snat: source != from,
         there: [true; 2],
+        own: false,
     }
 }
 
@@ -89,6 +92,14 @@ impl Connection {
         self
     }
 
+    /// Datagrams that one of the node's own sockets expects: one entry, of no service port.
+    #[must_use]
+    pub const fn own(mut self) -> Self {
+        self.own = true;
+        self.there = [true, false];
+        self.by(0, 0)
+    }
+
     /// Its entries, at a time in seconds.
     pub fn entries(&self, now: u32) -> Vec<(Tuple, Flow)> {
         let last_seen = now.wrapping_sub_signed(self.age.unwrap_or_default());
@@ -98,7 +109,9 @@ impl Connection {
             last_seen,
             service: self.service,
             backend: self.backend,
-            flags: flags | if self.snat { flow_flags::SNAT } else { 0 },
+            flags: flags
+                | if self.snat { flow_flags::SNAT } else { 0 }
+                | if self.own { flow_flags::OWN } else { 0 },
             pad: 0,
             claim: u64::from(flags) + 1,
         };

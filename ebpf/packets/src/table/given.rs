@@ -1,8 +1,8 @@
 //! What is in the maps.
 
 use lb_abi::{
-    Address, AffinityKey, Backend, BackendId, Config, FragmentKey, Frontend, FrontendKey, Meta, Port, SCTP,
-    Service, ServiceId, SlotKey, SourceKey, TCP, UDP, address_flags, backend_flags,
+    Address, AddressRange, AffinityKey, Backend, BackendId, Config, FragmentKey, Frontend, FrontendKey, Meta,
+    Port, SCTP, Service, ServiceId, SlotKey, SourceKey, TCP, UDP, address_flags, backend_flags,
 };
 
 use super::{BACKEND, Connection, SERVICE};
@@ -41,8 +41,8 @@ pub enum Entry {
     Source(SourceKey),
     /// Of AFFINITY; the backend, and its age.
     Affinity(AffinityKey, BackendId, i32),
-    /// Of FRAGMENTS: source and destination port, and its age.
-    Fragment(FragmentKey, [Port; 2], i32),
+    /// Of FRAGMENTS: source and destination port, how many wait for the first one, and its age.
+    Fragment(FragmentKey, [Port; 2], u32, i32),
     /// Of FLOWS, one or two.
     Connection(Connection),
 }
@@ -78,12 +78,12 @@ impl Default for Given {
 }
 
 impl Given {
-    /// A node whose addresses are NODE, and on which the frontends' addresses are VIP.
+    /// A node whose addresses are NODE, a load balancer's that is one, and ClusterIPs that are VIP.
     pub fn node(at: &Addresses) -> Self {
         Self::default()
             .address(at.node.into(), address_flags::NODE)
             .address(at.node_also.into(), address_flags::NODE)
-            .address(at.load_balancer.into(), address_flags::VIP)
+            .address(at.load_balancer.into(), address_flags::LOAD_BALANCER)
             .address(at.cluster_ip.into(), address_flags::VIP)
             .address(at.cluster_ip_also.into(), address_flags::VIP)
     }
@@ -176,6 +176,21 @@ impl Given {
     #[must_use]
     pub fn connection(self, connection: Connection) -> Self {
         self.with(Entry::Connection(connection))
+    }
+
+    /// CONFIG: the ports of those that the kernel gives to sockets.
+    #[must_use]
+    pub const fn local_ports(mut self, first: u16, last: u16) -> Self {
+        self.config.local_first = first;
+        self.config.local_last = last;
+        self
+    }
+
+    /// CONFIG: a range that cluster IPs are from.
+    #[must_use]
+    pub const fn service_range(mut self, range: AddressRange) -> Self {
+        self.config.service_ranges[0] = range;
+        self
     }
 
     /// CONFIG: the ports that are allocated.

@@ -67,6 +67,8 @@ pub struct Step {
     pub out: Packet,
     /// By whom traffic is counted, if it is.
     pub traffic: (ServiceId, BackendId),
+    /// Whether it also counts a port that was taken before its time.
+    pub reused: bool,
     /// Must the packet out be whole, if it is another? Not if it came with a checksum that was wrong, and stays so.
     pub checked: bool,
 }
@@ -134,6 +136,7 @@ impl Row {
             verdict: Verdict::On,
             counter: None,
             traffic: (SERVICE, BACKEND),
+            reused: false,
             checked: true,
         });
         self
@@ -188,6 +191,13 @@ impl Row {
     #[must_use]
     pub fn counted_for(mut self, service: ServiceId, backend: BackendId) -> Self {
         self.last().traffic = (service, backend);
+        self
+    }
+
+    /// With the port of a connection that has ended, before its time.
+    #[must_use]
+    pub fn reusing(mut self) -> Self {
+        self.last().reused = true;
         self
     }
 

@@ -121,7 +121,7 @@ fn whatever_a_row_says_is_looked_at() {
                     pad: [0; 3],
                 };
                 let ports = [CLIENT.1, FRONTEND.1].map(lb_abi::Port::new);
-                row.noted.push(Entry::Fragment(key, ports, 0));
+                row.noted.push(Entry::Fragment(key, ports, 0, 0));
             }),
         ),
     ];

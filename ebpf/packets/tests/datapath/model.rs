@@ -35,11 +35,12 @@ fn state(row: &Row) -> State {
                 let seconds = ago(age);
                 state.affinity.insert(key, Affinity { backend, seconds });
             }
-            Entry::Fragment(key, [source, destination], age) => {
+            Entry::Fragment(key, [source, destination], held, age) => {
                 let ports = Ports {
                     source,
                     destination,
                     seconds: ago(age),
+                    held,
                 };
                 state.fragments.insert(key, ports);
             }

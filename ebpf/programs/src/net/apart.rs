@@ -5,7 +5,7 @@
 use aya_ebpf::bindings::__sk_buff;
 use lb_flow::net::{self, Answer, Attempt, Hook, Options};
 
-use super::{Action, REDIRECT, SHOT, answer, node::Local, scratch, skb::Skb};
+use super::{Action, REDIRECT, SHOT, answer, held, node::Local, scratch, skb::Skb};
 use crate::maps::Maps;
 
 /// [`net::open`].
@@ -45,6 +45,18 @@ pub(super) fn attempt(skb: Skb) -> Attempt {
         EXHAUSTED => Attempt::Exhausted,
         _ => Attempt::Full,
     }
+}
+
+/// [`held::hold`].
+#[inline(always)]
+pub(super) fn hold(skb: Skb) -> bool {
+    net_hold(skb.argument()) != 0
+}
+
+/// [`held::release`].
+#[inline(always)]
+pub(super) fn release(skb: Skb) {
+    net_release(skb.argument());
 }
 
 /// [`net::options`].
@@ -99,6 +111,24 @@ extern "C" fn net_attempt(context: *mut __sk_buff) -> u32 {
         return Attempt::Full as u32;
     };
     net::attempt(Local::new(maps, Skb::new(context)), &mut scratch.work) as u32
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_hold(context: *mut __sk_buff) -> u32 {
+    match scratch() {
+        Some(scratch) => held::hold(Skb::new(context), scratch).into(),
+        None => 0,
+    }
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_release(context: *mut __sk_buff) -> u32 {
+    if let Some(scratch) = scratch() {
+        held::release(Skb::new(context), &mut scratch.work);
+    }
+    0
 }
 
 #[inline(never)]

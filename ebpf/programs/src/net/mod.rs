@@ -15,10 +15,12 @@
 //! | `rewrite.rs` | translation of a packet |
 //! | `icmp.rs` | translation of what an ICMP error quotes |
 //! | `answer.rs` | the packet becomes its own answer |
+//! | `held.rs` | fragments that wait for the first of their datagram |
 //! | `apart.rs` | what is verified by itself |
 
 mod answer;
 mod apart;
+mod held;
 mod icmp;
 mod node;
 mod rewrite;
@@ -26,6 +28,7 @@ mod route;
 mod skb;
 
 use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map, programs::TcContext};
+use lb_abi::Held;
 use lb_flow::net::{Disposition, Hook, Outcome, Rest, Way, Work, decide};
 
 use self::{node::Local, route::Route, skb::Skb};
@@ -49,6 +52,8 @@ struct Scratch {
     route: Route,
     /// What a function of `apart` came to.
     outcome: Outcome,
+    /// A fragment that is about to be held.
+    held: Held,
 }
 
 /// One for each processor: these programs are not preempted by each other, as bottom halves are off where they run.
@@ -85,6 +90,11 @@ pub fn pod_egress(context: &TcContext) -> Action {
 #[inline(always)]
 fn run(hook: Hook, context: &TcContext) -> Action {
     let skb = Skb::new(context.skb.skb);
+    if hook.inbound() && skb.is_others() {
+        // The stack drops it, later. What a switch has flooded is answered by whom it is for.
+        count(Outcome::Passed.counter());
+        return NEXT;
+    }
     match begin(hook, skb) {
         Next::Leave => return NEXT,
         Next::Act => {}

@@ -7,18 +7,18 @@ use aya_ebpf::{
     helpers::generated::{bpf_sk_lookup_udp, bpf_sk_release, bpf_skc_lookup_tcp},
 };
 use lb_abi::{
-    Address, Affinity, AffinityKey, Backend, BackendId, Flow, FragmentKey, Frontend, FrontendKey, Ports,
-    Service, ServiceId, SlotKey, SourceKey, TCP, Tuple, UDP,
+    Address, Affinity, AffinityKey, Backend, BackendId, Counter, Flow, FragmentKey, Frontend, FrontendKey,
+    Ports, Service, ServiceId, SlotKey, SourceKey, TCP, Tuple, UDP,
 };
 use lb_flow::{
     Tables,
-    net::{Attempt, CLAIMED, Entry, Inserted, Node, Work},
+    net::{Attempt, CLAIMED, Entry, Inserted, Node, Socket, Work},
 };
 
 use super::{apart, skb::Skb};
 use crate::{
     atomic,
-    maps::{FLOWS, FRAGMENTS, Maps},
+    maps::{FLOWS, FRAGMENTS, Maps, count},
 };
 
 /// `BPF_NOEXIST`: write only what is not there.
@@ -52,9 +52,11 @@ struct SocketTuple<const WORDS: usize> {
 
 impl Local {
     #[inline(always)]
-    fn finds_socket<const WORDS: usize>(self, protocol: u8, mut tuple: SocketTuple<WORDS>) -> bool {
+    fn socket_of<const WORDS: usize>(self, protocol: u8, mut tuple: SocketTuple<WORDS>) -> Socket {
         /// `BPF_F_CURRENT_NETNS`.
         const CURRENT_NETNS: u64 = u64::MAX;
+        /// `TCP_ESTABLISHED`, which a connected socket of UDP is in, too.
+        const ESTABLISHED: u32 = 1;
         let size = size_of::<SocketTuple<WORDS>>() as u32;
         let pointer = (&raw mut tuple).cast();
         let socket: *mut bpf_sock = match protocol {
@@ -62,14 +64,26 @@ impl Local {
             TCP => unsafe { bpf_skc_lookup_tcp(self.skb.context(), pointer, size, CURRENT_NETNS, 0) },
             // SAFETY: as above.
             UDP => unsafe { bpf_sk_lookup_udp(self.skb.context(), pointer, size, CURRENT_NETNS, 0) },
-            _ => return false,
+            _ => return Socket::None,
         };
         if socket.is_null() {
-            return false;
+            return Socket::None;
         }
+        let found = if protocol == UDP {
+            // SAFETY: found, and a field that may be read, as a whole. (Of one instruction a verifier takes one type of socket; and
+            // of TCP it does not matter.)
+            let state = unsafe { (&raw const (*socket).state).read_volatile() };
+            if state == ESTABLISHED {
+                Socket::Connected
+            } else {
+                Socket::Bound
+            }
+        } else {
+            Socket::Bound
+        };
         // SAFETY: found above, and not used after this.
         unsafe { bpf_sk_release(socket.cast()) };
-        true
+        found
     }
 }
 
@@ -120,6 +134,25 @@ impl Node for Local {
     }
 
     #[inline(always)]
+    fn insert_ports(self, key: &FragmentKey, ports: &Ports) -> bool {
+        FRAGMENTS.insert(key, ports, NOEXIST).is_ok()
+    }
+
+    #[inline(always)]
+    fn hold(self, work: &mut Work) -> bool {
+        // As of `attempt`.
+        black_box(&raw mut *work);
+        apart::hold(self.skb)
+    }
+
+    #[inline(always)]
+    fn release(self, work: &mut Work) {
+        // As of `attempt`.
+        black_box(&raw mut *work);
+        apart::release(self.skb);
+    }
+
+    #[inline(always)]
     fn admits(self, client: &SourceKey) -> bool {
         self.maps.admits(client)
     }
@@ -142,6 +175,19 @@ impl Node for Local {
     }
 
     #[inline(always)]
+    fn local_ports(self) -> (u16, u16) {
+        match self.maps.config() {
+            Some(config) => (config.local_first, config.local_last),
+            None => (1, 0),
+        }
+    }
+
+    #[inline(always)]
+    fn in_service_range(self, address: Address) -> bool {
+        self.maps.in_service_range(address)
+    }
+
+    #[inline(always)]
     fn rejects_per_second(self) -> u32 {
         match self.maps.config() {
             Some(config) => config.rejects_per_second,
@@ -150,7 +196,7 @@ impl Node for Local {
     }
 
     #[inline(always)]
-    fn has_socket(self, tuple: &Tuple) -> bool {
+    fn socket(self, tuple: &Tuple) -> Socket {
         let (source_port, destination_port) = (tuple.source_port.0, tuple.destination_port.0);
         let (source, destination) = (tuple.source.words(), tuple.destination.words());
         if tuple.source.is_v4() {
@@ -162,9 +208,9 @@ impl Node for Local {
                 source_port,
                 destination_port,
             };
-            return self.finds_socket(tuple.protocol, key);
+            return self.socket_of(tuple.protocol, key);
         }
-        self.finds_socket(
+        self.socket_of(
             tuple.protocol,
             SocketTuple {
                 source,
@@ -173,6 +219,11 @@ impl Node for Local {
                 destination_port,
             },
         )
+    }
+
+    #[inline(always)]
+    fn count_reused(self) {
+        count(Counter::SnatReused);
     }
 
     #[inline(always)]

@@ -4,7 +4,8 @@ use aya_ebpf::{
     bindings::bpf_redir_neigh,
     helpers::generated::{bpf_fib_lookup, bpf_redirect_neigh},
 };
-use lb_flow::net::{Outcome, Packet as _};
+use lb_abi::{TCP, UDP};
+use lb_flow::net::{Headers, Outcome, Packet as _};
 
 use super::{
     Scratch,
@@ -57,9 +58,12 @@ pub(super) fn find(skb: Skb, scratch: &mut Scratch) -> Result<(), Outcome> {
     route.protocol = to.protocol;
     route.source_port = to.source_port.0;
     route.destination_port = to.destination_port.0;
-    let bytes = headers.bytes();
+    let bytes = if skb.merged() {
+        segment(skb, headers)
+    } else {
+        headers.bytes()
+    };
     route.length = match bytes {
-        _ if skb.merged() => 0,
         0x1_0000.. => u16::MAX,
         // `as`: just compared.
         bytes => bytes as u16,
@@ -92,6 +96,26 @@ pub(super) fn find(skb: Skb, scratch: &mut Scratch) -> Result<(), Outcome> {
         TOO_LONG => Err(Outcome::DroppedTooBig),
         _ => Err(Outcome::DroppedRoute),
     }
+}
+
+/// Bytes, from the IP header on, of what a device cuts the packet into; 0, which is not compared, where that is not known.
+#[inline(always)]
+fn segment(skb: Skb, headers: &Headers) -> u32 {
+    /// `GSO_BY_FRAGS`: SCTP, in pieces of their own lengths.
+    const OWN_LENGTHS: u32 = 0xffff;
+    let size = skb.segment_size();
+    let transport = match headers.tuple.protocol {
+        TCP => match skb.byte(headers.l4 + 12) {
+            Some(offset) => u32::from(offset >> 4) * 4,
+            None => return 0,
+        },
+        UDP => 8,
+        _ => return 0,
+    };
+    if size >= OWN_LENGTHS {
+        return 0;
+    }
+    headers.l4.wrapping_sub(headers.l3) + transport + size
 }
 
 /// Sends the packet by the route that was found; the kernel finds the next hop's link address.

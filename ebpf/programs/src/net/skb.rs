@@ -8,10 +8,11 @@ use core::mem::MaybeUninit;
 use aya_ebpf::{
     bindings::__sk_buff,
     helpers::generated::{
-        bpf_l4_csum_replace, bpf_redirect, bpf_skb_change_tail, bpf_skb_load_bytes, bpf_skb_store_bytes,
-        bpf_skb_vlan_pop,
+        bpf_clone_redirect, bpf_l4_csum_replace, bpf_redirect, bpf_skb_change_tail, bpf_skb_load_bytes,
+        bpf_skb_store_bytes, bpf_skb_vlan_pop,
     },
 };
+use lb_abi::HELD_BYTES;
 use lb_flow::net::{
     Options, Packet,
     reject::{ANSWER_WORDS, QUOTE},
@@ -77,6 +78,13 @@ impl Skb {
     pub fn device(self) -> u32 {
         // SAFETY: the kernel's pointer, and a field that may be read, as a whole.
         unsafe { (&raw const (*self.0).ifindex).read_volatile() }
+    }
+
+    /// Bytes of payload of what it was merged of, or is to be cut into; 0: it is one packet.
+    #[inline(always)]
+    pub fn segment_size(self) -> u32 {
+        // SAFETY: as above.
+        unsafe { (&raw const (*self.0).gso_size).read_volatile() }
     }
 
     /// Writes words.
@@ -201,6 +209,39 @@ impl Skb {
         self.store(0, &turned, Summed::Same)
     }
 
+    /// Copies the whole packet, of `length` bytes; `false`: there are not as many.
+    #[inline(always)]
+    pub fn load(self, length: u32, into: &mut [u8; HELD_BYTES]) -> bool {
+        const { assert!(HELD_BYTES == 2048) };
+        // 1 to 2048, as a verifier sees it.
+        let length = (length.wrapping_sub(1) & 0x7ff) + 1;
+        // SAFETY: a pointer to 2048 bytes.
+        unsafe { bpf_skb_load_bytes(self.0.cast(), 0, into.as_mut_ptr().cast(), length) == 0 }
+    }
+
+    /// Writes the first `length` bytes of a frame, which is all of the packet.
+    #[inline(always)]
+    pub fn store_frame(self, frame: &[u8; HELD_BYTES], length: u32) -> Result<(), Refused> {
+        // As above.
+        let length = (length.wrapping_sub(1) & 0x7ff) + 1;
+        self.write(0, frame.as_ptr().cast(), length, Summed::Follows)
+    }
+
+    /// Has a copy of the packet come in by the device that it is at, after what has come in meanwhile.
+    #[inline(always)]
+    pub fn come_in_again(self) {
+        // SAFETY: no conditions. Should the queue be full, it is a packet that the network has lost.
+        unsafe { bpf_clone_redirect(self.0, self.device(), INGRESS) };
+    }
+
+    /// Whether the packet is for another host, and seen here as the device takes everything in (`PACKET_OTHERHOST`).
+    #[inline(always)]
+    pub fn is_others(self) -> bool {
+        const OTHERHOST: u32 = 3;
+        // SAFETY: the kernel's pointer, and a field that may be read, as a whole.
+        unsafe { (&raw const (*self.0).pkt_type).read_volatile() == OTHERHOST }
+    }
+
     /// Has the packet sent by the device that it is at, or come in by it.
     #[inline(always)]
     pub fn redirect(self, flags: u64) {
@@ -231,8 +272,7 @@ impl Packet for Skb {
 
     #[inline(always)]
     fn merged(self) -> bool {
-        // SAFETY: as above.
-        unsafe { (&raw const (*self.0).gso_size).read_volatile() != 0 }
+        self.segment_size() != 0
     }
 
     #[inline(always)]

@@ -3,10 +3,11 @@
 //! ```text
 //! connect, sendmsg       context ─▶ lb_flow::socket::decide ─▶ the backend's address | ECONNREFUSED
 //!                                       │
+//!                        CHOSEN ◀───────┤ sendmsg: cookie, frontend → backend, for the next datagrams
 //!                        REVERSE ◀──────┤ cookie, backend → frontend; previous backend
 //!                        SOCKETS ◀──────┘ cookie → newest backend
 //! recvmsg, getpeername   context ─▶ REVERSE ─▶ the frontend's address
-//! sock_release           SOCKETS ─▶ REVERSE ─▶ … ─▶ REVERSE, each removed
+//! sock_release           SOCKETS ─▶ REVERSE ─▶ … ─▶ REVERSE, each removed, and CHOSEN of their frontends
 //! post_bind              context ─▶ lb_flow::socket::is_reserved ─▶ EADDRINUSE
 //! ```
 //!

@@ -9,13 +9,13 @@ use aya_ebpf::{
     helpers::generated::bpf_get_socket_cookie,
     programs::{SockAddrContext, SockContext},
 };
-use lb_abi::{Address, Backend, Counter, FrontendKey, Port, Remembered, ReverseKey};
+use lb_abi::{Address, Backend, ChosenKey, Counter, FrontendKey, Port, Remembered, ReverseKey};
 
 use super::{
     PROCEED, Return,
     context::{Family, Operation},
 };
-use crate::maps::{Maps, REVERSE, SOCKETS, count};
+use crate::maps::{CHOSEN, Maps, REVERSE, SOCKETS, count};
 
 /// Most entries of a socket that are removed when it is closed: a client that has sent to more backends by one
 /// unconnected socket leaves the rest to be forgotten.
@@ -58,9 +58,16 @@ pub fn release(context: &SockContext) -> Return {
             backend,
             pad: 0,
         };
-        let Some(previous) = previous(&key) else { break };
-        // Gone already: the kernel has forgotten it meanwhile.
+        let Some(Remembered { frontend, previous }) = noted(&key) else {
+            break;
+        };
+        // Gone already: the kernel has forgotten it meanwhile; and of a connected socket there is no choice.
         let _ = REVERSE.remove(&key);
+        let _ = CHOSEN.remove(ChosenKey {
+            cookie,
+            frontend,
+            pad: 0,
+        });
         backend = previous;
     }
     let _ = SOCKETS.remove(&cookie);
@@ -77,13 +84,16 @@ pub fn remember(cookie: u64, backend: &Backend, frontend: &FrontendKey) -> Resul
         backend,
         pad: 0,
     };
+    let there = noted(&key);
     // A client that sends many datagrams would take a lock of the map for each.
-    match frontend_of(&key) {
-        Some(noted) if noted == *frontend => return Ok(()),
-        _ => {}
+    if let Some(there) = &there
+        && there.frontend == *frontend
+    {
+        return Ok(());
     }
-    if let Some(previous) = previous(&key) {
-        // The same backend by another frontend: it keeps its place in the list.
+    if let Some(Remembered { previous, .. }) = there {
+        // The same backend by another frontend: answers are shown from the one that was asked last. It keeps its place in the
+        // list.
         return REVERSE.insert(
             &key,
             &Remembered {
@@ -133,7 +143,7 @@ fn show<F: Family>(operation: Operation<F>, counter: Counter) -> Return {
         backend,
         pad: 0,
     };
-    if let Some(frontend) = frontend_of(&key) {
+    if let Some(Remembered { frontend, .. }) = noted(&key) {
         operation.rewrite(frontend.address, frontend.port);
         count(counter);
     }
@@ -145,15 +155,9 @@ fn show<F: Family>(operation: Operation<F>, counter: Counter) -> Return {
 // 65 536 other sockets be noted during a copy, a peer is shown wrongly once, or an entry is left behind.
 
 #[inline(always)]
-fn frontend_of(key: &ReverseKey) -> Option<FrontendKey> {
+fn noted(key: &ReverseKey) -> Option<Remembered> {
     // SAFETY: see above.
-    unsafe { REVERSE.get(key) }.map(|noted| noted.frontend)
-}
-
-#[inline(always)]
-fn previous(key: &ReverseKey) -> Option<Backend> {
-    // SAFETY: see above.
-    unsafe { REVERSE.get(key) }.map(|noted| noted.previous)
+    unsafe { REVERSE.get(key) }.copied()
 }
 
 #[inline(always)]

@@ -1,7 +1,7 @@
 //! connect and sendmsg.
 
 use aya_ebpf::{helpers::generated::bpf_get_current_cgroup_id, programs::SockAddrContext};
-use lb_abi::{Counter, FrontendKey, Service, ServiceId};
+use lb_abi::{Address, Chosen, ChosenKey, Counter, FrontendKey, Service, ServiceId, SourceKey};
 use lb_flow::socket::{Caller, Refusal, Target, Verdict, decide};
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     fail,
     reverse::remember,
 };
-use crate::maps::{Maps, count, count_connection};
+use crate::maps::{CHOSEN, Maps, count, count_connection};
 
 const ECONNREFUSED: i32 = 111;
 
@@ -43,7 +43,15 @@ fn translate<F: Family>(operation: Operation<F>, hook: Hook) -> Return {
         return PROCEED;
     };
     let Some(maps) = Maps::live() else { return PROCEED };
-    match decide(&maps, &Socket { operation, maps }, &destination) {
+    match decide(
+        &maps,
+        &Socket {
+            operation,
+            maps,
+            hook,
+        },
+        &destination,
+    ) {
         Verdict::Pass => pass(hook.passed()),
         Verdict::Defer => pass(Counter::SocketDeferred),
         Verdict::Translate(target) => send(operation, &destination, &target, hook.translated()),
@@ -113,6 +121,18 @@ impl Hook {
 struct Socket<F> {
     operation: Operation<F>,
     maps: Maps,
+    hook: Hook,
+}
+
+impl<F: Family> Socket<F> {
+    #[inline(always)]
+    fn key(&self, frontend: &FrontendKey) -> ChosenKey {
+        ChosenKey {
+            cookie: self.operation.cookie(),
+            frontend: *frontend,
+            pad: 0,
+        }
+    }
 }
 
 impl<F: Family> Caller for Socket<F> {
@@ -141,5 +161,33 @@ impl<F: Family> Caller for Socket<F> {
     #[inline(always)]
     fn kept(&self, id: ServiceId) -> Option<Service> {
         self.maps.kept(id)
+    }
+
+    #[inline(always)]
+    fn in_service_range(&self, address: Address) -> bool {
+        self.maps.in_service_range(address)
+    }
+
+    #[inline(always)]
+    fn is_clusters(&self, address: Address) -> bool {
+        self.maps.admits(&SourceKey::client(SourceKey::CLUSTER, address))
+    }
+
+    #[inline(always)]
+    fn chosen(&self, frontend: &FrontendKey) -> Option<Chosen> {
+        if let Hook::Connect = self.hook {
+            return None;
+        }
+        // SAFETY: copied at once. Should the kernel give the element to another socket during this copy, as all others of a full
+        // map were used since, a datagram goes to a backend of the same service port, which the caller compares.
+        unsafe { CHOSEN.get(self.key(frontend)) }.copied()
+    }
+
+    #[inline(always)]
+    fn keep_chosen(&self, frontend: &FrontendKey, chosen: &Chosen) {
+        if let Hook::Sendmsg = self.hook {
+            // No room: the next datagram chooses again.
+            let _ = CHOSEN.insert(self.key(frontend), chosen, 0);
+        }
     }
 }

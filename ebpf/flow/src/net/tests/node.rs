@@ -1,18 +1,18 @@
 //! A node and its packets, in memory.
 
-use core::cell::RefCell;
-use std::collections::BTreeMap;
+use core::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 
 use lb_abi::{
     Address, Affinity, AffinityKey, Backend, BackendId, Config, Flow, FragmentKey, Frontend, FrontendKey,
-    Port, Ports, Service, ServiceId, SlotKey, SourceKey, Tuple,
+    HeldKey, Port, Ports, Service, ServiceId, SlotKey, SourceKey, Tuple,
 };
 
 use crate::{
     Tables,
     model::Model,
     net::{
-        Attempt, CLAIMED, Entry, Inserted, Node, Options, Packet, Work, attempt, has_jumbo, options,
+        Attempt, CLAIMED, Entry, Inserted, Node, Options, Packet, Socket, Work, attempt, has_jumbo, options,
         reject::ANSWER_WORDS,
     },
 };
@@ -74,8 +74,12 @@ impl Packet for Bytes<'_> {
 pub(in crate::net) struct Fake {
     pub(in crate::net) maps: Model,
     pub(in crate::net) config: Config,
-    /// The port of a local socket.
-    pub(in crate::net) socket: Option<Port>,
+    /// The port of a local socket, and which it is.
+    pub(in crate::net) socket: Option<(Port, Socket)>,
+    /// Ports that were taken before their time.
+    pub(in crate::net) reused: Cell<u32>,
+    /// HELD, without the frames.
+    pub(in crate::net) held: RefCell<BTreeSet<HeldKey>>,
     /// A client of the cluster.
     pub(in crate::net) of_cluster: Option<Address>,
     flows: RefCell<BTreeMap<Tuple, Flow>>,
@@ -88,6 +92,8 @@ impl Default for Fake {
             maps: Model::default(),
             config: Config::NONE,
             socket: None,
+            reused: Cell::new(0),
+            held: RefCell::default(),
             of_cluster: None,
             flows: RefCell::default(),
             fragments: RefCell::default(),
@@ -180,6 +186,22 @@ impl<'a> Node for &'a Fake {
     fn keep_ports(self, key: &FragmentKey, ports: &Ports) {
         self.fragments.borrow_mut().insert(*key, *ports);
     }
+    fn insert_ports(self, key: &FragmentKey, ports: &Ports) -> bool {
+        let new = !self.fragments.borrow().contains_key(key);
+        if new {
+            self.keep_ports(key, ports);
+        }
+        new
+    }
+    fn hold(self, work: &mut Work) -> bool {
+        self.held.borrow_mut().insert(work.held);
+        true
+    }
+    fn release(self, work: &mut Work) {
+        self.held
+            .borrow_mut()
+            .retain(|held| held.datagram != work.held.datagram || held.number >= work.held.number);
+    }
     fn admits(self, client: &SourceKey) -> bool {
         client.service != SourceKey::CLUSTER.to_be_bytes() || self.of_cluster == Some(client.address)
     }
@@ -193,11 +215,26 @@ impl<'a> Node for &'a Fake {
     fn snat_ports(self) -> (u16, u16) {
         (self.config.snat_first, self.config.snat_last)
     }
+    fn local_ports(self) -> (u16, u16) {
+        (self.config.local_first, self.config.local_last)
+    }
+    fn in_service_range(self, address: Address) -> bool {
+        self.config
+            .service_ranges
+            .iter()
+            .any(|range| range.contains(address))
+    }
     fn rejects_per_second(self) -> u32 {
         self.config.rejects_per_second
     }
-    fn has_socket(self, tuple: &Tuple) -> bool {
-        self.socket == Some(tuple.destination_port)
+    fn socket(self, tuple: &Tuple) -> Socket {
+        match self.socket {
+            Some((port, socket)) if port == tuple.destination_port => socket,
+            _ => Socket::None,
+        }
+    }
+    fn count_reused(self) {
+        self.reused.set(self.reused.get() + 1);
     }
     fn attempt(self, work: &mut Work) -> Attempt {
         attempt(self, work)

@@ -1,6 +1,7 @@
 //! sendmsg, sendmmsg and their counterparts; what a UDP socket sees of several services.
 
 use std::{
+    collections::BTreeSet,
     io::{self, IoSlice, IoSliceMut},
     net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket},
     os::fd::AsRawFd as _,
@@ -13,7 +14,7 @@ use nix::sys::socket::{
 
 use super::{
     peers::{Seen, identity, receive, refused, server, udp_client},
-    world::{Family, Protocol, ServicePort, counts},
+    world::{Family, Protocol, ServicePort, backend_id, counts},
 };
 use crate::support::isolated;
 
@@ -232,6 +233,64 @@ fn a_socket_of_both_families_can_ask_services_of_both() {
                 Seen { server, peer },
                 "{family:?}"
             );
+        }
+    });
+}
+
+#[test]
+fn one_socket_is_one_conversation_and_each_socket_another() {
+    isolated(|node| {
+        let datapath = node.start();
+        for family in Family::ALL {
+            let servers = [0; 3].map(|_| server(Protocol::Udp, family));
+            let other = server(Protocol::Udp, family);
+            let frontend = ServicePort::new(&datapath, 1, Protocol::Udp, &servers).at(family.cluster_ip(53));
+            let beside = ServicePort::new(&datapath, 2, Protocol::Udp, &[other]).at(family.cluster_ip(123));
+            let ask = |client: &UdpSocket, peer| {
+                client.send_to(b"who", peer).expect("sent");
+                let seen = receive(client).expect("an answer");
+                assert_eq!(seen.peer, peer, "{family:?}");
+                seen.server
+            };
+            let mut reached = BTreeSet::new();
+            for _ in 0..20 {
+                let client = udp_client(family);
+                let first = ask(&client, frontend);
+                for _ in 0..10 {
+                    assert_eq!(ask(&client, frontend), first, "{family:?}");
+                    assert_eq!(ask(&client, beside), other, "{family:?}");
+                }
+                reached.insert(first);
+                drop(client);
+                let left = datapath.maps().chosen.entries().expect("the map is read");
+                assert!(left.is_empty(), "{family:?}: {left:?}");
+            }
+            assert!(reached.len() > 1, "{family:?}: 20 sockets on one of three");
+        }
+    });
+}
+
+#[test]
+fn a_socket_leaves_a_backend_that_serves_no_more() {
+    isolated(|node| {
+        let datapath = node.start();
+        let servers = [0; 2].map(|_| server(Protocol::Udp, Family::V4));
+        let frontend = ServicePort::new(&datapath, 1, Protocol::Udp, &servers).at(Family::V4.cluster_ip(53));
+        let client = udp_client(Family::V4);
+        client.send_to(b"who", frontend).expect("sent");
+        let Seen { server: first, .. } = receive(&client).expect("an answer");
+        let left = servers
+            .into_iter()
+            .find(|server| *server != first)
+            .expect("one of two");
+        ServicePort::new(&datapath, 1, Protocol::Udp, &[left]);
+        let maps = datapath.maps();
+        maps.backends
+            .delete(&backend_id(Protocol::Udp, first))
+            .expect("it serves no more");
+        for _ in 0..5 {
+            client.send_to(b"who", frontend).expect("sent");
+            assert_eq!(receive(&client).expect("an answer").server, left);
         }
     });
 }

@@ -36,7 +36,8 @@ fn programs_and_model_agree_on_ten_thousand_cases_that_reach_every_counter() {
     let packets = Counter::ALL
         .into_iter()
         .filter(|counter| *counter >= Counter::PacketPassed);
-    for counter in packets {
+    // It counts beside what becomes of a packet, which is what is compared.
+    for counter in packets.filter(|counter| *counter != Counter::SnatReused) {
         let reached = report.counters.get(&counter).copied().unwrap_or(0);
         match UNREACHED.iter().find(|(unreached, _)| *unreached == counter) {
             Some((_, why)) => assert_eq!(reached, 0, "{}: it is said that {why}", counter.name()),

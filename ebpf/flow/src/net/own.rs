@@ -1,0 +1,73 @@
+//! What the node's own sockets have to do with node ports: a socket may have had a port before it became a node port, and the
+//! kernel picks source ports among them. What is the socket's stays its own.
+
+use lb_abi::{Address, Flow, FrontendKey, TCP, UDP, flow_flags};
+
+use crate::net::{
+    Hook, conntrack,
+    conntrack::{ACK, RST, SYN},
+    route,
+    view::{Entry, Inserted, Node, Socket},
+    work::{Fragment, Work},
+};
+
+/// Whether a packet for a node port at the node's own address is one of a connection that a local socket has.
+#[inline(always)]
+pub(super) fn has<N: Node>(hook: Hook, node: N, work: &Work) -> bool {
+    if !hook.inbound() {
+        return false;
+    }
+    match work.headers.tuple.protocol {
+        // Whoever opens one means the node port. Of a listening socket, the stack resets what it does not know.
+        TCP => {
+            work.headers.signals & (SYN | ACK | RST) != SYN
+                && !matches!(node.socket(&work.headers.tuple), Socket::None)
+        }
+        UDP => matches!(node.socket(&work.headers.tuple), Socket::Connected),
+        _ => false,
+    }
+}
+
+/// Notes what a local socket of UDP sends from a node port to somebody who is no service: the answers are its own. (One that is
+/// connected is found by itself; one that is not, only by whom it has sent to.)
+#[inline(always)]
+pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut Work) {
+    let tuple = &work.headers.tuple;
+    if hook.inbound() || tuple.protocol != UDP || matches!(work.headers.fragment, Fragment::Later) {
+        return;
+    }
+    let node_port = FrontendKey {
+        address: if work.headers.v4 {
+            Address::UNSPECIFIED_V4
+        } else {
+            Address::UNSPECIFIED_V6
+        },
+        port: tuple.source_port,
+        protocol: UDP,
+        pad: 0,
+    };
+    if node.frontend(&node_port).is_none() || !route::is_node(node, tuple.source) {
+        return;
+    }
+    let now = node.now();
+    work.key = tuple.inverse();
+    work.flow = Flow {
+        to: work.key,
+        seen: 0,
+        last_seen: now,
+        service: 0,
+        backend: 0,
+        flags: flow_flags::OWN,
+        pad: 0,
+        claim: super::claim(node),
+    };
+    if !matches!(node.insert(&work.key, &work.flow), Inserted::Exists) {
+        return;
+    }
+    let Some(there) = node.flow(&work.key) else { return };
+    if there.flags() & flow_flags::OWN != 0 {
+        there.note(0, now);
+    } else if conntrack::is_over(UDP, there.seen(), there.last_seen(), now) {
+        node.store(&work.key, &work.flow);
+    }
+}

@@ -1,0 +1,121 @@
+//! Which port a connection to a remote backend gets.
+
+use super::*;
+
+/// With these ports, those of sockets among them.
+fn ports(snat: (u16, u16), local: (u16, u16)) -> Fake {
+    let mut fake = remote();
+    (fake.config.snat_first, fake.config.snat_last) = snat;
+    (fake.config.local_first, fake.config.local_last) = local;
+    fake
+}
+
+/// Opens a connection from a port of the client's; the port that it gets.
+fn open_from(fake: &Fake, port: u16) -> Result<u16, Outcome> {
+    let mut work = Work::NEW;
+    match arrives(fake, &segment((CLIENT, port), (VIP, 80), SYN), &mut work) {
+        Outcome::Opened => Ok(work.to.source_port.get()),
+        outcome => Err(outcome),
+    }
+}
+
+/// Closes it from both sides.
+fn close(fake: &Fake, port: u16, masked: u16) {
+    let mut work = Work::NEW;
+    let answer = segment((POD, 8080), (NODE, masked), FIN | ACK);
+    assert_eq!(arrives(fake, &answer, &mut work), Outcome::Replied);
+    let packet = segment((CLIENT, port), (VIP, 80), FIN | ACK);
+    assert_eq!(arrives(fake, &packet, &mut work), Outcome::Forwarded);
+}
+
+#[test]
+fn ports_that_the_kernel_gives_to_sockets_come_last() {
+    for (snat, local, expected) in [
+        ((10, 15), (12, 13), [10, 11, 14, 15, 12, 13]),
+        ((10, 15), (1, 11), [12, 13, 14, 15, 10, 11]),
+        ((10, 15), (14, 99), [10, 11, 12, 13, 14, 15]),
+        ((10, 15), (1, 99), [10, 11, 12, 13, 14, 15]),
+        ((10, 15), (20, 99), [10, 11, 12, 13, 14, 15]),
+        ((10, 15), (1, 0), [10, 11, 12, 13, 14, 15]),
+    ] {
+        let fake = ports(snat, local);
+        let got: Vec<_> = (0..6).map(|client| open_from(&fake, 5000 + client)).collect();
+        assert_eq!(got, expected.map(Ok), "{snat:?} {local:?}");
+        assert_eq!(open_from(&fake, 5006), Err(Outcome::DroppedPortsExhausted));
+        assert_eq!(fake.reused.get(), 0);
+    }
+}
+
+#[test]
+fn the_search_begins_anywhere_and_goes_around() {
+    let mut fake = ports((10, 15), (12, 13));
+    fake.maps.random = u32::MAX;
+    let got: Vec<_> = (0..6).map(|client| open_from(&fake, 5000 + client)).collect();
+    assert_eq!(got, [15, 10, 11, 14, 13, 12].map(Ok));
+}
+
+#[test]
+fn a_port_whose_connection_both_have_closed_is_taken_when_there_is_no_other() {
+    let mut fake = ports((10, 11), (1, 0));
+    assert_eq!((open_from(&fake, 5000), open_from(&fake, 5001)), (Ok(10), Ok(11)));
+    close(&fake, 5001, 11);
+    assert_eq!(
+        open_from(&fake, 5002),
+        Err(Outcome::DroppedPortsExhausted),
+        "its last packets may still be on their way"
+    );
+    fake.maps.now += 2;
+    assert_eq!((open_from(&fake, 5003), fake.reused.get()), (Ok(11), 1));
+    assert_eq!(open_from(&fake, 5004), Err(Outcome::DroppedPortsExhausted));
+    // The old connection's last packets don't find their way into the new one.
+    let mut work = Work::NEW;
+    let late = segment((CLIENT, 5001), (VIP, 80), ACK);
+    assert_eq!(arrives(&fake, &late, &mut work), Outcome::NoFlow);
+}
+
+#[test]
+fn a_port_of_a_connection_that_has_ended_is_taken_after_sixteen_in_use() {
+    let mut fake = ports((1000, 1099), (1, 0));
+    for client in 0..100 {
+        let port = open_from(&fake, 5000 + client).unwrap();
+        if client >= 3 {
+            close(&fake, 5000 + client, port);
+        }
+    }
+    fake.maps.now += 10;
+    assert_eq!(
+        open_from(&fake, 6000),
+        Ok(1003),
+        "the first that has ended of sixteen"
+    );
+    assert_eq!(fake.reused.get(), 1);
+}
+
+#[test]
+fn the_clients_own_port_is_taken_again_before_anothers() {
+    let other = Address::v4([198, 51, 100, 8]);
+    let mut fake = ports((1000, 1019), (1, 0));
+    let mut work = Work::NEW;
+    for client in 0..20_u16 {
+        let source = if client == 9 { other } else { CLIENT };
+        let packet = segment((source, 5000 + client), (VIP, 80), SYN);
+        assert_eq!(arrives(&fake, &packet, &mut work), Outcome::Opened);
+        let masked = work.to.source_port.get();
+        let answer = segment((POD, 8080), (NODE, masked), RST);
+        assert_eq!(arrives(&fake, &answer, &mut work), Outcome::Replied);
+    }
+    fake.maps.now += 5;
+    let packet = segment((other, 6000), (VIP, 80), SYN);
+    assert_eq!(arrives(&fake, &packet, &mut work), Outcome::Opened);
+    assert_eq!(work.to.source_port.get(), 1009);
+}
+
+#[test]
+fn what_is_written_already_is_looked_for_and_not_written_again() {
+    let fake = ports((10, 11), (1, 0));
+    assert_eq!(open_from(&fake, 5000), Ok(10));
+    let reply = tuple((POD, 8080), (NODE, 10));
+    let before = fake.entry(&reply);
+    assert_eq!(open_from(&fake, 5001), Ok(11));
+    assert_eq!(fake.entry(&reply), before);
+}

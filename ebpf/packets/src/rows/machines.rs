@@ -1,0 +1,231 @@
+//! Addresses that are not Services' alone: load balancers' and external ones that machines have, the node's own, at which its
+//! sockets are, and those that Services get and none has.
+
+use lb_abi::AddressRange;
+
+use super::prelude::*;
+
+pub(super) fn rows(at: &Addresses) -> Vec<Row> {
+    [balancers(at), own(at), ranges(at)].concat()
+}
+
+/// What is at a load balancer's or an external address besides frontends.
+fn balancers(at: &Addresses) -> Vec<Row> {
+    let Ends {
+        client,
+        frontend,
+        node_port,
+        pod_client,
+        node_client,
+        pod,
+        ..
+    } = ends(at);
+    let other = (frontend.0, 81);
+    let proxy = (at.load_balancer, 40_000);
+    let from_proxy = connection(TCP, [proxy, node_port], [proxy, pod]).seen(OPEN);
+    let external = |flags| local(at, TCP).address(frontend.0.into(), flags);
+    let mut rows = vec![
+        row("from outside, another port of a load balancer's address is rejected: it would be routed out again")
+            .given(local(at, TCP))
+            .packet(NodeIngress, tcp(client, other).syn())
+            .answered(RejectedUnknownPort, reset(other, client, 0, Some(0x1000_0002))),
+        row("from a pod, another port of a load balancer's address may be a machine's")
+            .given(local(at, TCP))
+            .packet(PodIngress, tcp(pod_client, other).syn())
+            .left_alone(PacketPassed),
+        row("from the node itself, too")
+            .given(local(at, UDP))
+            .packet(NodeEgress, udp(node_client, other))
+            .left_alone(PacketPassed),
+        row("so is a ping to it, and not one from outside")
+            .given(local(at, TCP))
+            .packet(PodIngress, echo(pod_client.0, frontend.0))
+            .left_alone(PacketPassed)
+            .packet(NodeIngress, echo(client.0, frontend.0))
+            .dropped(DroppedIcmp),
+        row("a load balancer that is also the node is the node's, but for its frontends")
+            .given(local(at, TCP).address(
+                frontend.0.into(),
+                address_flags::LOAD_BALANCER | address_flags::NODE,
+            ))
+            .packet(NodeIngress, tcp(client, other).syn())
+            .left_alone(PacketPassed)
+            .packet(NodeIngress, tcp(client, frontend).syn())
+            .passed_on(FlowOpened, tcp(client, pod).syn())
+            .leaves([connection(TCP, [client, frontend], [client, pod]).seen(OPEN)]),
+        row("a proxy whose address is a load balancer's is a client of node ports like any other")
+            .given(local(at, TCP))
+            .packet(NodeIngress, tcp(proxy, node_port).syn())
+            .passed_on(FlowOpened, tcp(proxy, pod).syn())
+            .leaves([from_proxy]),
+        row("it is answered where the answer leaves, and not where the pod sends it: the stack takes nothing from the node")
+            .given(local(at, TCP).connection(from_proxy))
+            .packet(PodIngress, tcp(pod, proxy).syn().ack())
+            .left_alone(PacketPassed)
+            .packet(NodeEgress, tcp(pod, proxy).syn().ack())
+            .passed_on(FlowReplied, tcp(node_port, proxy).syn().ack())
+            .leaves([from_proxy.seen(OPEN | ANSWER)]),
+    ];
+    for (flags, what) in [
+        (0, "an external IP"),
+        (address_flags::LOAD_BALANCER, "a load balancer's address"),
+    ] {
+        rows.extend([
+            row(format!(
+                "a pod's connection to {what} that there is no flow of is with the machine that has it"
+            ))
+            .given(external(flags))
+            .packet(PodIngress, tcp(pod_client, frontend).ack())
+            .left_alone(PacketPassed)
+            .packet(PodIngress, tcp(pod_client, frontend).rst())
+            .left_alone(PacketPassed),
+            row(format!("so is one of the node's own to {what}"))
+                .given(external(flags))
+                .packet(NodeEgress, tcp(node_client, frontend).ack())
+                .left_alone(PacketPassed),
+            row(format!(
+                "from outside, what is in the middle of no connection with {what} is rejected"
+            ))
+            .given(external(flags))
+            .packet(NodeIngress, tcp(client, frontend).ack())
+            .answered(RejectedNoFlow, reset(frontend, client, 0x2000_0002, None)),
+        ]);
+    }
+    rows
+}
+
+/// The node's own sockets at node ports.
+fn own(at: &Addresses) -> Vec<Row> {
+    let Ends {
+        client,
+        stranger,
+        node_port,
+        pod_client,
+        pod,
+        ..
+    } = ends(at);
+    let listens = || local(at, TCP).held(TCP, node_port);
+    let sends = connection(UDP, [client, node_port], [client, node_port]).own();
+    vec![
+        row("a server that had its port before the Service had it as node port keeps its connections")
+            .given(listens())
+            .packet(NodeIngress, tcp(client, node_port).ack().data(10))
+            .left_alone(PacketPassed)
+            .packet(NodeIngress, tcp(client, node_port).fin().ack())
+            .left_alone(PacketPassed)
+            .packet(PodIngress, tcp(pod_client, node_port).ack())
+            .left_alone(PacketPassed),
+        row("new connections are the Service's")
+            .given(listens())
+            .packet(NodeIngress, tcp(client, node_port).syn())
+            .passed_on(FlowOpened, tcp(client, pod).syn())
+            .leaves([connection(TCP, [client, node_port], [client, pod]).seen(OPEN)]),
+        row("without a socket, what is in the middle of no connection is rejected")
+            .given(local(at, TCP))
+            .packet(NodeIngress, tcp(client, node_port).ack())
+            .answered(RejectedNoFlow, reset(node_port, client, 0x2000_0002, None)),
+        row("whom the node sends a datagram to from a node port is noted, and answers the node")
+            .given(local(at, UDP))
+            .packet(NodeEgress, udp(node_port, client))
+            .left_alone(PacketPassed)
+            .packet(NodeIngress, udp(client, node_port))
+            .left_alone(PacketPassed)
+            .leaves([sends.seen(ANSWER)]),
+        row("so is a pod")
+            .given(local(at, UDP))
+            .packet(PodEgress, udp(node_port, pod_client))
+            .left_alone(PacketPassed)
+            .packet(PodIngress, udp(pod_client, node_port))
+            .left_alone(PacketPassed)
+            .leaves([connection(UDP, [pod_client, node_port], [pod_client, node_port])
+                .own()
+                .seen(ANSWER)]),
+        row("others are clients of the Service")
+            .given(local(at, UDP).connection(sends.age(5)))
+            .packet(NodeIngress, udp(stranger, node_port))
+            .passed_on(FlowOpened, udp(stranger, pod))
+            .leaves([
+                sends.age(5),
+                connection(UDP, [stranger, node_port], [stranger, pod]),
+            ]),
+        row("after half a minute without an answer it is a client of the Service, too")
+            .given(local(at, UDP).connection(sends.age(31)))
+            .packet(NodeIngress, udp(client, node_port))
+            .passed_on(FlowOpened, udp(client, pod))
+            .leaves([connection(UDP, [client, node_port], [client, pod])]),
+        row("each datagram renews the note")
+            .given(local(at, UDP).connection(sends.age(25)))
+            .packet(NodeEgress, udp(node_port, client))
+            .left_alone(PacketPassed)
+            .leaves([sends]),
+        row("a client of the Service stays one, whatever the node sends it")
+            .given(local(at, UDP).connection(connection(UDP, [client, node_port], [client, pod]).age(5)))
+            .packet(NodeEgress, udp(node_port, client))
+            .left_alone(PacketPassed)
+            .leaves([connection(UDP, [client, node_port], [client, pod]).age(5)]),
+        row("nothing is noted of what is not from a node port, and of what is not the node's")
+            .given(local(at, UDP))
+            .packet(NodeEgress, udp((at.node, 5353), client))
+            .left_alone(PacketPassed)
+            .packet(NodeEgress, udp((at.pod_a, node_port.1), client))
+            .left_alone(PacketPassed),
+        row("nor of TCP, whose sockets are looked up")
+            .given(local(at, TCP))
+            .packet(NodeEgress, tcp(node_port, client).syn())
+            .left_alone(PacketPassed),
+    ]
+}
+
+/// Addresses that Services get, and none has.
+fn ranges(at: &Addresses) -> Vec<Row> {
+    let Ends {
+        client,
+        pod_client,
+        node_client,
+        ..
+    } = ends(at);
+    // Of none that there is in ADDRESSES.
+    let free = (at.narrow, 80);
+    let length = if at.node.is_ipv4() { 24 } else { 64 };
+    let range = || local(at, TCP).service_range(AddressRange::new(at.narrow.into(), length));
+    let refused = |from| reset(free, from, 0, Some(0x1000_0002));
+    vec![
+        row("an address that Services get and none has is rejected, from outside")
+            .given(range())
+            .packet(NodeIngress, tcp(client, free).syn())
+            .answered(RejectedUnknownPort, refused(client)),
+        row("from a pod")
+            .given(range())
+            .packet(PodIngress, tcp(pod_client, free).syn())
+            .answered(RejectedUnknownPort, refused(pod_client)),
+        row("from the node itself, where it would leave")
+            .given(range())
+            .packet(NodeEgress, udp(node_client, free))
+            .answered(
+                RejectedUnknownPort,
+                unreachable(free, node_client, &udp(node_client, free)),
+            ),
+        row("a ping to it is dropped")
+            .given(range())
+            .packet(PodIngress, echo(pod_client.0, free.0))
+            .dropped(DroppedIcmp),
+        row("but not if it is the cluster's: a node has it, or a pod")
+            .given(range().with(Entry::Source(lb_abi::SourceKey::range(
+                lb_abi::SourceKey::CLUSTER,
+                at.narrow.into(),
+                length,
+            ))))
+            .packet(PodIngress, tcp(pod_client, free).syn())
+            .left_alone(PacketPassed)
+            .packet(NodeEgress, udp(node_client, free))
+            .left_alone(PacketPassed),
+        row("nothing is rejected at pods' devices, which see answers")
+            .given(range())
+            .packet(PodEgress, tcp(client, free).syn())
+            .left_alone(PacketPassed),
+        row("without a range it is anybody's")
+            .given(local(at, TCP))
+            .packet(PodIngress, tcp(pod_client, free).syn())
+            .left_alone(PacketPassed),
+    ]
+}
