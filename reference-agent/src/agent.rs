@@ -15,6 +15,7 @@ mod control_loop;
 mod latency;
 mod queue;
 mod rounds;
+mod service_ranges;
 mod survey;
 
 use std::{
@@ -184,6 +185,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         survey: Survey::default(),
         // A cluster without Nodes has a plan, too.
         nodes_changed: true,
+        service_ranges: None,
     };
     let (sender, events) = queue();
     let (asking, questions) = mpsc::channel(QUESTIONS);

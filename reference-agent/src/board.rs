@@ -165,5 +165,6 @@ fn plural(kind: Kind) -> &'static str {
         Kind::Service => "services",
         Kind::EndpointSlice => "endpointslices",
         Kind::Node => "nodes",
+        Kind::ServiceCidr => "servicecidrs",
     }
 }

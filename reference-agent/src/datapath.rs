@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use lb_abi::Address;
+use lb_abi::{Address, AddressRange, Config, SERVICE_RANGES};
 use lb_loader::{
     Attachment, Counts, DeviceKind, Evicted, Found, Hook, Inventory, LoaderError, LooseProgram, Options,
     Ownership,
@@ -17,6 +17,7 @@ use crate::maps::{
     LbMaps, MapError,
     kernel::{KernelMaps, Shared},
 };
+use crate::transport::Range;
 use crate::udp::{Connections, KernelConnections};
 
 /// Maps and hooks of one node.
@@ -76,6 +77,13 @@ pub trait Datapath: Send {
     /// # Errors
     /// What the kernel said.
     fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError>;
+
+    /// Tells the programs from which ranges cluster IPs are, at most [`lb_abi::SERVICE_RANGES`]: what no
+    /// Service has there is refused. They stay until others are told, whatever becomes of the agent. Idempotent.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn set_service_ranges(&mut self, ranges: &[Range]) -> Result<(), LoaderError>;
 
     /// Attaches the programs of a kind to a network device, by its index. Idempotent; one that had those of the other
     /// kind gets these.
@@ -145,6 +153,19 @@ impl KernelDatapath {
             first,
         })
     }
+
+    /// Changes what CONFIG says.
+    fn configure(&self, change: impl FnOnce(&mut Config)) -> Result<(), LoaderError> {
+        let datapath = self.shared.lock();
+        let table = &datapath.maps().config;
+        let before = table.get()?;
+        let mut config = before;
+        change(&mut config);
+        if config != before {
+            table.put(&config)?;
+        }
+        Ok(())
+    }
 }
 
 impl Datapath for KernelDatapath {
@@ -210,16 +231,19 @@ impl Datapath for KernelDatapath {
     }
 
     fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError> {
-        let datapath = self.shared.lock();
-        let table = &datapath.maps().config;
-        let before = table.get()?;
-        let mut config = before;
-        config.node_v4 = v4.map_or(Address::UNSPECIFIED_V4, |v4| Address::v4(v4.octets()));
-        config.node_v6 = v6.map_or(Address::UNSPECIFIED_V6, |v6| Address::v6(v6.octets()));
-        if config != before {
-            table.put(&config)?;
-        }
-        Ok(())
+        self.configure(|config| {
+            config.node_v4 = v4.map_or(Address::UNSPECIFIED_V4, |v4| Address::v4(v4.octets()));
+            config.node_v6 = v6.map_or(Address::UNSPECIFIED_V6, |v6| Address::v6(v6.octets()));
+        })
+    }
+
+    fn set_service_ranges(&mut self, ranges: &[Range]) -> Result<(), LoaderError> {
+        self.configure(|config| {
+            config.service_ranges = [AddressRange::NONE; SERVICE_RANGES];
+            for (place, range) in config.service_ranges.iter_mut().zip(ranges) {
+                *place = AddressRange::new(range.address().into(), range.length());
+            }
+        })
     }
 
     fn attach_device(&mut self, device: u32, kind: DeviceKind) -> Result<(), LoaderError> {

@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use lb_abi::address_flags::{NODE, VIP};
+use lb_abi::address_flags::{LOAD_BALANCER, NODE, VIP};
 
 use crate::{
     maglev,
@@ -111,8 +111,10 @@ fn section(text: &mut String, name: &str, lines: impl Iterator<Item = String>) {
 fn others(flags: u32) -> &'static str {
     match (flags & NODE != 0, flags & VIP != 0) {
         (true, true) => "node, other ports refused",
+        // Whatever else it is: what comes in for this host ends here.
         (true, false) => "node",
         (false, true) => "other ports refused",
+        (false, false) if flags & LOAD_BALANCER != 0 => "other ports refused from outside",
         (false, false) => "other ports passed",
     }
 }

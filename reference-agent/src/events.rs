@@ -19,6 +19,7 @@ use k8s_openapi::{
     api::{
         core::v1::{self, Event, EventSource, ObjectReference},
         discovery::v1::EndpointSlice,
+        networking::v1::ServiceCIDR,
     },
     apimachinery::pkg::apis::meta::v1::Time,
     jiff::Timestamp,
@@ -126,10 +127,11 @@ impl Poster {
             Kind::Service => ApiResource::erase::<v1::Service>(&()),
             Kind::EndpointSlice => ApiResource::erase::<EndpointSlice>(&()),
             Kind::Node => ApiResource::erase::<v1::Node>(&()),
+            Kind::ServiceCidr => ApiResource::erase::<ServiceCIDR>(&()),
         };
-        let objects: Api<DynamicObject> = match kind {
-            Kind::Node => Api::all_with(self.client.clone(), &resource),
-            _ => Api::namespaced_with(self.client.clone(), &name.namespace, &resource),
+        let objects: Api<DynamicObject> = match kind.is_namespaced() {
+            true => Api::namespaced_with(self.client.clone(), &name.namespace, &resource),
+            false => Api::all_with(self.client.clone(), &resource),
         };
         // `kubectl describe` looks for Events by the object's uid.
         let uid = objects.get(&name.name).await?.metadata.uid;

@@ -20,6 +20,8 @@ pub enum Reason {
     EndpointRefused,
     /// More endpoints than a set of backends can have.
     EndpointsClipped,
+    /// More ranges of cluster IPs than the datapath has room for.
+    ServiceRangesClipped,
     /// An EndpointSlice that names no Service.
     ServiceUnknown,
     /// A map is full, or the kernel said no.

@@ -24,7 +24,7 @@ use std::{
 };
 
 use self::{devices::Devices, leftovers::Leftovers};
-use crate::{datapath::Datapath, host::View, metrics::Metrics};
+use crate::{datapath::Datapath, host::View, metrics::Metrics, transport::Range};
 
 /// From one look at what is attached to the next: how long a stale program can go unnoticed.
 pub const SCAN: Duration = Duration::from_secs(2);
@@ -43,6 +43,8 @@ pub struct Hooks<D> {
     foreign: BTreeSet<(&'static str, u32)>,
     next: Instant,
     seen: Seen,
+    /// Where cluster IPs are from, and why the programs are not told.
+    service_ranges: Option<(Vec<Range>, Option<String>)>,
     /// Why ours are not at the cgroup, as the last look found.
     unattached: Vec<String>,
     /// Attaching was not tried yet, failed, or was cut short after the programs were there: the set of maps may not have
@@ -72,6 +74,7 @@ impl<D: Datapath> Hooks<D> {
             foreign: BTreeSet::new(),
             next: now,
             seen: Seen::Nothing,
+            service_ranges: None,
             unattached: Vec::new(),
             unfinished: true,
         }
@@ -91,6 +94,31 @@ impl<D: Datapath> Hooks<D> {
     pub fn host(&mut self, view: Arc<View>) {
         if self.devices.want(view) && self.seen != Seen::Nothing {
             self.devices.catch_up(&mut self.datapath);
+        }
+    }
+
+    /// Takes where cluster IPs are from, which the programs are told at once.
+    pub fn service_ranges(&mut self, ranges: &[Range]) {
+        if self
+            .service_ranges
+            .as_ref()
+            .is_none_or(|(before, _)| before != ranges)
+        {
+            tracing::info!(
+                ?ranges,
+                "cluster IPs are from these ranges; what no Service has there is refused"
+            );
+            self.service_ranges = Some((ranges.to_vec(), None));
+            self.tell_ranges();
+        }
+    }
+
+    fn tell_ranges(&mut self) {
+        if let Some((ranges, failed)) = &mut self.service_ranges {
+            let told = self.datapath.set_service_ranges(ranges);
+            *failed = told
+                .err()
+                .map(|error| format!("the programs are not told the Service ranges: {error}"));
         }
     }
 
@@ -120,6 +148,7 @@ impl<D: Datapath> Hooks<D> {
             bad.extend(self.leftovers.reasons());
         }
         self.look_at_others();
+        self.tell_ranges();
         let seen = if bad.is_empty() {
             Seen::Good
         } else {
@@ -141,6 +170,11 @@ impl<D: Datapath> Hooks<D> {
             Seen::Bad(reasons) => reasons.clone(),
         };
         reasons.extend(self.devices.reasons());
+        reasons.extend(
+            self.service_ranges
+                .iter()
+                .filter_map(|(_, failed)| failed.clone()),
+        );
         reasons
     }
 

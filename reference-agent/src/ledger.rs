@@ -37,7 +37,7 @@ pub const LINES_PER_SECOND: f64 = 10.0;
 /// What a finding is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// An object; a Node has no namespace.
+    /// An object; a Node or ServiceCIDR has no namespace.
     Object(Kind, ObjectName),
     /// A file of the folder that objects are read from.
     File(PathBuf),
@@ -49,6 +49,7 @@ impl fmt::Display for Subject {
             Self::Object(Kind::Service, name) => write!(f, "service {name}"),
             Self::Object(Kind::EndpointSlice, name) => write!(f, "endpointslice {name}"),
             Self::Object(Kind::Node, name) => write!(f, "node {}", name.name),
+            Self::Object(Kind::ServiceCidr, name) => write!(f, "servicecidr {}", name.name),
             Self::File(path) => write!(f, "file {}", path.display()),
         }
     }

@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 
 use crate::{
-    model::{Event, Kind, Node, Service, Slice},
+    model::{Event, Kind, Node, Service, ServiceCidr, Slice},
     names::ObjectName,
 };
 
@@ -86,6 +86,22 @@ impl Object for Node {
 
     fn deleted(name: ObjectName) -> Event {
         Event::NodeDeleted(name.name.to_string())
+    }
+}
+
+impl Object for ServiceCidr {
+    const KIND: Kind = Kind::ServiceCidr;
+
+    fn name(&self) -> ObjectName {
+        ObjectName::new("", &*self.name)
+    }
+
+    fn applied(self) -> Event {
+        Event::ServiceCidrApplied(self)
+    }
+
+    fn deleted(name: ObjectName) -> Event {
+        Event::ServiceCidrDeleted(name.name.to_string())
     }
 }
 

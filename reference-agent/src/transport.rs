@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use lb_abi::{FrontendKey, Port, SCTP, TCP, UDP, backend_flags};
+use lb_abi::{Address, FrontendKey, Port, SCTP, TCP, UDP, backend_flags};
 
 /// Transport protocols that the datapath balances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -141,6 +141,17 @@ impl fmt::Display for TransportAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let socket = std::net::SocketAddr::new(self.address, self.port);
         write!(f, "{} {socket}", self.protocol)
+    }
+}
+
+/// The key of FRONTENDS by which a node port answers where a client asks for this one.
+pub(crate) fn node_port(asked: FrontendKey) -> FrontendKey {
+    FrontendKey {
+        address: match asked.address.is_v4() {
+            true => Address::UNSPECIFIED_V4,
+            false => Address::UNSPECIFIED_V6,
+        },
+        ..asked
     }
 }
 

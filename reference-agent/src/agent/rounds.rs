@@ -18,7 +18,7 @@ use crate::{
     host::HostWatch,
     ledger::{Origin, Subject},
     maps::Map,
-    model::{Event, Kind, Model},
+    model::{Event, Kind, Model, ServiceRanges},
     names::ObjectName,
     own::ApiServers,
     pod_network,
@@ -49,6 +49,8 @@ pub(super) struct Rounds<B, D: Datapath> {
     pub(super) survey: Survey,
     /// Since the pods' network was planned last.
     pub(super) nodes_changed: bool,
+    /// As the programs were told last.
+    pub(super) service_ranges: Option<ServiceRanges>,
 }
 
 /// When the next map is audited.
@@ -98,6 +100,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         self.act_on(changes);
         self.learn_all();
         self.plan_pod_network();
+        self.tell_service_ranges();
         self.hooks.look(self.control.synced(), now);
         self.audit(now);
         self.survey
@@ -120,10 +123,14 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
     pub(super) fn report(&self) {
         let Reports { board, metrics, .. } = &self.reports;
         let unsynced: Vec<Kind> = self.control.brain().model().unsynced().collect();
-        let unlisted = unsynced.iter().map(|kind| board.unlisted(*kind)).collect();
+        // Services are served without Service ranges.
+        let (unneeded, needed): (Vec<Kind>, Vec<Kind>) =
+            unsynced.iter().partition(|kind| **kind == Kind::ServiceCidr);
+        let unlisted = |kinds: Vec<Kind>| kinds.into_iter().map(|kind| board.unlisted(kind));
         let now = Instant::now();
         let listed = Kind::ALL.into_iter().filter(|kind| !unsynced.contains(kind));
-        let unheard = listed.filter_map(|kind| board.unheard(kind, now)).collect();
+        let unheard = listed.filter_map(|kind| board.unheard(kind, now));
+        let unheard = unheard.chain(unlisted(unneeded)).collect();
         let mut troubles = self.control.troubles();
         let postponed = self.control.postponed();
         metrics
@@ -140,7 +147,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         others.retain(|reason| !serving_nobody.contains(reason));
         board.say(Part::Programs, serving_nobody);
         board.say(Part::Hooks, others);
-        board.say(Part::Lists, unlisted);
+        board.say(Part::Lists, unlisted(needed).collect());
         board.say(Part::Watches, unheard);
         board.say(Part::Maps, troubles);
         board.beat(now);
@@ -163,7 +170,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
                 }
             });
         }
-        self.departures.tell(changes.departed, changes.departed_unlisted);
+        self.departures.tell(changes.departed, changes.moved);
         for service in &changes.written {
             self.learn(service);
             let seconds = self.latency.written(service, &self.reports.metrics);
@@ -326,7 +333,13 @@ fn tell_story(event: &Event) {
         }
         Event::SliceDeleted(name) => tracing::debug!(slice = %name, "slice gone"),
         Event::ApiServers(servers) => tracing::debug!(?servers, "addresses of API servers"),
-        Event::NodeApplied(_) | Event::NodeDeleted(_) | Event::Host(_) | Event::Synced(_) => {}
+        Event::NodeApplied(_)
+        | Event::NodeDeleted(_)
+        | Event::ServiceCidrApplied(_)
+        | Event::ServiceCidrDeleted(_)
+        | Event::ServiceRanges(_)
+        | Event::Host(_)
+        | Event::Synced(_) => {}
     }
 }
 

@@ -65,7 +65,8 @@ pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
         planner.apply(Event::ApiServers(servers.addresses()));
     }
     let reports = Reports::new(None);
-    let mut feeds = source.feeds(&reports);
+    // No plan is made of ServiceCIDRs.
+    let mut feeds = source.feeds(false, &reports);
     // Where the agent listens for its probe is the kernel's choice at each start: compared is all but that.
     let probe = plan.probe.frontend().filter(|_| plan.diff).map(|frontend| {
         let at = TransportAddress {

@@ -104,10 +104,12 @@ where
     );
     // All that can be wrong with the configuration is found before the datapath is touched.
     let source = run.source.open(&run.own, Memory::Kept).await?;
+    let service_ranges = run.source.service_ranges()?;
     let shutdown = CancellationToken::new();
     end_on_signal(shutdown.clone()).context("failed to wait for signals")?;
     let mut options = lb_loader::Options::new(&run.bpffs.bpffs, &run.cgroup.cgroup);
     options.sockets = run.socket_lb == SocketLb::On;
+    options.node.snat_ports = Some(run.host.snat_ports());
     let (notices, noticed) = mpsc::channel(events::QUEUE);
     let reports = Reports::new(matches!(source, Source::Api { .. }).then_some(notices));
     let mut workers = Vec::new();
@@ -116,6 +118,10 @@ where
         node: run.node.node.clone(),
         selection: run.node.backend_selection,
     });
+    let ranges_given = service_ranges.is_some();
+    if let Some(ranges) = service_ranges {
+        planner.apply(ranges);
+    }
     if let Source::Api { servers, client } = &source {
         options.node.own_cgroup = run.own.cgroup();
         // Before any list, so that what an earlier start has kept stays.
@@ -136,7 +142,7 @@ where
         datapath,
         source,
     });
-    let mut feeds = source.feeds(&reports);
+    let mut feeds = source.feeds(!ranges_given, &reports);
     let prober = match run.socket_lb {
         SocketLb::On => run.probe.prober(&run.cgroup.cgroup, &reports.board).await,
         SocketLb::Off => Ok(None),

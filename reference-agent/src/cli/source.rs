@@ -1,20 +1,24 @@
 //! Where objects come from.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
+use ipnet::IpNet;
 use kube::{
     Client,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use lb_abi::SERVICE_RANGES;
 
 use crate::{
     agent::Feed,
     folder::Folder,
+    model::Event,
     own::{ApiServers, Memory, OwnFlags},
     reflect,
     reports::Reports,
+    transport::Range,
 };
 
 /// Where objects come from.
@@ -23,7 +27,7 @@ pub(super) struct SourceFlags {
     /// How to reach the API server; without it: $KUBECONFIG, ~/.kube/config, then the pod's service account
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Take Services, EndpointSlices and Nodes from the files of this folder instead of an API server
+    /// Take Services, EndpointSlices, Nodes and ServiceCIDRs from the files of this folder instead of an API server
     ///
     /// YAML and JSON as kubectl takes them: any number of objects in a file, files whose names end in .yaml, .yml or
     /// .json, directly in the folder. Changes count as soon as a file has been as it is for a tenth of a second. Other
@@ -31,6 +35,19 @@ pub(super) struct SourceFlags {
     /// and is named by /readyz.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["kubeconfig", "api_servers"])]
     from: Option<PathBuf>,
+    /// A range that cluster IPs are from; may be given up to four times
+    ///
+    /// An address there that no Service has is refused on the node, and not sent out by the default route: as by kube-proxy's
+    /// mode nftables. Otherwise: those of the ServiceCIDR objects; where the API server has none (before 1.33), nothing is
+    /// refused. Addresses of nodes and pods in such a range stay theirs.
+    #[arg(long = "service-cidr", value_name = "RANGE", value_parser = service_cidr)]
+    service_cidrs: Vec<Range>,
+}
+
+fn service_cidr(text: &str) -> Result<Range, String> {
+    let net = text.parse::<IpNet>().ok().filter(|net| net.prefix_len() > 0);
+    let range = net.and_then(|net| Range::new(net.addr(), net.prefix_len()));
+    range.ok_or_else(|| format!("expected a range such as 10.96.0.0/12; found {text:?}"))
 }
 
 /// A source that can be used.
@@ -47,6 +64,20 @@ pub enum Source {
 }
 
 impl SourceFlags {
+    /// The ranges that cluster IPs are from, if they are given.
+    ///
+    /// # Errors
+    /// They are more than the datapath has room for.
+    pub(super) fn service_ranges(&self) -> anyhow::Result<Option<Event>> {
+        let ranges: BTreeSet<Range> = self.service_cidrs.iter().copied().collect();
+        anyhow::ensure!(
+            ranges.len() <= SERVICE_RANGES,
+            "expected at most {SERVICE_RANGES} ranges by --service-cidr, found {}",
+            ranges.len()
+        );
+        Ok((!ranges.is_empty()).then_some(Event::ServiceRanges(ranges)))
+    }
+
     /// Reads the configuration; asks nobody.
     ///
     /// # Errors
@@ -79,11 +110,45 @@ impl SourceFlags {
 }
 
 impl Source {
-    /// Tells of its objects.
-    pub(super) fn feeds(self, reports: &Reports) -> Vec<Feed> {
+    /// Tells of its objects. `service_cidrs`: whether of ServiceCIDRs, too, where that is a watch of its own.
+    pub(super) fn feeds(self, service_cidrs: bool, reports: &Reports) -> Vec<Feed> {
         match self {
-            Self::Api { client, .. } => reflect::feeds(&client, reports),
+            Self::Api { client, .. } => {
+                let mut feeds = reflect::feeds(&client, reports);
+                feeds.extend(service_cidrs.then(|| reflect::service_cidrs(&client, reports)));
+                feeds
+            }
             Self::Folder(folder) => vec![folder.feed(reports)],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(texts: &[&str]) -> anyhow::Result<Option<Event>> {
+        let ranges = texts.iter().map(|text| service_cidr(text).expect("a range"));
+        let flags = SourceFlags {
+            kubeconfig: None,
+            from: None,
+            service_cidrs: ranges.collect(),
+        };
+        flags.service_ranges()
+    }
+
+    #[test]
+    fn as_many_service_ranges_can_be_given_as_the_datapath_has_room_for() {
+        const MOST: [&str; 4] = ["10.96.0.0/16", "10.97.0.0/16", "fd00:96::/112", "fd00:97::/112"];
+        assert_eq!(ranges(&[]).expect("none"), None);
+        let Some(Event::ServiceRanges(found)) = ranges(&MOST).expect("they fit") else {
+            panic!("they are given")
+        };
+        assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), MOST);
+        let error = ranges(&[&MOST[..], &["10.98.0.0/16"]].concat()).expect_err("one too many");
+        assert_eq!(
+            error.to_string(),
+            "expected at most 4 ranges by --service-cidr, found 5"
+        );
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     hash::HashMap,
     names::{ObjectId, ObjectName},
     plan::{HealthCheck, ServicePlan},
-    reconcile::{Departed, Trouble},
+    reconcile::{Bounded, Departed, MovedFrontend, Trouble},
 };
 
 /// What has become different since this was taken last. Of several changes of one Service the last one counts.
@@ -20,10 +20,10 @@ pub struct Changes {
     pub findings: Vec<(ObjectName, Vec<Finding>)>,
     /// Services whose health check node port is now this one; `None`: it has none, or is gone.
     pub health_checks: Vec<(ObjectName, Option<HealthCheck>)>,
-    /// UDP backends that have left a service port: at most [`DEPARTED_LIMIT`](crate::reconcile::DEPARTED_LIMIT).
-    pub departed: Vec<Departed>,
-    /// How many more there were than that.
-    pub departed_unlisted: u64,
+    /// UDP backends that have left a service port.
+    pub departed: Bounded<Departed>,
+    /// UDP frontends that have become another service port's, or nobody's.
+    pub moved: Bounded<MovedFrontend>,
     /// Services of which something was written, those that are gone excepted: at most as many as there can be service
     /// ports.
     pub written: Vec<ObjectName>,
@@ -140,12 +140,12 @@ impl Ledger {
     }
 
     /// What is to be told, once.
-    pub(super) fn take(&mut self, (departed, departed_unlisted): (Vec<Departed>, u64)) -> Changes {
+    pub(super) fn take(&mut self, departed: Bounded<Departed>, moved: Bounded<MovedFrontend>) -> Changes {
         Changes {
             findings: std::mem::take(&mut self.findings).into_iter().collect(),
             health_checks: std::mem::take(&mut self.health_checks).into_iter().collect(),
             departed,
-            departed_unlisted,
+            moved,
             written: std::mem::take(&mut self.written).into_iter().collect(),
         }
     }

@@ -181,7 +181,8 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
 
     /// What reconciliations did, since this was asked last, that others act on.
     pub fn take_changes(&mut self) -> Changes {
-        self.ledger.take(self.reconciler.take_departed())
+        let (departed, moved) = (self.reconciler.take_departed(), self.reconciler.take_moved());
+        self.ledger.take(departed, moved)
     }
 
     /// How much there is, and how full the maps are; walks over every service port.

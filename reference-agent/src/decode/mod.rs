@@ -8,6 +8,7 @@
 mod node;
 mod parts;
 mod service;
+mod service_cidr;
 mod slice;
 
 use std::fmt;
@@ -20,7 +21,7 @@ use crate::{
     names::ObjectName,
 };
 
-pub use self::{node::node, service::service, slice::slice};
+pub use self::{node::node, service::service, service_cidr::service_cidr, slice::slice};
 
 /// Label of an EndpointSlice: the Service it belongs to.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -81,11 +82,11 @@ pub fn name(object: &Value) -> Result<ObjectName, Defect> {
     }
 }
 
-/// Name of a Node.
+/// Name of an object that is in no namespace: a Node, a ServiceCIDR.
 ///
 /// # Errors
 /// Without a name it can't be told from others.
-pub fn node_name(object: &Value) -> Result<ObjectName, Defect> {
+pub fn cluster_scoped(object: &Value) -> Result<ObjectName, Defect> {
     let name = &object["metadata"]["name"];
     let text = name.as_str().filter(|name| !name.is_empty());
     text.map(|name| ObjectName::new("", name))

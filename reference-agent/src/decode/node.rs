@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    Decoded, Defect, ZONE, node_name,
+    Decoded, Defect, ZONE, cluster_scoped,
     parts::{expected, ip, items, range},
 };
 use crate::model::Node;
@@ -13,7 +13,7 @@ use crate::model::Node;
 /// # Errors
 /// It has no name.
 pub fn node(object: &Value) -> Result<Decoded<Node>, Defect> {
-    let name = node_name(object)?.name.to_string();
+    let name = cluster_scoped(object)?.name.to_string();
     let mut defects = Vec::new();
     let zone = match &object["metadata"]["labels"][ZONE] {
         Value::Null => None,

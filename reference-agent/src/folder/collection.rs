@@ -155,8 +155,7 @@ impl Collection {
 
     /// The events that everything has been told.
     pub(super) fn synced() -> impl Iterator<Item = Told> {
-        let kinds = [Kind::Service, Kind::EndpointSlice, Kind::Node].into_iter();
-        kinds.map(|kind| Told {
+        Kind::ALL.into_iter().map(|kind| Told {
             event: Event::Synced(kind),
             triggered: None,
         })
@@ -191,5 +190,6 @@ fn deleted(found: &Found) -> Event {
         Kind::Service => Event::ServiceDeleted(name),
         Kind::EndpointSlice => Event::SliceDeleted(name),
         Kind::Node => Event::NodeDeleted(name.name.to_string()),
+        Kind::ServiceCidr => Event::ServiceCidrDeleted(name.name.to_string()),
     }
 }

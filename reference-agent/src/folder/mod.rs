@@ -11,7 +11,7 @@
 //! - Files whose names end in `.yaml`, `.yml` or `.json`, directly in the folder; symbolic links are followed, names
 //!   that begin with a dot are left out (as in a mounted ConfigMap). A file has any number of YAML documents, which may
 //!   be Lists. Objects without a namespace are in `default`.
-//! - Services, EndpointSlices and Nodes are taken, in the versions that the API has them in; others are named in the log
+//! - Services, EndpointSlices, Nodes and ServiceCIDRs are taken, in the versions that the API has them in; others are named in the log
 //!   once and left alone.
 //! - A file counts when it has not changed for [`SETTLE`], so that a half-written one is not read; so does its end.
 //!   Written elsewhere and renamed into the folder is safest.

@@ -8,7 +8,7 @@ use super::{SIZE, malformed};
 use crate::{
     decode::{Decoded, Defect},
     findings::Finding,
-    model::{Event, Kind, Node, Service, Slice},
+    model::{Event, Kind, Node, Service, ServiceCidr, Slice},
     names::ObjectName,
     reflect::{Reflected, triggered},
 };
@@ -80,6 +80,7 @@ fn take(object: &Value, place: &str, contents: &mut Contents) {
         (Some("v1"), Some("Service")) => decode::<Service>(object, place, contents),
         (Some("discovery.k8s.io/v1"), Some("EndpointSlice")) => decode::<Slice>(object, place, contents),
         (Some("v1"), Some("Node")) => decode::<Node>(object, place, contents),
+        (Some("networking.k8s.io/v1"), Some("ServiceCIDR")) => decode::<ServiceCidr>(object, place, contents),
         (Some(version), Some(kind)) => match (kind.strip_suffix("List"), object["items"].as_array()) {
             (Some(of), Some(items)) => {
                 for (index, item) in items.iter().enumerate() {
@@ -115,7 +116,7 @@ fn typed(item: &Value, version: &str, kind: &str) -> Value {
 
 fn decode<T: Reflected>(object: &Value, place: &str, contents: &mut Contents) {
     let mut object = object.clone();
-    if T::KIND != Kind::Node
+    if T::KIND.is_namespaced()
         && let Some(metadata) = object["metadata"].as_object_mut()
     {
         metadata.entry("namespace").or_insert_with(|| "default".into());

@@ -1,6 +1,6 @@
 //! The command line of what the agent makes of the machine.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, ops::RangeInclusive};
 
 use clap::Args;
 use glob::Pattern;
@@ -25,13 +25,23 @@ pub struct HostFlags {
     node_devices: Vec<Pattern>,
     /// Devices that lead to pods of this node, by name or pattern (cali*); may be given several times
     ///
-    /// Otherwise: veth and netkit devices whose other end is in another network namespace, and that are none of the
-    /// node's.
+    /// Otherwise: veth and netkit devices whose other end is in another network namespace, unless they are the node's, have an
+    /// address with a subnet, are a port of a bond, or have a VLAN, macvlan or ipvlan on them.
     #[arg(long, value_name = "PATTERN")]
     pod_devices: Vec<Pattern>,
     /// Ranges of this host's addresses at which node ports answer, separated by commas; none: at all
     #[arg(long, value_name = "RANGES", value_delimiter = ',')]
     node_port_addresses: Vec<IpNet>,
+    /// Ports that packets of clients outside are sent from to backends on other nodes
+    ///
+    /// Each backend address and port has all of them for itself; a connection gives its port back when it is over, two
+    /// minutes after both ends have closed it, or earlier where they run short. Those that
+    /// net.ipv4.ip_local_port_range gives to sockets of the node are taken when none of the others is free, and each is checked
+    /// for a socket first. Narrow it where something else in front of this node or on it (a firewall, another masquerading)
+    /// needs ports for itself; widen it, or narrow net.ipv4.ip_local_port_range, when /metrics counts snat_reused or
+    /// dropped_ports_exhausted.
+    #[arg(long, value_name = "FIRST-LAST", default_value = "1024-65535", value_parser = ports)]
+    snat_ports: RangeInclusive<u16>,
 }
 
 impl HostFlags {
@@ -42,6 +52,40 @@ impl HostFlags {
             node_devices: self.node_devices.clone(),
             pod_devices: self.pod_devices.clone(),
             node_port_addresses: self.node_port_addresses.clone(),
+        }
+    }
+
+    /// The ports that packets to remote backends are sent from.
+    pub fn snat_ports(&self) -> RangeInclusive<u16> {
+        self.snat_ports.clone()
+    }
+}
+
+/// `FIRST-LAST`.
+fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let range = text.split_once('-').and_then(|(first, last)| {
+        let range = first.trim().parse().ok()?..=last.trim().parse().ok()?;
+        (*range.start() > 0 && !range.is_empty()).then_some(range)
+    });
+    range.ok_or_else(|| {
+        format!("expected the first and the last port, from 1 to 65535, as in 1024-65535; found {text:?}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_ports_is_the_first_and_the_last_of_them() {
+        assert_eq!(ports("1024-65535"), Ok(1024..=65_535));
+        assert_eq!(ports("30000-30000"), Ok(30_000..=30_000));
+        for wrong in ["", "1024", "0-10", "20-10", "1-65536", "1:2", "a-b"] {
+            let error = ports(wrong).expect_err(wrong);
+            assert!(
+                error.starts_with("expected the first and the last port"),
+                "{error}"
+            );
         }
     }
 }

@@ -29,7 +29,15 @@
 //! 3. A default route of the main table leads by it, or it has the node's own address (`--node-ip`, or one of the Node
 //!    object): the node's, whatever device it is; the uplink of a node that is itself a container is a veth.
 //! 4. It is one end of a pair (veth, netkit) whose other end is in another network namespace: a pod's. So ptp, kindnet,
-//!    Calico and Cilium wire pods; and bridge CNIs, where it is a port.
+//!    Calico and Cilium wire pods; and bridge CNIs, where it is a port. Unless it leads to another network, as the second
+//!    network of a node that is itself a container does, which is known by any of these:
+//!    - It has an address with a subnet, of either family. Where CNIs give pods' devices an address, it is their gateway's,
+//!      alone (/32, /128), or of the link (fe80::/10).
+//!    - It is a port of a bond or team.
+//!    - Another device of this network namespace lies on it: a VLAN, a macvlan, an ipvlan.
+//!
+//!    To take a pod's device for the node's is the smaller mistake: the pod is a client from outside then. Packets of
+//!    another network that are taken for a pod's keep their own address on the way to other nodes, and are not answered.
 //! 5. It is a port of a bridge, bond or team: not by itself; what it is a port of is asked.
 //! 6. It is a bridge with pods' devices as ports: not by itself; its ports are served.
 //! 7. It is a dummy or an intermediate functional block: never. No packet comes in there.

@@ -36,12 +36,14 @@ pub struct Link {
     pub ethernet: bool,
     /// Whether it is up.
     pub up: bool,
-    /// Whether the other end of the pair is in another network namespace.
+    /// Whether the other end of the pair, or what it lies on, is in another network namespace.
     pub elsewhere: bool,
     /// Bytes of its largest packet, without link header.
     pub mtu: Option<u32>,
     /// Index of what it is a port of.
     pub port_of: Option<u32>,
+    /// Index of the device of this network namespace that it lies on, as a VLAN, macvlan or ipvlan does.
+    pub lies_on: Option<u32>,
 }
 
 /// Kinds of devices, as far as they differ here.
@@ -68,18 +70,22 @@ pub struct HostAddress {
     pub device: u32,
     /// The address.
     pub address: IpAddr,
+    /// Bits of it that those on the same link have in common with it.
+    pub prefix_length: u8,
 }
 
 impl Link {
     /// As the kernel tells it; `None`: without a name.
     pub(super) fn read(message: LinkMessage) -> Option<(u32, Self)> {
-        let (mut name, mut info, mut elsewhere, mut mtu, mut port_of) = (None, None, false, None, None);
+        let (mut name, mut info, mut elsewhere, mut mtu, mut port_of, mut below) =
+            (None, None, false, None, None, None);
         for attribute in message.attributes {
             match attribute {
                 LinkAttribute::IfName(found) => name = Some(found),
                 LinkAttribute::LinkInfo(found) => info = Some(found),
                 LinkAttribute::Mtu(found) => mtu = Some(found),
                 LinkAttribute::LinkNetNsId(_) => elsewhere = true,
+                LinkAttribute::Link(index) if index != 0 => below = Some(index),
                 LinkAttribute::Controller(index) if index != 0 => port_of = Some(index),
                 _ => {}
             }
@@ -104,6 +110,8 @@ impl Link {
             elsewhere,
             mtu,
             port_of,
+            // Of a pair it is the other end.
+            lies_on: below.filter(|_| kind != LinkKind::Pair && !elsewhere),
         };
         Some((header.index, link))
     }
@@ -122,6 +130,11 @@ impl LinkKind {
 }
 
 impl HostAddress {
+    /// Whether others are on the same link by it: a gateway's address at a pod's device stands alone.
+    pub(super) const fn is_of_subnet(&self) -> bool {
+        self.prefix_length < if self.address.is_ipv4() { 32 } else { 128 }
+    }
+
     /// As the kernel tells it; `None`: nobody should be told to use it. Of this machine alone or of one link, unusable
     /// (duplicate), not usable yet, or not to be used for anything new (RFC 4862, 5.4 and 5.5.4).
     pub(super) fn read(message: &AddressMessage) -> Option<Self> {
@@ -143,6 +156,7 @@ impl HostAddress {
         (reachable && !tentative && !unusable && !address.is_loopback()).then_some(Self {
             device: message.header.index,
             address,
+            prefix_length: message.header.prefix_len,
         })
     }
 }
@@ -173,4 +187,49 @@ pub(super) fn default_route(message: &RouteMessage) -> Option<(Family, u32, BTre
         }
     }
     Some((family, metric, devices))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(kind: InfoKind, attributes: Vec<LinkAttribute>) -> Link {
+        let mut message = LinkMessage::default();
+        message.header.index = 7;
+        message.attributes = attributes;
+        message.attributes.extend([
+            LinkAttribute::IfName("eth1".to_owned()),
+            LinkAttribute::LinkInfo(vec![LinkInfo::Kind(kind)]),
+        ]);
+        Link::read(message).expect("it has a name").1
+    }
+
+    #[test]
+    fn what_a_device_lies_on_is_known_within_its_network_namespace() {
+        let on = LinkAttribute::Link(3);
+        let elsewhere = LinkAttribute::LinkNetNsId(1);
+        assert_eq!(link(InfoKind::MacVlan, vec![on.clone()]).lies_on, Some(3));
+        assert_eq!(
+            link(InfoKind::MacVlan, vec![on.clone(), elsewhere.clone()]).lies_on,
+            None
+        );
+        let pair = link(InfoKind::Veth, vec![on.clone(), elsewhere]);
+        assert_eq!((pair.lies_on, pair.elsewhere), (None, true));
+        assert_eq!(link(InfoKind::Veth, vec![on]).lies_on, None, "the other end");
+    }
+
+    #[test]
+    fn an_address_alone_has_no_subnet() {
+        let is_of_subnet = |text: &str, prefix_length| {
+            let address = text.parse().expect("an address");
+            let found = HostAddress {
+                device: 1,
+                address,
+                prefix_length,
+            };
+            found.is_of_subnet()
+        };
+        assert!(is_of_subnet("192.0.2.1", 31) && is_of_subnet("2001:db8::1", 64));
+        assert!(!is_of_subnet("192.0.2.1", 32) && !is_of_subnet("2001:db8::1", 128));
+    }
 }

@@ -173,15 +173,15 @@ impl Looking<'_> {
         if uplink && !self.is_port(link) {
             return allowed(DeviceKind::Node);
         }
-        if is_pods(link) {
+        if self.is_pods(index, link) {
             return allowed(DeviceKind::Pod);
         }
         let bridges_pods = link.kind == LinkKind::Bridge
             && self
                 .snapshot
                 .links
-                .values()
-                .any(|port| port.port_of == Some(index) && is_pods(port));
+                .iter()
+                .any(|(&at, port)| port.port_of == Some(index) && self.is_pods(at, port));
         if self.is_port(link) || bridges_pods || link.kind == LinkKind::Sink || link.name == IPVS {
             return None;
         }
@@ -196,10 +196,22 @@ impl Looking<'_> {
         let controller = link.port_of.and_then(|index| self.snapshot.links.get(&index));
         controller.is_some_and(|of| matches!(of.kind, LinkKind::Bridge | LinkKind::Bond))
     }
-}
 
-const fn is_pods(link: &Link) -> bool {
-    matches!(link.kind, LinkKind::Pair) && link.elsewhere
+    /// Whether a pod is behind a device, and not another network.
+    fn is_pods(&self, index: u32, link: &Link) -> bool {
+        let links = &self.snapshot.links;
+        let bonded = || {
+            let controller = link.port_of.and_then(|of| links.get(&of));
+            controller.is_some_and(|of| of.kind == LinkKind::Bond)
+        };
+        let carries = || links.values().any(|above| above.lies_on == Some(index));
+        // While the device is down, too: it leads to the same when it comes up.
+        let has_subnet = || {
+            let mut addresses = self.snapshot.addresses.iter();
+            addresses.any(|found| found.device == index && found.is_of_subnet())
+        };
+        link.kind == LinkKind::Pair && link.elsewhere && !bonded() && !carries() && !has_subnet()
+    }
 }
 
 #[cfg(test)]

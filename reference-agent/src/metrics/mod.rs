@@ -60,11 +60,11 @@ pub struct Metrics {
     pub evictions: Labelled<Counter, 0>,
     /// Programs of others at the hooks of the cgroup.
     pub foreign_programs: Labelled<Gauge, 0>,
-    /// Entries of FLOWS that went with their backend.
+    /// Entries of FLOWS that went with their backend or frontend.
     pub udp_flows_ended: Labelled<Counter, 0>,
-    /// Connected UDP sockets that went with their backend.
+    /// Connected UDP sockets that went with their backend or frontend.
     pub udp_sockets_ended: Labelled<Counter, 0>,
-    /// Backends whose UDP flows and sockets are yet to be ended.
+    /// Backends and frontends whose UDP flows and sockets are yet to be ended.
     pub udp_waiting: Labelled<Gauge, 0>,
     /// Attempts to end UDP flows or sockets that failed.
     pub udp_failures: Labelled<Counter, 0>,
@@ -183,22 +183,22 @@ impl Metrics {
         let udp_flows_ended = register.counter(
             "udp_flows_ended",
             [],
-            "Entries of FLOWS that were removed because their UDP backend serves no more.",
+            "Entries of FLOWS that were removed because their UDP backend serves no more, or their frontend is another Service's.",
         );
         let udp_sockets_ended = register.counter(
             "udp_sockets_ended",
             [],
-            "Connected UDP sockets that were told that their backend serves no more.",
+            "Connected UDP sockets that were told that their backend serves no more, or their frontend is another Service's.",
         );
         let udp_waiting = register.gauge(
             "udp_waiting",
             [],
-            "UDP backends that serve no more, and whose flows and sockets are yet to be ended.",
+            "UDP backends that serve no more, and frontends that are another Service's, whose flows and sockets are yet to be ended.",
         );
         let udp_failures = register.counter(
             "udp_failures",
             [],
-            "Attempts to end flows or sockets of UDP backends that failed. Each is made five times at most; what is left then is the flow's or socket's own time limit's.",
+            "Attempts to end flows or sockets of UDP that failed. Each is made five times at most; what is left then is the flow's or socket's own time limit's.",
         );
         let probes = register.counter(
             "probes",

@@ -6,12 +6,13 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `objects` | Services, EndpointSlices, Nodes, this machine |
+//! | `objects` | Services, EndpointSlices, Nodes, ServiceCIDRs, this machine; events about them |
 //! | `frontends` | what a Service asks for |
 //! | `claims` | who has a frontend of all who ask for it |
 //! | `slices`, `endpoints` | a Service's slices; which addresses in them are cluster IPs |
 //! | `machines` | Nodes and this machine; which addresses are theirs |
 //! | `ways` | where the agent reaches its API servers; by which frontends |
+//! | `service_cidrs` | the ranges that cluster IPs are from |
 //! | `holders`, `pool` | addresses and who has them; texts in memory once |
 //!
 //! # Guarantees
@@ -35,6 +36,7 @@ mod holders;
 mod machines;
 mod objects;
 mod pool;
+mod service_cidrs;
 mod slices;
 mod ways;
 
@@ -45,6 +47,7 @@ use self::{
     endpoints::Endpoints,
     machines::Machines,
     pool::Pool,
+    service_cidrs::ServiceCidrs,
     slices::Slices,
 };
 use crate::{
@@ -55,47 +58,12 @@ use crate::{
 
 pub use self::{
     frontends::{Exposure, FRONTENDS, Frontend, frontends, health_checks},
-    objects::{Endpoint, Host, Node, Policy, Probe, Service, ServicePort, Slice, SlicePort, SourceRanges},
+    objects::{
+        Endpoint, Event, Host, Kind, Node, Policy, Probe, Service, ServiceCidr, ServicePort, Slice,
+        SlicePort, SourceRanges,
+    },
+    service_cidrs::ServiceRanges,
 };
-
-/// What kind of object a list is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Services.
-    Service,
-    /// EndpointSlices.
-    EndpointSlice,
-    /// Nodes.
-    Node,
-}
-
-impl Kind {
-    /// Every one.
-    pub const ALL: [Self; 3] = [Self::Service, Self::EndpointSlice, Self::Node];
-}
-
-/// Something that the API said, or this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A Service exists, like this.
-    ServiceApplied(Service),
-    /// A Service doesn't exist.
-    ServiceDeleted(ObjectName),
-    /// An EndpointSlice exists, like this.
-    SliceApplied(Slice),
-    /// An EndpointSlice doesn't exist.
-    SliceDeleted(ObjectName),
-    /// A Node exists, like this.
-    NodeApplied(Node),
-    /// A Node, by its name, doesn't exist.
-    NodeDeleted(String),
-    /// This machine is like this.
-    Host(Host),
-    /// The agent reaches its API servers at these addresses and ports, by TCP: names of servers have been resolved.
-    ApiServers(BTreeSet<(IpAddr, u16)>),
-    /// Everything of this kind has been named at least once.
-    Synced(Kind),
-}
 
 /// Services to be looked at again.
 pub type Dirty = BTreeSet<ObjectId>;
@@ -110,6 +78,7 @@ pub struct Model {
     claims: Claims,
     endpoints: Endpoints,
     machines: Machines,
+    service_cidrs: ServiceCidrs,
     /// Services that are asked for their health at addresses of load balancers: this machine answers.
     health_checked: BTreeSet<ObjectId>,
     /// Where the agent reaches its API servers.
@@ -132,6 +101,10 @@ impl Model {
                 self.machines.put_node(&name, Some(node), &mut dirty);
             }
             Event::NodeDeleted(name) => self.machines.put_node(&name, None, &mut dirty),
+            // No Service's plan depends on them.
+            Event::ServiceCidrApplied(object) => self.service_cidrs.put(object.name.clone(), Some(object)),
+            Event::ServiceCidrDeleted(name) => self.service_cidrs.put(name, None),
+            Event::ServiceRanges(ranges) => self.service_cidrs.given = Some(ranges),
             Event::Host(host) => self.put_host(host, &mut dirty),
             Event::ApiServers(servers) => self.put_api_servers(servers, &mut dirty),
             Event::Synced(kind) => _ = self.synced.insert(kind),
@@ -139,15 +112,24 @@ impl Model {
         dirty
     }
 
-    /// Whether every kind has been named in full at least once, and this machine has been described: until then
-    /// absence means nothing.
+    /// Whether every kind that plans are made of has been named in full at least once, and this machine has been
+    /// described: until then absence means nothing.
     pub fn synced(&self) -> bool {
-        self.host().is_some() && self.unsynced().next().is_none()
+        let mut unsynced = self.unsynced();
+        self.host().is_some() && unsynced.all(|kind| kind == Kind::ServiceCidr)
     }
 
     /// Kinds whose first list is still outstanding.
     pub fn unsynced(&self) -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(|kind| !self.synced.contains(kind))
+        let given = self.service_cidrs.given.is_some();
+        let kinds = Kind::ALL.into_iter().filter(|kind| !self.synced.contains(kind));
+        kinds.filter(move |kind| *kind != Kind::ServiceCidr || !given)
+    }
+
+    /// The Service ranges; `None`: they are not known yet.
+    pub fn service_ranges(&self) -> Option<ServiceRanges> {
+        let known = self.unsynced().all(|kind| kind != Kind::ServiceCidr);
+        known.then(|| self.service_cidrs.ranges())
     }
 
     /// Whether nothing is known of any Service, slice or Node, or of addresses of this machine.

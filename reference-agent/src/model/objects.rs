@@ -1,4 +1,4 @@
-//! API objects, as far as the datapath needs them.
+//! API objects, as far as the datapath needs them, and what is said of them.
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
@@ -6,6 +6,58 @@ use crate::{
     names::{NameSet, ObjectName},
     transport::{Protocol, Range, TransportAddress},
 };
+
+/// What kind of object a list is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Services.
+    Service,
+    /// EndpointSlices.
+    EndpointSlice,
+    /// Nodes.
+    Node,
+    /// ServiceCIDRs. An API server may have none (before 1.33), and nobody waits for them.
+    ServiceCidr,
+}
+
+impl Kind {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Service, Self::EndpointSlice, Self::Node, Self::ServiceCidr];
+
+    /// Whether its objects are in namespaces.
+    pub const fn is_namespaced(self) -> bool {
+        matches!(self, Self::Service | Self::EndpointSlice)
+    }
+}
+
+/// Something that the API said, or this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A Service exists, like this.
+    ServiceApplied(Service),
+    /// A Service doesn't exist.
+    ServiceDeleted(ObjectName),
+    /// An EndpointSlice exists, like this.
+    SliceApplied(Slice),
+    /// An EndpointSlice doesn't exist.
+    SliceDeleted(ObjectName),
+    /// A Node exists, like this.
+    NodeApplied(Node),
+    /// A Node, by its name, doesn't exist.
+    NodeDeleted(String),
+    /// A ServiceCIDR exists, like this.
+    ServiceCidrApplied(ServiceCidr),
+    /// A ServiceCIDR, by its name, doesn't exist.
+    ServiceCidrDeleted(String),
+    /// Cluster IPs are from these ranges, whatever ServiceCIDRs say.
+    ServiceRanges(BTreeSet<Range>),
+    /// This machine is like this.
+    Host(Host),
+    /// The agent reaches its API servers at these addresses and ports, by TCP: names of servers have been resolved.
+    ApiServers(BTreeSet<(IpAddr, u16)>),
+    /// Everything of this kind has been named at least once.
+    Synced(Kind),
+}
 
 /// A Service.
 ///
@@ -181,6 +233,15 @@ impl Node {
         own.map(|&address| Range::of(address))
             .chain(self.pods.iter().copied())
     }
+}
+
+/// A ServiceCIDR (networking.k8s.io/v1, KEP-1880).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceCidr {
+    /// Its name.
+    pub name: String,
+    /// Where cluster IPs are from (`spec.cidrs`).
+    pub ranges: Vec<Range>,
 }
 
 /// What this machine is, which no API says.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use lb_abi::address_flags::{NODE, VIP};
+use lb_abi::address_flags::{LOAD_BALANCER, NODE, VIP};
 
 use super::{
     FrontendPlan, HealthCheck, Perspective, PortId, PortPlan, ServicePlan, Set,
@@ -235,7 +235,7 @@ fn address_flags(model: &Model, frontend: Frontend) -> Option<u32> {
         Exposure::ClusterIp => Some(VIP),
         // Somebody's machine may have it, as with load balancers that hand out addresses of nodes.
         Exposure::LoadBalancer | Exposure::HealthCheck if !model.is_machine(frontend.address.address) => {
-            Some(VIP)
+            Some(LOAD_BALANCER)
         }
         Exposure::LoadBalancer | Exposure::HealthCheck | Exposure::ExternalIp | Exposure::Probe => Some(0),
     }

@@ -44,7 +44,7 @@ const RANDOM_FULLY: u32 = 1 << 4;
 /// How many ends of ranges are said in one message: its attributes hold 64 KiB.
 const ELEMENTS: usize = 512;
 /// Ports that connections get: those that the kernel gives to sockets (`ip_local_port_range`, ip_sysctl). Of its own choice
-/// it would take any from 1024 on: node ports, and those of the datapath's SNAT. A pod's connection to a backend by the
+/// it would take any from 1024 on: node ports, and those that the datapath's SNAT takes first. A pod's connection to a backend by the
 /// port that the datapath has given another client of this backend has no answer: it goes to that client.
 const FIRST_PORT: u16 = 32_768;
 const LAST_PORT: u16 = 60_999;

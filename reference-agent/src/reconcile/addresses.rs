@@ -133,7 +133,7 @@ impl Addresses {
 }
 
 /// Flags that an agent of this version writes: others go with the first write.
-const KNOWN: u32 = lb_abi::address_flags::VIP | lb_abi::address_flags::NODE;
+const KNOWN: u32 = lb_abi::address_flags::ALL;
 
 /// Whether it is the address of node ports.
 pub(super) fn is_unspecified(address: Address) -> bool {

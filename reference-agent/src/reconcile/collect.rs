@@ -25,7 +25,10 @@ impl<M: LbMaps> Reconciler<M> {
             }
             self.writes += 1;
             match self.maps.delete_frontend(key) {
-                Ok(()) => self.written.removed(key),
+                Ok(()) => {
+                    self.written.removed(key);
+                    self.owners.deleted(key);
+                }
                 Err(error) => {
                     self.written.misplaced.insert(key);
                     errors.push(error);

@@ -7,6 +7,7 @@
 //!                              stage.rs    a set: backends, slots of a new generation, the switch
 //!                              kept.rs     what the agent's own sockets keep
 //!                              serve.rs    to whom established flows keep, and who has departed
+//!                              moved.rs    UDP frontends that pass to another service port
 //!                            clients.rs  who is of the cluster
 //!                            postpone.rs who has to wait for another round
 //!                            collect.rs  frontends and addresses that nobody wants, barrier, old slots, numbers
@@ -34,6 +35,7 @@ mod backends;
 mod clients;
 mod collect;
 mod kept;
+mod moved;
 mod postpone;
 mod record;
 mod retry;
@@ -54,9 +56,9 @@ use crate::{
 
 use self::{
     audit::Audit,
+    moved::Owners,
     postpone::Postponed,
     retry::{Failure, Retries},
-    serve::Departures,
     write::{Prepared, SETS},
     written::{PortRef, Written},
 };
@@ -64,9 +66,10 @@ use self::{
 pub use self::{
     audit::{Drift, WRONG_LIMIT},
     collect::COLLECT_AFTER,
+    moved::MovedFrontend,
     postpone::REPLACED_LIMIT,
     retry::{RETRY_FIRST, RETRY_LIMIT, Trouble},
-    serve::{DEPARTED_LIMIT, Departed},
+    serve::{Bounded, DEPARTED_LIMIT, Departed},
 };
 
 /// How many backends and frontends are written together at most, but for the last Service of them: bounds the plans
@@ -80,7 +83,8 @@ pub struct Reconciler<M> {
     written: Written,
     retries: Retries,
     postponed: Postponed,
-    departures: Departures,
+    departed: Bounded<Departed>,
+    owners: Owners,
     /// Services of which something was written.
     touched: BTreeSet<ObjectId>,
     /// When to remove what is waiting for that.
@@ -102,7 +106,8 @@ impl<M: LbMaps> Reconciler<M> {
             written,
             retries: Retries::default(),
             postponed: Postponed::default(),
-            departures: Departures::default(),
+            departed: Bounded::default(),
+            owners: Owners::default(),
             touched: BTreeSet::new(),
             collect_at: None,
             writes: 0,
@@ -185,10 +190,9 @@ impl<M: LbMaps> Reconciler<M> {
         std::mem::take(&mut self.touched)
     }
 
-    /// UDP backends that left since this was asked last: at most [`DEPARTED_LIMIT`], and how many more.
-    pub(crate) fn take_departed(&mut self) -> (Vec<Departed>, u64) {
-        let Departures { listed, unlisted } = std::mem::take(&mut self.departures);
-        (listed, unlisted)
+    /// UDP backends that left since this was asked last.
+    pub(crate) fn take_departed(&mut self) -> Bounded<Departed> {
+        std::mem::take(&mut self.departed)
     }
 
     /// The maps.

@@ -16,7 +16,7 @@ use crate::{
     transport::{Backend, TransportAddress},
 };
 
-/// How many departed backends are told at once; of more than these only the number.
+/// How many departed backends, and frontends that have moved, are told at once; of more than these only the number.
 pub const DEPARTED_LIMIT: usize = 4096;
 
 /// A UDP backend that has left a service port: flows and connected sockets that were sent to it as one of that would
@@ -33,17 +33,33 @@ pub struct Departed {
     pub id: BackendId,
 }
 
-/// What has departed, and how many more.
-#[derive(Debug, Default)]
-pub(super) struct Departures {
-    pub(super) listed: Vec<Departed>,
-    pub(super) unlisted: u64,
+/// A list of at most [`DEPARTED_LIMIT`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounded<T> {
+    /// The first of them.
+    pub listed: Vec<T>,
+    /// How many more there were.
+    pub unlisted: u64,
 }
 
-impl Departures {
-    fn add(&mut self, departed: Departed) {
+impl<T> Default for Bounded<T> {
+    fn default() -> Self {
+        Self {
+            listed: Vec::new(),
+            unlisted: 0,
+        }
+    }
+}
+
+impl<T> Bounded<T> {
+    /// Whether there is nothing to tell.
+    pub const fn is_empty(&self) -> bool {
+        self.listed.is_empty() && self.unlisted == 0
+    }
+
+    pub(super) fn add(&mut self, one: T) {
         if self.listed.len() < DEPARTED_LIMIT {
-            self.listed.push(departed);
+            self.listed.push(one);
         } else {
             self.unlisted += 1;
         }
@@ -86,7 +102,7 @@ impl<M: LbMaps> Reconciler<M> {
             for (id, backend) in gone {
                 let frontends: BTreeSet<_> = plan.frontends.keys().copied().collect();
                 for &service in &ids {
-                    self.departures.add(Departed {
+                    self.departed.add(Departed {
                         service,
                         frontends: frontends.clone(),
                         backend: backend.address,
@@ -130,7 +146,7 @@ impl<M: LbMaps> Reconciler<M> {
                 .collect();
             if let Some(backend) = udp {
                 for service in port.ids() {
-                    self.departures.add(Departed {
+                    self.departed.add(Departed {
                         service,
                         frontends: frontends.clone(),
                         backend: backend.address,
@@ -145,7 +161,7 @@ impl<M: LbMaps> Reconciler<M> {
     /// Every plan has been seen: what an earlier start has left is nobody's.
     pub(super) fn disown(&mut self) {
         for (id, backend) in self.written.backends.disown() {
-            self.departures.add(Departed {
+            self.departed.add(Departed {
                 service: 0,
                 frontends: BTreeSet::new(),
                 backend: backend.address,

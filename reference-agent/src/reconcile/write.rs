@@ -132,6 +132,7 @@ impl<M: LbMaps> Reconciler<M> {
             return;
         };
         self.written.assign(at, set, id);
+        self.own_adopted(at, wanted, id);
         // As far as can be known, its flows were those of its slots.
         let slots = self.written.records[&id].slots.iter();
         let held = self.written.port(at).into_iter().flat_map(|port| &port.serving);
@@ -295,8 +296,8 @@ impl<M: LbMaps> Reconciler<M> {
             let count = result
                 .as_ref()
                 .map_or_else(|partial| partial.done, |()| entries.len() - done);
-            for &(key, value) in &entries[done..done + count] {
-                self.written.placed(key, value);
+            for &((key, value), at, _) in &new[done..done + count] {
+                self.frontend_put(key, value, at);
             }
             done += count;
             if let Err(partial) = result {
@@ -311,7 +312,7 @@ impl<M: LbMaps> Reconciler<M> {
                 continue;
             }
             match self.put_frontends(&[(key, value)]) {
-                Ok(()) => self.written.placed(key, value),
+                Ok(()) => self.frontend_put(key, value, at),
                 Err(partial) => fail(owner, at, partial.error),
             }
         }

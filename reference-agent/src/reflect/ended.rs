@@ -47,6 +47,11 @@ impl Ended {
         }
     }
 
+    /// The API server has no such kind of object.
+    pub(super) fn is_unknown_kind(&self) -> bool {
+        matches!(self, Self::Refused(kube::Error::Api(status)) if status.code == 404)
+    }
+
     /// Its name in metrics.
     pub(super) fn cause(&self) -> &'static str {
         match self {

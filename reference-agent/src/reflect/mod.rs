@@ -19,6 +19,8 @@
 //! server that does not know streaming says so, or is found out by what it sends. One that falls silent within a list,
 //! or ends it early, may not know it, or may have been stopped: one list is paged, and the next one streamed again.
 //!
+//! An API server without ServiceCIDRs (before 1.33) answers 404: it has none, and is asked again after [`WATCH_LIMIT`].
+//!
 //! # Bounds
 //! [`RETRY_LIMIT`] between tries, behind an answer that the client may hold back for [`RETRY_AFTER_LIMIT`](crate::own::RETRY_AFTER_LIMIT), [`WATCH_LIMIT`] for one watch, [`WATCH_LEAST`] for one that brings
 //! nothing, [`STREAM_LIMIT`] for an API server that says nothing
@@ -30,7 +32,7 @@ mod watch;
 
 use std::time::Duration;
 
-use k8s_openapi::api::{core::v1, discovery::v1 as discovery};
+use k8s_openapi::api::{core::v1, discovery::v1 as discovery, networking::v1 as networking};
 use kube::{Client, api::ApiResource};
 use serde_json::Value;
 
@@ -39,7 +41,7 @@ pub(crate) use self::watch::triggered;
 use crate::{
     agent::Feed,
     decode::{self, Decoded, Defect},
-    model::{Node, Service, Slice},
+    model::{Node, Service, ServiceCidr, Slice},
     names::ObjectName,
     relist::Object,
     reports::Reports,
@@ -66,6 +68,8 @@ const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// What can be reflected.
 pub trait Reflected: Object + Sized + Send + 'static {
+    /// Whether an API server may have no such kind, which is then as if there were no object of it.
+    const OPTIONAL: bool = false;
     /// Where the API has it.
     fn resource() -> ApiResource;
     /// Which of them are watched.
@@ -122,11 +126,31 @@ impl Reflected for Node {
     }
 
     fn name_of(object: &Value) -> Result<ObjectName, Defect> {
-        decode::node_name(object)
+        decode::cluster_scoped(object)
     }
 
     fn decode(object: &Value) -> Result<Decoded<Self>, Defect> {
         decode::node(object)
+    }
+}
+
+impl Reflected for ServiceCidr {
+    const OPTIONAL: bool = true;
+
+    fn resource() -> ApiResource {
+        ApiResource::erase::<networking::ServiceCIDR>(&())
+    }
+
+    fn selector() -> Option<String> {
+        None
+    }
+
+    fn name_of(object: &Value) -> Result<ObjectName, Defect> {
+        decode::cluster_scoped(object)
+    }
+
+    fn decode(object: &Value) -> Result<Decoded<Self>, Defect> {
+        decode::service_cidr(object)
     }
 }
 
@@ -135,13 +159,18 @@ fn balanced() -> String {
     format!("!{},!{HEADLESS}", decode::SERVICE_PROXY_NAME)
 }
 
-/// Watches all kinds.
+/// Watches the kinds that plans are made of.
 pub fn feeds(client: &Client, reports: &Reports) -> Vec<Feed> {
     vec![
         feed::<Service>(client, reports),
         feed::<Slice>(client, reports),
         feed::<Node>(client, reports),
     ]
+}
+
+/// Watches ServiceCIDRs.
+pub fn service_cidrs(client: &Client, reports: &Reports) -> Feed {
+    feed::<ServiceCidr>(client, reports)
 }
 
 fn feed<T: Reflected>(client: &Client, reports: &Reports) -> Feed {

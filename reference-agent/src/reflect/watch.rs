@@ -100,6 +100,10 @@ impl<T: Reflected> Reflector<T> {
                     self.watch(&version).await
                 }
             };
+            let ended = match ended {
+                Err(ended) if T::OPTIONAL && ended.is_unknown_kind() => self.there_are_none().await,
+                ended => ended,
+            };
             match ended {
                 Ok(()) => {}
                 Err(Ended::Closed(closed)) => return closed,
@@ -130,6 +134,20 @@ impl<T: Reflected> Reflector<T> {
         tracing::warn!(kind, error = %ended, ?pause, list, "the watch failed");
         tokio::time::sleep(pause).await;
         self.delay = (self.delay * 2).min(RETRY_LIMIT);
+    }
+
+    /// As a list of nothing, and a watch that brings nothing.
+    async fn there_are_none(&mut self) -> Result<(), Ended> {
+        tracing::debug!(
+            kind = self.kind,
+            "the API server does not know this kind of object"
+        );
+        self.version = None;
+        self.heard();
+        self.tell(Watched::Init, None).await?;
+        self.tell(Watched::InitDone, None).await?;
+        tokio::time::sleep(WATCH_LIMIT).await;
+        Ok(())
     }
 
     /// A list as a stream, and the watch behind it on the same connection.
@@ -330,6 +348,7 @@ fn gone(event: &Event) -> Option<Subject> {
         Event::ServiceDeleted(name) => (Kind::Service, name.clone()),
         Event::SliceDeleted(name) => (Kind::EndpointSlice, name.clone()),
         Event::NodeDeleted(name) => (Kind::Node, ObjectName::new("", name.as_str())),
+        Event::ServiceCidrDeleted(name) => (Kind::ServiceCidr, ObjectName::new("", name.as_str())),
         _ => return None,
     };
     Some(Subject::Object(kind, name))

@@ -198,7 +198,7 @@ impl Index {
         let frontends = &contents.frontends;
         let occupied: BTreeSet<_> = frontends.iter().map(|(key, _)| key.address).collect();
         for (&address, &flags) in &self.addresses {
-            if flags & !(address_flags::VIP | address_flags::NODE) != 0 {
+            if flags & !address_flags::ALL != 0 {
                 defects.insert(Defect::StrangeAddress(address, flags));
             }
             if flags & address_flags::NODE == 0 && !occupied.contains(&address) {

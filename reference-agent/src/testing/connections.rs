@@ -5,16 +5,22 @@ use std::{
     net::SocketAddr,
 };
 
-use lb_abi::{Address, Backend, BackendId, Flow, FrontendKey, Port, Remembered, ReverseKey, Tuple};
+use lb_abi::{
+    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Port, Remembered,
+    ReverseKey, Tuple,
+};
 use lb_loader::LoaderError;
 
 use super::node::{Node, refused};
-use crate::{maps::LbMaps as _, udp::Connections};
+use crate::udp::Connections;
 
 /// What programs have noted on a node without programs: what a test says.
 #[derive(Debug, Default)]
 pub(super) struct Noted {
     pub(super) flows: BTreeMap<Tuple, Flow>,
+    /// Entries that are there again when they have been removed once.
+    pub(super) returning: Vec<(Tuple, Flow)>,
+    pub(super) choices: BTreeMap<ChosenKey, Chosen>,
     /// Sockets and whether they are connected to the backend still.
     pub(super) sockets: BTreeMap<ReverseKey, (Remembered, bool)>,
     pub(super) ended: BTreeSet<u64>,
@@ -31,7 +37,16 @@ impl Connections for NodeConnections {
         let mut state = self.0.lock();
         let before = state.noted.flows.len();
         state.noted.flows.retain(|key, flow| !goes(key, flow));
-        Ok(before - state.noted.flows.len())
+        let ended = before - state.noted.flows.len();
+        let returning = std::mem::take(&mut state.noted.returning);
+        state.noted.flows.extend(returning);
+        Ok(ended)
+    }
+
+    fn end_choices(&mut self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {
+        let mut state = self.0.lock();
+        state.noted.choices.retain(|key, chosen| !goes(key, chosen));
+        Ok(())
     }
 
     fn sockets(&mut self) -> Result<Vec<(ReverseKey, Remembered)>, LoaderError> {
@@ -40,19 +55,16 @@ impl Connections for NodeConnections {
         Ok(noted.map(|(key, (remembered, _))| (*key, *remembered)).collect())
     }
 
-    fn is_frontend(&mut self, key: &FrontendKey) -> Result<bool, LoaderError> {
-        let contents = self.0.contents();
-        Ok(contents.frontends.iter().any(|(one, _)| one == key))
+    fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError> {
+        Ok(self.0.contents().frontends)
+    }
+
+    fn addresses(&mut self) -> Result<Vec<(Address, u32)>, LoaderError> {
+        Ok(self.0.contents().addresses)
     }
 
     fn backends(&mut self) -> Result<Vec<(BackendId, Backend)>, LoaderError> {
-        Ok(self
-            .0
-            .lock()
-            .maps
-            .contents()
-            .map(|contents| contents.backends)
-            .unwrap_or_default())
+        Ok(self.0.contents().backends)
     }
 
     fn end_sockets(&mut self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
@@ -78,6 +90,22 @@ impl Node {
     /// The programs note an entry of FLOWS.
     pub fn note_flow(&self, key: Tuple, flow: Flow) {
         self.lock().noted.flows.insert(key, flow);
+    }
+
+    /// A packet brings an entry of FLOWS back when it is removed.
+    pub fn note_returning_flow(&self, key: Tuple, flow: Flow) {
+        self.note_flow(key, flow);
+        self.lock().noted.returning.push((key, flow));
+    }
+
+    /// The programs note where the datagrams of an unconnected socket go.
+    pub fn note_choice(&self, key: ChosenKey, chosen: Chosen) {
+        self.lock().noted.choices.insert(key, chosen);
+    }
+
+    /// Cookies of the unconnected sockets of which it is known where their datagrams go.
+    pub fn choices(&self) -> BTreeSet<u64> {
+        self.lock().noted.choices.keys().map(|key| key.cookie).collect()
     }
 
     /// How many entries FLOWS has.

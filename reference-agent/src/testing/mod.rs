@@ -4,6 +4,7 @@
 pub mod connections;
 pub mod incidents;
 pub mod node;
+mod node_found;
 pub mod node_maps;
 pub mod objects;
 pub mod told;

@@ -4,21 +4,22 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::{Ipv4Addr, Ipv6Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use lb_loader::{
-    Attachment, Blind, CgroupState, DeviceKind, Found, Hook, Inventory, LoaderError, LooseProgram, Manner,
-    Ownership, Place, ProgramDescription,
+    Attachment, Blind, DeviceKind, Found, Hook, Inventory, LoaderError, LooseProgram, Ownership,
 };
 
+pub use super::node_found::as_found;
 use super::{
     connections::{NodeConnections, Noted},
+    node_found::description,
     node_maps::NodeMaps,
 };
 use crate::{
     datapath::Datapath,
     maps::{Contents, LbMaps as _, memory::MemoryMaps},
+    transport::Range,
 };
 
 /// A node that outlives its agents, as maps and programs in a kernel do. Clones are the same node.
@@ -39,7 +40,9 @@ pub(super) struct State {
     cut_attach_short: bool,
     attached_whole: u32,
     refuse_evict: bool,
-    addresses: (Option<Ipv4Addr>, Option<Ipv6Addr>),
+    pub(super) addresses: (Option<Ipv4Addr>, Option<Ipv6Addr>),
+    pub(super) service_ranges: Vec<Range>,
+    pub(super) refuse_ranges: bool,
     /// Device, load and kind of what is attached.
     devices: BTreeMap<u32, (u32, DeviceKind)>,
     refused_devices: BTreeSet<u32>,
@@ -159,11 +162,6 @@ impl Node {
         self.lock().devices.iter().map(kind).collect()
     }
 
-    /// What packets to remote backends are sent from.
-    pub fn addresses(&self) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
-        self.lock().addresses
-    }
-
     /// Programs at a hook, in the order of running.
     pub fn programs(&self, hook: Hook) -> Vec<u32> {
         let state = self.lock();
@@ -281,6 +279,15 @@ impl Datapath for NodeDatapath {
         Ok(())
     }
 
+    fn set_service_ranges(&mut self, ranges: &[Range]) -> Result<(), LoaderError> {
+        let mut state = self.node.lock();
+        if state.refuse_ranges {
+            return Err(refused("put CONFIG"));
+        }
+        state.service_ranges = ranges.to_vec();
+        Ok(())
+    }
+
     fn attach_device(&mut self, device: u32, kind: DeviceKind) -> Result<(), LoaderError> {
         let mut state = self.node.lock();
         if state.gone_devices.contains(&device) {
@@ -351,50 +358,5 @@ impl Datapath for NodeDatapath {
         }
         state.loose.remove(&leftover.program.id);
         Ok(())
-    }
-}
-
-/// As the kernel describes an attachment to the cgroup of a [`Node`].
-pub fn as_found(attachment: &Attachment) -> Found {
-    let Attachment {
-        hook,
-        program_id,
-        link_id,
-        ..
-    } = *attachment;
-    Found {
-        place: Place::Cgroup {
-            id: 1,
-            path: Some("/cgroup".into()),
-            state: CgroupState::Visible,
-            attach_type: 0,
-            attach_name: hook.name(),
-        },
-        order: 0,
-        program: description(program_id),
-        manner: match link_id {
-            Some(id) => Manner::Link {
-                id,
-                pinned_at: Vec::new(),
-                held_by: Vec::new(),
-            },
-            None => Manner::Legacy { flags: Manner::MULTI },
-        },
-        ownership: Ownership::Earlier,
-    }
-}
-
-fn description(id: u32) -> ProgramDescription {
-    ProgramDescription {
-        id,
-        name: "connect4".to_owned(),
-        program_type: 18,
-        type_name: "cgroup_sock_addr",
-        tag: [0; 8],
-        loaded_at: Duration::ZERO,
-        uid: 0,
-        maps: Vec::new(),
-        pinned_at: Vec::new(),
-        held_by: Vec::new(),
     }
 }

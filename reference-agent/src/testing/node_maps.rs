@@ -1,9 +1,14 @@
 //! The maps of a [`Node`].
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey};
 
 use super::node::Node;
-use crate::maps::{Contents, LbMaps, Map, MapError};
+use crate::{
+    maps::{Contents, LbMaps, Map, MapError},
+    transport::Range,
+};
 
 /// The maps of a [`Node`].
 #[derive(Debug)]
@@ -76,5 +81,22 @@ impl LbMaps for NodeMaps {
 
     fn barrier(&mut self) -> Result<(), MapError> {
         self.0.lock().maps.barrier()
+    }
+}
+
+impl Node {
+    /// What packets to remote backends are sent from.
+    pub fn addresses(&self) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
+        self.lock().addresses
+    }
+
+    /// Where cluster IPs are from.
+    pub fn service_ranges(&self) -> Vec<Range> {
+        self.lock().service_ranges.clone()
+    }
+
+    /// From now on telling the programs where cluster IPs are from fails, or doesn't.
+    pub fn refuse_ranges(&self, refuse: bool) {
+        self.lock().refuse_ranges = refuse;
     }
 }

@@ -76,7 +76,10 @@ impl Told {
             Event::NodeDeleted(name) => _ = self.nodes.remove(&name),
             Event::Host(host) => self.host = Some(host),
             Event::ApiServers(servers) => self.api_servers = Some(servers),
-            Event::Synced(_) => {}
+            Event::ServiceCidrApplied(_)
+            | Event::ServiceCidrDeleted(_)
+            | Event::ServiceRanges(_)
+            | Event::Synced(_) => {}
         }
     }
 
@@ -85,6 +88,8 @@ impl Told {
         match kind {
             Kind::Service => self.services.keys().cloned().collect(),
             Kind::EndpointSlice => self.slices.keys().cloned().collect(),
+            // No plan is made of them.
+            Kind::ServiceCidr => BTreeSet::new(),
             Kind::Node => self
                 .nodes
                 .keys()

@@ -2,44 +2,51 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
 };
 
 use lb_abi::{
-    Backend, BackendId, Flow, FrontendKey, Remembered, ReverseKey, ServiceId, Tuple, UDP, flow_flags,
+    BackendId, Chosen, ChosenKey, Flow, FrontendKey, Remembered, ReverseKey, ServiceId, Tuple, UDP,
+    flow_flags,
 };
 
+use super::lookup::{Lookup, address};
 use crate::{
-    reconcile::Departed,
-    transport::{Protocol, TransportAddress},
+    reconcile::{Departed, MovedFrontend},
+    transport::{Protocol, TransportAddress, node_port},
 };
 
-/// Backends that have departed, each once for each service port.
+/// Backends that have departed, each once for each service port, and frontends that have moved.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     departed: HashMap<(ServiceId, BackendId), Gone>,
-    /// Whether there are some of which no more is known than that nobody has them.
-    unlisted: bool,
+    /// Frontends, with the backends that sockets may be connected to there now.
+    moved: HashMap<FrontendKey, BTreeSet<TransportAddress>>,
+    /// Whether there are backends of which no more is known than that nobody has them.
+    unlisted_backends: bool,
+    /// Whether there are frontends of which no more is known than what the maps say now.
+    unlisted_frontends: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Gone {
     backend: SocketAddr,
-    frontends: BTreeSet<TransportAddress>,
+    frontends: BTreeSet<FrontendKey>,
 }
 
 impl Batch {
-    /// How many backends it has.
+    /// How many backends and frontends it has.
     pub fn len(&self) -> usize {
-        self.departed.len() + usize::from(self.unlisted)
+        let unlisted = usize::from(self.unlisted_backends) + usize::from(self.unlisted_frontends);
+        self.departed.len() + self.moved.len() + unlisted
     }
 
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.departed.is_empty() && !self.unlisted
+        self.len() == 0
     }
 
-    /// Takes one more, up to `most` in all; of more than that only that there were.
+    /// Takes one more backend, up to `most` in all; of more than that only that there were.
     pub fn add(&mut self, departed: Departed, most: usize) {
         let Departed {
             service,
@@ -49,107 +56,125 @@ impl Batch {
         } = departed;
         // Of an earlier start, nobody knows any more who had it.
         if service == 0 || (self.departed.len() >= most && !self.departed.contains_key(&(service, id))) {
-            return self.add_unlisted();
+            return self.add_unlisted_backends();
         }
-        let backend = SocketAddr::new(backend.address, backend.port);
+        let backend = socket(&backend);
         let gone = self.departed.entry((service, id)).or_insert_with(|| Gone {
             backend,
             frontends: BTreeSet::new(),
         });
         // The number may have been given to another one meanwhile.
         gone.backend = backend;
-        gone.frontends.extend(frontends);
+        let keys = frontends.into_iter().map(TransportAddress::frontend_key);
+        gone.frontends.extend(keys);
     }
 
-    /// There are some of which no more is known.
-    pub fn add_unlisted(&mut self) {
-        self.unlisted = true;
-    }
-
-    /// Takes all of another.
-    pub fn join(&mut self, other: Self) {
-        self.unlisted |= other.unlisted;
-        for (key, gone) in other.departed {
-            self.departed.entry(key).or_insert(gone);
+    /// Takes one more frontend, up to `most` in all; of one that has moved again, where it is now.
+    pub fn add_moved(&mut self, moved: MovedFrontend, most: usize) {
+        let MovedFrontend { frontend, backends } = moved;
+        let key = frontend.frontend_key();
+        if self.moved.len() >= most && !self.moved.contains_key(&key) {
+            return self.add_unlisted_frontends();
         }
+        self.moved.insert(key, backends);
     }
 
-    /// Whether backends have to be looked at for [`flow_goes`](Self::flow_goes) and [`sockets`](Self::sockets).
-    pub(super) const fn asks_for_backends(&self) -> bool {
-        self.unlisted
+    /// There are backends of which no more is known.
+    pub fn add_unlisted_backends(&mut self) {
+        self.unlisted_backends = true;
+    }
+
+    /// There are frontends of which no more is known.
+    pub fn add_unlisted_frontends(&mut self) {
+        self.unlisted_frontends = true;
     }
 
     /// Whether an entry of FLOWS goes: it is of a backend that has departed from its service port, or of one that
-    /// nobody has.
-    pub(super) fn flow_goes(&self, key: &Tuple, flow: &Flow, there: &HashMap<BackendId, SocketAddr>) -> bool {
-        if key.protocol != UDP {
+    /// nobody has, or it was opened through a frontend that is not its service port's any more.
+    pub(super) fn flow_goes(&self, key: &Tuple, flow: &Flow, maps: &Lookup) -> bool {
+        if key.protocol != UDP || flow.flags & flow_flags::OWN != 0 {
             return false;
         }
-        let (address, port) = if flow.flags & flow_flags::REPLY == 0 {
-            (flow.to.destination, flow.to.destination_port)
+        let ((address, port), (frontend, frontend_port)) = if flow.flags & flow_flags::REPLY == 0 {
+            (
+                (flow.to.destination, flow.to.destination_port),
+                (key.destination, key.destination_port),
+            )
         } else {
-            (key.source, key.source_port)
+            (
+                (key.source, key.source_port),
+                (flow.to.source, flow.to.source_port),
+            )
         };
         let backend = SocketAddr::new(address.into(), port.get());
+        let asked = FrontendKey {
+            address: frontend,
+            port: frontend_port,
+            protocol: UDP,
+            pad: 0,
+        };
         let departed = self.departed.get(&(flow.service, flow.backend));
         departed.is_some_and(|gone| gone.backend == backend)
-            || (self.unlisted && there.get(&flow.backend) != Some(&backend))
+            || (self.unlisted_backends && maps.backends.get(&flow.backend) != Some(&backend))
+            || self.has_moved(&asked, flow.service, maps)
     }
 
-    /// Sockets whose connections go, by backend. `is_frontend`: whether that is one by its own address; otherwise it was
-    /// a node port, at whatever address.
-    pub(super) fn sockets<E>(
+    /// Whether an entry of CHOSEN goes, as one of FLOWS does.
+    pub(super) fn choice_goes(&self, key: &ChosenKey, chosen: &Chosen, maps: &Lookup) -> bool {
+        self.departed.contains_key(&(chosen.service, chosen.backend))
+            || (self.unlisted_backends && !maps.backends.contains_key(&chosen.backend))
+            || self.has_moved(&key.frontend, chosen.service, maps)
+    }
+
+    /// Whether what clients ask for there has moved, away from a service port.
+    fn has_moved(&self, asked: &FrontendKey, service: ServiceId, maps: &Lookup) -> bool {
+        let may_have = self.unlisted_frontends
+            || self.moved.contains_key(asked)
+            || self.moved.contains_key(&node_port(*asked));
+        may_have && !maps.leads_to(asked, service)
+    }
+
+    /// Sockets whose connections go, by backend.
+    pub(super) fn sockets(
         &self,
         noted: &[(ReverseKey, Remembered)],
-        there: &HashMap<BackendId, SocketAddr>,
-        mut is_frontend: impl FnMut(&FrontendKey) -> Result<bool, E>,
-    ) -> Result<HashMap<SocketAddr, HashSet<u64>>, E> {
-        let mut by_backend: HashMap<SocketAddr, Vec<&BTreeSet<TransportAddress>>> = HashMap::new();
+        maps: &Lookup,
+    ) -> HashMap<SocketAddr, HashSet<u64>> {
+        let mut by_backend: HashMap<SocketAddr, Vec<&BTreeSet<FrontendKey>>> = HashMap::new();
         for gone in self.departed.values() {
             by_backend.entry(gone.backend).or_default().push(&gone.frontends);
         }
-        let there: HashSet<&SocketAddr> = there.values().collect();
+        let there: HashSet<&SocketAddr> = maps.backends.values().collect();
         let mut sockets: HashMap<SocketAddr, HashSet<u64>> = HashMap::new();
         for (key, remembered) in noted.iter().filter(|(key, _)| key.backend.protocol == UDP) {
-            let backend = address(&key.backend);
-            let nobodys = self.unlisted && !there.contains(&backend);
-            let mut departed = || -> Result<bool, E> {
-                let Some(frontends) = by_backend.get(&backend) else {
-                    return Ok(false);
-                };
-                let asked = &remembered.frontend;
+            let (backend, asked) = (address(&key.backend), &remembered.frontend);
+            // A frontend of that very address goes before the node port of that number.
+            let as_node_port = || Some(node_port(*asked)).filter(|_| !maps.frontends.contains_key(asked));
+            let nobodys = self.unlisted_backends && !there.contains(&backend);
+            let departed = by_backend.get(&backend).is_some_and(|frontends| {
                 let known = |frontend| frontends.iter().any(|set| set.contains(&frontend));
-                let Some(exact) = TransportAddress::from_frontend_key(*asked) else {
-                    return Ok(false);
-                };
-                if known(exact) {
-                    return Ok(true);
-                }
-                Ok(known(node_port(exact)) && !is_frontend(asked)?)
+                known(*asked) || as_node_port().is_some_and(known)
+            });
+            let moved = self.moved.get(asked);
+            let moved = moved.or_else(|| self.moved.get(&as_node_port()?));
+            let led_away = match moved {
+                Some(backends) => !backends.contains(&TransportAddress {
+                    protocol: Protocol::Udp,
+                    address: backend.ip(),
+                    port: backend.port(),
+                }),
+                None => self.unlisted_frontends && maps.frontend(asked).is_none(),
             };
-            if nobodys || departed()? {
+            if nobodys || departed || led_away {
                 sockets.entry(backend).or_default().insert(key.cookie);
             }
         }
-        Ok(sockets)
+        sockets
     }
 }
 
-pub(super) fn address(backend: &Backend) -> SocketAddr {
-    SocketAddr::new(backend.address.into(), backend.port.get())
-}
-
-/// The frontend that stands for a node port at every address of its family.
-fn node_port(at: TransportAddress) -> TransportAddress {
-    let address: IpAddr = match at.address {
-        IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
-    TransportAddress {
-        protocol: Protocol::Udp,
-        address,
-        port: at.port,
-    }
+fn socket(at: &TransportAddress) -> SocketAddr {
+    SocketAddr::new(at.address, at.port)
 }
 
 #[cfg(test)]

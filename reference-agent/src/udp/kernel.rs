@@ -2,7 +2,10 @@
 
 use std::{collections::HashSet, net::SocketAddr};
 
-use lb_abi::{Backend, BackendId, Flow, Frontend, FrontendKey, Remembered, ReverseKey, Tuple};
+use lb_abi::{
+    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Remembered, ReverseKey,
+    Tuple,
+};
 use lb_loader::{LoaderError, MapError, Maps, Table, Terminated, terminate_udp};
 
 use super::{Connections, namespaces::each_namespace};
@@ -14,8 +17,10 @@ const CALLS: usize = 16;
 #[derive(Debug)]
 pub struct KernelConnections {
     flows: Table<Tuple, Flow>,
+    chosen: Table<ChosenKey, Chosen>,
     reverse: Table<ReverseKey, Remembered>,
     frontends: Table<FrontendKey, Frontend>,
+    addresses: Table<Address, u32>,
     backends: Table<BackendId, Backend>,
 }
 
@@ -27,8 +32,10 @@ impl KernelConnections {
     pub fn new(maps: &Maps) -> Result<Self, MapError> {
         Ok(Self {
             flows: maps.flows.try_clone()?,
+            chosen: maps.chosen.try_clone()?,
             reverse: maps.reverse.try_clone()?,
             frontends: maps.frontends.try_clone()?,
+            addresses: maps.addresses.try_clone()?,
             backends: maps.backends.try_clone()?,
         })
     }
@@ -39,12 +46,21 @@ impl Connections for KernelConnections {
         Ok(self.flows.retain(|key, flow| !goes(key, flow))?)
     }
 
+    fn end_choices(&mut self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {
+        self.chosen.retain(|key, chosen| !goes(key, chosen))?;
+        Ok(())
+    }
+
     fn sockets(&mut self) -> Result<Vec<(ReverseKey, Remembered)>, LoaderError> {
         Ok(self.reverse.entries()?)
     }
 
-    fn is_frontend(&mut self, key: &FrontendKey) -> Result<bool, LoaderError> {
-        Ok(self.frontends.get(key)?.is_some())
+    fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError> {
+        Ok(self.frontends.entries()?)
+    }
+
+    fn addresses(&mut self) -> Result<Vec<(Address, u32)>, LoaderError> {
+        Ok(self.addresses.entries()?)
     }
 
     fn backends(&mut self) -> Result<Vec<(BackendId, Backend)>, LoaderError> {

@@ -1,29 +1,30 @@
 //! One batch after the other.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use lb_abi::UDP;
 use lb_loader::LoaderError;
 use tokio::sync::Notify;
 
-use super::{
-    Connections,
-    batch::{Batch, address},
+use super::{Connections, batch::Batch, lookup::Lookup};
+use crate::{
+    metrics::Metrics,
+    reconcile::{Bounded, Departed, MovedFrontend},
 };
-use crate::{metrics::Metrics, reconcile::Departed};
 
-/// Most backends that wait.
+/// Most backends that wait, and most frontends.
 pub const WAITING: usize = 16_384;
 /// How often a batch that fails is tried in all.
 pub const TRIES: u32 = 5;
 /// After the first failure; twice as long after each further one.
 pub const RETRY: Duration = Duration::from_millis(200);
 
-/// Where departed backends are told. Clones are the same.
+/// Most walks over FLOWS for one batch.
+const WALKS: u32 = 4;
+
+/// Where departed backends and moved frontends are told. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Departures(Arc<Queue>);
 
@@ -34,18 +35,24 @@ struct Queue {
 }
 
 impl Departures {
-    /// Takes backends, and how many more there were; never waits.
-    pub fn tell(&self, departed: Vec<Departed>, unlisted: u64) {
-        if departed.is_empty() && unlisted == 0 {
+    /// Takes backends and frontends; never waits.
+    pub fn tell(&self, departed: Bounded<Departed>, moved: Bounded<MovedFrontend>) {
+        if departed.is_empty() && moved.is_empty() {
             return;
         }
         {
             let mut waiting = self.waiting();
-            for one in departed {
+            for one in departed.listed {
                 waiting.add(one, WAITING);
             }
-            if unlisted > 0 {
-                waiting.add_unlisted();
+            if departed.unlisted > 0 {
+                waiting.add_unlisted_backends();
+            }
+            for one in moved.listed {
+                waiting.add_moved(one, WAITING);
+            }
+            if moved.unlisted > 0 {
+                waiting.add_unlisted_frontends();
             }
         }
         self.0.told.notify_one();
@@ -56,7 +63,7 @@ impl Departures {
     }
 }
 
-/// Ends what departed backends leave.
+/// Ends what departed backends and moved frontends leave.
 #[derive(Debug)]
 pub struct Worker<C> {
     departures: Departures,
@@ -76,7 +83,7 @@ impl<C: Connections + 'static> Worker<C> {
         (worker, departures)
     }
 
-    /// For ever. Backends that are told while one batch is worked on are the next.
+    /// For ever. What is told while one batch is worked on is the next.
     pub async fn run(self) {
         loop {
             let batch = std::mem::take(&mut *self.departures.waiting());
@@ -116,8 +123,8 @@ impl<C: Connections + 'static> Worker<C> {
                 tracing::info!(
                     flows,
                     sockets,
-                    backends = batch.len(),
-                    "ended UDP flows and sockets of departed backends"
+                    of = batch.len(),
+                    "ended UDP flows and sockets of backends that serve no more, or of frontends that are another Service's"
                 );
             }
             let Some(error) = error else {
@@ -129,7 +136,7 @@ impl<C: Connections + 'static> Worker<C> {
                 return;
             };
             self.metrics.udp_failures.at([]).inc();
-            tracing::warn!(%error, tried, of = TRIES, "UDP flows or sockets of departed backends are not ended");
+            tracing::warn!(%error, tried, of = TRIES, "UDP flows or sockets are not ended whose backends or frontends have changed");
             tokio::time::sleep(pause).await;
             pause *= 2;
         }
@@ -140,7 +147,7 @@ impl<C: Connections + 'static> Worker<C> {
 struct Done {
     flows: usize,
     sockets: usize,
-    /// Sockets that were sent to departed backends, connected or not.
+    /// Sockets that were to go, connected or not.
     noted: usize,
     error: Option<LoaderError>,
 }
@@ -159,18 +166,18 @@ fn end(batch: &Batch, connections: &mut impl Connections) -> Done {
 }
 
 fn try_end(batch: &Batch, connections: &mut impl Connections, done: &mut Done) -> Result<(), LoaderError> {
-    let there: HashMap<_, _> = if batch.asks_for_backends() {
-        let backends = connections.backends()?.into_iter();
-        backends
-            .filter(|(_, backend)| backend.protocol == UDP)
-            .map(|(id, backend)| (id, address(&backend)))
-            .collect()
-    } else {
-        HashMap::new()
-    };
-    done.flows = connections.end_flows(&mut |key, flow| batch.flow_goes(key, flow, &there))?;
+    let maps = Lookup::read(connections)?;
+    connections.end_choices(&mut |key, chosen| batch.choice_goes(key, chosen, &maps))?;
+    // A packet brings one of a flow's two entries back, if it comes when that is gone and the other is not.
+    for _ in 0..WALKS {
+        let ended = connections.end_flows(&mut |key, flow| batch.flow_goes(key, flow, &maps))?;
+        done.flows += ended;
+        if ended == 0 {
+            break;
+        }
+    }
     let noted = connections.sockets()?;
-    let sockets = batch.sockets(&noted, &there, |key| connections.is_frontend(key))?;
+    let sockets = batch.sockets(&noted, &maps);
     done.noted = sockets.values().map(std::collections::HashSet::len).sum();
     // One that fails is no reason to leave the others.
     let mut result = Ok(());

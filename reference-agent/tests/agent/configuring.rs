@@ -122,6 +122,18 @@ fn a_key_that_is_no_option_is_refused_with_its_line_and_the_nearest_option() {
     "node: a\nlisten: here\n",
     "invalid value 'here' for '--listen <ADDRESS:PORT>'"
 )]
+#[case::ports_that_are_none(
+    "node: a\nsnat-ports: 20-10\n",
+    "expected the first and the last port, from 1 to 65535"
+)]
+#[case::an_address_for_a_range(
+    "node: a\nservice-cidr: [10.96.0.0]\n",
+    "expected a range such as 10.96.0.0/12"
+)]
+#[case::a_range_of_everything(
+    "node: a\nservice-cidr: [0.0.0.0/0]\n",
+    "expected a range such as 10.96.0.0/12"
+)]
 #[case::itself("config: other.yaml\n", "`config` is no option")]
 #[case::nothing_required("listen: 127.0.0.1:1\n", "--node <NAME>")]
 fn a_file_that_is_wrong_is_refused_with_what_is_wrong(#[case] file: &str, #[case] expected: &str) {

@@ -1,12 +1,12 @@
-//! UDP flows and sockets whose backend serves no more, in memory: the worker.
+//! UDP flows and sockets whose backend serves no more, or whose frontend has moved, in memory: the worker.
 
 use std::{net::SocketAddr, time::Duration};
 
-use lb_abi::{Backend, BackendId, Flow, Port, ReverseKey, ServiceId, Tuple, UDP};
+use lb_abi::{Backend, BackendId, Chosen, ChosenKey, Flow, Port, ReverseKey, ServiceId, Tuple, UDP};
 use reference_agent::{
     datapath::Datapath as _,
     metrics::Metrics,
-    reconcile::Departed,
+    reconcile::{Bounded, Departed, MovedFrontend},
     testing::{node::Node, objects::address},
     udp::{Departures, RETRY, TRIES, Worker},
 };
@@ -29,6 +29,10 @@ fn departed(service: ServiceId, backend: &str, id: BackendId) -> Departed {
         backend: address(backend),
         id,
     }
+}
+
+fn told<T>(listed: Vec<T>) -> Bounded<T> {
+    Bounded { listed, unlisted: 0 }
 }
 
 fn socket(cookie: u64, backend: &str) -> ReverseKey {
@@ -97,7 +101,10 @@ async fn flows_and_sockets_of_a_departed_backend_are_ended_and_others_are_not() 
     node.note_socket(socket(1, "UDP 10.0.0.1:5353"), frontend, true);
     node.note_socket(socket(2, "UDP 10.0.0.2:5353"), frontend, true);
     node.note_socket(socket(3, "UDP 10.0.0.1:5353"), frontend, false);
-    departures.tell(vec![departed(3, "UDP 10.0.0.1:5353", 7)], 0);
+    departures.tell(
+        told(vec![departed(3, "UDP 10.0.0.1:5353", 7)]),
+        Bounded::default(),
+    );
     until(|| node.ended() == [1].into()).await;
     assert_eq!(node.flows(), 1);
     until(|| metrics.udp_sockets_ended.at([]).get() == 1).await;
@@ -114,7 +121,10 @@ async fn a_socket_that_is_connected_only_just_after_is_ended_too() {
     // The first look finds it unconnected; by the second one its call has returned.
     let (key, value) = flow(3, 7, "UDP 10.0.0.1:5353");
     node.note_flow(key, value);
-    departures.tell(vec![departed(3, "UDP 10.0.0.1:5353", 7)], 0);
+    departures.tell(
+        told(vec![departed(3, "UDP 10.0.0.1:5353", 7)]),
+        Bounded::default(),
+    );
     until(|| metrics.udp_flows_ended.at([]).get() == 1).await;
     node.note_socket(connecting, frontend, true);
     until(|| node.ended() == [1].into()).await;
@@ -127,7 +137,10 @@ async fn what_fails_is_tried_again_and_counted() {
     let frontend = address(VIP).frontend_key();
     node.note_socket(socket(1, "UDP 10.0.0.1:5353"), frontend, true);
     node.fail_to_end(2);
-    departures.tell(vec![departed(3, "UDP 10.0.0.1:5353", 7)], 0);
+    departures.tell(
+        told(vec![departed(3, "UDP 10.0.0.1:5353", 7)]),
+        Bounded::default(),
+    );
     until(|| node.ended() == [1].into()).await;
     assert_eq!(metrics.udp_failures.at([]).get(), 2);
     assert!(
@@ -144,10 +157,72 @@ async fn of_an_earlier_start_and_of_too_many_everything_goes_that_nobody_has() {
     node.note_socket(socket(1, "UDP 10.0.0.1:5353"), frontend, true);
     let (key, value) = flow(3, 7, "UDP 10.0.0.1:5353");
     node.note_flow(key, value);
-    departures.tell(vec![departed(0, "UDP 10.0.0.1:5353", 7)], 0);
+    departures.tell(
+        told(vec![departed(0, "UDP 10.0.0.1:5353", 7)]),
+        Bounded::default(),
+    );
     until(|| node.ended() == [1].into()).await;
     assert_eq!(node.flows(), 0);
     node.note_socket(socket(2, "UDP 10.0.0.2:5353"), frontend, true);
-    departures.tell(Vec::new(), 1);
+    let unlisted = Bounded {
+        listed: Vec::new(),
+        unlisted: 1,
+    };
+    departures.tell(unlisted, Bounded::default());
     until(|| node.ended() == [1, 2].into()).await;
+}
+
+/// A frontend that is nobody's any more.
+fn moved() -> MovedFrontend {
+    MovedFrontend {
+        frontend: address(VIP),
+        backends: [address("UDP 10.0.0.2:5353")].into(),
+    }
+}
+
+#[tokio::test]
+async fn flows_sockets_and_choices_of_a_frontend_that_has_moved_are_ended_and_others_are_not() {
+    let node = Node::new();
+    let (departures, _metrics) = started(&node);
+    let (key, value) = flow(3, 7, "UDP 10.0.0.1:5353");
+    node.note_flow(key, value);
+    node.note_flow(
+        Tuple {
+            destination_port: Port::new(54),
+            ..key
+        },
+        value,
+    );
+    let frontend = address(VIP).frontend_key();
+    let other = address("UDP 10.96.0.2:53").frontend_key();
+    node.note_socket(socket(1, "UDP 10.0.0.1:5353"), frontend, true);
+    node.note_socket(socket(2, "UDP 10.0.0.2:5353"), frontend, true);
+    node.note_socket(socket(3, "UDP 10.0.0.1:5353"), other, true);
+    for (cookie, frontend) in [(4, frontend), (5, other)] {
+        let key = ChosenKey {
+            cookie,
+            frontend,
+            pad: 0,
+        };
+        let chosen = Chosen {
+            service: 3,
+            backend: 7,
+        };
+        node.note_choice(key, chosen);
+    }
+    departures.tell(Bounded::default(), told(vec![moved()]));
+    until(|| node.ended() == [1].into()).await;
+    assert_eq!(node.flows(), 1);
+    assert_eq!(node.choices(), [5].into());
+}
+
+#[tokio::test]
+async fn a_flow_that_a_packet_brings_back_while_it_is_removed_goes_too() {
+    let node = Node::new();
+    let (departures, metrics) = started(&node);
+    let (key, value) = flow(3, 7, "UDP 10.0.0.1:5353");
+    node.note_returning_flow(key, value);
+    departures.tell(Bounded::default(), told(vec![moved()]));
+    until(|| metrics.udp_flows_ended.at([]).get() == 2).await;
+    assert_eq!(node.flows(), 0);
 }

@@ -2,7 +2,7 @@
 
 use lb_abi::{
     Address, Backend, Frontend, Service, SlotKey,
-    address_flags::{NODE, SILENT, VIP},
+    address_flags::{self, LOAD_BALANCER, NODE, VIP},
     frontend_flags,
 };
 use reference_agent::{
@@ -92,6 +92,46 @@ fn nothing_is_a_headline() {
 }
 
 #[test]
+fn an_address_says_what_becomes_of_other_ports_there() {
+    let flags = [
+        0,
+        VIP,
+        LOAD_BALANCER,
+        VIP | LOAD_BALANCER,
+        NODE,
+        NODE | VIP,
+        NODE | LOAD_BALANCER,
+        address_flags::ALL,
+    ];
+    let contents = Contents {
+        addresses: (0..)
+            .map(|last| Address::v4([10, 0, 0, last]))
+            .zip(flags)
+            .collect(),
+        ..Contents::default()
+    };
+    let text = dump(&contents);
+    let lines: Vec<_> = text
+        .lines()
+        .skip_while(|line| *line != "addresses")
+        .skip(1)
+        .collect();
+    assert_eq!(
+        lines[..flags.len()],
+        [
+            "10.0.0.0 -> other ports passed",
+            "10.0.0.1 -> other ports refused",
+            "10.0.0.2 -> other ports refused from outside",
+            "10.0.0.3 -> other ports refused",
+            "10.0.0.4 -> node",
+            "10.0.0.5 -> node, other ports refused",
+            "10.0.0.6 -> node",
+            "10.0.0.7 -> node, other ports refused",
+        ]
+    );
+}
+
+#[test]
 fn defects_are_named() {
     let [b1, b2] = ["TCP 1.1.1.1:80", "TCP 1.1.1.2:80"].map(|text| backend(text).value());
     let [f1, f2, f3, f4] = [
@@ -115,7 +155,7 @@ fn defects_are_named() {
     let contents = Contents {
         addresses: vec![
             (f1.address, VIP),
-            (f2.address, VIP | SILENT),
+            (f2.address, VIP | (address_flags::ALL + 1)),
             (Address::v4([10, 96, 0, 7]), NODE),
             (Address::v4([10, 96, 0, 8]), 0),
         ],
@@ -183,7 +223,7 @@ frontend TCP 10.96.0.3:80: its service 9 is missing
 frontend TCP 10.96.0.2:80: its service 2 names 4294967295 slots, 0 are there
 frontend TCP 10.96.0.1:80: backend 7 of its slot 1 of service 1 generation 4 is missing
 frontend TCP 10.96.0.1:80: backend 5 of its slot 2 of service 1 generation 4 is missing
-address 10.96.0.2 with flags 0x3: not written by this version
+address 10.96.0.2 with flags 0x9: not written by this version
 address 10.96.0.8: no frontend has it
 service 3: no frontend names it
 slot 0 of service 1 generation 3: not current

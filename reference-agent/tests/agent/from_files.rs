@@ -70,11 +70,11 @@ impl Told {
 
     /// Everything up to the last kind's being synced.
     pub(crate) async fn synced(&mut self) -> Vec<String> {
-        let mut seen = self.next(3).await;
-        while !seen.ends_with(&["synced Node".to_owned()]) {
+        let mut seen = self.next(4).await;
+        while !seen.ends_with(&["synced ServiceCidr".to_owned()]) {
             seen.extend(self.next(1).await);
         }
-        seen.truncate(seen.len() - 3);
+        seen.truncate(seen.len() - 4);
         seen
     }
 
@@ -129,6 +129,9 @@ fn describe(event: &Event) -> String {
         Event::SliceDeleted(name) => format!("no slice {name}"),
         Event::NodeApplied(node) => format!("node {}", node.name),
         Event::NodeDeleted(name) => format!("no node {name}"),
+        Event::ServiceCidrApplied(object) => format!("servicecidr {} {:?}", object.name, object.ranges),
+        Event::ServiceCidrDeleted(name) => format!("no servicecidr {name}"),
+        Event::ServiceRanges(ranges) => format!("ranges {ranges:?}"),
         Event::Host(_) => "host".to_owned(),
         Event::ApiServers(servers) => format!("API servers {servers:?}"),
         Event::Synced(kind) => format!("synced {kind:?}"),
@@ -367,9 +370,6 @@ fn one_reading_of_a_folder_ends_with_all_kinds_synced() {
         panic!("a slice first, not {:?}", reading.events);
     };
     assert_eq!(slice.name, name("shop/x-1"));
-    assert_eq!(
-        rest,
-        [Kind::Service, Kind::EndpointSlice, Kind::Node].map(Event::Synced)
-    );
+    assert_eq!(rest, Kind::ALL.map(Event::Synced));
     assert_eq!(reading.findings.len(), 1);
 }

@@ -21,6 +21,7 @@ mod recordings;
 mod reflecting;
 mod reporting;
 mod running;
+mod service_ranges;
 mod sockets;
 mod status;
 mod streaming;

@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 const POLL: Duration = Duration::from_millis(20);
 
 /// What is listed, in the order of `/readyz`.
-pub(crate) const KINDS: [&str; 3] = ["services", "endpointslices", "nodes"];
+pub(crate) const KINDS: [&str; 4] = ["services", "endpointslices", "nodes", "servicecidrs"];
 
 /// One API server, which can be stopped and started at its address.
 pub(crate) struct Control {
@@ -125,6 +125,7 @@ impl Control {
 fn parts(client: &Client, node: &Node, listener: TcpListener) -> Parts<Planner, NodeDatapath> {
     let reports = Reports::new(None);
     let mut feeds = reflect::feeds(client, &reports);
+    feeds.push(reflect::service_cidrs(client, &reports));
     feeds.push(Feed::new(|events: EventSender| async move {
         events
             .send(Event::Host(Host::default()))

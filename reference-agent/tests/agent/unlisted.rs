@@ -26,14 +26,14 @@ use crate::running::{Control, KINDS, Running, create_service};
 type Refusals = Arc<Mutex<BTreeMap<&'static str, (u16, &'static str, &'static str)>>>;
 
 /// An API server without objects, which refuses what it is told to.
-struct Refusing {
+pub(crate) struct Refusing {
     refusals: Refusals,
-    client: Client,
+    pub(crate) client: Client,
     serving: JoinHandle<std::io::Result<()>>,
 }
 
 impl Refusing {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let refusals = Refusals::default();
         let router = Router::new().fallback(answer).with_state(Arc::clone(&refusals));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
@@ -49,12 +49,18 @@ impl Refusing {
         }
     }
 
-    fn refuse(&self, resource: &'static str, code: u16, reason: &'static str, message: &'static str) {
+    pub(crate) fn refuse(
+        &self,
+        resource: &'static str,
+        code: u16,
+        reason: &'static str,
+        message: &'static str,
+    ) {
         let mut refusals = self.refusals.lock().expect("no handler panics");
         refusals.insert(resource, (code, reason, message));
     }
 
-    fn allow(&self, resource: &str) {
+    pub(crate) fn allow(&self, resource: &str) {
         self.refusals.lock().expect("no handler panics").remove(resource);
     }
 }

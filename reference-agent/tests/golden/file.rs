@@ -145,7 +145,8 @@ pub(super) fn kind(name: &str) -> anyhow::Result<Kind> {
         "Service" => Kind::Service,
         "EndpointSlice" => Kind::EndpointSlice,
         "Node" => Kind::Node,
-        other => bail!("the agent knows Service, EndpointSlice and Node, found `{other}`"),
+        "ServiceCIDR" => Kind::ServiceCidr,
+        other => bail!("the agent knows Service, EndpointSlice, Node and ServiceCIDR, found `{other}`"),
     })
 }
 

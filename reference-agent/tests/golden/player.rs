@@ -10,7 +10,7 @@ use reference_agent::{
     dump::dump,
     findings::Finding,
     maps::{Contents, memory::Capacities},
-    model::{Event, Host, Kind, Node, Probe, Service, Slice},
+    model::{Event, Host, Kind, Node, Probe, Service, ServiceCidr, Slice},
     names::ObjectName,
     plan::Perspective,
     relist::{Object, Relist, Watched},
@@ -33,7 +33,7 @@ pub(super) struct Player {
     found: Contents,
     host: Host,
     store: BTreeMap<Key, Value>,
-    watches: [Watch; 3],
+    watches: [Watch; 4],
     /// What could not be read of each object.
     unread: BTreeMap<Key, Vec<Finding>>,
     /// Findings of Services, as they were told to others.
@@ -53,7 +53,7 @@ struct Watch {
     listing: bool,
 }
 
-const KINDS: [Kind; 3] = [Kind::Service, Kind::EndpointSlice, Kind::Node];
+const KINDS: [Kind; 4] = Kind::ALL;
 
 impl Player {
     pub(super) fn new() -> anyhow::Result<Self> {
@@ -139,7 +139,8 @@ impl Player {
         match file::kind_of(object)? {
             Kind::Service => self.decoded(object, decode::name, decode::service),
             Kind::EndpointSlice => self.decoded(object, decode::name, decode::slice),
-            Kind::Node => self.decoded(object, decode::node_name, decode::node),
+            Kind::Node => self.decoded(object, decode::cluster_scoped, decode::node),
+            Kind::ServiceCidr => self.decoded(object, decode::cluster_scoped, decode::service_cidr),
         }
     }
 
@@ -173,7 +174,7 @@ impl Player {
     fn delete(&mut self, object: &Value) -> anyhow::Result<()> {
         let kind = file::kind_of(object)?;
         let name = match kind {
-            Kind::Node => decode::node_name(object),
+            Kind::Node | Kind::ServiceCidr => decode::cluster_scoped(object),
             Kind::Service | Kind::EndpointSlice => decode::name(object),
         };
         let name = name.map_err(|defect| anyhow::anyhow!("{defect}"))?;
@@ -183,6 +184,7 @@ impl Player {
             Kind::Service => relist.take(Watched::<Service>::Delete(name)),
             Kind::EndpointSlice => relist.take(Watched::<Slice>::Delete(name)),
             Kind::Node => relist.take(Watched::<Node>::Delete(name)),
+            Kind::ServiceCidr => relist.take(Watched::<ServiceCidr>::Delete(name)),
         };
         events.into_iter().for_each(|event| self.tell(event));
         Ok(())
@@ -227,6 +229,7 @@ impl Player {
             Kind::Service => relist.take(Watched::<Service>::InitDone),
             Kind::EndpointSlice => relist.take(Watched::<Slice>::InitDone),
             Kind::Node => relist.take(Watched::<Node>::InitDone),
+            Kind::ServiceCidr => relist.take(Watched::<ServiceCidr>::InitDone),
         };
         events.into_iter().for_each(|event| self.tell(event));
         Ok(())
@@ -348,6 +351,7 @@ impl Watch {
             Kind::Service => self.relist.take(Watched::<Service>::Init),
             Kind::EndpointSlice => self.relist.take(Watched::<Slice>::Init),
             Kind::Node => self.relist.take(Watched::<Node>::Init),
+            Kind::ServiceCidr => self.relist.take(Watched::<ServiceCidr>::Init),
         };
         assert_eq!(events, [], "the beginning of a list says nothing");
     }

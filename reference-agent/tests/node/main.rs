@@ -16,7 +16,7 @@
 //! | `pod_network` | pods' network without another CNI: routes, sources, the conflist, and what is left of them |
 //! | `masquerade` | the rules for what pods send out of the cluster, while they are written |
 //! | `probing` | the agent's own probe sees what others do to connections |
-//! | `udp` | clients of UDP whose backend stops serving |
+//! | `udp` | clients of UDP whose backend stops serving, or whose frontend passes to another Service |
 //! | `leftovers` | programs of an earlier load are gone when the next agent is ready |
 //! | `left_everywhere` | above, beside, hidden, removed, at devices, held by others; somebody else's stays |
 //! | `comes_and_goes` | devices and addresses that come and go while the agent runs |

@@ -1,4 +1,5 @@
-//! UDP clients whose backend stops serving: told, or sent to another one; everybody else notices nothing.
+//! UDP clients whose backend stops serving, or whose frontend passes to another Service: told, or sent to another backend;
+//! everybody else notices nothing.
 
 use std::{
     io,
@@ -12,12 +13,14 @@ use std::{
     time::Duration,
 };
 
+use nix::sys::signal::Signal;
+use rstest::rstest;
 use serde_json::json;
 
 use crate::{
     agent::{Api, Node, Serving},
     network::{FAMILIES, Family, Namespace, Network, pod, settle},
-    objects::{Everything, NODE_PORTS, PORTS, cluster_ips, create_node},
+    objects::{Everything, NODE_PORTS, PORTS, cluster_ips, create_node, external_ips},
     place::place,
     sockets::{LIMIT, UDP, serve},
 };
@@ -128,6 +131,28 @@ impl World {
         };
         self.api
             .with(self.address, async |client| service.create(&client).await);
+    }
+
+    /// The external IPs of `x` are those of `y` from now on.
+    fn hand_over(&self) {
+        let of = |name, number, ips: &[IpAddr], backends| Everything {
+            name,
+            number,
+            spec: json!({"externalIPs": ips}),
+            backends,
+        };
+        let leaving = (FAMILIES.map(|family| family.pods[0]), true);
+        let staying = (FAMILIES.map(|family| family.remote), false);
+        let services = [
+            // Not its yet: `x`, which has them, too, comes first.
+            of("y", 2, &external_ips(1), vec![leaving]),
+            of("x", 1, &[], vec![leaving, staying]),
+        ];
+        self.api.with(self.address, async |client| {
+            for service in &services {
+                service.create(&client).await;
+            }
+        });
     }
 
     /// For the other family: both serve again.
@@ -287,6 +312,65 @@ fn flows_of_a_backend_that_serves_no_more_go_to_another_and_no_others() {
             assert_eq!(asked(&client.socket).expect("not of that Service"), leaving);
         }
         world.restore(&node, index);
+    }
+    agent.ready();
+}
+
+/// The pod serves the one Service and the other, the remote backend only the one that had the frontend.
+#[rstest]
+fn a_frontend_that_passes_to_another_service_takes_its_flows_and_sockets_along(
+    #[values(true, false)] at_sockets: bool,
+    #[values(true, false)] while_an_agent_runs: bool,
+) {
+    let Some(place) = place() else { return };
+    let world = World::new();
+    let node = Node::new(&place, at_sockets);
+    let kubeconfig = world.api.kubeconfig(world.address);
+    let mut agent = node.start(&kubeconfig, &[]);
+    agent.ready();
+    let of_family: Vec<_> = FAMILIES
+        .into_iter()
+        .enumerate()
+        .map(|(index, family)| {
+            let passing = SocketAddr::new(external_ips(1)[index], PORTS[1]);
+            let mut moving = if at_sockets {
+                clients(family.node, passing)
+            } else {
+                world.network.outside.run(move || clients(family.client, passing))
+            };
+            let pod = &world.pods[1].namespace;
+            moving.extend(pod.run(move || clients(family.pods[1], passing)));
+            has_both(&moving, &family);
+            // Of the same Service, by a frontend that it keeps.
+            let others = pod.run(move || clients(family.pods[1], at(1, index)));
+            has_both(&others, &family);
+            (family, moving, others)
+        })
+        .collect();
+    if while_an_agent_runs {
+        world.hand_over();
+    } else {
+        agent.end(Signal::SIGTERM);
+        world.hand_over();
+        agent = node.start(&kubeconfig, &[]);
+        agent.ready();
+    }
+    for (family, moving, others) in of_family {
+        let serves = family.pods[0];
+        for client in &moving {
+            if client.server == serves {
+                assert_eq!(asked(&client.socket).expect("its backend serves both"), serves);
+                continue;
+            }
+            node.eventually(|| match asked(&client.socket) {
+                Ok(server) if server == serves && !at_sockets => Ok(()),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock && at_sockets => Ok(()),
+                other => Err(format!("{other:?}")),
+            });
+        }
+        for client in &others {
+            assert_eq!(asked(&client.socket).expect("its frontend stays"), client.server);
+        }
     }
     agent.ready();
 }

@@ -78,7 +78,15 @@ impl Governed {
 
 /// Of each kind one with something that can't be used, which the agent says in an Event.
 fn unusable() -> Vec<serde_json::Value> {
-    vec![
+    let range = |third: u8| {
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+            "metadata": {"name": format!("more-{third}")}, "spec": {"cidrs": [format!("10.97.{third}.0/24")]},
+        })
+    };
+    // With the API server's own, one more than there is room for.
+    let mut unusable: Vec<_> = (0..4).map(range).collect();
+    unusable.extend([
         json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": "refused", "namespace": "default"},
             "spec": {"externalIPs": ["255.255.255.255"], "ports": [{"port": 80}]},
@@ -92,7 +100,8 @@ fn unusable() -> Vec<serde_json::Value> {
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": "there"},
             "status": {"addresses": [{"type": "InternalIP", "address": "nowhere"}]},
         }),
-    ]
+    ]);
+    unusable
 }
 
 fn kubeconfig(folder: &Path, server: &str) -> PathBuf {

@@ -104,7 +104,7 @@ impl Cluster {
 }
 
 /// What there is beside the world: of each kind one with something that can't be used, and one with a health check.
-fn more() -> [Value; 6] {
+fn more() -> [Value; 9] {
     let port = json!({"name": "tcp", "port": 80});
     [
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "here"}}),
@@ -126,7 +126,18 @@ fn more() -> [Value; 6] {
             "spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [port]},
         }),
         health_checked_slice(&["here", "elsewhere"]),
+        // With the API server's own two, one more than there is room for.
+        range("10.97.0.0/24"),
+        range("10.97.1.0/24"),
+        range("10.97.2.0/24"),
     ]
+}
+
+fn range(cidr: &str) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+        "metadata": {"name": cidr.replace('/', "-")}, "spec": {"cidrs": [cidr]},
+    })
 }
 
 /// Endpoints on these nodes.
@@ -232,6 +243,7 @@ fn of_a_cluster(#[case] streams: bool) {
         ("Service", "refused", "FrontendRefused"),
         ("EndpointSlice", "of-nobody", "ServiceUnknown"),
         ("Node", "there", "Malformed"),
+        ("ServiceCIDR", "10.97.2.0-24", "ServiceRangesClipped"),
     ] {
         let of = |event: &Value| {
             event["involvedObject"]["kind"] == kind

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lb_abi::address_flags::{NODE, VIP};
+use lb_abi::address_flags::{LOAD_BALANCER, NODE, VIP};
 use reference_agent::{
     model::{Event, Host, Model, Node, Policy, Probe},
     names::ObjectId,
@@ -51,10 +51,14 @@ fn balanced() -> Model {
 }
 
 #[test]
-fn addresses_of_services_alone_refuse_other_ports_and_those_of_machines_do_not() {
+fn what_becomes_of_other_ports_of_an_address_depends_on_whose_it_may_be() {
     let model = balanced();
     assert_eq!(flags(&model, "10.96.0.1"), Some(VIP));
-    assert_eq!(flags(&model, "192.0.2.1"), Some(VIP));
+    assert_eq!(
+        flags(&model, "192.0.2.1"),
+        Some(LOAD_BALANCER),
+        "a proxy may have it, whose other ports the cluster uses"
+    );
     assert_eq!(flags(&model, "198.51.100.1"), Some(0));
     assert_eq!(
         flags(&model, "0.0.0.0"),
@@ -72,13 +76,13 @@ fn a_load_balancers_address_is_a_machines_while_any_node_or_this_host_has_it() {
         assert_eq!(marked(&model, &dirty), expected_marks);
         assert_eq!(flags(&model, "192.0.2.1"), Some(expected));
     };
-    step(machine("a", "10.0.0.1"), &["node"], VIP);
+    step(machine("a", "10.0.0.1"), &["node"], LOAD_BALANCER);
     step(machine("a", "10.0.0.1 192.0.2.1"), &["node", "t/x"], 0);
     step(machine("b", "192.0.2.1"), &["node"], 0);
     step(machine("a", "10.0.0.1"), &["node"], 0);
     step(host("192.0.2.1", None), &["node"], NODE);
     step(Event::NodeDeleted("b".to_owned()), &["node"], NODE);
-    step(host("10.0.0.1", None), &["node", "t/x"], VIP);
+    step(host("10.0.0.1", None), &["node", "t/x"], LOAD_BALANCER);
 }
 
 #[test]
@@ -89,9 +93,19 @@ fn flags_of_several_owners_are_joined() {
     other.external_ips = ips("10.96.0.1");
     model.apply(Event::ServiceApplied(other));
     assert_eq!(flags(&model, "10.96.0.1"), Some(VIP | NODE));
+    let mut third = service("t/z", "10.96.0.3", &["TCP 82"]);
+    third.load_balancer_ips = ips("10.96.0.1");
+    model.apply(Event::ServiceApplied(third));
+    assert_eq!(
+        flags(&model, "10.96.0.1"),
+        Some(VIP | NODE),
+        "this host has the load balancer's address"
+    );
     model.apply(Event::ServiceDeleted(name("t/x")));
     assert_eq!(flags(&model, "10.96.0.1"), Some(NODE));
     model.apply(host("", None));
+    assert_eq!(flags(&model, "10.96.0.1"), Some(LOAD_BALANCER));
+    model.apply(Event::ServiceDeleted(name("t/z")));
     assert_eq!(flags(&model, "10.96.0.1"), Some(0));
 }
 

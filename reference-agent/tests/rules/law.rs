@@ -239,7 +239,10 @@ impl Told {
             Event::NodeDeleted(name) => _ = self.nodes.remove(&name),
             Event::Host(host) => self.host = Some(host),
             Event::ApiServers(_) => self.api_servers = Some(event.clone()),
-            Event::Synced(_) => {}
+            Event::ServiceCidrApplied(_)
+            | Event::ServiceCidrDeleted(_)
+            | Event::ServiceRanges(_)
+            | Event::Synced(_) => {}
         }
     }
 

@@ -9,6 +9,7 @@ mod frontends;
 mod health;
 mod law;
 mod planning;
+mod service_ranges;
 mod services;
 mod slices;
 mod support;

@@ -2,12 +2,14 @@
 
 use std::{
     collections::BTreeSet,
+    mem::offset_of,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
 use lb_abi::{
-    ABI_VERSION, Address, Affinity, AffinityKey, Config, Flow, FragmentKey, Frontend, MAGIC, Port, Ports,
-    Remembered, ReverseKey, Service, SourceKey, Traffic, Tuple, address_flags, frontend_flags,
+    ABI_VERSION, Address, AddressRange, Affinity, AffinityKey, Chosen, ChosenKey, Config, Flow, FragmentKey,
+    Frontend, Held, HeldKey, MAGIC, Port, Ports, Remembered, ReverseKey, SERVICE_RANGES, Service, SourceKey,
+    Traffic, Tuple, address_flags, frontend_flags,
 };
 
 use super::{Answer, From, Frontends, MOST_BACKENDS, MOST_FRONTENDS, Question, bytes};
@@ -26,17 +28,19 @@ const SERVICES: (&str, usize, usize) = ("SERVICES", 4, 8);
 const SLOTS: (&str, usize, usize) = ("SLOTS", 12, 4);
 const BACKENDS: (&str, usize, usize) = ("BACKENDS", 4, 20);
 const META: (&str, usize, usize) = ("META", 4, 16);
+const CONFIG: (&str, usize, usize) = ("CONFIG", 4, size_of::<Config>());
+const SOURCES: (&str, usize, usize) = ("SOURCES", size_of::<SourceKey>(), 4);
 
 /// The others, which are told by their names and sizes, and not read.
 const UNREAD: [(&str, usize, usize); 11] = [
-    ("SOURCES", size_of::<SourceKey>(), 4),
     ("KEPT", 4, size_of::<Service>()),
+    ("CHOSEN", size_of::<ChosenKey>(), size_of::<Chosen>()),
     ("REVERSE", size_of::<ReverseKey>(), size_of::<Remembered>()),
     ("SOCKETS", 8, size_of::<lb_abi::Backend>()),
     ("AFFINITY", size_of::<AffinityKey>(), size_of::<Affinity>()),
     ("FRAGMENTS", size_of::<FragmentKey>(), size_of::<Ports>()),
+    ("HELD", size_of::<HeldKey>(), size_of::<Held>()),
     ("FLOWS", size_of::<Tuple>(), size_of::<Flow>()),
-    ("CONFIG", 4, size_of::<Config>()),
     ("COUNTERS", 4, 8),
     ("SERVICE_TRAFFIC", 4, size_of::<Traffic>()),
     ("BACKEND_TRAFFIC", 4, size_of::<Traffic>()),
@@ -50,6 +54,9 @@ pub struct Ours {
     services: u32,
     slots: u32,
     backends: u32,
+    /// Not every program has them.
+    config: Option<u32>,
+    sources: Option<u32>,
 }
 
 /// What a map of one of our programs holds.
@@ -60,7 +67,9 @@ pub(super) fn layout_of(map: &Map) -> Option<String> {
 
 /// Sizes of keys and values of a map of ours.
 pub(super) fn sizes(name: &str) -> Option<(usize, usize)> {
-    let read = [FRONTENDS, ADDRESSES, SERVICES, SLOTS, BACKENDS, META];
+    let read = [
+        FRONTENDS, ADDRESSES, SERVICES, SLOTS, BACKENDS, META, CONFIG, SOURCES,
+    ];
     let mut known = read.into_iter().chain(UNREAD);
     let (_, key, value) = known.find(|(known, ..)| *known == name)?;
     Some((key, value))
@@ -86,6 +95,8 @@ impl Ours {
                 services: find(SERVICES)?,
                 slots: find(SLOTS)?,
                 backends: find(BACKENDS)?,
+                config: find(CONFIG),
+                sources: find(SOURCES),
             })
         };
         Ok(all())
@@ -93,7 +104,8 @@ impl Ours {
 
     pub(super) fn ask(&self, source: &dyn MapBytes, question: &Question) -> Result<Answer, ReadError> {
         let wanted = question.destination;
-        let flags = self.address_flags(source, wanted.address)?;
+        let known = self.address_flags(source, wanted.address)?;
+        let flags = known.unwrap_or(0);
         let (frontend, only_if) = match self.frontend(source, wanted, question.from)? {
             Some(frontend) => (Some(frontend), None),
             None if flags & address_flags::NODE != 0 => {
@@ -113,14 +125,20 @@ impl Ours {
             None => (None, None),
         };
         let Some((service, frontend)) = frontend else {
-            return Ok(match flags & address_flags::VIP {
-                0 => Answer::NotAService,
-                _ if question.from != From::Socket && flags & address_flags::SILENT != 0 => Answer::Dropped {
-                    because: "the address is a service's, which has no such port".to_owned(),
-                },
-                _ => Answer::Refused {
-                    because: "the address is a service's, which has no such port".to_owned(),
-                },
+            let refused = |because: &str| Answer::Refused {
+                because: because.to_owned(),
+            };
+            return Ok(if flags & address_flags::VIP != 0 {
+                refused("the address is a service's, which has no such port")
+            } else if question.from == From::Outside
+                && flags & (address_flags::LOAD_BALANCER | address_flags::NODE)
+                    == address_flags::LOAD_BALANCER
+            {
+                refused("the address is a load balancer's, which has no such port, and is not routed on")
+            } else if known.is_none() && self.is_nobodys(source, wanted.address)? {
+                refused("cluster IPs are from that range, and no service has the address")
+            } else {
+                Answer::NotAService
             });
         };
         let ranged = frontend.flags & frontend_flags::SOURCE_RANGES != 0;
@@ -216,14 +234,39 @@ impl Ours {
         }))
     }
 
-    fn address_flags(&self, source: &dyn MapBytes, address: IpAddr) -> Result<u32, ReadError> {
+    /// `None`: the address is not known.
+    fn address_flags(&self, source: &dyn MapBytes, address: IpAddr) -> Result<Option<u32>, ReadError> {
         let key = match address {
             IpAddr::V4(v4) if v4.is_loopback() || v4.is_unspecified() => Address::LOOPBACK_V4,
             IpAddr::V6(v6) if v6.is_unspecified() => Address::LOOPBACK_V6,
             _ => Address::from(address),
         };
         let value = source.lookup(self.addresses, &key.octets())?;
-        Ok(value.and_then(|value| bytes::u32_at(&value, 0)).unwrap_or(0))
+        Ok(value.and_then(|value| bytes::u32_at(&value, 0)))
+    }
+
+    /// Whether an address is in a Service range and none of the cluster's machines or pods has it.
+    fn is_nobodys(&self, source: &dyn MapBytes, address: IpAddr) -> Result<bool, ReadError> {
+        let (Some(config), Some(sources)) = (self.config, self.sources) else {
+            return Ok(false);
+        };
+        let address = Address::from(address);
+        let config = source.lookup(config, &0_u32.to_ne_bytes())?.unwrap_or_default();
+        let mut ranges = (0..SERVICE_RANGES).filter_map(|index| {
+            let at = offset_of!(Config, service_ranges) + index * size_of::<AddressRange>();
+            Some(AddressRange {
+                address: Address::v6(bytes::at(&config, at)?),
+                mask: Address::v6(bytes::at(&config, at + size_of::<Address>())?),
+            })
+        });
+        if !ranges.any(|range| range.contains(address)) {
+            return Ok(false);
+        }
+        let client = SourceKey::client(SourceKey::CLUSTER, address);
+        let mut key = client.prefix_length.to_ne_bytes().to_vec();
+        key.extend(client.service);
+        key.extend(client.address.octets());
+        Ok(source.lookup(sources, &key)?.is_none())
     }
 
     pub(super) fn frontends(&self, source: &dyn MapBytes) -> Result<Frontends, ReadError> {

@@ -19,6 +19,7 @@ impl Machine {
                 elsewhere: false,
                 mtu: Some(1500),
                 port_of: None,
+                lies_on: None,
             },
         );
         self
@@ -35,9 +36,15 @@ impl Machine {
             .with(index, |link| link.elsewhere = true)
     }
 
-    fn address(mut self, device: u32, address: &str) -> Self {
-        let address = address.parse().expect("an address");
-        self.0.addresses.push(HostAddress { device, address });
+    /// Alone, or with the length of its subnet's prefix.
+    fn address(mut self, device: u32, text: &str) -> Self {
+        let alone = || text.parse().map(|address: IpAddr| IpNet::from(address));
+        let net: IpNet = text.parse().or_else(|_| alone()).expect("an address");
+        self.0.addresses.push(HostAddress {
+            device,
+            address: net.addr(),
+            prefix_length: net.prefix_len(),
+        });
         self
     }
 
@@ -102,6 +109,54 @@ fn the_uplink_of_a_node_that_is_a_container_is_a_pair_too() {
         .pod(3, "veth1-2")
         .address(3, "10.244.1.1")
         .serves(&HostOptions::default(), &["eth0"], &["veth1-2"]);
+}
+
+#[test]
+fn a_pair_with_a_subnet_leads_to_another_network() {
+    for address in ["203.0.113.1/24", "203.0.113.0/31", "2001:db8:7::1/64"] {
+        let uplinks = machine().pod(3, "eth1").address(3, address);
+        uplinks.serves(&HostOptions::default(), &["eth0", "eth1"], &[]);
+        let down = uplinks.with(3, |link| link.up = false);
+        assert!(
+            !down.view(&HostOptions::default()).devices.contains_key(&3),
+            "{address}"
+        );
+    }
+    for address in ["10.244.1.1/32", "fd00:1::1/128"] {
+        let pods = machine().pod(3, "veth1-2").address(3, address);
+        pods.serves(&HostOptions::default(), &["eth0"], &["veth1-2"]);
+    }
+}
+
+#[test]
+fn pairs_in_a_bond_lead_to_the_network() {
+    machine()
+        .pod(3, "eth1")
+        .with(3, |link| link.port_of = Some(4))
+        .link(4, "bond0", LinkKind::Bond)
+        .address(4, "203.0.113.1/24")
+        .serves(&HostOptions::default(), &["eth0", "bond0"], &[]);
+}
+
+#[test]
+fn a_pair_that_another_device_lies_on_leads_to_the_network() {
+    let above = machine()
+        .pod(3, "eth1")
+        .link(4, "macvlan0", LinkKind::Other)
+        .with(4, |link| link.lies_on = Some(3));
+    above.serves(&HostOptions::default(), &["eth0"], &[]);
+    above
+        .address(4, "203.0.113.1/24")
+        .serves(&HostOptions::default(), &["eth0", "macvlan0"], &[]);
+}
+
+#[test]
+fn a_macvlan_on_a_device_of_another_namespace_is_the_nodes() {
+    machine()
+        .link(3, "eth1", LinkKind::Other)
+        .with(3, |link| link.elsewhere = true)
+        .address(3, "203.0.113.1/24")
+        .serves(&HostOptions::default(), &["eth0", "eth1"], &[]);
 }
 
 #[test]

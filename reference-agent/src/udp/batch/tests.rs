@@ -1,6 +1,6 @@
 //! Which flows and sockets go, one by one.
 
-use lb_abi::{Address, Port};
+use lb_abi::{Address, Backend, Frontend, Port};
 
 use super::*;
 
@@ -62,11 +62,37 @@ fn flow(service: ServiceId, backend: BackendId, vip: &str, to: &str) -> [(Tuple,
     ]
 }
 
+/// Maps with backends, and with frontends that lead to service ports; the node is 192.0.2.1.
+fn maps(backends: &[(BackendId, &str)], frontends: &[(&str, ServiceId)]) -> Lookup {
+    let frontends = frontends.iter().map(|(text, service)| {
+        let value = Frontend {
+            internal: *service,
+            external: *service,
+            ..Frontend::default()
+        };
+        (at(text).frontend_key(), value)
+    });
+    let nodes = [
+        Address::v4([192, 0, 2, 1]),
+        Address::LOOPBACK_V4,
+        Address::LOOPBACK_V6,
+    ];
+    Lookup {
+        backends: backends.iter().map(|(id, text)| (*id, socket(text))).collect(),
+        frontends: frontends.collect(),
+        nodes: nodes.into(),
+    }
+}
+
 #[track_caller]
 fn check(batch: &Batch, entries: [(Tuple, Flow); 2], there: &[(BackendId, &str)], goes: bool) {
-    let there = there.iter().map(|(id, text)| (*id, socket(text))).collect();
+    check_with(batch, entries, &maps(there, &[]), goes);
+}
+
+#[track_caller]
+fn check_with(batch: &Batch, entries: [(Tuple, Flow); 2], maps: &Lookup, goes: bool) {
     for (key, flow) in entries {
-        assert_eq!(batch.flow_goes(&key, &flow, &there), goes, "{key:?}");
+        assert_eq!(batch.flow_goes(&key, &flow, maps), goes, "{key:?}");
     }
 }
 
@@ -82,7 +108,7 @@ fn both_entries_of_a_flow_of_a_backend_that_has_departed_go_and_no_others() {
     check(&batch, flow(3, 7, VIP, "10.0.0.2:5353"), &[], false);
     let [(mut key, value), _] = flow(3, 7, VIP, "10.0.0.1:5353");
     key.protocol = lb_abi::TCP;
-    assert!(!batch.flow_goes(&key, &value, &HashMap::new()), "TCP");
+    assert!(!batch.flow_goes(&key, &value, &Lookup::default()), "TCP");
 }
 
 #[test]
@@ -135,11 +161,13 @@ fn noted(cookie: u64, frontend: &str, backend: &str) -> (ReverseKey, Remembered)
 
 #[track_caller]
 fn check_sockets(batch: &Batch, noted: &[(ReverseKey, Remembered)], there: &[&str], expected: &[u64]) {
-    let there = (1..).zip(there.iter().map(|text| socket(text))).collect();
-    let exact = at("192.0.2.1:30053").frontend_key();
-    let sockets = batch
-        .sockets(noted, &there, |key| Ok::<_, ()>(*key == exact))
-        .expect("no errors");
+    let there: Vec<_> = (1..).zip(there.iter().copied()).collect();
+    check_sockets_with(batch, noted, &maps(&there, &[("192.0.2.1:30053", 9)]), expected);
+}
+
+#[track_caller]
+fn check_sockets_with(batch: &Batch, noted: &[(ReverseKey, Remembered)], maps: &Lookup, expected: &[u64]) {
+    let sockets = batch.sockets(noted, maps);
     let mut cookies: Vec<u64> = sockets.into_values().flatten().collect();
     cookies.sort_unstable();
     assert_eq!(cookies, expected);
@@ -171,7 +199,158 @@ fn a_node_port_is_asked_for_at_any_address_unless_somebody_has_that_very_one() {
 #[test]
 fn sockets_of_a_backend_that_nobody_has_go_where_no_more_is_known() {
     let mut batch = Batch::default();
-    batch.add_unlisted();
+    batch.add_unlisted_backends();
     let sockets = [noted(1, VIP, "10.0.0.1:5353"), noted(2, VIP, "10.0.0.2:5353")];
     check_sockets(&batch, &sockets, &["10.0.0.2:5353"], &[1]);
+}
+
+fn moved(frontends: &[(&str, &[&str])]) -> Batch {
+    let mut batch = Batch::default();
+    for (frontend, backends) in frontends {
+        let moved = MovedFrontend {
+            frontend: at(frontend),
+            backends: backends.iter().map(|text| at(text)).collect(),
+        };
+        batch.add_moved(moved, 2);
+    }
+    batch
+}
+
+const OLD: &str = "10.0.0.1:5353";
+const NEW: &str = "10.0.0.2:5353";
+const NODE_PORT: &str = "0.0.0.0:30053";
+const AT_NODE: &str = "192.0.2.1:30053";
+
+#[test]
+fn flows_of_a_frontend_that_has_moved_go_unless_its_new_service_port_has_opened_them() {
+    let batch = moved(&[(VIP, &[NEW])]);
+    let there = maps(&[], &[(VIP, 4), ("10.96.0.2:53", 3)]);
+    check_with(&batch, flow(3, 7, VIP, OLD), &there, true);
+    // Whatever backend it is: the old one may serve the other Service, too.
+    check_with(&batch, flow(3, 8, VIP, NEW), &there, true);
+    check_with(&batch, flow(4, 8, VIP, NEW), &there, false);
+    check_with(&batch, flow(3, 7, "10.96.0.2:53", OLD), &there, false);
+    for (mut key, value) in flow(3, 7, VIP, OLD) {
+        key.protocol = lb_abi::TCP;
+        assert!(!batch.flow_goes(&key, &value, &there), "TCP");
+    }
+    // Nobody's now.
+    check_with(&batch, flow(3, 7, VIP, OLD), &maps(&[], &[]), true);
+}
+
+#[test]
+fn a_frontend_leads_to_a_service_port_in_either_scope() {
+    let batch = moved(&[(VIP, &[NEW])]);
+    let mut there = maps(&[], &[(VIP, 4)]);
+    if let Some(frontend) = there.frontends.get_mut(&at(VIP).frontend_key()) {
+        frontend.external = 5;
+    }
+    for (service, goes) in [(3, true), (4, false), (5, false)] {
+        check_with(&batch, flow(service, 8, VIP, NEW), &there, goes);
+    }
+}
+
+#[test]
+fn flows_of_a_node_port_that_has_moved_go_at_every_address_without_a_frontend_of_its_own() {
+    let batch = moved(&[(NODE_PORT, &[NEW])]);
+    let own = "192.0.2.9:30053";
+    let there = maps(&[], &[(NODE_PORT, 4), (own, 3)]);
+    check_with(&batch, flow(3, 7, AT_NODE, OLD), &there, true);
+    check_with(&batch, flow(4, 8, AT_NODE, NEW), &there, false);
+    check_with(&batch, flow(3, 7, "192.0.2.1:30054", OLD), &there, false);
+    check_with(&batch, flow(3, 7, own, OLD), &there, false);
+}
+
+#[test]
+fn where_a_frontend_of_this_node_was_a_node_port_answers_then() {
+    let batch = moved(&[(AT_NODE, &[NEW])]);
+    let there = maps(&[], &[(NODE_PORT, 4)]);
+    check_with(&batch, flow(3, 7, AT_NODE, OLD), &there, true);
+    check_with(&batch, flow(4, 8, AT_NODE, NEW), &there, false);
+    let elsewhere = moved(&[("192.0.2.9:30053", &[])]);
+    // No node port answers at an address that is not this node's, whatever the number.
+    check_with(&elsewhere, flow(4, 8, "192.0.2.9:30053", NEW), &there, true);
+}
+
+#[test]
+fn datagrams_of_the_nodes_own_sockets_stay() {
+    let batch = moved(&[(NODE_PORT, &[])]);
+    let [(key, mut value), _] = flow(0, 0, AT_NODE, OLD);
+    value.flags = flow_flags::OWN;
+    assert!(!batch.flow_goes(&key, &value, &maps(&[], &[])));
+}
+
+#[test]
+fn sockets_of_a_frontend_that_has_moved_go_unless_their_backend_serves_it_now() {
+    let batch = moved(&[(VIP, &[NEW]), (NODE_PORT, &[NEW])]);
+    let there = maps(&[], &[(VIP, 4), (NODE_PORT, 4), ("192.0.2.9:30053", 3)]);
+    let sockets = [
+        noted(1, VIP, OLD),
+        noted(2, VIP, NEW),
+        noted(3, "10.96.0.2:53", OLD),
+        noted(4, AT_NODE, OLD),
+        noted(5, "127.0.0.9:30053", OLD),
+        noted(6, "192.0.2.9:30053", OLD),
+        noted(7, AT_NODE, NEW),
+    ];
+    check_sockets_with(&batch, &sockets, &there, &[1, 4, 5]);
+}
+
+#[test]
+fn of_a_frontend_that_moves_twice_the_last_place_counts() {
+    let mut batch = moved(&[(VIP, &[NEW])]);
+    batch.add_moved(
+        MovedFrontend {
+            frontend: at(VIP),
+            backends: [at(OLD)].into(),
+        },
+        1,
+    );
+    let there = maps(&[], &[(VIP, 3)]);
+    check_sockets_with(&batch, &[noted(1, VIP, OLD), noted(2, VIP, NEW)], &there, &[2]);
+    assert_eq!(batch.len(), 1);
+}
+
+#[test]
+fn of_frontends_that_are_not_known_everything_goes_that_the_maps_do_not_lead_to() {
+    let batch = moved(&[(VIP, &[]), ("10.96.0.2:53", &[]), ("10.96.0.3:53", &[])]);
+    assert_eq!(batch.len(), 3);
+    let there = maps(&[], &[("10.96.0.4:53", 3), (NODE_PORT, 4)]);
+    check_with(&batch, flow(3, 7, "10.96.0.4:53", OLD), &there, false);
+    check_with(&batch, flow(4, 7, "10.96.0.4:53", OLD), &there, true);
+    check_with(&batch, flow(4, 7, AT_NODE, OLD), &there, false);
+    check_with(&batch, flow(3, 7, "10.96.0.5:53", OLD), &there, true);
+    let sockets = [
+        noted(1, "10.96.0.4:53", OLD),
+        noted(2, "127.0.0.1:30053", OLD),
+        noted(3, "10.96.0.5:53", OLD),
+    ];
+    check_sockets_with(&batch, &sockets, &there, &[3]);
+}
+
+#[test]
+fn what_unconnected_sockets_remember_goes_with_the_backend_and_with_the_frontend() {
+    let choice = |frontend: &str, service, backend| {
+        let key = ChosenKey {
+            cookie: 1,
+            frontend: at(frontend).frontend_key(),
+            pad: 0,
+        };
+        (key, Chosen { service, backend })
+    };
+    let there = maps(&[(7, OLD)], &[(VIP, 3), (NODE_PORT, 4)]);
+    let goes = |batch: &Batch, (key, chosen): (ChosenKey, Chosen)| batch.choice_goes(&key, &chosen, &there);
+    let departed = batch(&[(3, &[VIP], OLD, 7)]);
+    assert!(goes(&departed, choice(VIP, 3, 7)));
+    assert!(!goes(&departed, choice(VIP, 3, 8)) && !goes(&departed, choice(VIP, 4, 7)));
+    let unlisted = batch(&[(0, &[], NEW, 8)]);
+    assert!(goes(&unlisted, choice(VIP, 3, 8)) && !goes(&unlisted, choice(VIP, 3, 7)));
+    let moved = moved(&[(VIP, &[]), (NODE_PORT, &[])]);
+    for asked in [AT_NODE, "127.0.0.9:30053"] {
+        assert!(
+            goes(&moved, choice(asked, 3, 7)) && !goes(&moved, choice(asked, 4, 7)),
+            "{asked}"
+        );
+    }
+    assert!(goes(&moved, choice(VIP, 4, 7)) && !goes(&moved, choice(VIP, 3, 7)));
 }

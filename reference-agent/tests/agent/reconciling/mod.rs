@@ -4,6 +4,7 @@
 mod auditing;
 mod clients;
 mod keeping;
+mod moving;
 mod ranges;
 mod serving;
 mod sets;

@@ -63,12 +63,12 @@ fn resolved() -> World<Planner> {
     let mut world = world();
     world.put_service(service("t/x", "10.96.0.10", &["UDP 53"]));
     world.put_slice(resolver(&["10.0.0.7", "10.0.0.8"]));
-    assert_eq!(world.control.take_changes().departed, []);
+    assert_eq!(world.control.take_changes().departed.listed, []);
     world
 }
 
 fn departed(world: &mut World<Planner>) -> Vec<Departed> {
-    world.control.take_changes().departed
+    world.control.take_changes().departed.listed
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn more_departures_than_can_be_listed_are_counted() {
     world.reconcile(now);
     let changes = world.take_changes();
     assert_eq!(
-        (changes.departed.len(), changes.departed_unlisted),
+        (changes.departed.listed.len(), changes.departed.unlisted),
         (DEPARTED_LIMIT, 7)
     );
 }
@@ -247,6 +247,7 @@ fn what_is_not_written_is_a_finding_until_it_is() {
     assert_eq!(changes.findings, [(name("t/x"), Vec::new())]);
     let frontends: BTreeSet<_> = changes
         .departed
+        .listed
         .iter()
         .flat_map(|gone| gone.frontends.clone())
         .collect();

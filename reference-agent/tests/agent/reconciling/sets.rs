@@ -28,7 +28,7 @@ fn clients_inside_and_outside_have_sets_of_their_own() {
         section(&world, "addresses"),
         [
             "10.96.0.2 -> other ports refused",
-            "198.51.100.7 -> other ports refused"
+            "198.51.100.7 -> other ports refused from outside"
         ],
         "a node port has no address of its own"
     );
@@ -189,6 +189,6 @@ fn a_backend_that_becomes_local_is_another_one_and_nobody_departs() {
     };
     assert_ne!(before, after, "two service ports may disagree about it");
     assert_eq!(value.flags, lb_abi::backend_flags::LOCAL);
-    assert_eq!(world.control.take_changes().departed, []);
+    assert_eq!(world.control.take_changes().departed.listed, []);
     world.assert_clean();
 }

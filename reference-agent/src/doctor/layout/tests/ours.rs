@@ -1,6 +1,6 @@
 //! Our bytes.
 
-use lb_abi::{Address, Service, SlotKey, address_flags, frontend_flags};
+use lb_abi::{Address, AddressRange, Config, Service, SlotKey, SourceKey, address_flags, frontend_flags};
 
 use super::*;
 
@@ -11,7 +11,10 @@ const SLOTS: u32 = 4;
 const BACKENDS: u32 = 5;
 const META: u32 = 6;
 
-fn maps() -> [Map; 6] {
+const CONFIG: u32 = 7;
+const SOURCES: u32 = 8;
+
+fn maps() -> [Map; 8] {
     [
         map(FRONTENDS, "FRONTENDS", 20, 16),
         map(ADDRESSES, "ADDRESSES", 16, 4),
@@ -19,6 +22,8 @@ fn maps() -> [Map; 6] {
         map(SLOTS, "SLOTS", 12, 4),
         map(BACKENDS, "BACKENDS", 4, 20),
         map(META, "META", 4, 16),
+        map(CONFIG, "CONFIG", 4, size_of::<Config>() as u32),
+        map(SOURCES, "SOURCES", 24, 4),
     ]
 }
 
@@ -28,7 +33,7 @@ fn meta(abi: u32) -> MemoryBytes {
     value.extend(abi.to_ne_bytes());
     value.extend([0; 4]);
     bytes.put(META, &0_u32.to_ne_bytes(), &value);
-    for id in [FRONTENDS, ADDRESSES, SERVICES, SLOTS, BACKENDS] {
+    for id in [FRONTENDS, ADDRESSES, SERVICES, SLOTS, BACKENDS, CONFIG, SOURCES] {
         bytes.empty(id);
     }
     bytes
@@ -80,6 +85,7 @@ fn backend(bytes: &mut MemoryBytes, id: u32, octets: [u8; 4]) {
 fn the_rules_of_the_datapath_are_kept() {
     let mut bytes = meta(ABI);
     address(&mut bytes, [10, 96, 0, 1], address_flags::VIP);
+    address(&mut bytes, [198, 51, 100, 1], address_flags::LOAD_BALANCER);
     address(&mut bytes, [192, 0, 2, 1], address_flags::NODE);
     address(&mut bytes, [127, 0, 0, 1], address_flags::NODE);
     frontend(&mut bytes, "TCP 10.96.0.1:80", 1, 2, 0);
@@ -139,6 +145,30 @@ fn the_rules_of_the_datapath_are_kept() {
         matches!(ask("TCP 10.96.0.1:99", From::Socket), Answer::Refused { .. }),
         "an unknown port of a VIP"
     );
+    for (from, refused) in [
+        (From::Socket, false),
+        (From::Inside, false),
+        (From::Outside, true),
+    ] {
+        let answer = ask("TCP 198.51.100.1:99", from);
+        assert_eq!(
+            matches!(answer, Answer::Refused { .. }),
+            refused,
+            "an unknown port of a load balancer: {answer}"
+        );
+        assert_eq!(answer == Answer::NotAService, !refused);
+    }
+    address(
+        &mut bytes,
+        [198, 51, 100, 1],
+        address_flags::LOAD_BALANCER | address_flags::NODE,
+    );
+    let ask = |text: &str, from| tables.ask(&bytes, &to(text, from));
+    assert_eq!(
+        ask("TCP 198.51.100.1:99", From::Outside),
+        Answer::NotAService,
+        "the node's own"
+    );
     assert_eq!(ask("TCP 192.0.2.1:30080", From::Socket), all(None));
     assert_eq!(ask("TCP 192.0.2.1:22", From::Socket), Answer::NotAService);
     assert_eq!(
@@ -147,6 +177,46 @@ fn the_rules_of_the_datapath_are_kept() {
     );
     assert_eq!(ask("TCP 203.0.113.1:80", From::Socket), Answer::NotAService);
     assert_eq!(tables.frontends(&bytes).expect("readable").found.len(), 5);
+}
+
+#[test]
+fn what_no_service_has_in_a_service_range_is_refused_unless_it_is_the_clusters() {
+    let mut bytes = meta(ABI);
+    let ranges = [
+        AddressRange::new(Address::v4([10, 96, 0, 0]), 12),
+        AddressRange::NONE,
+    ];
+    let mut config = vec![0; std::mem::offset_of!(Config, service_ranges)];
+    for range in ranges {
+        config.extend(range.address.octets());
+        config.extend(range.mask.octets());
+    }
+    config.resize(size_of::<Config>(), 0);
+    bytes.put(CONFIG, &0_u32.to_ne_bytes(), &config);
+    let client = SourceKey::client(SourceKey::CLUSTER, Address::v4([10, 96, 0, 7]));
+    let mut key = client.prefix_length.to_ne_bytes().to_vec();
+    key.extend(client.service);
+    key.extend(client.address.octets());
+    bytes.put(SOURCES, &key, &1_u32.to_ne_bytes());
+    address(&mut bytes, [10, 96, 0, 8], 0);
+    let tables = recognise(&bytes, Whose::Plumbline, &maps()).expect("known");
+    for from in [From::Socket, From::Inside, From::Outside] {
+        for (text, refused) in [
+            ("TCP 10.96.0.9:80", true),
+            ("TCP 10.111.255.255:80", true),
+            ("TCP 10.112.0.0:80", false),
+            ("TCP 10.96.0.7:80", false),
+            ("TCP 10.96.0.8:80", false),
+            ("TCP [fd00:96::1]:80", false),
+        ] {
+            let answer = tables.ask(&bytes, &to(text, from));
+            assert_eq!(
+                matches!(answer, Answer::Refused { .. }),
+                refused,
+                "{text}: {answer}"
+            );
+        }
+    }
 }
 
 const ABI: u32 = lb_abi::ABI_VERSION;

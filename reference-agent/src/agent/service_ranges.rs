@@ -1,0 +1,45 @@
+//! Where cluster IPs are from: told to the programs, and what of it is left out to its ServiceCIDR's owner.
+
+use lb_abi::SERVICE_RANGES;
+
+use super::rounds::Rounds;
+use crate::{
+    control::Brain,
+    datapath::Datapath,
+    findings::{Finding, Reason},
+    ledger::{Origin, Subject},
+    model::Kind,
+    names::ObjectName,
+};
+
+impl<B: Brain, D: Datapath> Rounds<B, D> {
+    /// Tells the programs where cluster IPs are from, when the frontends there are written.
+    pub(super) fn tell_service_ranges(&mut self) {
+        if !self.control.synced() {
+            return;
+        }
+        let Some(new) = self.control.brain().model().service_ranges() else {
+            return;
+        };
+        if self.service_ranges.as_ref() == Some(&new) {
+            return;
+        }
+        self.hooks.service_ranges(&new.ranges);
+        let before = self.service_ranges.take().unwrap_or_default();
+        for name in before.left_out.keys().chain(new.left_out.keys()) {
+            let left_out = new.left_out.get(name).into_iter().flatten();
+            let findings = left_out.map(|range| Finding {
+                reason: Reason::ServiceRangesClipped,
+                message: format!(
+                    "spec.cidrs: expected at most {SERVICE_RANGES} ranges in all; {range} is not among the largest, and \
+                     what no Service has there is not refused"
+                ),
+            });
+            let subject = Subject::Object(Kind::ServiceCidr, ObjectName::new("", name.as_str()));
+            self.reports
+                .ledger
+                .set(subject, Origin::Planned, findings.collect());
+        }
+        self.service_ranges = Some(new);
+    }
+}
