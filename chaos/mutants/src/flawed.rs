@@ -10,7 +10,10 @@ use lb_loader::{Attachment, Counts, DeviceKind, Found, Hook, Inventory, LoaderEr
 use reference_agent::{
     datapath::Datapath,
     maps::{LbMaps, MapError},
+    transport::Range,
 };
+
+use crate::flows_kept::Ending;
 
 /// What is done otherwise than by the datapath itself, which is the default of each; the errors are its own.
 #[expect(
@@ -23,6 +26,11 @@ pub trait Flaw<D: Datapath>: Send {
 
     /// [`Datapath::maps`].
     fn maps(&self, inner: &D) -> Self::Maps;
+
+    /// [`Datapath::connections`].
+    fn connections(&self, inner: &D) -> Result<Ending<D::Connections>, LoaderError> {
+        inner.connections().map(Ending::all)
+    }
 
     /// [`Datapath::attach`].
     fn attach(&mut self, inner: &mut D) -> Result<(), LoaderError> {
@@ -76,14 +84,14 @@ impl<D: Datapath, J: Fn(Inventory) -> Inventory + Send> Flaw<D> for Misjudges<J>
 
 impl<D: Datapath, F: Flaw<D>> Datapath for Flawed<D, F> {
     type Maps = F::Maps;
-    type Connections = D::Connections;
+    type Connections = Ending<D::Connections>;
 
     fn maps(&self) -> F::Maps {
         self.flaw.maps(&self.inner)
     }
 
-    fn connections(&self) -> Result<D::Connections, LoaderError> {
-        self.inner.connections()
+    fn connections(&self) -> Result<Self::Connections, LoaderError> {
+        self.flaw.connections(&self.inner)
     }
 
     fn adopted(&self) -> bool {
@@ -112,6 +120,10 @@ impl<D: Datapath, F: Flaw<D>> Datapath for Flawed<D, F> {
 
     fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError> {
         self.inner.set_addresses(v4, v6)
+    }
+
+    fn set_service_ranges(&mut self, ranges: &[Range]) -> Result<(), LoaderError> {
+        self.inner.set_service_ranges(ranges)
     }
 
     fn attach_device(&mut self, device: u32, kind: DeviceKind) -> Result<(), LoaderError> {

@@ -47,6 +47,9 @@ impl Brain for LastSliceWins {
             | Event::ServiceDeleted(_)
             | Event::NodeApplied(_)
             | Event::NodeDeleted(_)
+            | Event::ServiceCidrApplied(_)
+            | Event::ServiceCidrDeleted(_)
+            | Event::ServiceRanges(_)
             | Event::Host(_)
             | Event::ApiServers(_)
             | Event::Synced(_) => {}

@@ -9,8 +9,8 @@
 //!                    ├ RewrittenIgnored
 //!                    ├ RestoredByPrefix                            └ Flawed: starts twice
 //!                    ├ EmptyLeftOut
-//!                    ├ LockedOut
-//!                    ├ OneWay
+//!                    ├ LockedOut                                   └ Flawed: choices forgotten
+//!                    ├ OneWay                                      └ Flawed: flows kept
 //!                    ├ EndpointsKept
 //!                    └ KubernetesLeftOut
 //! ```
@@ -40,12 +40,16 @@
 //! | [`cut_unnoticed`] | a watch whose connection is cut is taken for a quiet one |
 //! | [`endpoints_kept`] | what has left a slice stays: all, or those that left others |
 //! | [`kubernetes_left_out`] | `default/kubernetes` is not in the maps |
+//! | [`flows_kept`] | a UDP flow ends only once nobody has its backend |
+//! | [`choices_forgotten`] | each datagram of an unconnected socket goes to whichever backend |
 
 pub mod adopted_kept;
+pub mod choices_forgotten;
 pub mod cut_unnoticed;
 pub mod empty_left_out;
 pub mod endpoints_kept;
 pub mod flawed;
+pub mod flows_kept;
 pub mod foreign_removed;
 pub mod growing;
 pub mod kubernetes_left_out;
@@ -145,6 +149,10 @@ pub enum Mutant {
     ForeignRemoved,
     /// [`foreign_removed::namesakes`].
     OwnedByName,
+    /// [`choices_forgotten`].
+    ChoicesForgotten,
+    /// [`flows_kept`].
+    FlowsKept,
     /// `cleanup` does nothing.
     CleanupForgets,
     /// `cleanup` does not find the pins.
@@ -228,6 +236,12 @@ impl Mutant {
             Self::OwnedByName => {
                 "whatever uses a map of the name of one of its own is taken for its own, and detached"
             }
+            Self::ChoicesForgotten => {
+                "which backend an unconnected socket has chosen is forgotten, and chosen anew for each datagram"
+            }
+            Self::FlowsKept => {
+                "a UDP flow ends only once nobody has its backend, whatever becomes of its frontend"
+            }
             Self::PinsLeft => "its clean-up detaches everything, and leaves its pins",
             Self::CleanupForgets => "its clean-up takes nothing away, and says that all went well",
         }
@@ -284,6 +298,8 @@ impl Mutant {
             Self::StaleXdpKept => &["stale-xdp"],
             Self::ForeignRemoved => &["foreign-programs-kept"],
             Self::OwnedByName => &["stale-map-name-collision"],
+            Self::ChoicesForgotten => &["udp-socket-sticks"],
+            Self::FlowsKept => &["frontend-moves-owner"],
             Self::CleanupForgets | Self::PinsLeft => &["uninstall-leaves-nothing"],
         }
     }

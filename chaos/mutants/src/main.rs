@@ -7,9 +7,11 @@ use kube::Client;
 use mutants::{
     Mutant,
     adopted_kept::adopted_kept,
+    choices_forgotten::choices_forgotten,
     cut_unnoticed::unnoticing,
     empty_left_out::EmptyLeftOut,
     endpoints_kept::{EndpointsKept, Kept},
+    flows_kept::flows_kept,
     foreign_removed,
     growing::{attach_again, growing},
     kubernetes_left_out::KubernetesLeftOut,
@@ -131,6 +133,8 @@ fn main() -> ExitCode {
             let greedy = |kernel| foreign_removed::greedy(kernel, foreign_removed::namesakes);
             execute(&command, datapath(greedy))
         }
+        Mutant::ChoicesForgotten => execute(&command, datapath(choices_forgotten)),
+        Mutant::FlowsKept => execute(&command, datapath(flows_kept)),
         Mutant::PinsLeft => {
             let misplaced = match &command {
                 cli::Command::Cleanup(cleanup) => pins_left::misplace(cleanup.bpffs()),

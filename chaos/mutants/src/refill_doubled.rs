@@ -51,6 +51,9 @@ impl Brain for RefillDoubled {
             Event::ServiceApplied(_)
             | Event::NodeApplied(_)
             | Event::NodeDeleted(_)
+            | Event::ServiceCidrApplied(_)
+            | Event::ServiceCidrDeleted(_)
+            | Event::ServiceRanges(_)
             | Event::Host(_)
             | Event::ApiServers(_)
             | Event::Synced(_) => {}

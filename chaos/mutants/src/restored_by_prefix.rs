@@ -64,6 +64,9 @@ impl Brain for RestoredByPrefix {
             | Event::ServiceApplied(_)
             | Event::NodeApplied(_)
             | Event::NodeDeleted(_)
+            | Event::ServiceCidrApplied(_)
+            | Event::ServiceCidrDeleted(_)
+            | Event::ServiceRanges(_)
             | Event::Host(_)
             | Event::ApiServers(_)
             | Event::Synced(_) => {}

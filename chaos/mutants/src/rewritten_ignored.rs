@@ -52,6 +52,9 @@ impl RewrittenIgnored {
             Event::ServiceApplied(_)
             | Event::NodeApplied(_)
             | Event::NodeDeleted(_)
+            | Event::ServiceCidrApplied(_)
+            | Event::ServiceCidrDeleted(_)
+            | Event::ServiceRanges(_)
             | Event::Host(_)
             | Event::ApiServers(_)
             | Event::Synced(_) => {}

@@ -203,6 +203,9 @@ impl Brain for WideRelease {
             Event::ServiceDeleted(name) => _ = self.shown.remove(name),
             Event::NodeApplied(_)
             | Event::NodeDeleted(_)
+            | Event::ServiceCidrApplied(_)
+            | Event::ServiceCidrDeleted(_)
+            | Event::ServiceRanges(_)
             | Event::Host(_)
             | Event::ApiServers(_)
             | Event::Synced(_) => {}

@@ -1,7 +1,7 @@
 //! Established flows: none is reset, none changes its backend, few replies are lost.
 //!
-//! What a flow's first answer names is its backend. A socket that is not connected has none: whether the choice is made
-//! for each datagram is the implementation's, so its answers must come from the set, and no more.
+//! What a flow's first answer names is its backend. The answers of a socket that is not connected must come from the set, and
+//! no more: that it has one backend is a claim of its own, see [`stick`](crate::stick).
 //!
 //! An exchange that its backend took up only when the client had given up was late, and not lost: it decides nothing.
 //! One of which nobody can tell, as its client stood still, may have been lost.
@@ -193,7 +193,8 @@ pub fn healthy(attempts: &[Attempt], from_us: u64, until_us: u64, at_least: usiz
     within.into_keys().collect()
 }
 
-/// How many of the flows of a stream that are not connected met more than one backend: recorded, never judged.
+/// How many of the flows of a stream that are not connected met more than one backend: recorded, and judged by
+/// [`stick`](crate::stick) alone.
 #[must_use]
 pub fn wandering(attempts: &[Attempt]) -> usize {
     let mut met: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();

@@ -10,7 +10,7 @@
 //! - `check.rs`, `permitted.rs`, `outcome.rs`: the checkers; the words are those of the catalogue of claims (serves, REFUSE, SILENT, NONE, trap).
 //! - `flow.rs`: established flows: ends, other backends, lost replies. `trap.rs`: traps.
 //! - `peer.rs`: whom sockets show as the one they talk to. `bound.rs`: whether they get the port they ask for.
-//! - `share.rs`: how answers are shared among backends.
+//! - `share.rs`: how answers are shared among backends. `stick.rs`: whether unconnected sockets have one backend each.
 //! - `finding.rs`: what a checker says.
 //! - `record.rs`: counts that are reported and never judged.
 pub mod bound;
@@ -23,4 +23,5 @@ pub mod peer;
 mod permitted;
 pub mod record;
 pub mod share;
+pub mod stick;
 pub mod trap;

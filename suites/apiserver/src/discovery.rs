@@ -25,7 +25,7 @@ pub(crate) enum Topic {
 }
 
 /// The groups with a name, each in its version v1.
-const GROUPS: [&str; 2] = ["coordination.k8s.io", "discovery.k8s.io"];
+const GROUPS: [&str; 3] = ["coordination.k8s.io", "discovery.k8s.io", "networking.k8s.io"];
 
 /// The version whose behaviour this server follows.
 pub(crate) fn version() -> Value {

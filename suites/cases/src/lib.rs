@@ -8,6 +8,7 @@
 //! - `c_leftovers`: programs and maps of an earlier load.
 //! - `d_reach`: reaching a Service.
 //! - `e_absent`: nothing there.
+//! - `h_udp`: UDP and flow state.
 //! - `joint`: rows that are judged over cases of others. `null_slice`: a slice emptied as API servers do. `claims`: the catalogue, of which these are cases.
 mod a_release;
 mod b_apiserver;
@@ -15,6 +16,7 @@ mod c_leftovers;
 pub mod claims;
 mod d_reach;
 mod e_absent;
+mod h_udp;
 pub mod joint;
 mod null_slice;
 
@@ -72,7 +74,9 @@ pub const ALL: &[Case] = &[
     c_leftovers::ready_means_served::CASE,
     c_leftovers::uninstall_leaves_nothing::CASE,
     d_reach::clusterip_from_pod::CASE,
+    d_reach::frontend_moves_owner::CASE,
     e_absent::clusterip_no_endpoints_refused::CASE,
+    h_udp::udp_socket_sticks::CASE,
 ];
 
 /// A case by its id.

@@ -15,6 +15,7 @@ use oracle::{
 use crate::{
     client::{Client, Run},
     context::Context,
+    history::now_us,
     probing::Within,
     spent::Activity,
     target::{Target, plan},
@@ -139,6 +140,35 @@ impl Context {
             wandering(&attempts).to_string(),
         );
         Ok(attempts)
+    }
+
+    /// Verdict: from the end of the limit on, for T_hold, every exchange of these flows is as their targets permit now, which are
+    /// the same but for that. What they showed before decides nothing. Ends them.
+    ///
+    /// # Errors
+    /// If a client ends before, which would be a hole in the window.
+    pub async fn hold_moved(
+        &self,
+        flows: Flows,
+        clients: &[Client],
+        now: &[Target],
+        within: Within,
+    ) -> Result<(), Halt> {
+        let _spent = self.clock.during(Activity::Hold);
+        has_lasted(within.since, within.limit).await;
+        let from_us = now_us();
+        has_lasted(Instant::now(), self.limits().hold).await;
+        let mut opened = flows.0;
+        let runs = opened.iter_mut().flat_map(|one| one.runs.drain(..));
+        let mut attempts = try_join_all(runs.map(Run::stop)).await?.concat();
+        attempts.retain(|attempt| attempt.start_us >= from_us);
+        // Half of what one flow has room for.
+        let fewest =
+            (self.limits().hold.as_millis() / self.limits().exchange.as_millis().max(1) / 2) as usize;
+        let targets = self.open_targets(now);
+        self.judge_attempts(clients, &targets, attempts, |_| fewest)
+            .await?;
+        Ok(())
     }
 }
 

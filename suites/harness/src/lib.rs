@@ -18,7 +18,7 @@
 //!   requests that may be sent again.
 //! - `client.rs`, `target.rs`, `probing.rs`, `background.rs`: probes. `flows.rs`: established flows. `sockets.rs`: sockets that
 //!   are kept, and led to one destination after the other.
-//!   `repeated.rs`: datagrams that go on with a flow of before.
+//!   `sticking.rs`: whether unconnected sockets keep to one backend. `repeated.rs`: datagrams that go on with a flow of before.
 //! - `fence.rs`: the proof that a write has been handled. `history/`: the record of it all, in files that
 //!   are compressed as they are written (`compressed.rs`). `evidence.rs`: what is kept of it, and besides it.
 //! - `readiness.rs`: ready means served, watched through every run about outages, leftovers and restarts.
@@ -55,6 +55,7 @@ pub mod report;
 mod sending;
 pub mod sockets;
 pub mod spent;
+mod sticking;
 pub mod target;
 pub mod turns;
 pub mod verdict;

@@ -1,9 +1,11 @@
 //! What each mutant does wrong, and that it does the rest right: one program, which is linked once.
 
 mod adopted_kept;
+mod choices_forgotten;
 mod cut_unnoticed;
 mod empty_left_out;
 mod endpoints_kept;
+mod flows_kept;
 mod foreign_removed;
 mod growing;
 mod kubernetes_left_out;

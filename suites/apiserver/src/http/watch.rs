@@ -243,7 +243,7 @@ impl Encoder {
                 object["spec"] = json!({"containers": null});
                 object["status"] = json!({});
             }
-            Kind::Namespace | Kind::Node => {
+            Kind::Namespace | Kind::Node | Kind::ServiceCidr => {
                 object["spec"] = json!({});
                 object["status"] = json!({});
             }

@@ -1,5 +1,6 @@
-//! Namespace, Node and Event.
+//! Namespace, Node, Event and ServiceCIDR.
 
+use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use crate::status::FieldError;
@@ -71,6 +72,13 @@ pub(super) fn prepare_node(node: &mut Value) {
     }
 }
 
+/// The status is the controller's, which this server does not have.
+pub(super) fn prepare_service_cidr(object: &mut Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.remove("status");
+    }
+}
+
 /// Upstream shows these in every event, set or not.
 pub(super) fn prepare_event(event: &mut Value) {
     if let Some(map) = event.as_object_mut() {
@@ -104,10 +112,7 @@ pub(super) fn check_node(new: &Value, old: Option<&Value>, errors: &mut Vec<Fiel
         .map(Vec::as_slice)
         .unwrap_or_default();
     for (index, cidr) in cidrs.iter().enumerate() {
-        if cidr
-            .as_str()
-            .is_none_or(|text| text.parse::<ipnet::IpNet>().is_err())
-        {
+        if cidr.as_str().is_none_or(|text| text.parse::<IpNet>().is_err()) {
             let at = format!("spec.podCIDRs[{index}]");
             let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
             errors.push(FieldError::invalid(at, cidr, why));
@@ -119,6 +124,32 @@ pub(super) fn check_node(new: &Value, old: Option<&Value>, errors: &mut Vec<Fiel
             let why = "node updates may not change podCIDR except from \"\" to valid";
             errors.push(FieldError::forbidden("spec.podCIDRs", why));
         }
+    }
+}
+
+/// One range, or one of each family; a second one may come later.
+pub(super) fn check_service_cidr(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let cidrs = |object: &Value| object["spec"]["cidrs"].as_array().cloned().unwrap_or_default();
+    let all = cidrs(new);
+    let mut families = Vec::new();
+    for (index, cidr) in all.iter().enumerate() {
+        match cidr.as_str().and_then(|text| text.parse::<IpNet>().ok()) {
+            Some(net) => families.push(net.addr().is_ipv4()),
+            None => {
+                let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+                errors.push(FieldError::invalid(format!("spec.cidrs[{index}]"), cidr, why));
+            }
+        }
+    }
+    if all.is_empty() {
+        errors.push(FieldError::required("spec.cidrs", "at least one CIDR required"));
+    } else if all.len() > 2 || families == [true, true] || families == [false, false] {
+        let why = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+        errors.push(FieldError::invalid("spec.cidrs", &new["spec"]["cidrs"], why));
+    }
+    if old.is_some_and(|old| !all.starts_with(&cidrs(old))) {
+        let found = &new["spec"]["cidrs"];
+        errors.push(FieldError::invalid("spec.cidrs", found, "field is immutable"));
     }
 }
 

@@ -1,7 +1,9 @@
 //! From JSON to an object of a kind: types checked, unknown fields found and dropped, empty values dropped
 //! where upstream's encoding drops them.
 
-use k8s_openapi::api::{coordination::v1 as coordination, core::v1, discovery::v1 as discovery};
+use k8s_openapi::api::{
+    coordination::v1 as coordination, core::v1, discovery::v1 as discovery, networking::v1 as networking,
+};
 use serde_ignored::Path;
 use serde_json::{Map, Value};
 
@@ -73,6 +75,7 @@ pub(crate) fn decode(kind: Kind, mut object: Value) -> Result<Decoded, Status> {
         Kind::Node => read::<v1::Node>(&object, &mut ignored),
         Kind::Pod => read::<v1::Pod>(&object, &mut ignored),
         Kind::Service => read::<v1::Service>(&object, &mut ignored),
+        Kind::ServiceCidr => read::<networking::ServiceCIDR>(&object, &mut ignored),
     };
     if let Err(error) = typed {
         return Err(Status::bad_request(format!(

@@ -14,6 +14,7 @@ pub(crate) enum Kind {
     Secret,
     Service,
     ServiceAccount,
+    ServiceCidr,
 }
 
 /// Its names in discovery and in messages.
@@ -159,9 +160,19 @@ static SERVICE_ACCOUNT: Facts = Facts {
     ..PLAIN
 };
 
+static SERVICE_CIDR: Facts = Facts {
+    group: "networking.k8s.io",
+    kind: "ServiceCIDR",
+    plural: "servicecidrs",
+    singular: "servicecidr",
+    namespaced: false,
+    status: true,
+    ..PLAIN
+};
+
 impl Kind {
     /// Every kind, in the order of discovery.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::ConfigMap,
         Self::Endpoints,
         Self::EndpointSlice,
@@ -173,6 +184,7 @@ impl Kind {
         Self::Secret,
         Self::ServiceAccount,
         Self::Service,
+        Self::ServiceCidr,
     ];
 
     pub(crate) fn facts(self) -> &'static Facts {
@@ -188,6 +200,7 @@ impl Kind {
             Self::Secret => &SECRET,
             Self::Service => &SERVICE,
             Self::ServiceAccount => &SERVICE_ACCOUNT,
+            Self::ServiceCidr => &SERVICE_CIDR,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What is particular to each kind: names, defaults, what an update may change, what is refused.
 //!
 //! `facts` names the kinds, `decode` turns a body into an object of a kind, `meta` and `names` check what all
-//! share; `service`, `service_addresses`, `service_check`, `endpoint_slice`, `endpoints`, `pod`, `cluster` (Namespace, Node, Event) and
+//! share; `service`, `service_addresses`, `service_check`, `endpoint_slice`, `endpoints`, `pod`, `cluster` (Namespace, Node, Event, ServiceCIDR) and
 //! `config` (ConfigMap, Secret, ServiceAccount, Lease) hold the rest. Rules and words are those of upstream's `pkg/apis/*/{v1/defaults,validation}`.
 
 mod cluster;
@@ -51,6 +51,7 @@ pub(crate) fn prepare_create(kind: Kind, object: &mut Value, config: &Config) {
         Kind::Endpoints => endpoints::normalize(object),
         Kind::Secret => config::prepare_secret(object),
         Kind::Lease => config::prepare_lease(object),
+        Kind::ServiceCidr => cluster::prepare_service_cidr(object),
         Kind::ConfigMap | Kind::ServiceAccount => {}
     }
 }
@@ -68,7 +69,7 @@ pub(crate) fn defaulted(kind: Kind, object: &Value) -> Value {
         Kind::Endpoints => endpoints::normalize(&mut object),
         Kind::Secret => config::prepare_secret(&mut object),
         Kind::Lease => config::prepare_lease(&mut object),
-        Kind::ConfigMap | Kind::ServiceAccount => {}
+        Kind::ConfigMap | Kind::ServiceAccount | Kind::ServiceCidr => {}
     }
     object
 }
@@ -92,7 +93,7 @@ pub(crate) fn prepare_update(kind: Kind, new: &mut Value, old: &Value, part: Par
         Kind::Endpoints => endpoints::normalize(new),
         Kind::Secret => config::prepare_secret(new),
         Kind::Lease => config::prepare_lease(new),
-        Kind::ConfigMap | Kind::ServiceAccount => {}
+        Kind::ConfigMap | Kind::ServiceAccount | Kind::ServiceCidr => {}
     }
 }
 
@@ -109,6 +110,7 @@ pub(crate) fn check(kind: Kind, new: &Value, old: Option<&Value>) -> Vec<FieldEr
         Kind::ConfigMap => config::check_config_map(new, old, &mut errors),
         Kind::Secret => config::check_secret(new, old, &mut errors),
         Kind::Lease => config::check_lease(new, &mut errors),
+        Kind::ServiceCidr => cluster::check_service_cidr(new, old, &mut errors),
         Kind::Namespace | Kind::ServiceAccount => {}
     }
     errors

@@ -77,7 +77,8 @@ pub(crate) fn list_merge(kind: Kind, path: &str) -> Option<ListMerge> {
         | Kind::EndpointSlice
         | Kind::Event
         | Kind::Lease
-        | Kind::Secret => &[],
+        | Kind::Secret
+        | Kind::ServiceCidr => &[],
     };
     table
         .iter()

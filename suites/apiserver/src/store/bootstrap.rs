@@ -15,6 +15,7 @@ pub(super) fn run(store: &Store) -> Result<(), ConfigError> {
     for name in ["default", "kube-system", "kube-public"] {
         create(store, Kind::Namespace, "", json!({"metadata": {"name": name}}))?;
     }
+    create(store, Kind::ServiceCidr, "", service_cidr(store.config()))?;
     create(store, Kind::Service, "default", service(store.config()))?;
     if store.config().advertise.is_empty() {
         // The first reconcile of a replica writes it.
@@ -22,6 +23,11 @@ pub(super) fn run(store: &Store) -> Result<(), ConfigError> {
     }
     let slice = slice(store.config(), &store.config().advertise);
     create(store, Kind::EndpointSlice, "default", slice)
+}
+
+/// Where cluster IPs are from, as upstream's controller for the default ServiceCIDR writes it.
+fn service_cidr(config: &Config) -> Value {
+    json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": config.service_cidrs}})
 }
 
 /// `default/kubernetes`, at the first address of each range.

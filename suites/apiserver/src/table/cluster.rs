@@ -1,4 +1,4 @@
-//! Namespaces, nodes, events.
+//! Namespaces, nodes, events, ServiceCIDRs.
 
 use serde_json::Value;
 
@@ -61,6 +61,12 @@ pub(super) fn node_cells(node: &Value) -> Vec<String> {
         info("kernelVersion"),
         info("containerRuntimeVersion"),
     ]
+}
+
+pub(super) fn service_cidr_cells(object: &Value) -> Vec<String> {
+    let (name, age) = name_and_age(object);
+    let cidrs = object["spec"]["cidrs"].as_array().into_iter().flatten();
+    vec![name, cidrs.map(text).collect::<Vec<_>>().join(","), age]
 }
 
 pub(super) fn event_cells(event: &Value) -> Vec<String> {

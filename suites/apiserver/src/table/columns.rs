@@ -140,6 +140,11 @@ const SERVICE: [Column; 7] = [
         WIDE,
     ),
 ];
+const SERVICE_CIDR: [Column; 3] = [
+    NAME,
+    ("CIDRs", "The ranges that cluster IPs are from.", NARROW),
+    AGE,
+];
 
 /// `columnDefinitions`.
 pub(super) fn definitions(kind: Kind) -> Value {
@@ -155,6 +160,7 @@ pub(super) fn definitions(kind: Kind) -> Value {
         Kind::Node => &NODE,
         Kind::Pod => &POD,
         Kind::Service => &SERVICE,
+        Kind::ServiceCidr => &SERVICE_CIDR,
     };
     let definition = |(name, description, priority): &Column| {
         let format = if *name == "Name" { "name" } else { "" };

@@ -66,6 +66,7 @@ fn cells(kind: Kind, object: &Value) -> Vec<String> {
         Kind::Node => cluster::node_cells(object),
         Kind::Pod => pod::cells(object),
         Kind::Service => service::cells(object),
+        Kind::ServiceCidr => cluster::service_cidr_cells(object),
     }
 }
 

@@ -30,6 +30,7 @@ mod relist;
 mod replicas;
 mod restored;
 mod sequences;
+mod service_cidrs;
 mod services;
 mod slices;
 mod survival;

@@ -85,6 +85,12 @@ pub(super) const D_REACH: Area = Area {
             text: "a Service without a selector serves what its hand-written slices list, hosts outside the cluster too",
         },
         Claim {
+            id: "frontend-moves-owner",
+            tier: "core (lb, eip: extended:loadbalancer)",
+            needs: "2n · any · api, x",
+            text: "a frontend that passes from one Service to another takes new and unceasing clients along, within the limit",
+        },
+        Claim {
             id: "reply-from-frontend",
             tier: "core; getpeername: extended:peername",
             needs: "2n · any · none",
@@ -343,6 +349,12 @@ pub(super) const H_UDP: Area = Area {
             tier: "robustness",
             needs: "1n · any · api",
             text: "a UDP socket that was connected elsewhere since is not touched when its former backend leaves",
+        },
+        Claim {
+            id: "udp-socket-sticks",
+            tier: "core",
+            needs: "2n · any · none",
+            text: "the datagrams of one unconnected UDP socket reach one backend, and those of many sockets more than one",
         },
         Claim {
             id: "pod-ip-reuse",

@@ -1,0 +1,2 @@
+//! UDP and flow state.
+pub(crate) mod udp_socket_sticks;
