@@ -64,11 +64,12 @@ impl Way {
         }
     }
 
-    /// What others meet there without the Service: an address that nobody has, or one of the node's without a listener.
+    /// What others meet there without the Service: an address of a Service range, one that nobody has, or one of the node's
+    /// without a listener.
     const fn nobody(self) -> Option<io::ErrorKind> {
         match self {
-            Self::NodePort => REFUSED,
-            _ => UNREACHABLE,
+            Self::ClusterIp | Self::NodePort => REFUSED,
+            Self::LoadBalancer => UNREACHABLE,
         }
     }
 }
