@@ -12,7 +12,7 @@ use super::{
     },
     pool,
 };
-use crate::model::State;
+use crate::{model::State, table::ELSEWHERE};
 
 /// The time in states as they are drawn; they are moved to the present when they are written.
 pub(super) const NOW: u32 = 1_000_000;
@@ -89,6 +89,7 @@ impl Scenario {
             }
         };
         self.state.config = Config {
+            node_netns: ELSEWHERE,
             node_v4: node(true, 1),
             node_v6: node(false, 2),
             snat_first: pool::FIRST,

@@ -56,6 +56,9 @@ pub struct Held {
     pub end: End,
 }
 
+/// No network namespace's cookie.
+pub(crate) const ELSEWHERE: u64 = u64::MAX;
+
 /// The only port, in nearly all rows, that is allocated: so that the packet out is known.
 pub const SNAT_PORT: u16 = 62_000;
 
@@ -65,6 +68,9 @@ impl Default for Given {
         Self {
             meta: Meta::CURRENT,
             config: Config {
+                // Nobody's: an agent that is tested beside these programs, and may not look at other processes, sees that they
+                // are another node's.
+                node_netns: ELSEWHERE,
                 node_v4: V4.node.into(),
                 node_v6: V6.node.into(),
                 snat_first: SNAT_PORT,

@@ -19,6 +19,7 @@ mod given;
 use lb_abi::{BackendId, Counter, ServiceId};
 use lb_loader::DeviceHook;
 
+pub(crate) use self::given::ELSEWHERE;
 pub use self::{
     connection::{Connection, connection},
     given::{Entry, Given, Held, SNAT_PORT},

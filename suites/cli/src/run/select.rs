@@ -298,7 +298,8 @@ mod tests {
             [
                 "empty-refill-no-restart",
                 "stale-restart-loop-no-growth",
-                "ready-means-served"
+                "ready-means-served",
+                "frontend-moves-owner"
             ]
         );
         assert_eq!(
