@@ -20,7 +20,7 @@ pub(crate) fn config(options: &NodeOptions) -> Result<Config, LoaderError> {
             found: format!("{}–{}", ports.start(), ports.end()),
         });
     }
-    let local = local_ports()?;
+    let local = with_node_ports(local_ports()?);
     Ok(Config {
         own_cgroup,
         node_netns: namespace_cookie()?,
@@ -108,6 +108,18 @@ pub(crate) fn namespace_cookie() -> Result<u64, LoaderError> {
     }
 }
 
+/// With the usual node ports (`--service-node-port-range` of kube-apiserver), where they border on these: of a datagram from a node
+/// port's number programs ask whether it is one of the node's own.
+fn with_node_ports(local: RangeInclusive<u16>) -> RangeInclusive<u16> {
+    const FIRST: u16 = 30_000;
+    const AFTER: u16 = 32_768;
+    if (FIRST..=AFTER).contains(local.start()) && *local.end() >= AFTER {
+        FIRST..=*local.end()
+    } else {
+        local
+    }
+}
+
 /// The ports that the kernel gives to sockets that ask for none.
 fn local_ports() -> Result<RangeInclusive<u16>, LoaderError> {
     const LOCAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
@@ -152,6 +164,19 @@ mod tests {
                 error.contains(&wrong.to_string()) && error.contains("16384 to 8388608"),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn node_ports_come_last_with_those_of_sockets() {
+        for (local, last) in [
+            (32_768..=60_999, 30_000..=60_999),
+            (30_500..=60_999, 30_000..=60_999),
+            (1024..=65_535, 1024..=65_535),
+            (40_000..=60_999, 40_000..=60_999),
+            (31_000..=32_000, 31_000..=32_000),
+        ] {
+            assert_eq!(with_node_ports(local), last);
         }
     }
 
