@@ -19,6 +19,11 @@ fn open_from(fake: &Fake, port: u16) -> Result<u16, Outcome> {
     }
 }
 
+/// The search begins at this one of so many ports: at those that are taken already, a test under Miri spends minutes.
+fn begin_at(fake: &mut Fake, port: u16, ports: u16) {
+    fake.maps.random = u32::MAX / u32::from(ports) * u32::from(port) + u32::from(port);
+}
+
 /// Closes it from both sides.
 fn close(fake: &Fake, port: u16, masked: u16) {
     let mut work = Work::NEW;
@@ -75,13 +80,15 @@ fn a_port_whose_connection_both_have_closed_is_taken_when_there_is_no_other() {
 
 #[test]
 fn a_port_of_a_connection_that_has_ended_is_taken_after_sixteen_in_use() {
-    let mut fake = ports((1000, 1099), (1, 0));
-    for client in 0..100 {
+    let mut fake = ports((1000, 1019), (1, 0));
+    for client in 0..20 {
+        begin_at(&mut fake, client, 20);
         let port = open_from(&fake, 5000 + client).unwrap();
         if client >= 3 {
             close(&fake, 5000 + client, port);
         }
     }
+    begin_at(&mut fake, 0, 20);
     fake.maps.now += 10;
     assert_eq!(
         open_from(&fake, 6000),
@@ -97,6 +104,7 @@ fn the_clients_own_port_is_taken_again_before_anothers() {
     let mut fake = ports((1000, 1019), (1, 0));
     let mut work = Work::NEW;
     for client in 0..20_u16 {
+        begin_at(&mut fake, client, 20);
         let source = if client == 9 { other } else { CLIENT };
         let packet = segment((source, 5000 + client), (VIP, 80), SYN);
         assert_eq!(arrives(&fake, &packet, &mut work), Outcome::Opened);
@@ -104,6 +112,7 @@ fn the_clients_own_port_is_taken_again_before_anothers() {
         let answer = segment((POD, 8080), (NODE, masked), RST);
         assert_eq!(arrives(&fake, &answer, &mut work), Outcome::Replied);
     }
+    begin_at(&mut fake, 0, 20);
     fake.maps.now += 5;
     let packet = segment((other, 6000), (VIP, 80), SYN);
     assert_eq!(arrives(&fake, &packet, &mut work), Outcome::Opened);
