@@ -148,6 +148,8 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             Where::Labs(_) => arguments.labs.map_or_else(machine::labs, NonZero::get),
         },
         always: match (&place, arguments.jobs) {
+            // What was inconclusive beside others.
+            (Where::Labs(_), None) if last.is_some() => 1,
             (Where::Labs(_), None) => always,
             // All at once that are given, or follow from the cluster.
             _ => usize::MAX,

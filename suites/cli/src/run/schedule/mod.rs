@@ -9,7 +9,8 @@
 //! [`Settings::labs`] labs at once, and no more labs in all than cases, as a shared one is replaced only after a case that
 //! ran in it. While cases wait that share a lab, one of the labs is kept for them.
 //!
-//! A case that is inconclusive begins once more after those that wait for such a lab, within the bounds of `tries.rs`.
+//! A case that is inconclusive begins once more after those that wait for such a lab, within the bounds of `tries.rs`: alone, or
+//! where the machine has room.
 mod order;
 mod state;
 #[cfg(test)]

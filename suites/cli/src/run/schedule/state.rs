@@ -1,6 +1,6 @@
 //! What may begin next: pure, so that every bound shows in a test.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use harness::case::Case;
 
@@ -15,6 +15,8 @@ pub(super) struct State<Lab> {
     always: usize,
     /// Cases in the order in which they begin where they may.
     waiting: Vec<Case>,
+    /// Those that have begun before, by id: beside others they were inconclusive, so each begins alone, or where there is room.
+    again: BTreeSet<&'static str>,
     /// The lab that was made before the first case, until a disruptive case takes it.
     first: Option<Lab>,
     shared: Shared<Lab>,
@@ -69,6 +71,7 @@ impl<Lab> State<Lab> {
             most_cases,
             always,
             waiting,
+            again: BTreeSet::new(),
             first,
             shared,
             together: 0,
@@ -87,8 +90,9 @@ impl<Lab> State<Lab> {
 
     /// Whether a case waits for nothing but room.
     pub(super) fn waits_for_room(&self) -> bool {
-        (self.always..self.most_cases).contains(&(self.together + self.alone))
-            && self.first_that_may().is_some()
+        let without_room = |at| self.without_room(at)..self.most_cases;
+        self.first_that_may()
+            .is_some_and(|at| without_room(at).contains(&(self.together + self.alone)))
     }
 
     /// A lab that nobody needs any more.
@@ -126,11 +130,16 @@ impl<Lab> State<Lab> {
 
     /// The first case whose lab may be there.
     fn case(&mut self, room: bool) -> Option<Begin<Lab>> {
-        let most = if room { self.most_cases } else { self.always };
+        let at = self.first_that_may()?;
+        let most = if room {
+            self.most_cases
+        } else {
+            self.without_room(at)
+        };
         if self.together + self.alone >= most {
             return None;
         }
-        let case = self.waiting.remove(self.first_that_may()?);
+        let case = self.waiting.remove(at);
         match &self.shared {
             Shared::Up(lab) if !case.disruptive => {
                 self.together += 1;
@@ -143,6 +152,15 @@ impl<Lab> State<Lab> {
                 Some(Begin::Alone(first, case))
             }
         }
+    }
+
+    /// Cases at once, this one of those that wait among them, where the machine has no room for more.
+    fn without_room(&self, at: usize) -> usize {
+        let is_again = self
+            .waiting
+            .get(at)
+            .is_some_and(|case| self.again.contains(case.id));
+        if is_again { 1 } else { self.always }
     }
 
     fn first_that_may(&self) -> Option<usize> {
@@ -190,6 +208,7 @@ impl<Lab> State<Lab> {
 
     /// A case that has ended begins once more, after those that wait.
     pub(super) fn once_more(&mut self, case: Case) {
+        self.again.insert(case.id);
         self.waiting.push(case);
     }
 
