@@ -22,6 +22,8 @@ pub trait Caller {
     fn in_service_range(&self, address: Address) -> bool;
     /// Whether SOURCES has an address as one of the cluster's clients.
     fn is_clusters(&self, address: Address) -> bool;
+    /// Whether this is about a datagram (`sendmsg`), and not a connection.
+    fn is_datagram(&self) -> bool;
     /// Looks up CHOSEN, for a datagram; a connection chooses anew each time.
     fn chosen(&self, frontend: &FrontendKey) -> Option<Chosen>;
     /// Writes CHOSEN, for a datagram.
@@ -77,7 +79,7 @@ pub fn decide(tables: &impl Tables, caller: &impl Caller, destination: &Frontend
     let Some(id) = Scope::Internal.service_port(&frontend) else {
         return unknown(tables, caller, address);
     };
-    if frontend.flags & frontend_flags::SOURCE_RANGES != 0 {
+    if frontend.flags & frontend_flags::SOURCE_RANGES != 0 || may_answer(tables, caller, address) {
         return Verdict::Defer;
     }
     if let Some(target) = chosen(tables, caller, destination, id) {
@@ -108,6 +110,17 @@ pub fn decide(tables: &impl Tables, caller: &impl Caller, destination: &Frontend
     } else {
         Verdict::Refuse(refusal)
     }
+}
+
+/// Whether a datagram from a pod to a frontend at the node's own address may be an answer: to the node itself, or to a client
+/// that backends see at that address, whose port has the number. Packet programs know who has asked.
+#[inline(always)]
+fn may_answer(tables: &impl Tables, caller: &impl Caller, address: Address) -> bool {
+    caller.is_datagram()
+        && tables
+            .address(&address)
+            .is_some_and(|flags| flags & address_flags::NODE != 0)
+        && !caller.in_node_netns()
 }
 
 /// Whether a port that a socket of the node was bound to is a node port's, at an address where that answers. `dual`:

@@ -271,14 +271,19 @@ fn has_ended<N: Node>(node: N, there: N::Entry, now: u32) -> bool {
 
 /// Whether an entry belongs to a flow that is over, and this processor is the one to replace it.
 #[inline(always)]
-fn replaces<N: Node>(node: N, work: &mut Work, there: N::Entry, now: u32) -> bool {
-    let over = if there.flags() & flow_flags::REPLY == 0 {
-        conntrack::is_over(work.key.protocol, there.seen(), there.last_seen(), now)
-    } else {
-        match node.flow(&there.to().inverse()) {
-            None => true,
-            Some(forward) => conntrack::is_over(work.key.protocol, forward.seen(), forward.last_seen(), now),
-        }
-    };
-    over && there.take()
+fn replaces<N: Node>(node: N, work: &Work, there: N::Entry, now: u32) -> bool {
+    is_over(node, there, work.key.protocol, now) && there.take()
+}
+
+/// Whether an entry belongs to a flow that is over: the forward entry has what was seen, and when; without one it is.
+#[inline(always)]
+pub(super) fn is_over<N: Node>(node: N, there: N::Entry, protocol: u8, now: u32) -> bool {
+    let over = |entry: N::Entry| conntrack::is_over(protocol, entry.seen(), entry.last_seen(), now);
+    if there.flags() & flow_flags::REPLY == 0 {
+        return over(there);
+    }
+    match node.flow(&there.to().inverse()) {
+        None => true,
+        Some(forward) => over(forward),
+    }
 }

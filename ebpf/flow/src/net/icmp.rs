@@ -69,7 +69,7 @@ fn related<P: Packet, N: Node>(
     if flags & flow_flags::REPLY == 0 && is_refused(packet, work) {
         refused(node, work);
     }
-    route::decide(hook, node, work, flags, to.destination)?;
+    route::decide(hook, node, work, flags)?;
     Ok(Some(Outcome::Related))
 }
 

@@ -64,7 +64,7 @@ fn forward<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Re
         node.remove(&work.headers.tuple);
         return Err(Unknown);
     }
-    if let Err(outcome) = route::decide(hook, node, work, entry.flags(), work.to.destination) {
+    if let Err(outcome) = route::decide(hook, node, work, entry.flags()) {
         return Ok(outcome);
     }
     if leads_back.is_none() {
@@ -117,7 +117,7 @@ fn reply<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Resu
     {
         return Err(Unknown);
     }
-    if let Err(outcome) = route::decide(hook, node, work, entry.flags(), work.to.destination) {
+    if let Err(outcome) = route::decide(hook, node, work, entry.flags()) {
         return Ok(outcome);
     }
     match forward {

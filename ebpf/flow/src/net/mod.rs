@@ -92,6 +92,10 @@ pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Wor
         Err(Unread::Foreign) => return Ok(Outcome::Passed),
         Err(_) => return Ok(Outcome::Unreadable),
     }
+    // Of what is at the loopback device most. Node ports answer there at sockets alone.
+    if !hook.inbound() && work.headers.tuple.destination.is_loopback() {
+        return Ok(Outcome::Passed);
+    }
     // Most packets: one look-up, and nothing else is read of them.
     if hook.inbound() && flags(node, work.headers.tuple.destination).is_none() {
         return if read::may_start(packet, &work.headers) {

@@ -57,7 +57,7 @@ fn backend<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<(), Outcome>
             },
         );
     }
-    if flags & address_flags::NODE != 0 && own::has(hook, node, work)
+    if flags & address_flags::NODE != 0 && own::has(node, work)
         || is_machines(scope, flags) && begins(work, false).is_err()
     {
         return Err(Outcome::Passed);
@@ -211,11 +211,11 @@ fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outco
         claim: super::claim(node),
     };
     if matches!(work.place, Place::Kept) {
-        route::decide(hook, node, work, 0, work.to.destination)?;
+        route::decide(hook, node, work, 0)?;
         work.place = allocate::keep(node, work, now)?;
     }
     if !matches!(work.place, Place::Kept) {
-        route::decide(hook, node, work, flow_flags::SNAT, work.to.destination)?;
+        route::decide(hook, node, work, flow_flags::SNAT)?;
         match allocate::port(node, work, now) {
             // Better an address that may be there already than none.
             Err(Outcome::DroppedPortsExhausted) if matches!(work.place, Place::Preferred) => {
@@ -253,7 +253,7 @@ fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outco
 fn keep_after_all<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<(), Outcome> {
     work.to.source = work.headers.tuple.source;
     work.to.source_port = work.headers.tuple.source_port;
-    route::decide(hook, node, work, 0, work.to.destination)?;
+    route::decide(hook, node, work, 0)?;
     match allocate::keep(node, work, now)? {
         Place::Kept => Ok(()),
         Place::Allocated | Place::Preferred => Err(Outcome::DroppedPortsExhausted),
@@ -270,7 +270,7 @@ fn follow<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<Out
     if work.to.inverse() != work.key {
         node.remove(&work.key);
     }
-    route::decide(hook, node, work, entry.flags(), work.to.destination)?;
+    route::decide(hook, node, work, entry.flags())?;
     entry.note(work.headers.shows(false), now);
     (work.service, work.backend) = (entry.service(), entry.backend());
     Ok(Outcome::Forwarded)

@@ -4,19 +4,17 @@
 use lb_abi::{Address, Flow, FrontendKey, TCP, UDP, flow_flags};
 
 use crate::net::{
-    Hook, conntrack,
+    Hook, allocate,
     conntrack::{ACK, RST, SYN},
     route,
-    view::{Entry, Inserted, Node, Socket},
+    view::{Entry, Node, Socket},
     work::{Fragment, Work},
 };
 
-/// Whether a packet for a node port at the node's own address is one of a connection that a local socket has.
+/// Whether a packet for a node port at the node's own address is one of a connection that a local socket has. (What leaves for
+/// that address is at the loopback device, and as near to the sockets as what comes in.)
 #[inline(always)]
-pub(super) fn has<N: Node>(hook: Hook, node: N, work: &Work) -> bool {
-    if !hook.inbound() {
-        return false;
-    }
+pub(super) fn has<N: Node>(node: N, work: &Work) -> bool {
     match work.headers.tuple.protocol {
         // Whoever opens one means the node port. Of a listening socket, the stack resets what it does not know.
         TCP => {
@@ -61,13 +59,15 @@ pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut Work) {
         pad: 0,
         claim: super::claim(node),
     };
-    if !matches!(node.insert(&work.key, &work.flow), Inserted::Exists) {
-        return;
-    }
-    let Some(there) = node.flow(&work.key) else { return };
-    if there.flags() & flow_flags::OWN != 0 {
-        there.note(0, now);
-    } else if conntrack::is_over(UDP, there.seen(), there.last_seen(), now) {
-        node.store(&work.key, &work.flow);
+    // Looked for first: to write what is there already would cost another connection its entry, where the map is full.
+    match node.flow(&work.key) {
+        None => {
+            node.insert(&work.key, &work.flow);
+        }
+        Some(there) if there.flags() & flow_flags::OWN != 0 => there.note(0, now),
+        Some(there) if allocate::is_over(node, there, UDP, now) => {
+            node.store(&work.key, &work.flow);
+        }
+        Some(_) => {}
     }
 }

@@ -8,26 +8,26 @@ use crate::net::{
     work::{Way, Work},
 };
 
-/// Decides where a packet goes, by the flags of its flow's entry, and whether it may: one that has come to its last
-/// hop is answered, before anything is stored or written.
+/// Decides where a packet goes as [`Work::to`], by the flags of its flow's entry, and whether it may: one that has come to its
+/// last hop is answered, before anything is stored or written.
 #[inline(always)]
-pub(super) fn decide<N: Node>(
-    hook: Hook,
-    node: N,
-    work: &mut Work,
-    flags: u32,
-    to: Address,
-) -> Result<(), Outcome> {
+pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work, flags: u32) -> Result<(), Outcome> {
     let reply = flags & flow_flags::REPLY != 0;
     let snat = flags & flow_flags::SNAT != 0;
     // The stack takes nothing from its own address; and what leaves it was routed to the frontend.
     let routed = snat && hook.inbound() || !reply && matches!(hook, Hook::NodeEgress);
-    work.way = if !routed {
-        Way::On
-    } else if is_own(node, to) {
-        Way::Local
+    // From its own address the stack takes something in at the loopback device alone.
+    let inward = if hook.inbound() {
+        (snat || reply) && is_own(node, work.to.source)
     } else {
+        routed
+    };
+    work.way = if (routed || inward) && is_own(node, work.to.destination) {
+        if inward { Way::Local } else { Way::On }
+    } else if routed {
         Way::Routed
+    } else {
+        Way::On
     };
     if matches!(work.way, Way::Routed) && hook.inbound() && work.headers.hop_limit() <= 1 {
         return Err(Outcome::TimeExceeded);

@@ -1,6 +1,7 @@
 //! Whole decisions, on a model of the node.
 
 mod addresses;
+mod inward;
 pub(in crate::net) mod node;
 mod pieces;
 mod ports;

@@ -61,7 +61,7 @@ pub enum Way {
     On,
     /// To its destination, by a route that is looked up here.
     Routed,
-    /// To this node, as its destination is the node's own.
+    /// To this node, as its destination is the node's own, by the loopback device.
     Local,
 }
 

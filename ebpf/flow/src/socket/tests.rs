@@ -1,6 +1,7 @@
 //! Verdicts for a model of the maps and of a caller.
 
 mod datagrams;
+mod ranges;
 
 extern crate std;
 
@@ -68,6 +69,9 @@ impl Caller for Client {
     fn is_clusters(&self, address: Address) -> bool {
         self.ranged == Some((address, true))
     }
+    fn is_datagram(&self) -> bool {
+        self.chosen.is_some()
+    }
     fn chosen(&self, frontend: &FrontendKey) -> Option<Chosen> {
         self.chosen.as_ref()?.borrow().get(frontend).copied()
     }
@@ -75,23 +79,6 @@ impl Caller for Client {
         if let Some(all) = &self.chosen {
             all.borrow_mut().insert(*frontend, *chosen);
         }
-    }
-}
-
-#[test]
-fn an_address_that_services_get_and_none_has_is_refused_unless_it_is_the_clusters() {
-    let model = Model::two_pods();
-    let free = Address::v4([10, 96, 7, 7]);
-    for (ranged, expected) in [
-        (None, Verdict::Pass),
-        (Some((free, false)), Verdict::Refuse(Refusal::NoBackend)),
-        (Some((free, true)), Verdict::Pass),
-    ] {
-        let caller = Client {
-            ranged,
-            ..Client::default()
-        };
-        check(&model, &caller, tcp(free, 80), expected);
     }
 }
 

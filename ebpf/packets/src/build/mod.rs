@@ -128,6 +128,13 @@ impl Packet {
         self
     }
 
+    /// On its way into the stack by the loopback device, whose link address that is.
+    #[must_use]
+    pub const fn inward(mut self) -> Self {
+        self.link = [[0; 6]; 2];
+        self
+    }
+
     /// With one more tag inside those that it has.
     #[must_use]
     pub fn tag(mut self, tpid: u16, id: u16) -> Self {

@@ -203,7 +203,7 @@ impl Run<'_> {
     }
 
     /// Whether a reply's key is nobody's, or of a flow that is over.
-    fn free(&self, key: &Tuple) -> bool {
+    pub(super) fn free(&self, key: &Tuple) -> bool {
         self.holder(key).is_none()
     }
 

@@ -148,6 +148,9 @@ impl Run<'_> {
             Read::SourceRouted(destination) => return self.wrong(destination, Counter::DroppedSourceRoute),
             Read::Whole(frame) => frame,
         };
+        if !self.input.hook.inbound() && frame.destination.is_loopback() {
+            return self.pass(Counter::PacketPassed);
+        }
         let ours = self.said(frame.destination).is_some();
         if self.input.hook.inbound() && !ours {
             return match transport(self.input.frame, &frame, self.merged()) {
@@ -308,7 +311,7 @@ impl Run<'_> {
                 last_seen: now,
                 ..*there
             },
-            Some(there) if over(&key, there, now) => new,
+            Some(_) if self.free(&key) => new,
             Some(_) => return,
         };
         self.flows.insert(key, flow);

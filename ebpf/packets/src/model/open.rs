@@ -36,7 +36,7 @@ impl Run<'_> {
             _ => true,
         };
         let end = (TCP, tuple.destination, tuple.destination_port.get());
-        let socket = self.input.hook.inbound() && tuple.protocol == TCP && self.input.sockets.contains(&end);
+        let socket = tuple.protocol == TCP && self.input.sockets.contains(&end);
         let machines = !external && !has(address_flags::VIP) && !has(address_flags::NODE);
         if !opens && (machines || (has(address_flags::NODE) && socket)) {
             return self.nobodys(packet);

@@ -31,7 +31,7 @@ impl Way {
 pub(super) enum Exit {
     /// To the stack, or out of the device.
     On,
-    /// From the device back into the stack.
+    /// Into the stack, by the loopback device.
     In,
     /// By the route that was looked up.
     Routed,
@@ -125,15 +125,16 @@ impl Run<'_> {
 
     /// Where a packet goes when it has been translated.
     pub(super) fn exit(&self, frame: &Frame, to: &Tuple, way: Way) -> Result<Exit, Stop> {
-        if !self.directed(way) {
-            return Ok(Exit::On);
+        let inward = if self.input.hook.inbound() {
+            (way.reply || way.snat) && self.own(to.source)
+        } else {
+            self.directed(way)
+        };
+        if inward && self.own(to.destination) {
+            return Ok(Exit::In);
         }
-        if self.own(to.destination) {
-            return Ok(if self.input.hook.inbound() {
-                Exit::On
-            } else {
-                Exit::In
-            });
+        if !self.directed(way) || self.own(to.destination) {
+            return Ok(Exit::On);
         }
         let mtu = match self.input.routes.to(to.destination) {
             Route::Via { mtu } if self.input.forwards => mtu,
@@ -153,7 +154,11 @@ impl Run<'_> {
     fn longest(&self, frame: &Frame) -> usize {
         let gso = usize::try_from(self.input.gso_size).expect("a size is small");
         let header = match frame.protocol {
-            TCP => usize::from(self.input.frame[frame.payload + 12] >> 4) * 4,
+            // Of a fragment other than the first there may be less than a header.
+            TCP => match self.input.frame.get(frame.payload + 12) {
+                Some(offset) => usize::from(offset >> 4) * 4,
+                None => 0,
+            },
             UDP => 8,
             _ => 0,
         };
@@ -178,7 +183,8 @@ impl Run<'_> {
         match exit {
             Exit::On => self.outcome(Verdict::Pass, counter, bytes),
             Exit::In => {
-                bytes[..12].rotate_left(6);
+                bytes[..12].fill(0);
+                bytes.drain(12..frame.ip - 2);
                 self.outcome(Verdict::Redirect, counter, bytes)
             }
             Exit::Routed => {

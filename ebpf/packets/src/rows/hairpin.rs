@@ -50,15 +50,22 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, tcp(client, frontend).syn())
             .passed_on(FlowOpened, tcp(client, own).syn())
             .leaves([connection(TCP, [client, frontend], [client, own]).seen(OPEN)]),
-        row("what the node sends to a backend of its own comes in again at the device")
+        row("what the node sends to a backend of its own comes in by the loopback device")
             .given(local(at, TCP).behind(true, also, TCP))
             .packet(NodeEgress, tcp(node_client, cluster).syn())
-            .routed(FlowOpened, tcp(node_client, also).syn().back())
+            .routed(FlowOpened, tcp(node_client, also).syn().inward())
             .leaves([connection(TCP, [node_client, cluster], [node_client, also]).seen(OPEN)]),
-        row("what the node sends to itself comes in again from an allocated port")
+        row("what the node sends to itself comes in by the loopback device, from an allocated port")
             .given(local(at, TCP).behind(true, own, TCP))
             .packet(NodeEgress, tcp(node_client, cluster).syn())
-            .routed(FlowOpened, tcp(masked, own).syn().back())
+            .routed(FlowOpened, tcp(masked, own).syn().inward())
             .leaves([connection(TCP, [node_client, cluster], [masked, own]).seen(OPEN)]),
+        row("what the node answers to itself is the frontend's, at the loopback device")
+            .given(local(at, TCP).behind(true, own, TCP).connection(
+                connection(TCP, [node_client, cluster], [masked, own]).seen(OPEN),
+            ))
+            .packet(NodeEgress, tcp(own, masked).syn().ack())
+            .passed_on(FlowReplied, tcp(cluster, node_client).syn().ack())
+            .leaves([connection(TCP, [node_client, cluster], [masked, own]).seen(OPEN | ANSWER)]),
     ]
 }

@@ -6,7 +6,7 @@ use lb_abi::AddressRange;
 use super::prelude::*;
 
 pub(super) fn rows(at: &Addresses) -> Vec<Row> {
-    [balancers(at), own(at), ranges(at)].concat()
+    [balancers(at), own(at), to_itself(at), ranges(at)].concat()
 }
 
 /// What is at a load balancer's or an external address besides frontends.
@@ -92,6 +92,60 @@ fn balancers(at: &Addresses) -> Vec<Row> {
         ]);
     }
     rows
+}
+
+/// Node ports that the node itself asks, at its own address: at the loopback device.
+fn to_itself(at: &Addresses) -> Vec<Row> {
+    let Ends {
+        node_port,
+        node_client,
+        pod,
+        far,
+        ..
+    } = ends(at);
+    let near = connection(TCP, [node_client, node_port], [node_client, pod]);
+    let remote_one = connection(TCP, [node_client, node_port], [node_client, far]);
+    let datagrams = connection(UDP, [node_client, node_port], [node_client, pod]);
+    let asked = connection(UDP, [(at.node, 7000), node_port], [(at.node, 7000), node_port]).own();
+    vec![
+        row("the node reaches a pod by a node port at its own address, and is answered by the loopback device")
+            .given(local(at, TCP))
+            .packet(NodeEgress, tcp(node_client, node_port).syn())
+            .routed(FlowOpened, tcp(node_client, pod).syn())
+            .packet(PodIngress, tcp(pod, node_client).syn().ack())
+            .routed(FlowReplied, tcp(node_port, node_client).syn().ack().inward())
+            .leaves([near.seen(OPEN | ANSWER)]),
+        row("it reaches a pod of another node in the same way")
+            .given(remote(at, TCP))
+            .packet(NodeEgress, tcp(node_client, node_port).syn())
+            .routed(FlowOpened, tcp(node_client, far).syn())
+            .packet(NodeIngress, tcp(far, node_client).syn().ack())
+            .routed(FlowReplied, tcp(node_port, node_client).syn().ack().inward())
+            .leaves([remote_one.seen(OPEN | ANSWER)]),
+        row("and by datagrams")
+            .given(local(at, UDP))
+            .packet(NodeEgress, udp(node_client, node_port))
+            .routed(FlowOpened, udp(node_client, pod))
+            .packet(PodIngress, udp(pod, node_client))
+            .routed(FlowReplied, udp(node_port, node_client).inward())
+            .leaves([datagrams.seen(ANSWER)]),
+        row("a tag goes, as the loopback device takes none")
+            .given(local(at, TCP).connection(near.seen(OPEN)))
+            .packet(PodIngress, tcp(pod, node_client).syn().ack().tag(C_TAG, 7))
+            .routed(FlowReplied, tcp(node_port, node_client).syn().ack().inward())
+            .leaves([near.seen(OPEN | ANSWER)]),
+        row("a server of the node keeps its connections with the node itself")
+            .given(local(at, TCP).held(TCP, node_port))
+            .packet(NodeEgress, tcp(node_client, node_port).ack())
+            .left_alone(PacketPassed),
+        row("one server of the node answers another socket of it that has a node port's number")
+            .given(local(at, UDP))
+            .packet(NodeEgress, udp(node_port, (at.node, 7000)))
+            .left_alone(PacketPassed)
+            .packet(NodeEgress, udp((at.node, 7000), node_port))
+            .left_alone(PacketPassed)
+            .leaves([asked.seen(ANSWER)]),
+    ]
 }
 
 /// The node's own sockets at node ports.

@@ -24,7 +24,7 @@ pub(super) fn send(hook: Hook, skb: Skb, node: Local, scratch: &mut Scratch, ans
         scratch.outcome = Outcome::DroppedRewrite;
         return false;
     }
-    skb.redirect(if hook.inbound() { 0 } else { INGRESS });
+    skb.redirect(skb.device(), if hook.inbound() { 0 } else { INGRESS });
     true
 }
 

@@ -31,7 +31,11 @@ use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map, programs::TcContext};
 use lb_abi::Held;
 use lb_flow::net::{Disposition, Hook, Outcome, Rest, Way, Work, decide};
 
-use self::{node::Local, route::Route, skb::Skb};
+use self::{
+    node::Local,
+    route::{LOOPBACK, Route},
+    skb::Skb,
+};
 use crate::maps::{Maps, count, count_connection, count_packet};
 
 /// What a program of these hooks returns.
@@ -212,7 +216,7 @@ fn translate(hook: Hook, skb: Skb) -> Moved {
 fn translated(hook: Hook, skb: Skb, scratch: &mut Scratch) -> Result<Moved, Outcome> {
     let routed = matches!(scratch.work.way, Way::Routed);
     if routed {
-        route::find(skb, scratch)?;
+        route::find(hook, skb, scratch)?;
     }
     let hop = routed && hook.inbound();
     if matches!(scratch.outcome, Outcome::Related) {
@@ -227,8 +231,9 @@ fn translated(hook: Hook, skb: Skb, scratch: &mut Scratch) -> Result<Moved, Outc
     }
     match scratch.work.way {
         Way::On => return Ok(Moved::On),
-        Way::Local if hook.inbound() => return Ok(Moved::On),
-        Way::Local => route::come_back(skb)?,
+        // It goes to the node's sockets from there.
+        Way::Local if skb.device() == LOOPBACK => return Ok(Moved::On),
+        Way::Local => route::come_in(skb)?,
         Way::Routed => route::send(skb, &scratch.route)?,
     }
     Ok(Moved::Elsewhere)

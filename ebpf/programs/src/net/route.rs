@@ -5,13 +5,15 @@ use aya_ebpf::{
     helpers::generated::{bpf_fib_lookup, bpf_redirect_neigh},
 };
 use lb_abi::{TCP, UDP};
-use lb_flow::net::{Headers, Outcome, Packet as _};
+use lb_flow::net::{Headers, Hook, Outcome, Packet as _};
 
 use super::{
     Scratch,
-    skb::{INGRESS, Skb},
+    skb::{INGRESS, Skb, Summed},
 };
 
+/// Index of the loopback device in every network namespace (`LOOPBACK_IFINDEX`).
+pub(super) const LOOPBACK: u32 = 1;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
@@ -51,7 +53,7 @@ const TOO_LONG: i64 = 8;
 
 /// Finds the route of what the packet will be. `Err`: there is none, or it does not take the packet.
 #[inline(never)]
-pub(super) fn find(skb: Skb, scratch: &mut Scratch) -> Result<(), Outcome> {
+pub(super) fn find(hook: Hook, skb: Skb, scratch: &mut Scratch) -> Result<(), Outcome> {
     const { assert!(size_of::<Route>() == size_of::<aya_ebpf::bindings::bpf_fib_lookup>()) };
     let Scratch { work, route, .. } = scratch;
     let (headers, to) = (&work.headers, &work.to);
@@ -68,7 +70,15 @@ pub(super) fn find(skb: Skb, scratch: &mut Scratch) -> Result<(), Outcome> {
         // `as`: just compared.
         bytes => bytes as u16,
     };
-    route.device = skb.device();
+    // What has come in nowhere is routed as the node's own is: rules have it as `iif lo` (ip-rule).
+    route.device = if hook.inbound() {
+        skb.device()
+    } else {
+        match skb.came_in_by() {
+            0 => LOOPBACK,
+            device => device,
+        }
+    };
     route.service = 0;
     let (source, destination) = (to.source.words(), to.destination.words());
     if headers.v4 {
@@ -134,10 +144,13 @@ pub(super) fn send(skb: Skb, route: &Route) -> Result<(), Outcome> {
     Ok(())
 }
 
-/// Has the packet, which was about to leave by its device, come in by it: it is for this node.
+/// Has the packet come in by the loopback device, which takes in what is from the node's own address: it is for this node.
+/// (`accept_local` of that device, which the agent sets.)
 #[inline(always)]
-pub(super) fn come_back(skb: Skb) -> Result<(), Outcome> {
-    skb.turn()?;
-    skb.redirect(INGRESS);
+pub(super) fn come_in(skb: Skb) -> Result<(), Outcome> {
+    skb.remove_tags()?;
+    // That device's link address.
+    skb.store(0, &[0; 3], Summed::Same)?;
+    skb.redirect(LOOPBACK, INGRESS);
     Ok(())
 }

@@ -80,6 +80,13 @@ impl Skb {
         unsafe { (&raw const (*self.0).ifindex).read_volatile() }
     }
 
+    /// Index of the device that it came in by; 0: it is the node's own.
+    #[inline(always)]
+    pub fn came_in_by(self) -> u32 {
+        // SAFETY: as above.
+        unsafe { (&raw const (*self.0).ingress_ifindex).read_volatile() }
+    }
+
     /// Bytes of payload of what it was merged of, or is to be cut into; 0: it is one packet.
     #[inline(always)]
     pub fn segment_size(self) -> u32 {
@@ -242,11 +249,11 @@ impl Skb {
         unsafe { (&raw const (*self.0).pkt_type).read_volatile() == OTHERHOST }
     }
 
-    /// Has the packet sent by the device that it is at, or come in by it.
+    /// Has the packet sent by a device, or come in by it.
     #[inline(always)]
-    pub fn redirect(self, flags: u64) {
+    pub fn redirect(self, device: u32, flags: u64) {
         // SAFETY: no conditions. It does no more than note where to, and what it returns is known.
-        unsafe { bpf_redirect(self.device(), flags) };
+        unsafe { bpf_redirect(device, flags) };
     }
 }
 

@@ -174,6 +174,11 @@ impl<F: Family> Caller for Socket<F> {
     }
 
     #[inline(always)]
+    fn is_datagram(&self) -> bool {
+        matches!(self.hook, Hook::Sendmsg)
+    }
+
+    #[inline(always)]
     fn chosen(&self, frontend: &FrontendKey) -> Option<Chosen> {
         if let Hook::Connect = self.hook {
             return None;

@@ -7,7 +7,7 @@ use super::*;
 const OTHER: Address = Address::v4([192, 0, 2, 9]);
 
 /// What becomes of a packet at a hook.
-fn at(hook: Hook, fake: &Fake, packet: &[u8]) -> Outcome {
+pub(super) fn at(hook: Hook, fake: &Fake, packet: &[u8]) -> Outcome {
     let mut work = Work::NEW;
     match decide(hook, Bytes(packet), fake, &mut work) {
         Ok(outcome) => outcome,
@@ -18,7 +18,7 @@ fn at(hook: Hook, fake: &Fake, packet: &[u8]) -> Outcome {
 }
 
 /// A datagram over IPv4.
-fn datagram(source: (Address, u16), destination: (Address, u16)) -> Vec<u8> {
+pub(super) fn datagram(source: (Address, u16), destination: (Address, u16)) -> Vec<u8> {
     let mut packet = segment(source, destination, 0);
     packet.truncate(14 + 20);
     packet[14 + 3] = 28;
@@ -30,7 +30,7 @@ fn datagram(source: (Address, u16), destination: (Address, u16)) -> Vec<u8> {
 }
 
 /// [`remote`], with a node port for TCP and UDP.
-fn with_node_port(port: u16) -> Fake {
+pub(super) fn with_node_port(port: u16) -> Fake {
     let mut fake = remote();
     for protocol in [TCP, UDP] {
         let frontend = fake.maps.frontends.values().copied().next().unwrap();

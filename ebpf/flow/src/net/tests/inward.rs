@@ -1,0 +1,140 @@
+//! What the node sends to itself: by the loopback device, at whose egress Services are, and into which everything goes that is
+//! from the node's own address.
+
+use lb_abi::UDP;
+
+use super::{
+    addresses::{at, datagram, with_node_port},
+    *,
+};
+
+const REMOTE: (Address, u16) = (POD, 8080);
+const CALLER: (Address, u16) = (NODE, 5000);
+const PORT: (Address, u16) = (NODE, 30500);
+
+/// Where a packet goes that is translated.
+fn way(hook: Hook, fake: &Fake, packet: &[u8]) -> (Outcome, Tuple, Way) {
+    let mut work = Work::NEW;
+    let outcome = match decide(hook, Bytes(packet), fake, &mut work) {
+        Ok(outcome) => outcome,
+        Err(_) => open(hook, fake, &mut work),
+    };
+    (outcome, work.to, work.way)
+}
+
+#[test]
+fn a_node_port_answers_the_node_at_its_own_address_from_there() {
+    for (flags, back) in [(0, Hook::NodeIngress), (backend_flags::LOCAL, Hook::PodIngress)] {
+        let mut fake = with_node_port(30500);
+        fake.maps.backends.get_mut(&5).unwrap().flags = flags;
+        assert_eq!(
+            way(Hook::NodeEgress, &fake, &segment(CALLER, PORT, SYN)),
+            (Outcome::Opened, tuple(CALLER, REMOTE), Way::Routed)
+        );
+        assert_eq!(
+            way(back, &fake, &segment(REMOTE, CALLER, SYN | ACK)),
+            (Outcome::Replied, tuple(PORT, CALLER), Way::Local),
+            "from its own address, the stack takes it in by the loopback device alone"
+        );
+    }
+}
+
+#[test]
+fn the_answer_of_another_frontend_goes_on_to_the_stack() {
+    let fake = remote();
+    let vip = (VIP, 80);
+    assert_eq!(
+        way(Hook::NodeEgress, &fake, &segment(CALLER, vip, SYN)),
+        (Outcome::Opened, tuple(CALLER, REMOTE), Way::Routed)
+    );
+    assert_eq!(
+        way(Hook::NodeIngress, &fake, &segment(REMOTE, CALLER, SYN | ACK)),
+        (Outcome::Replied, tuple(vip, CALLER), Way::On)
+    );
+}
+
+#[test]
+fn a_backend_at_the_nodes_own_address_answers_the_node() {
+    for frontend in [PORT, (VIP, 80)] {
+        let mut fake = with_node_port(30500);
+        let backend = fake.maps.backends.get_mut(&5).unwrap();
+        (backend.address, backend.flags) = (NODE, backend_flags::LOCAL);
+        let masked = (NODE, 40_000);
+        assert_eq!(
+            way(Hook::NodeEgress, &fake, &segment(CALLER, frontend, SYN)),
+            (Outcome::Opened, tuple(masked, (NODE, 8080)), Way::Local)
+        );
+        assert_eq!(
+            way(Hook::NodeEgress, &fake, &segment((NODE, 8080), masked, SYN | ACK)),
+            (Outcome::Replied, tuple(frontend, CALLER), Way::On),
+            "at the loopback device"
+        );
+    }
+}
+
+#[test]
+fn sockets_of_the_node_keep_what_they_have_with_each_other() {
+    let mut fake = with_node_port(30500);
+    fake.socket = Some((Port::new(30500), Socket::Connected));
+    let answer = segment((NODE, 7000), PORT, SYN | ACK);
+    assert_eq!(at(Hook::NodeEgress, &fake, &answer), Outcome::Passed);
+    fake.socket = None;
+    let answer = datagram((NODE, 7000), PORT);
+    let asked = datagram(PORT, (NODE, 7000));
+    assert_eq!(at(Hook::NodeEgress, &fake, &asked), Outcome::Passed);
+    assert_eq!(at(Hook::NodeEgress, &fake, &answer), Outcome::Passed);
+}
+
+#[test]
+fn nothing_is_looked_up_of_what_goes_to_loopback() {
+    let mut fake = with_node_port(30500);
+    let loopback = Address::LOOPBACK_V4;
+    fake.maps.addresses.insert(loopback, address_flags::NODE);
+    let packet = datagram((NODE, 30500), (loopback, 30500));
+    assert_eq!(at(Hook::NodeEgress, &fake, &packet), Outcome::Passed);
+    assert!(fake.is_empty());
+}
+
+#[test]
+fn an_answer_that_is_translated_is_not_noted_as_the_nodes_own() {
+    let mut fake = with_node_port(30500);
+    let reply = Tuple {
+        protocol: UDP,
+        ..tuple(REMOTE, PORT)
+    };
+    let forward = Tuple {
+        protocol: UDP,
+        ..tuple((CLIENT, 6000), (VIP, 80))
+    };
+    let flow = |to, flags| Flow {
+        to,
+        seen: 0,
+        last_seen: fake.maps.now,
+        service: 1,
+        backend: 5,
+        flags,
+        pad: 0,
+        claim: 1,
+    };
+    let (there, back) = (
+        flow(reply.inverse(), 0),
+        flow(forward.inverse(), flow_flags::REPLY | flow_flags::SNAT),
+    );
+    (&fake).store(&forward, &there);
+    (&fake).store(&reply, &back);
+    // The client's packet, as it leaves the node: from a port that is a node port's number, too.
+    let sent = datagram(PORT, REMOTE);
+    fake.maps.now += 25;
+    fake.change(&forward, |flow| flow.last_seen += 25);
+    fake.maps.now += 20;
+    assert_eq!(at(Hook::NodeEgress, &fake, &sent), Outcome::Passed);
+    assert_eq!(
+        fake.entry(&reply),
+        Some(back),
+        "the forward entry has when the flow was seen"
+    );
+    fake.maps.now += 20;
+    assert_eq!(at(Hook::NodeEgress, &fake, &sent), Outcome::Passed);
+    let flags = fake.entry(&reply).unwrap().flags;
+    assert_eq!(flags, flow_flags::OWN, "that flow is over");
+}
