@@ -283,7 +283,8 @@ impl Datapath for KernelDatapath {
             }
         }
         let of = |there: &[_]| {
-            [DeviceKind::Node, DeviceKind::Pod]
+            // One of the node's devices has the loopback device's program, too.
+            [DeviceKind::Node, DeviceKind::Pod, DeviceKind::Loopback]
                 .into_iter()
                 .find(|kind| kind.hooks().iter().all(|hook| there.contains(hook)))
         };

@@ -55,7 +55,7 @@ pub struct Run {
     /// Whether processes of this node reach Services by programs at their sockets
     ///
     /// off: what they send is translated packet by packet, as that of clients outside is, and programs that an earlier
-    /// start has attached to the cgroup are detached. Node ports don't answer at loopback then and can be bound by others,
+    /// start has attached to the cgroup are detached. Node ports answer at the node's own addresses, not at loopback, and can be bound by others,
     /// the agent does not probe itself, and its own connections to the API server see Services as everybody's do: the
     /// addresses at which API servers were last are dialled beside them.
     #[arg(long, value_enum, value_name = "ON|OFF", default_value_t = SocketLb::On)]

@@ -142,12 +142,12 @@ impl Devices {
     }
 }
 
-/// Devices in the order in which they are attached: first those by which the network comes. The kernel waits for its readers at
+/// Devices in the order in which they are attached: first those by which the network comes, and the node itself. The kernel waits for its readers at
 /// each, some twenty milliseconds, and nobody outside shall wait for all pods of the node.
 fn in_order(view: &View) -> impl Iterator<Item = (u32, &str, DeviceKind)> {
     let of_node = |wanted: bool| {
         let devices = view.devices.iter();
-        devices.filter(move |(_, (_, kind))| (*kind == DeviceKind::Node) == wanted)
+        devices.filter(move |(_, (_, kind))| (*kind != DeviceKind::Pod) == wanted)
     };
     of_node(true)
         .chain(of_node(false))

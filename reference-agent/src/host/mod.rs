@@ -23,7 +23,7 @@
 //!
 //! A device is asked in this order; the first rule that fits counts.
 //!
-//! 1. Loopback: never. The socket programs serve it.
+//! 1. Loopback: what the node sends to its own addresses, as it leaves there. At 127.0.0.1 and ::1 socket programs serve alone.
 //! 2. It matches `--pod-devices`: a pod's. It matches `--node-devices`: the node's. Where a kind of device is given so,
 //!    no other device is of that kind.
 //! 3. A default route of the main table leads by it, or it has the node's own address (`--node-ip`, or one of the Node

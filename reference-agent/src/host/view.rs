@@ -85,7 +85,7 @@ impl View {
         view.mtu = looking.mtu(&own);
         for (index, link) in &snapshot.links {
             match looking.kind(*index, link, &own) {
-                Some(kind) if link.ethernet => {
+                Some(kind) if link.ethernet || kind == DeviceKind::Loopback => {
                     view.devices.insert(*index, (link.name.clone(), kind));
                 }
                 Some(_) => {
@@ -150,8 +150,9 @@ impl Looking<'_> {
         let matches = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(&link.name));
         let allowed = |kind: DeviceKind| {
             let given = match kind {
-                DeviceKind::Node => &self.options.node_devices,
+                DeviceKind::Node => &self.options.node_devices[..],
                 DeviceKind::Pod => &self.options.pod_devices,
+                DeviceKind::Loopback => &[],
             };
             given.is_empty().then_some(kind)
         };
@@ -160,7 +161,7 @@ impl Looking<'_> {
                 .any(|(device, address)| device == index && wanted(address))
         };
         if link.kind == LinkKind::Loopback {
-            return None;
+            return link.up.then_some(DeviceKind::Loopback);
         }
         if matches(&self.options.pod_devices) {
             return Some(DeviceKind::Pod);

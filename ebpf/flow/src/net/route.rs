@@ -16,9 +16,10 @@ pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work, flags: u32) 
     let snat = flags & flow_flags::SNAT != 0;
     // The stack takes nothing from its own address; and what leaves it was routed to the frontend.
     let routed = snat && hook.inbound() || !reply && matches!(hook, Hook::NodeEgress);
-    // From its own address the stack takes something in at the loopback device alone.
+    // At the loopback device alone the stack takes something in from its own address, and whatever way leads to the address that
+    // an answer is from (`rp_filter`).
     let inward = if hook.inbound() {
-        (snat || reply) && is_own(node, work.to.source)
+        reply && work.to.source != work.headers.tuple.source || snat && is_own(node, work.to.source)
     } else {
         routed
     };

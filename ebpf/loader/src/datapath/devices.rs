@@ -6,12 +6,17 @@ use super::Datapath;
 use crate::{
     AttachedDevice, DeviceAttachment, DeviceHook, DeviceId, DeviceKind, Direction, LoaderError, Ownership,
     device::{self, attach::Attaching},
-    sys::link::{self, Target},
+    sys::{
+        filter,
+        link::{self, Target},
+    },
 };
 
 impl Datapath {
     /// Attaches the programs of a kind of device to one, or switches the links or filters of an earlier start to them
-    /// without a gap. Idempotent; a device that has become one of the other kind gets the other programs.
+    /// without a gap. Idempotent; a device that has become one of the other kind gets the other programs. The loopback device
+    /// takes in what is from the node's own address then, and from any other (`net.ipv4.conf.lo.accept_local`, `rp_filter`: loose);
+    /// that stays when it is detached.
     ///
     /// A device that goes takes its attachments with it. One that comes under its name or index is another one, and is
     /// attached anew.
@@ -22,14 +27,20 @@ impl Datapath {
         &mut self,
         device: impl Into<DeviceId<'a>>,
         kind: DeviceKind,
-    ) -> Result<[AttachedDevice; 2], LoaderError> {
+    ) -> Result<Vec<AttachedDevice>, LoaderError> {
         let mut netlink = device::netlink()?;
-        let device = device::find_ethernet(&mut netlink, device.into())?;
+        let device = device::find_of(&mut netlink, device.into(), kind)?;
         self.forget_gone()?;
-        let [first, second] = kind.hooks();
-        self.programs.load_device(first)?;
-        self.programs.load_device(second)?;
-        let mut attach = |hook: DeviceHook| {
+        if kind == DeviceKind::Loopback {
+            filter::take_in_all(&mut netlink, device.index).map_err(LoaderError::kernel(
+                "have the loopback device take in the node's own packets",
+            ))?;
+        }
+        for hook in kind.hooks() {
+            self.programs.load_device(*hook)?;
+        }
+        let attach = |hook: &DeviceHook| {
+            let hook = *hook;
             let attaching = Attaching {
                 netlink: &mut netlink,
                 pins: &self.pins,
@@ -45,7 +56,7 @@ impl Datapath {
             };
             Ok::<_, LoaderError>(attached)
         };
-        Ok([attach(first)?, attach(second)?])
+        kind.hooks().iter().map(attach).collect()
     }
 
     /// Ends every attachment of ours, of any load, at a device, and says what was ended; a device that is not there

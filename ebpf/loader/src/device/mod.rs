@@ -76,15 +76,26 @@ pub enum DeviceKind {
     Node,
     /// A pod of this node.
     Pod,
+    /// The node itself: the loopback device, of which only what leaves by it is seen.
+    Loopback,
 }
 
 impl DeviceKind {
     /// Its hooks, in the order in which they are attached: what shows the frontend to clients first, so that none
     /// sees an answer from a backend.
-    pub const fn hooks(self) -> [DeviceHook; 2] {
+    pub const fn hooks(self) -> &'static [DeviceHook] {
         match self {
-            Self::Node => [DeviceHook::NodeEgress, DeviceHook::NodeIngress],
-            Self::Pod => [DeviceHook::PodEgress, DeviceHook::PodIngress],
+            Self::Node => &[DeviceHook::NodeEgress, DeviceHook::NodeIngress],
+            Self::Pod => &[DeviceHook::PodEgress, DeviceHook::PodIngress],
+            Self::Loopback => &[DeviceHook::NodeEgress],
+        }
+    }
+
+    /// What its devices are to the kernel: `ARPHRD_ETHER`, `ARPHRD_LOOPBACK`. Both have Ethernet's header.
+    const fn hardware(self) -> u16 {
+        match self {
+            Self::Node | Self::Pod => 1,
+            Self::Loopback => 772,
         }
     }
 }
@@ -218,11 +229,13 @@ pub(crate) fn find(netlink: &mut Netlink, wanted: DeviceId<'_>) -> Result<Device
 }
 
 /// A device that our programs can be attached to.
-pub(crate) fn find_ethernet(netlink: &mut Netlink, wanted: DeviceId<'_>) -> Result<Device, LoaderError> {
-    /// `ARPHRD_ETHER`.
-    const ETHERNET: u16 = 1;
+pub(crate) fn find_of(
+    netlink: &mut Netlink,
+    wanted: DeviceId<'_>,
+    kind: DeviceKind,
+) -> Result<Device, LoaderError> {
     let link = find_link(netlink, wanted)?;
-    if link.hardware == ETHERNET {
+    if link.hardware == kind.hardware() {
         Ok(device(&link))
     } else {
         Err(LoaderError::NotEthernet {

@@ -144,7 +144,6 @@ fn set_xdp(
     program: Option<BorrowedFd<'_>>,
     expected: Option<BorrowedFd<'_>>,
 ) -> io::Result<bool> {
-    const RTM_SETLINK: u16 = 19;
     const FD: u16 = 1;
     const FLAGS: u16 = 3;
     const EXPECTED_FD: u16 = 8;
@@ -164,13 +163,43 @@ fn set_xdp(
     if expected.is_some() {
         push_attribute(&mut nested, EXPECTED_FD, &raw(expected))?;
     }
+    set_link(netlink, ifindex, XDP, &nested)
+}
+
+/// Has a device take in IPv4 packets that are from an address of this machine (`accept_local`, ip-sysctl), and those that are from
+/// any other to which there is a way (`rp_filter`: loose). In a container they can't be written below /proc/sys. `false`: there is
+/// no such device.
+pub(crate) fn take_in_all(netlink: &mut Netlink, ifindex: u32) -> io::Result<bool> {
+    // `IFLA_AF_SPEC` and `IFLA_INET_CONF` of `linux/if_link.h`, `IPV4_DEVCONF_` of `linux/ip.h`.
+    const AF_SPEC: u16 = 26;
+    /// `NLA_F_NESTED`.
+    const NESTED: u16 = 1 << 15;
+    const INET: u16 = 2;
+    const INET_CONF: u16 = 1;
+    const RP_FILTER: u16 = 8;
+    const LOOSE: u32 = 2;
+    const ACCEPT_LOCAL: u16 = 23;
+    let nested = |kind: u16, value: &[u8]| {
+        let mut bytes = Vec::new();
+        push_attribute(&mut bytes, kind, value).map(|()| bytes)
+    };
+    let mut settings = nested(ACCEPT_LOCAL, &1_u32.to_ne_bytes())?;
+    push_attribute(&mut settings, RP_FILTER, &LOOSE.to_ne_bytes())?;
+    let of_family = nested(NESTED | INET_CONF, &settings)?;
+    let of_device = nested(NESTED | INET, &of_family)?;
+    set_link(netlink, ifindex, NESTED | AF_SPEC, &of_device)
+}
+
+/// Changes an attribute of a device.
+fn set_link(netlink: &mut Netlink, ifindex: u32, kind: u16, value: &[u8]) -> io::Result<bool> {
+    const RTM_SETLINK: u16 = 19;
     // `struct ifinfomsg`: family and type, index, flags, which of them change.
     let header: Vec<u8> = [0, ifindex, 0, 0]
         .into_iter()
         .flat_map(u32::to_ne_bytes)
         .collect();
     let mut message = Message::new(RTM_SETLINK, 0, &header);
-    message.attribute(XDP, &nested)?;
+    message.attribute(kind, value)?;
     absent_is_false(netlink.request(&message))
 }
 

@@ -126,7 +126,7 @@ impl Run<'_> {
     /// Where a packet goes when it has been translated.
     pub(super) fn exit(&self, frame: &Frame, to: &Tuple, way: Way) -> Result<Exit, Stop> {
         let inward = if self.input.hook.inbound() {
-            (way.reply || way.snat) && self.own(to.source)
+            (way.reply && to.source != frame.source) || (way.snat && self.own(to.source))
         } else {
             self.directed(way)
         };

@@ -43,9 +43,9 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 PodIngress,
                 quoting(pod.0, at.node, unreachable, &udp(node_client, pod), 8),
             )
-            .passed_on(
+            .routed(
                 FlowRelated,
-                quoting(cluster.0, at.node, unreachable, &udp(node_client, cluster), 8),
+                quoting(cluster.0, at.node, unreachable, &udp(node_client, cluster), 8).inward(),
             ),
         row("what the node tells a frontend about a reply is routed to the backend elsewhere")
             .given(remote(at, UDP).connection(from_node(far)))

@@ -47,12 +47,12 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
         row("what the node receives from the backend of a ClusterIP is the ClusterIP's")
             .given(remote(at, TCP).connection(from_node))
             .packet(NodeIngress, tcp(far, node_client).syn().ack())
-            .passed_on(FlowReplied, tcp(cluster, node_client).syn().ack())
+            .routed(FlowReplied, tcp(cluster, node_client).syn().ack().inward())
             .leaves([from_node.seen(OPEN | ANSWER)]),
         row("what the node receives from a pod here is the ClusterIP's")
             .given(local(at, TCP).connection(connection(TCP, [node_client, cluster], [node_client, pod]).seen(OPEN)))
             .packet(PodIngress, tcp(pod, node_client).syn().ack())
-            .passed_on(FlowReplied, tcp(cluster, node_client).syn().ack())
+            .routed(FlowReplied, tcp(cluster, node_client).syn().ack().inward())
             .leaves([connection(TCP, [node_client, cluster], [node_client, pod]).seen(OPEN | ANSWER)]),
         row("a pod's reply that leaves with its last hop leaves: the next router judges it")
             .given(local(at, TCP).connection(outside(TCP)))

@@ -144,8 +144,8 @@ pub(super) fn send(skb: Skb, route: &Route) -> Result<(), Outcome> {
     Ok(())
 }
 
-/// Has the packet come in by the loopback device, which takes in what is from the node's own address: it is for this node.
-/// (`accept_local` of that device, which the agent sets.)
+/// Has the packet come in by the loopback device, which takes in what is from the node's own address, and from any other: it is
+/// for this node. (By `accept_local` and `rp_filter` of that device, which the loader sets.)
 #[inline(always)]
 pub(super) fn come_in(skb: Skb) -> Result<(), Outcome> {
     skb.remove_tags()?;

@@ -40,7 +40,7 @@ fn a_node_port_answers_the_node_at_its_own_address_from_there() {
 }
 
 #[test]
-fn the_answer_of_another_frontend_goes_on_to_the_stack() {
+fn the_answer_of_another_frontend_comes_in_there_too_as_it_may_be_reached_by_another_device() {
     let fake = remote();
     let vip = (VIP, 80);
     assert_eq!(
@@ -49,7 +49,7 @@ fn the_answer_of_another_frontend_goes_on_to_the_stack() {
     );
     assert_eq!(
         way(Hook::NodeIngress, &fake, &segment(REMOTE, CALLER, SYN | ACK)),
-        (Outcome::Replied, tuple(vip, CALLER), Way::On)
+        (Outcome::Replied, tuple(vip, CALLER), Way::Local)
     );
 }
 

@@ -45,7 +45,8 @@ fn a_device_gets_both_programs_of_its_kind() {
             for kind in [DeviceKind::Node, DeviceKind::Pod] {
                 let mut datapath = start(node, mode);
                 let attached = datapath.attach_device("uplink", kind).expect("attached");
-                assert_eq!(attached.each_ref().map(|attached| attached.hook), kind.hooks());
+                let hooks: Vec<_> = attached.iter().map(|attached| attached.hook).collect();
+                assert_eq!(hooks, kind.hooks());
                 let as_asked = |manner: &DeviceManner| match mode {
                     lb_loader::DeviceMode::Filter { priority: wanted } => {
                         matches!(manner, DeviceManner::Filter { priority, .. } if *priority == wanted)
@@ -194,6 +195,36 @@ fn a_device_of_the_same_index_in_another_namespace_is_another_device() {
         let attached = datapath.attach_device("pod", DeviceKind::Pod).expect("attached");
         assert!(attached.iter().all(|attached| !attached.updated), "{attached:?}");
         attached_alone(&datapath, INDEX, DeviceKind::Pod);
+    });
+}
+
+#[test]
+fn the_loopback_device_has_a_program_where_packets_leave_and_takes_in_all() {
+    isolated(|node| {
+        const SETTINGS: [(&str, &str); 2] = [("accept_local", "1"), ("rp_filter", "2")];
+        let path = |setting| format!("/proc/sys/net/ipv4/conf/lo/{setting}");
+        for mode in MODES {
+            for (setting, _) in SETTINGS {
+                fs::write(path(setting), "0").expect("written");
+            }
+            let mut datapath = start(node, mode);
+            for updated in [false, true] {
+                let attached = datapath
+                    .attach_device("lo", DeviceKind::Loopback)
+                    .expect("attached");
+                let hooks: Vec<_> = attached
+                    .iter()
+                    .map(|attached| (attached.hook, attached.updated))
+                    .collect();
+                assert_eq!(hooks, [(DeviceHook::NodeEgress, updated)]);
+                attached_alone(&datapath, 1, DeviceKind::Loopback);
+                for (setting, expected) in SETTINGS {
+                    let value = fs::read_to_string(path(setting)).expect("read");
+                    assert_eq!(value.trim(), expected, "{setting}");
+                }
+            }
+            assert_eq!(datapath.detach_device("lo").expect("detached").len(), 1);
+        }
     });
 }
 

@@ -5,6 +5,7 @@
 //! | `around` | clients that come back to a backend itself, with the port that a flow has had |
 //! | `attach` | attached, adopted by a restart, gone with the device |
 //! | `fragments` | datagrams in pieces that arrive in any order |
+//! | `inward` | what the node sends to itself, by frontends at its own address and others, and answers to node ports' numbers |
 //! | `ownership` | what is found, what is evicted, what stays |
 //! | `leftovers` | what earlier loads have left at devices, here and in other namespaces, and how it ends |
 //! | `packets` | packets from a client outside to pods here and elsewhere, and back |
@@ -15,6 +16,7 @@
 mod around;
 mod attach;
 mod fragments;
+mod inward;
 mod leftovers;
 mod network;
 mod ownership;

@@ -141,6 +141,13 @@ impl Network {
         network
     }
 
+    /// Has the node send what is for nobody that it knows to the client, as to its router.
+    pub(super) fn routes_all_to_the_client() {
+        for family in FAMILIES {
+            netlink(async move |handle| default_route(&handle, family.client).await);
+        }
+    }
+
     /// A veth pair; what is at the other end sends everything here.
     fn connect(&self, device: &'static str, here: [IpAddr; 2], other: &Namespace, there: [IpAddr; 2]) {
         let namespace = other.run(|| File::open("/proc/thread-self/ns/net").expect("its namespace"));
@@ -156,24 +163,20 @@ impl Network {
             netlink(async move |handle| {
                 address(&handle, &peer(device), there).await;
                 for gateway in here {
-                    let route = match gateway {
-                        IpAddr::V4(gateway) => {
-                            RouteMessageBuilder::<Ipv4Addr>::new().gateway(gateway).build()
-                        }
-                        IpAddr::V6(gateway) => {
-                            RouteMessageBuilder::<Ipv6Addr>::new().gateway(gateway).build()
-                        }
-                    };
-                    handle
-                        .route()
-                        .add(route)
-                        .execute()
-                        .await
-                        .expect("a default route");
+                    default_route(&handle, gateway).await;
                 }
             });
         });
     }
+}
+
+async fn default_route(handle: &Handle, gateway: IpAddr) {
+    let route = match gateway {
+        IpAddr::V4(gateway) => RouteMessageBuilder::<Ipv4Addr>::new().gateway(gateway).build(),
+        IpAddr::V6(gateway) => RouteMessageBuilder::<Ipv6Addr>::new().gateway(gateway).build(),
+    };
+    let added = handle.route().add(route).execute().await;
+    added.expect("a default route");
 }
 
 /// The other end of a device.

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::support::{Node, isolated};
 
-const NODE_PORT: u16 = 30_080;
+pub(super) const NODE_PORT: u16 = 30_080;
 const VIP_PORT: u16 = 80;
 
 /// Opens; nothing is attached.
@@ -38,6 +38,7 @@ pub(super) fn attach(datapath: &mut Datapath) {
         (UPLINK, DeviceKind::Node),
         (FAR, DeviceKind::Node),
         (POD, DeviceKind::Pod),
+        ("lo", DeviceKind::Loopback),
     ] {
         datapath.attach_device(device, kind).expect("attached");
     }
@@ -122,24 +123,27 @@ pub(super) fn ways(family: Family) -> [SocketAddr; 2] {
 
 /// Starts servers for both protocols, at one port, that answer each line with their own address and the client's.
 pub(super) fn serve(namespace: &Namespace, address: IpAddr) -> SocketAddr {
-    namespace.run(move || {
-        let listener = TcpListener::bind((address, 0)).expect("a listener");
-        let own = listener.local_addr().expect("its address");
-        let socket = UdpSocket::bind(own).expect("the same port");
-        thread::spawn(move || {
-            let mut buffer = [0; 64];
-            while let Ok((_, client)) = socket.recv_from(&mut buffer) {
-                // A client that is gone already wants no answer.
-                let _ = socket.send_to(format!("{own} {client}\n").as_bytes(), client);
-            }
-        });
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                thread::spawn(move || answer(own, &client));
-            }
-        });
-        own
-    })
+    namespace.run(move || serve_here(address))
+}
+
+/// The same, in the calling thread's namespace.
+pub(super) fn serve_here(address: IpAddr) -> SocketAddr {
+    let listener = TcpListener::bind((address, 0)).expect("a listener");
+    let own = listener.local_addr().expect("its address");
+    let socket = UdpSocket::bind(own).expect("the same port");
+    thread::spawn(move || {
+        let mut buffer = [0; 64];
+        while let Ok((_, client)) = socket.recv_from(&mut buffer) {
+            // A client that is gone already wants no answer.
+            let _ = socket.send_to(format!("{own} {client}\n").as_bytes(), client);
+        }
+    });
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            thread::spawn(move || answer(own, &client));
+        }
+    });
+    own
 }
 
 fn answer(own: SocketAddr, client: &TcpStream) -> io::Result<()> {
@@ -158,7 +162,7 @@ pub(super) enum Client {
 }
 
 impl Client {
-    fn connect(protocol: u8, address: SocketAddr) -> io::Result<Self> {
+    pub(super) fn connect(protocol: u8, address: SocketAddr) -> io::Result<Self> {
         if protocol == TCP {
             return TcpStream::connect_timeout(&address, LIMIT).and_then(Self::of_stream);
         }
@@ -387,7 +391,7 @@ fn restarts_lose_no_packet_of_any_client() {
                 });
             }
             counted(&datapath, &NEVER);
-            for device in [UPLINK, FAR, POD] {
+            for device in [UPLINK, FAR, POD, "lo"] {
                 datapath.detach_device(device).expect("detached");
             }
         }
