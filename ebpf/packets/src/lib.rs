@@ -19,10 +19,14 @@
 //! | `check` | whether a packet is whole, by a library that builds none |
 //! | `maglev` | the Maglev hash, from the document's words |
 //! | `world` | [`World`](world::World): a node in a network namespace, where devices and routes are what they are |
+//! | `cgroup` | a cgroup in which socket programs meet this process's sockets |
 //! | `model` | the programs once more, in plain Rust |
 //! | `fuzz` | differential fuzzing of programs and model |
+//! | `calls` | the same for socket programs: calls of real sockets, and a model of what they may do |
 
 pub mod build;
+pub mod calls;
+pub mod cgroup;
 pub mod check;
 pub mod fuzz;
 pub mod maglev;
