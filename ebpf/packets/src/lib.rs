@@ -8,6 +8,8 @@
 //!              └─▶ model                        └──── fuzz: random maps and packets, on both
 //! ```
 //!
+//! `tests/wire` plays rows on real devices, which also say something of packets that no test run can.
+//!
 //! Tables and model were written from the same document, neither from the programs nor from the other.
 //!
 //! | module | holds |
