@@ -1,24 +1,30 @@
 //! Programs and maps of one's own, unpinned and unattached: for packet tables, fuzzing, measurements.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::{
+    os::fd::{AsFd as _, OwnedFd},
+    path::Path,
+};
 
 use lb_abi::{Config, Meta};
 
 use crate::{
-    DeviceHook, LoaderError, MapError, MapName, Maps,
+    DeviceHook, HeldProgram, Hook, LoaderError, MapError, MapName, Maps, attach_link,
     map::Barrier,
     node,
     object::{self, Programs},
     sys,
 };
 
-/// A datapath that sees only the packets that it is given. Gone with the value.
+/// A datapath that sees only the packets that it is given, and what it is attached to. Gone with the
+/// value.
 #[derive(Debug)]
 pub struct Detached {
     programs: Programs,
     maps: Maps,
     meta: OwnedFd,
     barrier: Barrier,
+    /// Of socket programs, which nothing else keeps attached.
+    links: Vec<OwnedFd>,
 }
 
 /// A packet for a program.
@@ -57,6 +63,7 @@ impl Detached {
             maps,
             meta: programs.map(MapName::Meta)?,
             barrier: Barrier::new()?,
+            links: Vec::new(),
             programs,
         };
         detached.put_meta(&Meta::CURRENT)?;
@@ -69,6 +76,25 @@ impl Detached {
         // SAFETY: the sizes of META's key and value, which `Programs::map` has checked.
         unsafe { sys::map::update(self.meta.as_fd(), &raw const key, meta) }
             .map_err(LoaderError::kernel("write META"))
+    }
+
+    /// Attaches the socket programs to a cgroup, which the kernel does not allow to be run on their own.
+    ///
+    /// # Errors
+    /// [`LoaderError::WrongFilesystem`] for what is no cgroup (v2); [`LoaderError::Kernel`].
+    pub fn attach_sockets(&mut self, cgroup: &Path) -> Result<(), LoaderError> {
+        for (hook, program) in Hook::ALL.into_iter().zip(&self.programs.sockets) {
+            self.links.push(attach_link(cgroup, hook, program)?);
+        }
+        Ok(())
+    }
+
+    /// The program of a device hook, to be attached to a device.
+    ///
+    /// # Errors
+    /// None: all are loaded.
+    pub fn program(&self, hook: DeviceHook) -> Result<&HeldProgram, LoaderError> {
+        self.programs.device(hook)
     }
 
     /// Its maps.

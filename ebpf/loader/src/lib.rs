@@ -25,7 +25,7 @@
 //! | `raw_map` | [`RawMap`]: anybody's map, by id, in bytes |
 //! | `udp` | [`terminate_udp`]: ends connected sockets whose backend is gone |
 //! | `namespace` | [`namespaces()`]: the network namespaces of this machine |
-//! | `detached` | [`Detached`]: programs and maps for tests and measurements, run on packets given to them |
+//! | `detached` | [`Detached`]: programs and maps for tests and measurements, run on packets given to them or by a cgroup's sockets |
 //! | `object` | the embedded object: programs loaded against a set of maps |
 //! | `options` | [`Options`]: what whoever runs the datapath decides |
 //! | `node` | what follows from the options and the machine: CONFIG, the size of FLOWS |
@@ -73,7 +73,8 @@ mod verify;
 
 #[cfg(feature = "testing")]
 pub use self::testing::{
-    CraftedHook, CraftedKind, CraftedMap, Geometry, instruction, load_crafted, load_misleading, load_passing,
+    CraftedHook, CraftedKind, CraftedMap, Geometry, Offload, PacketSocket, Tap, Wired, instruction,
+    load_crafted, load_misleading, load_passing,
 };
 pub use self::{
     attachment::{
@@ -100,6 +101,7 @@ pub use self::{
     },
     mounts::mount_points,
     namespace::{Namespace, Namespaces, namespaces},
+    node::namespace_cookie,
     options::{NodeOptions, Options},
     program::HeldProgram,
     raw_map::{RawEntry, RawMap},

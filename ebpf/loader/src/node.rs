@@ -95,7 +95,7 @@ fn flows_for(memory: u64) -> u32 {
 }
 
 /// The cookie of the calling thread's network namespace; 0 where the kernel does not tell it (before 5.14).
-pub(crate) fn namespace_cookie() -> Result<u64, LoaderError> {
+pub fn namespace_cookie() -> Result<u64, LoaderError> {
     match sys::namespace_cookie() {
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
             tracing::warn!(

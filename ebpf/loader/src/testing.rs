@@ -1,14 +1,18 @@
 //! Maps and programs of somebody else's, made by hand: for tests of what must tell them apart, and for the faults of the
-//! suite. Behind the feature `testing`; the agent makes none.
+//! suite; and frames at devices, with what is said beside them. Behind the feature `testing`; the agent makes none.
 
 mod misleading;
+mod wire;
 
 use std::{
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
     path::Path,
 };
 
-pub use self::misleading::load_misleading;
+pub use self::{
+    misleading::load_misleading,
+    wire::{Offload, PacketSocket, Tap, Wired},
+};
 use crate::{
     HeldProgram, Hook, LoaderError, MapDescription,
     inventory::describe_map,

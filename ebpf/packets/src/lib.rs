@@ -8,6 +8,8 @@
 //!              └─▶ model                        └──── fuzz: random maps and packets, on both
 //! ```
 //!
+//! `tests/wire` plays rows on real devices, which also say something of packets that no test run can.
+//!
 //! Tables and model were written from the same document, neither from the programs nor from the other.
 //!
 //! | module | holds |
@@ -19,10 +21,14 @@
 //! | `check` | whether a packet is whole, by a library that builds none |
 //! | `maglev` | the Maglev hash, from the document's words |
 //! | `world` | [`World`](world::World): a node in a network namespace, where devices and routes are what they are |
+//! | `cgroup` | a cgroup in which socket programs meet this process's sockets |
 //! | `model` | the programs once more, in plain Rust |
 //! | `fuzz` | differential fuzzing of programs and model |
+//! | `calls` | the same for socket programs: calls of real sockets, and a model of what they may do |
 
 pub mod build;
+pub mod calls;
+pub mod cgroup;
 pub mod check;
 pub mod fuzz;
 pub mod maglev;

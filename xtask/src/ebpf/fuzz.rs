@@ -1,4 +1,5 @@
-//! `cargo xtask ebpf fuzz`: random packets and maps through the programs and through the model of `ebpf/packets`.
+//! `cargo xtask ebpf fuzz`: random packets, maps and calls of sockets through the programs and through the models of
+//! `ebpf/packets`.
 
 use std::process::ExitCode;
 
@@ -12,7 +13,8 @@ const PACKAGE: &str = "lb-packets";
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 programs and model agree, 1 they differ, 2 could not run.")]
 pub(crate) struct Args {
-    /// Cases; each is maps and a few packets
+    /// Cases of packets, each of which is maps and a few packets; of sockets, each of which is maps and some calls, a tenth of it
+    /// if both are run
     #[arg(long, default_value_t = 1_000_000)]
     cases: u64,
     /// What all cases are drawn from; without it, the clock. Printed
@@ -21,9 +23,12 @@ pub(crate) struct Args {
     /// Number of the first case: with `--cases 1`, the only one
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Seconds after which no case is begun
+    /// Seconds after which no case is begun, half of them for either if both are run
     #[arg(long, value_name = "SECONDS")]
     time_limit: Option<u64>,
+    /// What is run; without it, both: a difference is printed with what runs it again
+    #[arg(long, value_parser = ["packets", "sockets"])]
+    only: Option<String>,
 }
 
 /// Runs it.
@@ -42,6 +47,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(seconds) = args.time_limit {
         command.args(["--time-limit", &seconds.to_string()]);
+    }
+    if let Some(only) = &args.only {
+        command.args(["--only", only]);
     }
     command.current_dir(steps::root());
     steps::become_("fuzz", &mut command)

@@ -3,7 +3,6 @@
 //! The programs that a socket meets are those of the cgroup that it was made in. So sockets of all kinds are made
 //! first, each in its cgroup, and then connect in turns: what else happens on the machine happens to all of them.
 
-mod cgroup;
 mod node;
 
 use std::{
@@ -15,13 +14,20 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use lb_abi::{Address, Backend, Frontend, FrontendKey, Port, Service, SlotKey, TCP, UDP, address_flags};
 use lb_loader::Datapath;
+use lb_packets::cgroup::{Cgroups, enter};
 use socket2::{Domain, Socket, Type};
 
-use self::{cgroup::Cgroups, node::Node};
+use self::node::Node;
 use crate::{
     sample::Sample,
     services::{self, MANY},
 };
+
+/// Cgroups: without programs; whose programs know one service; whose programs know many.
+const CGROUPS: [&str; 3] = [BARE, ONE, ALL];
+const BARE: &str = "bare";
+const ONE: &str = "one";
+const ALL: &str = "many";
 
 /// Sockets of each kind that connect in turns; less together than a listener's queue takes.
 const BATCH: usize = 100;
@@ -77,10 +83,10 @@ pub(crate) fn measure() -> anyhow::Result<Vec<Cost>> {
 }
 
 fn on_this_thread() -> anyhow::Result<Vec<Cost>> {
-    let cgroups = Cgroups::create()?;
+    let cgroups = Cgroups::create("lb-bench-", &CGROUPS)?;
     let node = Node::enter()?;
-    let one = node.datapath("one", cgroups.one())?;
-    let many = node.datapath("many", cgroups.many())?;
+    let one = node.datapath(ONE, &cgroups.below(ONE))?;
+    let many = node.datapath(ALL, &cgroups.below(ALL))?;
     services::fill(many.maps(), MANY - 1)?;
     let mut costs = Vec::new();
     for (protocol, number, kind) in [("TCP", TCP, Type::STREAM), ("UDP", UDP, Type::DGRAM)] {
@@ -237,12 +243,12 @@ impl Round<'_> {
 
     fn sockets(&self, kind: Kind) -> anyhow::Result<Vec<Socket>> {
         match kind {
-            Kind::Bare => self.cgroups.enter(self.cgroups.bare())?,
+            Kind::Bare => enter(&self.cgroups.below(BARE))?,
             Kind::Passed { many: false } | Kind::Service { many: false } => {
-                self.cgroups.enter(self.cgroups.one())?;
+                enter(&self.cgroups.below(ONE))?;
             }
             Kind::Passed { many: true } | Kind::Service { many: true } => {
-                self.cgroups.enter(self.cgroups.many())?;
+                enter(&self.cgroups.below(ALL))?;
             }
         }
         let socket = || {

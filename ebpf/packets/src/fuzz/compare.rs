@@ -149,7 +149,12 @@ fn traffic(translated: Option<Translated>) -> (BTreeMap<u32, Traffic>, BTreeMap<
     )
 }
 
-fn same<T: PartialEq + Debug>(found: &mut Vec<Difference>, what: &'static str, expected: &T, is: &T) {
+pub(crate) fn same<T: PartialEq + Debug>(
+    found: &mut Vec<Difference>,
+    what: &'static str,
+    expected: &T,
+    is: &T,
+) {
     if expected != is {
         found.push(Difference {
             what,
@@ -160,7 +165,7 @@ fn same<T: PartialEq + Debug>(found: &mut Vec<Difference>, what: &'static str, e
 }
 
 /// The first entry that differs.
-fn entries<K: Ord + Debug, V: PartialEq + Debug>(
+pub(crate) fn entries<K: Ord + Debug, V: PartialEq + Debug>(
     found: &mut Vec<Difference>,
     what: &'static str,
     expected: &BTreeMap<K, V>,

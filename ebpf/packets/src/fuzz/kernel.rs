@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lb_abi::{BackendId, Counter, ServiceId, Traffic};
-use lb_loader::{Counts, Detached, DeviceHook, Input, LoaderError, MapError, Plain, Table};
+use lb_loader::{Counts, Detached, DeviceHook, Input, LoaderError, MapError, Maps, Plain, Table};
 use nix::{
     errno::Errno,
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
@@ -148,32 +148,7 @@ impl Kernel {
     /// # Errors
     /// [`KernelError::Map`]
     pub fn set(&mut self, state: &State) -> Result<(), KernelError> {
-        let maps = self.detached.maps();
-        let holds = &self.holds;
-        write(&maps.addresses, &holds.addresses, &state.addresses)?;
-        write(&maps.frontends, &holds.frontends, &state.frontends)?;
-        write(&maps.slots, &holds.slots, &state.slots)?;
-        write(&maps.backends, &holds.backends, &state.backends)?;
-        write(&maps.affinity, &holds.affinity, &state.affinity)?;
-        write(&maps.flows, &holds.flows, &state.flows)?;
-        write(&maps.fragments, &holds.fragments, &state.fragments)?;
-        let ranges = |sources: &BTreeSet<_>| sources.iter().map(|range| (*range, 1_u32)).collect();
-        write(&maps.sources, &ranges(&holds.sources), &ranges(&state.sources))?;
-        for id in holds
-            .services
-            .keys()
-            .filter(|id| !state.services.contains_key(*id))
-        {
-            maps.services.delete(id)?;
-        }
-        for (id, service) in &state.services {
-            if holds.services.get(id) != Some(service) {
-                maps.services.put(id, service)?;
-            }
-        }
-        if holds.config != state.config {
-            maps.config.put(&state.config)?;
-        }
+        write_all(self.detached.maps(), &self.holds, state)?;
         self.holds = state.clone();
         Ok(())
     }
@@ -301,8 +276,41 @@ fn more(before: &BTreeMap<u32, Traffic>, after: &BTreeMap<u32, Traffic>) -> BTre
         .collect()
 }
 
+/// Makes the maps that packets depend on hold what a state has; they hold `holds`.
+pub(crate) fn write_all(maps: &Maps, holds: &State, state: &State) -> Result<(), MapError> {
+    write(&maps.addresses, &holds.addresses, &state.addresses)?;
+    write(&maps.frontends, &holds.frontends, &state.frontends)?;
+    write(&maps.slots, &holds.slots, &state.slots)?;
+    write(&maps.backends, &holds.backends, &state.backends)?;
+    write(&maps.affinity, &holds.affinity, &state.affinity)?;
+    write(&maps.flows, &holds.flows, &state.flows)?;
+    write(&maps.fragments, &holds.fragments, &state.fragments)?;
+    let ranges = |sources: &BTreeSet<_>| sources.iter().map(|range| (*range, 1_u32)).collect();
+    write(&maps.sources, &ranges(&holds.sources), &ranges(&state.sources))?;
+    for id in holds
+        .services
+        .keys()
+        .filter(|id| !state.services.contains_key(*id))
+    {
+        maps.services.delete(id)?;
+    }
+    for (id, service) in &state.services {
+        if holds.services.get(id) != Some(service) {
+            maps.services.put(id, service)?;
+        }
+    }
+    if holds.config != state.config {
+        maps.config.put(&state.config)?;
+    }
+    Ok(())
+}
+
 /// Makes a map hold `after`; it holds `before`.
-fn write<K, V>(table: &Table<K, V>, before: &BTreeMap<K, V>, after: &BTreeMap<K, V>) -> Result<(), MapError>
+pub(crate) fn write<K, V>(
+    table: &Table<K, V>,
+    before: &BTreeMap<K, V>,
+    after: &BTreeMap<K, V>,
+) -> Result<(), MapError>
 where
     K: Plain + Ord,
     V: Plain + PartialEq,

@@ -49,3 +49,8 @@ pub use self::{
     run::{Fuzzer, Limits, Model, Report},
     sockets::Sockets,
 };
+pub(crate) use self::{
+    compare::{entries, same},
+    kernel::{write, write_all},
+    run::drawn,
+};

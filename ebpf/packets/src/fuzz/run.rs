@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
     ops::ControlFlow,
     time::{Duration, Instant},
 };
@@ -97,7 +98,7 @@ impl<'a> Fuzzer<'a> {
             if limits.time.is_some_and(|limit| began.elapsed() > limit) {
                 break;
             }
-            let case = self.draw(limits.seed, number);
+            let case = drawn(&self.strategy, limits.seed, number);
             report.cases += 1;
             if let Some(mismatch) = self.case(&case, &mut report)? {
                 let mismatch = self.least(mismatch)?;
@@ -110,17 +111,6 @@ impl<'a> Fuzzer<'a> {
         }
         report.took = began.elapsed();
         Ok(report)
-    }
-
-    /// A case of a seed.
-    fn draw(&self, seed: u64, number: u64) -> Case {
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&seed.to_le_bytes());
-        bytes[8..16].copy_from_slice(&number.to_le_bytes());
-        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-        let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-        let tree = self.strategy.new_tree(&mut runner);
-        tree.expect("no part of a case is ever refused").current()
     }
 
     fn case(&mut self, case: &Case, report: &mut Report) -> Result<Option<Mismatch>, KernelError> {
@@ -174,4 +164,15 @@ impl<'a> Fuzzer<'a> {
             None => Ok(mismatch),
         }
     }
+}
+
+/// A case of a seed.
+pub(crate) fn drawn<T: Debug>(strategy: &BoxedStrategy<T>, seed: u64, number: u64) -> T {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[8..16].copy_from_slice(&number.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let tree = strategy.new_tree(&mut runner);
+    tree.expect("no part of a case is ever refused").current()
 }

@@ -71,6 +71,11 @@ impl Stage {
         })
     }
 
+    /// Its maps and programs.
+    pub const fn detached(&self) -> &Detached {
+        &self.detached
+    }
+
     /// Runs a step's program on a frame in the place of its packet's.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ use std::{
     fs::{self, File},
     io,
     marker::PhantomData,
+    net::IpAddr,
     path::PathBuf,
 };
 
@@ -113,17 +114,48 @@ impl World {
     /// # Errors
     /// [`WorldError`]; the thread is then where it was.
     pub fn enter() -> Result<Self, WorldError> {
-        let back = File::open("/proc/thread-self/ns/net").map_err(WorldError::Namespace)?;
+        let world = Self::empty()?;
+        netlink::furnish()?;
+        set(&CLOSED_SETTINGS)?;
+        Ok(world)
+    }
+
+    /// Makes the link address of [`Addresses::next_node`] known, so that packets are sent to it and not kept until it has answered.
+    ///
+    /// # Errors
+    /// [`WorldError`]
+    pub fn introduce_next_node(&self) -> Result<(), WorldError> {
+        netlink::introduce()
+    }
+
+    /// Enters one with nothing but a loopback device that has these addresses, too: for sockets that talk to each other.
+    ///
+    /// # Errors
+    /// As [`enter`](Self::enter).
+    pub fn of_loopback(addresses: &[IpAddr]) -> Result<Self, WorldError> {
+        let world = Self::empty()?;
+        netlink::loopback(addresses)?;
+        Ok(world)
+    }
+
+    fn empty() -> Result<Self, WorldError> {
+        let back = namespace()?;
         unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| WorldError::Namespace(errno.into()))?;
         let world = Self {
             back,
             _thread: PhantomData,
         };
         set(&SETTINGS)?;
-        netlink::furnish()?;
-        set(&CLOSED_SETTINGS)?;
         Ok(world)
     }
+}
+
+/// The calling thread's network namespace.
+///
+/// # Errors
+/// [`WorldError::Namespace`]
+pub fn namespace() -> Result<File, WorldError> {
+    File::open("/proc/thread-self/ns/net").map_err(WorldError::Namespace)
 }
 
 impl Drop for World {

@@ -21,6 +21,25 @@ const MTU_LOCKED: u32 = 1 << 2;
 
 /// Puts everything into the calling thread's namespace.
 pub(super) fn furnish() -> Result<(), WorldError> {
+    by_netlink(async |node| node.furnish().await)
+}
+
+/// Brings its loopback device up, with these addresses.
+pub(super) fn loopback(addresses: &[IpAddr]) -> Result<(), WorldError> {
+    by_netlink(async |node| node.loopback(addresses).await)
+}
+
+/// Makes the next node known.
+pub(super) fn introduce() -> Result<(), WorldError> {
+    by_netlink(async |node| {
+        for at in [&V4, &V6] {
+            node.neighbour(at.next_node, UPLINK).await?;
+        }
+        Ok(())
+    })
+}
+
+fn by_netlink(work: impl AsyncFnOnce(Node) -> Result<(), WorldError>) -> Result<(), WorldError> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -28,9 +47,9 @@ pub(super) fn furnish() -> Result<(), WorldError> {
     runtime.block_on(async {
         let (connection, handle, _) = rtnetlink::new_connection().map_err(WorldError::Netlink)?;
         let connection = tokio::spawn(connection);
-        let furnished = Node { handle }.furnish().await;
+        let done = work(Node { handle }).await;
         connection.abort();
-        furnished
+        done
     })
 }
 
@@ -51,6 +70,16 @@ impl Node {
         }
         self.family(&V4, 24, 32).await?;
         self.family(&V6, 64, 128).await
+    }
+
+    async fn loopback(&self, addresses: &[IpAddr]) -> Result<(), WorldError> {
+        self.up("lo").await?;
+        for address in addresses {
+            let host = if address.is_ipv4() { 32 } else { 128 };
+            // Of every namespace, the first device.
+            self.address(1, *address, host).await?;
+        }
+        Ok(())
     }
 
     /// A veth pair: its other end stands for whatever is there, and has no address.
@@ -81,11 +110,7 @@ impl Node {
     /// `network`: bits of a network's prefix. `host`: bits of an address.
     async fn family(&self, at: &Addresses, network: u8, host: u8) -> Result<(), WorldError> {
         for address in [at.node, at.node_also] {
-            let mut add = self.handle.address().add(UPLINK, address, network);
-            // Otherwise an IPv6 address is nobody's to bind until a worker of the kernel has found nothing to do.
-            add.message_mut().header.flags = AddressHeaderFlags::Nodad;
-            let added = add.execute().await;
-            added.map_err(failed(format!("the address {address}")))?;
+            self.address(UPLINK, address, network).await?;
         }
         for (pod, device) in [(at.pod_a, POD_A), (at.pod_b, POD_B)] {
             let way = vec![RouteAttribute::Oif(device)];
@@ -107,6 +132,14 @@ impl Node {
         self.route(at.narrow, network, RouteType::Unicast, way).await?;
         self.route(at.unreachable, network, RouteType::Unreachable, Vec::new())
             .await
+    }
+
+    async fn address(&self, device: u32, address: IpAddr, length: u8) -> Result<(), WorldError> {
+        let mut add = self.handle.address().add(device, address, length);
+        // Otherwise an IPv6 address is nobody's to bind until a worker of the kernel has found nothing to do.
+        add.message_mut().header.flags = AddressHeaderFlags::Nodad;
+        let added = add.execute().await;
+        added.map_err(failed(format!("the address {address}")))
     }
 
     async fn route(

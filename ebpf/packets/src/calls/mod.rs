@@ -1,0 +1,45 @@
+//! Differential fuzzing of the socket programs: random calls of real sockets, on the kernel's programs and on a model.
+//!
+//! The kernel runs these programs for the sockets of a cgroup and for nobody else (`BPF_PROG_TEST_RUN` refuses them). So the
+//! sockets are real, in two network namespaces whose loopback devices have all addresses of backends; servers there say
+//! whom a connection or datagram has reached.
+//!
+//! ```text
+//! seed ─▶ Case: steps ─┬─ Change ─▶ State ──────▶ maps
+//!                      └─ Call ─┬─▶ Kernel: a socket's call, who was reached, what was shown ─┐
+//!                               └─▶ model::permitted: every outcome that is allowed ──────────┴▶ one of them? ─▶ next step
+//!                                                                                    └ no ─▶ shrink ─▶ Failure
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `place` | [`Place`]: the addresses that everything is drawn from, and what is behind them |
+//! | `base` | the services that every case begins with |
+//! | `step` | [`Step`]: changes of maps, calls of sockets; how they are drawn |
+//! | `change` | what a change makes of the maps |
+//! | `model` | [`permitted`](model::permitted): what a call may do, from the document |
+//! | `network` | the namespaces and the servers in them |
+//! | `client` | a socket: makes its calls, and sees what comes of them |
+//! | `kernel` | [`Kernel`]: the maps, the programs, the sockets |
+//! | `run` | [`Fuzzer`]: cases by seed and number, until one differs; the least steps that still do |
+//! | `failure` | [`Failure`]: what is printed then |
+
+mod base;
+mod change;
+mod client;
+mod failure;
+mod kernel;
+pub mod model;
+mod network;
+mod place;
+mod run;
+mod step;
+
+pub use self::{
+    base::base,
+    failure::Failure,
+    kernel::{CallError, Kernel},
+    place::Place,
+    run::{Fuzzer, Model, Report},
+    step::{Bound, Call, Change, Group, Kind, Step, To},
+};

@@ -1,0 +1,96 @@
+//! What is said of a packet beside its bytes: for whom the frame is.
+
+use lb_abi::{Counter, TCP};
+use lb_loader::{DeviceHook, Wired};
+use lb_packets::{
+    build::{Packet, tcp, udp},
+    rows,
+    table::{Row, Verdict},
+    world::{Addresses, PEER_LINK, UPLINK, V4, V6},
+};
+
+use super::wire::{Wire, leaving};
+
+/// A link address that no device here has.
+const SOMEBODY: [u8; 6] = [0x02, 0, 0, 0, 0, 0x77];
+
+/// The row of a SYN from outside that opens a flow by SNAT.
+fn opening(at: &Addresses) -> Row {
+    let opens = |row: &Row| {
+        row.steps.len() == 1
+            && row.steps.iter().all(|step| {
+                let from = |packet: &Packet| {
+                    packet.bytes() == tcp((at.client, 40_000), (at.load_balancer, 80)).syn().bytes()
+                };
+                step.hook == DeviceHook::NodeIngress
+                    && step.device == UPLINK
+                    && step.verdict == Verdict::Redirect
+                    && step.counter == Some(Counter::FlowOpened)
+                    && from(&step.packet)
+            })
+    };
+    rows::all()
+        .into_iter()
+        .find(opens)
+        .expect("a row that opens a flow by SNAT")
+}
+
+#[test]
+fn a_frame_for_another_host_is_left_alone() {
+    if !testing::root_or_skip(&testing::current()) {
+        return;
+    }
+    let mut wire = Wire::new();
+    for at in [&V4, &V6] {
+        let row = opening(at);
+        let [step] = row.steps.as_slice() else {
+            panic!("one packet")
+        };
+        let _scene = wire.stage.set(&row.given).expect("the maps are filled");
+        let plain = |packet: &Packet| Wired {
+            frame: packet.bytes(),
+            offload: None,
+        };
+        let counts = || {
+            wire.stage
+                .detached()
+                .maps()
+                .counters()
+                .expect("the counters are read")
+        };
+        let flows = || {
+            wire.stage
+                .detached()
+                .maps()
+                .flows
+                .entries()
+                .expect("FLOWS is read")
+        };
+        wire.drain();
+        let before = counts();
+        let syn = step.packet.clone();
+        wire.send(step.hook, step.device, &plain(&syn.link(SOMEBODY, PEER_LINK)));
+        // What comes after it has come out: so it has been seen, too.
+        let marker = udp((at.node, 9), (at.client, 9)).back();
+        wire.send(DeviceHook::NodeEgress, UPLINK, &plain(&marker));
+        let others = wire.until(UPLINK, &leaving(marker.bytes()));
+        let sent_on = |frame: &Vec<u8>| frame.get(12..) == step.out.bytes().get(12..);
+        assert!(!others.iter().any(sent_on), "{others:02x?}");
+        assert!(
+            flows().iter().all(|(tuple, _)| tuple.protocol != TCP),
+            "no flow is opened"
+        );
+        let counted = |counter| counts().get(counter) - before.get(counter);
+        assert_eq!(counted(Counter::FlowOpened), 0);
+        // The frame and the marker; and what the stack itself has to say to its neighbours.
+        assert!(counted(Counter::PacketPassed) >= 2);
+        // The same frame to this node opens one: it was for whom it was, and nothing else.
+        wire.send(step.hook, step.device, &plain(&step.packet));
+        wire.expect(UPLINK, &leaving(step.out.bytes()))
+            .expect("it is sent on");
+        assert_eq!(
+            counts().get(Counter::FlowOpened) - before.get(Counter::FlowOpened),
+            1
+        );
+    }
+}
