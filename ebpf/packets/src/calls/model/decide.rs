@@ -85,7 +85,15 @@ pub(super) fn decide(
         };
         return [decision].into();
     };
-    if frontend.flags & frontend_flags::SOURCE_RANGES != 0 {
+    let in_node = state.maps.config.node_netns == if socket.pod { state.ids.pod } else { state.ids.node };
+    let at_node = state
+        .maps
+        .addresses
+        .get(&to.address)
+        .is_some_and(|flags| flags & address_flags::NODE != 0);
+    // Of a pod's datagram to the node packets tell whether it is an answer.
+    let by_packets = hook == Hook::Sendmsg && at_node && !in_node;
+    if by_packets || frontend.flags & frontend_flags::SOURCE_RANGES != 0 {
         return [plainly(Fate::Left, Counter::SocketDeferred)].into();
     }
     let sent = |id, backend, noted| Fate::Sent {
