@@ -103,6 +103,7 @@ impl Subject<'_> {
 
     fn shown(&self, side: usize, seen: &[Seen]) -> Shown {
         let expected = self.expected();
+        let near = self.near();
         let answered = |one: &&Seen| one.outcome == Outcome::Answered;
         let by: Vec<&String> = seen.iter().filter_map(|one| one.by.as_ref()).collect();
         let is_endpoint = |by: &&&String| expected.contains(**by);
@@ -121,8 +122,29 @@ impl Subject<'_> {
                 .collect(),
             sources: seen.iter().filter_map(|one| one.source.clone()).collect(),
             peers: seen.iter().filter_map(|one| one.peer).collect(),
-            moved: self.moved(side, &expected, &by),
+            moved: self.moved(side, &near, &by),
         }
+    }
+
+    /// Who gets connections here: of [`expected`](Self::expected), where a policy asks for them, those on the node.
+    fn near(&self) -> BTreeSet<String> {
+        let mut all = self.expected();
+        let Some((service, front)) = self.front() else {
+            return all;
+        };
+        let node = match front {
+            Front::ClusterIp if service.internal_local => self.from.node(),
+            Front::NodePort | Front::External if service.external_local => match self.to {
+                To::At { address, .. } => address.node().or(self.from.node()),
+                To::ClusterIp { .. } | To::Loopback { .. } => self.from.node(),
+            },
+            Front::ClusterIp | Front::NodePort | Front::External => return all,
+        };
+        let elsewhere = Backend::ALL.into_iter().filter(|one| Some(one.node()) != node);
+        for backend in elsewhere {
+            all.retain(|by| !by.starts_with(backend.name()));
+        }
+        all
     }
 
     /// A kept socket of UDP was answered by another backend than before, while that one gets connections.

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    compare::{Aspect, Shown, Subject},
+    compare::{Aspect, Shown, Subject, identity},
     seen::{Outcome, Peer},
-    step::{Protocol, To},
+    step::{Protocol, To, Vantage},
     world::Front,
 };
 
@@ -167,9 +167,7 @@ fn has_left(subject: &Subject<'_>) -> bool {
         Some((number, _)) => {
             let service = subject.world.services.get(&number);
             let endpoints = service.into_iter().flat_map(|service| service.endpoints.keys());
-            endpoints
-                .map(|one| crate::compare::identity(*one, number))
-                .collect()
+            endpoints.map(|one| identity(*one, number)).collect()
         }
         None => BTreeSet::new(),
     };
@@ -189,8 +187,8 @@ fn keeps_source(subject: &Subject<'_>) -> bool {
             subject.from.is_pod() && !meets_itself
         }
         Some((service, Front::NodePort | Front::External)) => {
-            service.external_local && subject.from == crate::step::Vantage::Outside
+            service.external_local && subject.from == Vantage::Outside
         }
-        None => true,
+        None => !has_left(subject),
     }
 }

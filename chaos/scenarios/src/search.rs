@@ -110,24 +110,21 @@ impl Search {
         let found = Mutex::new(&mut findings);
         let known = &known;
         let found = &found;
-        let shows = async |steps: Vec<Step>| {
-            let fewer = sensible(&steps);
-            // A step without which others make no sense takes them along: that is another try.
-            if fewer.len() < steps.len() {
-                return Ok(false);
-            }
+        let shows = async |steps: &[Step]| {
+            told.begins(&format!("{} of {of}?", steps.len()));
             // What can't be played shows nothing; that the machine is to blame ends no search.
-            let Ok(played) = self.play(&fewer, told).await else {
-                return Ok(false);
+            let Ok(played) = self.play(steps, told).await else {
+                return false;
             };
             let again = shown(known, played);
             let shows = again.is_some();
             if let Some(again) = again {
                 **found.lock().unwrap_or_else(PoisonError::into_inner) = again;
             }
-            Ok::<_, PlayError>(shows)
+            shows
         };
-        let steps = shrink(steps, self.shrinks, shows).await?;
+        let guess = about(&steps, played.findings.first().and_then(|one| one.socket));
+        let steps = shrink(steps, &guess, self.shrinks, sensible, shows).await;
         let scenario = Scenario {
             seed: scenario.seed,
             steps,
@@ -189,6 +186,20 @@ impl Search {
             drop(lab::embedded::down(&name).await);
         }
     }
+}
+
+/// What is written and served, and of what clients do, the last step or what is about a socket.
+fn about(steps: &[Step], socket: Option<u8>) -> Vec<Step> {
+    let last = steps.len().saturating_sub(1);
+    let is_about = |(number, step): &(usize, &Step)| match step {
+        Step::Write(_) | Step::Serve { .. } | Step::EndServing { .. } => true,
+        Step::Dial(_) => *number == last,
+        Step::Open(open) => Some(open.socket) == socket,
+        Step::Send(send) => Some(send.socket) == socket,
+        Step::Close { socket: closed } => Some(*closed) == socket,
+    };
+    let all = steps.iter().enumerate().filter(is_about);
+    all.map(|(_, step)| step.clone()).collect()
 }
 
 /// Findings that are among those that are known; none, if there are none.

@@ -30,6 +30,7 @@ impl World {
     pub fn after(&self, step: &Step) -> Option<Self> {
         let mut next = self.clone();
         match step {
+            Step::Write(changes) if changes.is_empty() => return None,
             Step::Write(changes) => {
                 for change in changes {
                     next.write(change)?;
@@ -165,11 +166,6 @@ impl World {
     pub(crate) fn node_port(&self, port: u16) -> Option<u8> {
         let has = |(_, service): &(&u8, &Service)| service.node_port == Some(port);
         self.services.iter().find(has).map(|(number, _)| *number)
-    }
-
-    /// The Service behind a destination.
-    pub(crate) fn service(&self, to: To) -> Option<&Service> {
-        self.services.get(&self.front(to)?.0)
     }
 }
 

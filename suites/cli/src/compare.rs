@@ -234,8 +234,9 @@ impl Run<'_> {
                 add(&mut counts.permitted, &played);
                 let permitted: usize = played.permitted.values().sum();
                 eprintln!(
-                    "seed {seed}: the same in {}, {took:.0} s ({permitted} permitted differences)",
-                    counted(played.compared, "comparison", "comparisons")
+                    "seed {seed}: the same in {} ({} answered, {permitted} permitted differences), {took:.0} s",
+                    counted(played.compared, "comparison", "comparisons"),
+                    played.answered
                 );
             }
             Ok(Verdict::Once(findings)) => {

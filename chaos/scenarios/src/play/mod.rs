@@ -81,6 +81,8 @@ pub struct Finding {
     pub step: usize,
     /// What was compared.
     pub subject: String,
+    /// Of a socket that is kept: which.
+    pub socket: Option<u8>,
     /// In what the two differ.
     pub aspect: Aspect,
     /// What they showed.
@@ -98,6 +100,8 @@ pub struct Played {
     pub permitted: BTreeMap<&'static str, usize>,
     /// Exchanges that were compared.
     pub compared: usize,
+    /// Those of them that were answered in both.
+    pub answered: usize,
 }
 
 /// Two clusters that are up.
@@ -310,6 +314,8 @@ impl Twins {
                 tokio::time::sleep(WAIT * (again + 1)).await;
             }
         }
+        let is_answered = |seen: &Vec<Seen>| seen.iter().any(|one| one.outcome == Outcome::Answered);
+        self.played.answered += usize::from(seen.iter().all(is_answered));
         if let Some(socket) = socket {
             self.note(socket, &seen, &differences);
         }
@@ -406,6 +412,7 @@ fn finding(
     Finding {
         step,
         subject,
+        socket,
         aspect: difference.aspect,
         shown: difference.shown.clone(),
         signature: format!(
