@@ -232,6 +232,9 @@ pub struct Round {
     /// All of these are closed first, and others are opened at their ports.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub anew: bool,
+    /// Sockets that are there are led nowhere: one that is connected is not connected anew.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stay: bool,
     /// Sockets that this round opens are bound to this port, whichever others had; 0: the kernel chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,

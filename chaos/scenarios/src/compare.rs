@@ -34,6 +34,8 @@ pub struct Subject<'a> {
 pub struct Kept {
     /// Who answered last at this destination.
     pub before: [Option<String>; 2],
+    /// It has been led there.
+    pub leads_there: bool,
 }
 
 /// In what two differ.

@@ -176,8 +176,11 @@ fn has_left(subject: &Subject<'_>) -> bool {
     before.into_iter().any(|by| !listed.contains(by))
 }
 
-/// The client's own address is promised.
+/// The client's own address is promised. A socket that goes on may have begun under another policy.
 fn keeps_source(subject: &Subject<'_>) -> bool {
+    if subject.kept.as_ref().is_some_and(|kept| kept.leads_there) {
+        return false;
+    }
     match subject.front() {
         Some((service, Front::ClusterIp)) => {
             let meets_itself = subject

@@ -98,6 +98,7 @@ impl Context {
             port: address.port(),
             sockets: which.count(),
             anew: matches!(which, Which::Anew(_)),
+            stay: false,
             source_port: None,
             fragments: Vec::new(),
             limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),

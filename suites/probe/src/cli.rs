@@ -91,6 +91,7 @@ const ROUNDS: &str = r#"A round leads the sockets to one destination, the next o
              has failed. Sockets of each, and of each address family, are kept by themselves
   sockets    on so many of them, the oldest; those that are missing are opened
   anew       true: these are closed first, and others are opened at their ports
+  stay       true: those that are there are not connected anew
   source_port  those that are opened are bound to it; 0: the kernel chooses
   fragments  [2, 0, 1]: the request as three IPv4 fragments, the last of them first. UDP
              over IPv4 alone, as root

@@ -273,10 +273,13 @@ impl Twins {
             source_port: open.source_port,
             fragments,
             sockets: if is_one { 1 } else { FRESH },
+            stays: false,
             limit: LIMIT,
         };
         let mut seen: [Vec<Seen>; 2] = Default::default();
         let mut differences = Vec::new();
+        let kept = socket.and_then(|socket| self.kept.get(&socket));
+        exchange.stays = kept.is_some_and(|kept| kept.leads_there);
         for again in 0..=AGAIN {
             let new = self.exchange(&exchange, socket).await?;
             let subject = Subject {
@@ -304,6 +307,7 @@ impl Twins {
             if open_ones().next().is_none() || is_final {
                 break;
             }
+            exchange.stays = socket.is_some();
             exchange.limit = PATIENT;
             if only(&differences, Aspect::Served) {
                 exchange.sockets = 2 * FRESH;
@@ -343,8 +347,9 @@ impl Twins {
             let is_connection = exchange.protocol == Protocol::Tcp;
             let times = if is_connection { 1 } else { DATAGRAMS };
             let mut all: Vec<Seen> = Vec::new();
-            for _ in 0..times {
-                all.extend(side.kept(socket, exchange).await?);
+            for number in 0..times {
+                let stays = exchange.stays || number > 0;
+                all.extend(side.kept(socket, &Exchange { stays, ..*exchange }).await?);
                 // The rest would be silent, too.
                 if all.last().is_some_and(|one| one.outcome == Outcome::Silent) {
                     break;
@@ -360,6 +365,7 @@ impl Twins {
     /// What is remembered of a kept socket after an exchange.
     fn note(&mut self, socket: u8, seen: &[Vec<Seen>; 2], differences: &[Difference]) {
         let kept = self.kept.entry(socket).or_default();
+        kept.leads_there = true;
         for (before, seen) in kept.before.iter_mut().zip(seen) {
             if let Some(by) = seen.iter().rev().find_map(|one| one.by.clone()) {
                 *before = Some(by);

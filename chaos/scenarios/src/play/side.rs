@@ -108,6 +108,8 @@ pub(super) struct Exchange<'a> {
     pub(super) source_port: Option<u16>,
     pub(super) fragments: &'a [u8],
     pub(super) sockets: u32,
+    /// The socket leads there already.
+    pub(super) stays: bool,
     pub(super) limit: Duration,
 }
 
@@ -221,6 +223,7 @@ impl Side {
                     source_port: None,
                     fragments: &[],
                     sockets: 1,
+                    stays: false,
                     limit: Duration::from_millis(500),
                 };
                 let seen = self.fresh(&exchange).await?;
@@ -444,6 +447,7 @@ fn round(exchange: &Exchange<'_>, is_fresh: bool) -> Round {
         port: exchange.to.port(),
         sockets: exchange.sockets,
         anew: is_fresh,
+        stay: exchange.stays,
         source_port: Some(exchange.source_port.unwrap_or_default()),
         fragments: exchange.fragments.to_vec(),
         limit_ms: u64::try_from(exchange.limit.as_millis()).unwrap_or(u64::MAX),

@@ -164,6 +164,7 @@ mod tests {
             port: 1,
             sockets: 1,
             anew: false,
+            stay: false,
             source_port: None,
             fragments: fragments.to_vec(),
             limit_ms: 1,

@@ -89,7 +89,11 @@ impl Socket {
         matches!(self, Self::Connected(_) | Self::Unconnected(..))
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
+    /// Its own address.
+    ///
+    /// # Errors
+    /// Of `getsockname`.
+    pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Stream(stream) | Self::Http(stream, _) => stream.local_addr(),
             Self::Tls(tls) => tls.local_addr(),

@@ -175,7 +175,11 @@ impl Slot {
         watched(about, async |trace| {
             let open = match socket {
                 Some(open) => {
-                    open.lead_to(destination, trace).await?;
+                    if round.stay {
+                        trace.local = Some(open.local_addr()?);
+                    } else {
+                        open.lead_to(destination, trace).await?;
+                    }
                     open
                 }
                 None => {

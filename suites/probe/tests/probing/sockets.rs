@@ -17,6 +17,7 @@ fn round(transport: Transport, destination: SocketAddr, sockets: u32) -> Round {
         port: destination.port(),
         sockets,
         anew: false,
+        stay: false,
         source_port: None,
         fragments: Vec::new(),
         limit_ms: 10_000,
