@@ -1,7 +1,7 @@
 //! Seeds, one after the other: what differs is played again, made short, and written to a file that can be played again.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
     sync::{
@@ -63,7 +63,9 @@ pub struct Reproduction {
     /// How many there were at first, up to the one that showed it.
     pub of: usize,
     /// What differs.
-    pub findings: Vec<Finding>,
+    pub finding: Finding,
+    /// What differs as well in the scenario as it was, each time that it was played or in one of several.
+    pub others: Vec<Finding>,
     /// The file of the steps.
     pub file: PathBuf,
 }
@@ -89,42 +91,47 @@ impl Search {
     pub async fn run(&self, scenario: &Scenario, told: &dyn Told) -> Result<Verdict, PlayError> {
         let steps = sensible(&scenario.steps);
         let played = self.play(&steps, told).await?;
-        let Some(last) = played.findings.iter().map(|one| one.step).max() else {
+        if played.findings.is_empty() {
             return Ok(Verdict::Same(played));
-        };
-        let steps = steps[..=last].to_vec();
-        let of = steps.len();
-        let known: Vec<String> = played.findings.iter().map(|one| one.signature.clone()).collect();
-        told.begins(&format!("a difference after {of} steps; is it there again?"));
-        let mut confirmed = None;
+        }
+        let mut known: BTreeSet<String> = signatures(&played.findings).collect();
+        let what = counted(known.len());
+        told.begins(&format!("{what} in {} steps; again?", steps.len()));
+        let mut confirmed: Vec<Finding> = Vec::new();
         for _ in 0..CONFIRM {
-            confirmed = shown(&known, self.play(&steps, told).await?);
-            if confirmed.is_some() {
+            for finding in shown(&known, self.play(&steps, told).await?) {
+                known.remove(&finding.signature);
+                confirmed.push(finding);
+            }
+            if known.is_empty() {
                 break;
             }
         }
-        let Some(mut findings) = confirmed else {
+        confirmed.sort_by_key(|one| one.step);
+        let Some(first) = confirmed.first().cloned() else {
             return Ok(Verdict::Once(played.findings));
         };
-        told.begins("it is; which of the steps are needed?");
-        let found = Mutex::new(&mut findings);
-        let known = &known;
-        let found = &found;
+        let steps = steps[..=first.step].to_vec();
+        let of = steps.len();
+        told.begins(&format!("it is, in {of} steps; which of them are needed?"));
+        let guess = about(&steps, first.socket);
+        let known = BTreeSet::from([first.signature.clone()]);
+        let found = Mutex::new(first);
         let shows = async |steps: &[Step]| {
             told.begins(&format!("{} of {of}?", steps.len()));
             // What can't be played shows nothing; that the machine is to blame ends no search.
             let Ok(played) = self.play(steps, told).await else {
                 return false;
             };
-            let again = shown(known, played);
+            let again = shown(&known, played).into_iter().next();
             let shows = again.is_some();
             if let Some(again) = again {
-                **found.lock().unwrap_or_else(PoisonError::into_inner) = again;
+                *found.lock().unwrap_or_else(PoisonError::into_inner) = again;
             }
             shows
         };
-        let guess = about(&steps, played.findings.first().and_then(|one| one.socket));
         let steps = shrink(steps, &guess, self.shrinks, sensible, shows).await;
+        let finding = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         let scenario = Scenario {
             seed: scenario.seed,
             steps,
@@ -134,7 +141,8 @@ impl Search {
         Ok(Verdict::Differs(Reproduction {
             scenario,
             of,
-            findings,
+            finding,
+            others: confirmed.split_off(1),
             file,
         }))
     }
@@ -202,11 +210,23 @@ fn about(steps: &[Step], socket: Option<u8>) -> Vec<Step> {
     all.map(|(_, step)| step.clone()).collect()
 }
 
-/// Findings that are among those that are known; none, if there are none.
-fn shown(known: &[String], played: Played) -> Option<Vec<Finding>> {
+/// Findings that are among those that are known, one of each.
+fn shown(known: &BTreeSet<String>, played: Played) -> Vec<Finding> {
+    let mut left = known.clone();
     let mut findings = played.findings;
-    findings.retain(|one| known.contains(&one.signature));
-    (!findings.is_empty()).then_some(findings)
+    findings.retain(|one| left.remove(&one.signature));
+    findings
+}
+
+fn signatures(findings: &[Finding]) -> impl Iterator<Item = String> + '_ {
+    findings.iter().map(|one| one.signature.clone())
+}
+
+fn counted(differences: usize) -> String {
+    match differences {
+        1 => "a difference".to_owned(),
+        more => format!("{more} differences"),
+    }
 }
 
 fn write(file: &Path, scenario: &Scenario) -> Result<(), PlayError> {

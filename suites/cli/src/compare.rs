@@ -275,10 +275,16 @@ impl Run<'_> {
         println!();
         print_steps(&found.scenario.steps);
         println!();
-        for finding in &found.findings {
-            println!("  {}: {} differs", finding.subject, finding.aspect);
-            println!("    {a}: {}", finding.shown[0]);
-            println!("    {b}: {}", finding.shown[1]);
+        let finding = &found.finding;
+        println!("  {}: {} differs", finding.subject, finding.aspect);
+        println!("    {a}: {}", finding.shown[0]);
+        println!("    {b}: {}", finding.shown[1]);
+        if !found.others.is_empty() {
+            println!();
+            println!("  in the whole scenario (--seed {seed} --show) there is more:");
+        }
+        for other in &found.others {
+            println!("    after step {}: {other}", other.step + 1);
         }
         println!();
         println!(
