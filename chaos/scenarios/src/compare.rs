@@ -129,7 +129,7 @@ impl Subject<'_> {
     }
 
     /// Who gets connections here: of [`expected`](Self::expected), where a policy asks for them, those on the node.
-    fn near(&self) -> BTreeSet<String> {
+    pub(crate) fn near(&self) -> BTreeSet<String> {
         let mut all = self.expected();
         let Some((service, front)) = self.front() else {
             return all;
@@ -262,3 +262,6 @@ impl fmt::Display for Aspect {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

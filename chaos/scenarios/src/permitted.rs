@@ -23,7 +23,7 @@ pub struct Permitted {
 }
 
 /// All of them; the first that applies is the reason.
-pub static ALL: [Permitted; 13] = [
+pub static ALL: [Permitted; 14] = [
     Permitted {
         what: "which error refuses",
         reason: "it depends on hook and kernel: a socket hook's denial is EPERM, helpers set others, packets are ICMP or RST",
@@ -96,6 +96,16 @@ pub static ALL: [Permitted; 13] = [
         },
     },
     Permitted {
+        what: "a connected socket of UDP whose backend gets no datagrams any more: ended, or led to another one",
+        reason: "a socket hook's choice is the socket's, so it ends the socket (udp-connected-socket-released); packets are led anew",
+        deviation: None,
+        applies: |subject, aspect, shown| {
+            let is_connected = subject.protocol == Protocol::UdpConnected;
+            let is_ended = shown.iter().any(|one| one.outcomes.contains(&Outcome::Cut));
+            aspect == Aspect::Outcome && is_connected && is_ended && was_left(subject)
+        },
+    },
+    Permitted {
         what: "the source address that a backend sees",
         reason: "translation is a means: only externalTrafficPolicy Local and a pod at a cluster IP promise the client's own",
         deviation: None,
@@ -156,6 +166,13 @@ pub(crate) fn find(
 /// A socket of UDP whose next datagram may meet what is remembered of those before.
 fn is_flow(subject: &Subject<'_>) -> bool {
     subject.protocol != Protocol::Tcp && (subject.kept.is_some() || subject.source_port.is_some())
+}
+
+/// In one of the two clusters, who answered a kept socket last gets nothing new here.
+fn was_left(subject: &Subject<'_>) -> bool {
+    let near = subject.near();
+    let before = subject.kept.iter().flat_map(|kept| kept.before.iter().flatten());
+    before.into_iter().any(|by| !near.contains(by))
 }
 
 /// In one of the two clusters, the endpoint of a connection is no longer one of the Service that is dialled.

@@ -35,12 +35,14 @@ impl World {
                 for change in changes {
                     next.write(change)?;
                 }
-                // A connection that goes on is about where it leads; nobody is left at a cluster IP that is gone.
-                let services = &next.services;
-                next.sockets.retain(|_, open| match open.to {
-                    To::ClusterIp { service } => services.contains_key(&service),
-                    _ => true,
+                // A socket goes on to where it was led, not to another port of a cluster IP.
+                let port = |world: &Self, number| world.services.get(&number).map(|service| service.port);
+                let mut sockets = std::mem::take(&mut next.sockets);
+                sockets.retain(|_, open| match open.to {
+                    To::ClusterIp { service } => port(&next, service) == port(self, service),
+                    To::At { .. } | To::Loopback { .. } => true,
                 });
+                next.sockets = sockets;
             }
             Step::Dial(dial) => {
                 let in_fragments = !dial.fragments.is_empty();
@@ -67,7 +69,9 @@ impl World {
                 }
                 open.to = send.to;
             }
-            Step::Close { socket } => drop(next.sockets.remove(socket)?),
+            Step::Close { socket } => {
+                next.sockets.remove(socket)?;
+            }
             Step::Serve { node, port } => {
                 let host = if *node == 1 {
                     Vantage::Host1

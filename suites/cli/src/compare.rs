@@ -72,7 +72,7 @@ pub(crate) struct Arguments {
     /// Scenarios that are played at most to make one that differs shorter
     #[arg(long, default_value_t = 30, value_name = "N")]
     shrinks: u16,
-    /// Print the steps of the scenario, and play nothing
+    /// Print the steps of the scenario in words, and play nothing
     #[arg(long)]
     show: bool,
     /// Print the differences that both may have, with their reasons, and play nothing
@@ -142,6 +142,8 @@ pub(crate) async fn compare(arguments: Arguments) -> anyhow::Result<ExitCode> {
     eprintln!("{} against {}, in two labs of this machine", names[0], names[1]);
     let mut terminate = signal(SignalKind::terminate())?;
     let run = Run {
+        steps,
+        replayed: arguments.replay.as_deref(),
         search: &search,
         names: &names,
         options: format!("{} --against {}", arguments.target.options(), arguments.against),
@@ -149,7 +151,7 @@ pub(crate) async fn compare(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let all = async {
         match &given {
             Some(scenario) => run.replay(scenario).await,
-            None => run.seeds(first, steps, arguments.lasts).await,
+            None => run.seeds(first, arguments.lasts).await,
         }
     };
     // Both of what ends it before its time: labs must go.
@@ -198,16 +200,20 @@ struct Run<'a> {
     names: &'a [String; 2],
     /// What the command line said of the two.
     options: String,
+    /// Steps of each scenario that is not from a file.
+    steps: usize,
+    /// The file.
+    replayed: Option<&'a Path>,
 }
 
 impl Run<'_> {
-    async fn seeds(&self, first: u64, steps: usize, lasts: Option<SignedDuration>) -> anyhow::Result<Counts> {
+    async fn seeds(&self, first: u64, lasts: Option<SignedDuration>) -> anyhow::Result<Counts> {
         let began = Instant::now();
         let lasts = lasts.map(Duration::try_from).transpose()?;
         let mut counts = Counts::default();
         let mut seed = first;
         loop {
-            self.one(&scenario(seed, steps), &mut counts).await?;
+            self.one(&scenario(seed, self.steps), &mut counts).await?;
             seed += 1;
             if lasts.is_none_or(|lasts| began.elapsed() >= lasts) {
                 return Ok(counts);
@@ -264,6 +270,14 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// The options that name a scenario as it was before it was made short.
+    fn whole(&self, seed: u64) -> String {
+        match self.replayed {
+            Some(file) => format!("--replay {}", file.display()),
+            None => format!("--seed {seed} --steps {}", self.steps),
+        }
+    }
+
     fn print(&self, seed: u64, found: &Reproduction) {
         let [a, b] = self.names;
         println!();
@@ -281,7 +295,7 @@ impl Run<'_> {
         println!("    {b}: {}", finding.shown[1]);
         if !found.others.is_empty() {
             println!();
-            println!("  in the whole scenario (--seed {seed} --show) there is more:");
+            println!("  {} --show has more:", self.whole(seed));
         }
         for other in &found.others {
             println!("    after step {}: {other}", other.step + 1);

@@ -4,13 +4,15 @@
 //! anything. What differs is done again, in both, until it no longer does or has been tried often enough; so what comes late in one
 //! of them is no difference. Only what a socket has lost for good is not tried again: a connection that ended, a backend that was left.
 //!
-//! Files: this one; `side.rs` (one cluster), `objects.rs` (Services as objects), `staging.yaml` (what else there is).
+//! Files: this one; `finding.rs` (what came of it), `side.rs` (one cluster), `clients.rs` (who speaks there), `objects.rs` (Services as objects), `staging.yaml` (what else there is).
+mod clients;
+mod finding;
 mod objects;
 mod side;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, io,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -18,8 +20,10 @@ use std::{
 use harness::verdict::Halt;
 use lab::embedded::LabError;
 
+use clients::Exchange;
+pub use finding::Finding;
 pub use side::Make;
-use side::{Exchange, Side};
+use side::Side;
 
 use crate::{
     compare::{Aspect, Difference, Kept, Subject},
@@ -75,23 +79,6 @@ pub enum PlayError {
 pub trait Progress: Send + Sync {
     /// A step begins.
     fn step(&self, number: usize, step: &Step);
-}
-
-/// A difference that nothing permits.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// Number of the step after which it showed, from 0.
-    pub step: usize,
-    /// What was compared.
-    pub subject: String,
-    /// Of a socket that is kept: which.
-    pub socket: Option<u8>,
-    /// In what the two differ.
-    pub aspect: Aspect,
-    /// What they showed.
-    pub shown: [String; 2],
-    /// What is the same for one fault with other steps: who, how, whereto and what came of it.
-    pub signature: String,
 }
 
 /// What came of playing a scenario.
@@ -330,7 +317,7 @@ impl Twins {
             match difference.permitted {
                 Some(Permitted { what, .. }) => *self.played.permitted.entry(what).or_default() += 1,
                 None => {
-                    let finding = finding(number, open, socket, &self.world, difference, &seen);
+                    let finding = Finding::new(number, open, socket, &self.world, difference, &seen);
                     self.played.findings.push(finding);
                 }
             }
@@ -385,8 +372,12 @@ impl Twins {
 
 /// Another try would not show it again: a connection that has ended, a socket that has left its backend.
 fn lasts(difference: &Difference, seen: &[Vec<Seen>; 2], protocol: Protocol, is_kept: bool) -> bool {
-    let ended = |one: &Seen| matches!(one.outcome, Outcome::Cut | Outcome::Refused | Outcome::Odd);
-    let has_ended = protocol == Protocol::Tcp && seen.iter().flatten().any(ended);
+    let ended = |one: &Seen| match one.outcome {
+        Outcome::Cut => true,
+        Outcome::Refused | Outcome::Odd => protocol == Protocol::Tcp,
+        Outcome::Answered | Outcome::Silent | Outcome::NotBound => false,
+    };
+    let has_ended = protocol != Protocol::Udp && seen.iter().flatten().any(ended);
     difference.aspect == Aspect::Moved || is_kept && has_ended
 }
 
@@ -395,49 +386,4 @@ fn only(differences: &[Difference], aspect: Aspect) -> bool {
         .iter()
         .filter(|one| one.permitted.is_none())
         .all(|one| one.aspect == aspect)
-}
-
-fn finding(
-    step: usize,
-    open: &Open,
-    socket: Option<u8>,
-    world: &World,
-    difference: &Difference,
-    seen: &[Vec<Seen>; 2],
-) -> Finding {
-    let Open {
-        from, protocol, to, ..
-    } = open;
-    let subject = match socket {
-        Some(socket) => format!("socket {socket} of {} to {to}, {protocol}", from.name()),
-        None => format!("{} to {to}, {protocol}", from.name()),
-    };
-    let front = world.front(*to).map(|(_, front)| front);
-    let outcomes = seen.each_ref().map(|side| {
-        let all: BTreeSet<Outcome> = side.iter().map(|one| one.outcome).collect();
-        all
-    });
-    let kept = if socket.is_some() { "kept" } else { "fresh" };
-    Finding {
-        step,
-        subject,
-        socket,
-        aspect: difference.aspect,
-        shown: difference.shown.clone(),
-        signature: format!(
-            "{kept} {} {protocol:?} {front:?} {:?} {outcomes:?}",
-            from.name(),
-            difference.aspect
-        ),
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} differs: {} | {}",
-            self.subject, self.aspect, self.shown[0], self.shown[1]
-        )
-    }
 }

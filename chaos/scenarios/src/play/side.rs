@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -11,7 +11,6 @@ use std::{
 
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
-    client::Client,
     context::{Context, Options},
     evidence::Evidence,
     history::History,
@@ -25,15 +24,14 @@ use lab::{
     cluster::{Cluster as _, Place},
     embedded::{AgentCommand, ControlPlane, IpFamilies, LIMITS, LabCluster, LabConfig, Lifetime},
 };
-use oracle::history::{Round, Transport};
 use serde_json::json;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::Child,
-    time::{sleep, timeout},
-};
+use tokio::{process::Child, time::sleep};
 
-use super::{PlayError, objects};
+use super::{
+    PlayError,
+    clients::{Exchange, round},
+    objects,
+};
 use crate::{
     compare::TARGETS,
     seen::{Names, Outcome, Seen},
@@ -66,12 +64,8 @@ const STAGE: Case = Case {
 const NUDGE: &str = "nudge";
 /// At this port and address an anchor shows that the network leads an address to its node.
 const ANCHOR: u16 = 7999;
-/// How a server's first line begins once it listens (`probe serve`).
-const READY: &str = "ready: ";
 /// From one look to the next.
 const LOOK: Duration = Duration::from_millis(50);
-/// What a server takes to listen, at most.
-const LISTENS: Duration = Duration::from_secs(10);
 
 /// What a cluster is made of.
 #[derive(Clone, Debug)]
@@ -86,9 +80,9 @@ pub struct Make {
 
 /// A cluster that is up and staged.
 pub(super) struct Side {
-    cx: Context,
+    pub(super) cx: Context,
     lab: Arc<LabCluster>,
-    namespace: String,
+    pub(super) namespace: String,
     pods: Vec<Pod>,
     names: Names,
     /// Fresh sockets of each vantage.
@@ -98,19 +92,6 @@ pub(super) struct Side {
     servers: BTreeMap<(u8, u16), Child>,
     _outside: Option<Child>,
     is_nudged: bool,
-}
-
-/// Sockets and what they do once.
-pub(super) struct Exchange<'a> {
-    pub(super) from: Vantage,
-    pub(super) protocol: Protocol,
-    pub(super) to: SocketAddr,
-    pub(super) source_port: Option<u16>,
-    pub(super) fragments: &'a [u8],
-    pub(super) sockets: u32,
-    /// The socket leads there already.
-    pub(super) stays: bool,
-    pub(super) limit: Duration,
 }
 
 impl Side {
@@ -317,68 +298,6 @@ impl Side {
         }
     }
 
-    async fn server(
-        &self,
-        place: &Place,
-        name: &str,
-        address: Option<IpAddr>,
-        port: u16,
-    ) -> Result<Child, PlayError> {
-        let port = port.to_string();
-        let mut argv = ["probe", "serve", "--name", name, "--tcp", &port, "--udp", &port]
-            .map(str::to_owned)
-            .to_vec();
-        if let Some(address) = address {
-            argv.extend(["--address".to_owned(), address.to_string()]);
-        }
-        let failed = |why: String| PlayError::NotStaged {
-            why: format!("the server {name} at port {port} does not serve: {why}"),
-        };
-        let mut child = self.cx.cluster().exec(place, &argv).await.map_err(Halt::from)?;
-        // What it logs nobody reads; the pipe must not fill.
-        if let Some(mut stdout) = child.stdout.take() {
-            tokio::spawn(async move { tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await });
-        }
-        let Some(stderr) = child.stderr.take() else {
-            return Err(failed("it has no pipes".to_owned()));
-        };
-        let mut lines = BufReader::new(stderr).lines();
-        match timeout(LISTENS, lines.next_line()).await {
-            Ok(Ok(Some(line))) if line.starts_with(READY) => Ok(child),
-            Ok(Ok(Some(line))) => Err(failed(line)),
-            Ok(Ok(None)) => Err(failed("it ended".to_owned())),
-            Ok(Err(error)) => Err(failed(error.to_string())),
-            Err(_) => Err(failed(format!("nothing within {LISTENS:?}"))),
-        }
-    }
-
-    fn client(&self, at: Vantage) -> Client {
-        let pod = |name: &str| Place::Pod {
-            namespace: self.namespace.clone(),
-            name: name.to_owned(),
-        };
-        let number = at.node().unwrap_or_default();
-        let of_node = |wanted: fn(&Place) -> bool| {
-            let mut all = self.cx.clients().iter();
-            let found = all.find(|client| client.node == node(number) && wanted(&client.place));
-            found.map(|client| client.place.clone())
-        };
-        let place = match at {
-            Vantage::Pod1 | Vantage::Pod2 => of_node(|place| matches!(place, Place::Pod { .. })),
-            Vantage::Host1 | Vantage::Host2 => of_node(|place| matches!(place, Place::Host { .. })),
-            Vantage::B1 | Vantage::B2 | Vantage::Outside => None,
-        };
-        Client {
-            name: at.name().to_owned(),
-            node: at.node().map(node).unwrap_or_default(),
-            place: place.unwrap_or_else(|| match at {
-                Vantage::B1 | Vantage::B2 => pod(at.name()),
-                _ => Place::Outside,
-            }),
-            private_cgroups: false,
-        }
-    }
-
     /// Claims that its target is known not to keep.
     pub(super) fn deviations(&self) -> impl Iterator<Item = String> + '_ {
         let all = &self.lab.describe().deviations;
@@ -435,25 +354,6 @@ async fn ready(lab: &LabCluster, scale: f64) -> Result<(), PlayError> {
     Ok(())
 }
 
-fn round(exchange: &Exchange<'_>, is_fresh: bool) -> Round {
-    Round {
-        target: exchange.to.to_string(),
-        transport: match exchange.protocol {
-            Protocol::Tcp => Transport::Tcp,
-            Protocol::Udp => Transport::Udp,
-            Protocol::UdpConnected => Transport::UdpConnected,
-        },
-        address: exchange.to.ip(),
-        port: exchange.to.port(),
-        sockets: exchange.sockets,
-        anew: is_fresh,
-        stay: exchange.stays,
-        source_port: Some(exchange.source_port.unwrap_or_default()),
-        fragments: exchange.fragments.to_vec(),
-        limit_ms: u64::try_from(exchange.limit.as_millis()).unwrap_or(u64::MAX),
-    }
-}
-
-fn node(number: u8) -> String {
+pub(super) fn node(number: u8) -> String {
     format!("node{number}")
 }
