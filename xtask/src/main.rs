@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `e2e` | the suite against the reference agent |
 //! | `test`, `runner` | every test of the workspace, with root for those that need it |
+//! | `compare` | the reference agent beside kube-proxy, by random scenarios |
 //! | `kernels` | the real-kernel tests and a lab on other kernels, in virtual machines |
 //! | `ci` | everything that a change must pass; what it can't have touched is left out |
 //! | `mutants` | the suite against agents with one known bug each |
@@ -19,6 +20,7 @@
 
 mod bench;
 mod ci;
+mod compare;
 mod dist;
 mod e2e;
 mod ebpf;
@@ -53,6 +55,8 @@ enum Command {
     Test(test::Arguments),
     /// Run the suite against agents that carry one known bug each; every one must be caught
     Mutants(mutants::Arguments),
+    /// Play random Services and clients in the reference agent and in kube-proxy side by side, and show in what they differ
+    Compare(compare::Arguments),
     /// Run the packet tables, the socket tests and a lab on other kernels, in virtual machines
     Kernels(kernels::Arguments),
     /// Build the eBPF object, or check that the committed one is that of its sources
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Some(Command::E2e(arguments)) => e2e::run(&arguments),
         Some(Command::Test(arguments)) => test::run(&arguments),
         Some(Command::Mutants(arguments)) => mutants::run(&arguments),
+        Some(Command::Compare(arguments)) => compare::run(&arguments),
         Some(Command::Kernels(arguments)) => kernels::run(&arguments),
         Some(Command::Ebpf(arguments)) => ebpf::run(&arguments),
         Some(Command::Dist(arguments)) => dist::run(&arguments),

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     finding::{self, Finding, SHOWN, Weight},
     history::{Attempt, Outcome, Served, Stage, Transport},
-    outcome::{faithful, is_answered_by, is_certified, is_cut, is_silent, took, were_there_together},
+    outcome::{faithful, is_answered_by, is_certified, is_silent, took, were_there_together},
     record,
 };
 
 pub use crate::{
-    outcome::{REFUSALS, is_refusal},
+    outcome::{REFUSALS, is_cut, is_refusal},
     permitted::{CUT_OF, Permitted},
 };
 

@@ -220,7 +220,8 @@ impl PlanEntry {
 pub struct Round {
     /// Label for [`Attempt::target`].
     pub target: String,
-    /// [`Transport::Udp`], or [`Transport::UdpConnected`]: then each is connected anew, as it is, to this destination.
+    /// [`Transport::Udp`]; [`Transport::UdpConnected`]: then each is connected anew, as it is, to this destination; or
+    /// [`Transport::Tcp`]: a connection that is there goes on, wherever it leads, and one that has failed stays so.
     pub transport: Transport,
     /// Address.
     pub address: IpAddr,
@@ -231,6 +232,16 @@ pub struct Round {
     /// All of these are closed first, and others are opened at their ports.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub anew: bool,
+    /// Sockets that are there are led nowhere: one that is connected is not connected anew.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stay: bool,
+    /// Sockets that this round opens are bound to this port, whichever others had; 0: the kernel chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_port: Option<u16>,
+    /// Each request is an IPv4 datagram in so many fragments, which go out in this order; 0 is the first part. Of
+    /// [`Transport::Udp`] alone. Empty: it goes out whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fragments: Vec<u8>,
     /// Limit of one exchange in milliseconds.
     pub limit_ms: u64,
 }

@@ -22,7 +22,8 @@ pub(crate) fn is_certified(attempt: &Attempt, name: &str) -> bool {
 }
 
 /// A connection was made, and ended before the answer, by a RST or in good order.
-pub(crate) fn is_cut(outcome: &Outcome) -> bool {
+#[must_use]
+pub fn is_cut(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Failed { stage, .. } => matches!(stage, Stage::Tls | Stage::Send | Stage::Receive),
         Outcome::Garbled { said } => said.is_empty(),

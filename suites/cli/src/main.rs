@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - `run/`: the run. `report/`: its reports. `case.rs`: one case in its own process. `list.rs`: what there is.
+//! - `compare.rs`: two implementations, compared by random scenarios.
 //! - `targets.rs`: what can be under test, as the files of `suites/targets` say.
 //! - `cluster/`: clusters by a kubeconfig. `count.rs`: numbers of things, for people. `near.rs`: names that are like a wrong one.
 //! - `doctor/`: what rewrites connections on a node, of any implementation, and what of it is stale.
@@ -15,6 +16,7 @@
 //! - `lab/`: the embedded lab by hand. `node.rs`: helpers that faults start on nodes.
 mod case;
 mod cluster;
+mod compare;
 mod count;
 mod doctor;
 mod lab;
@@ -47,6 +49,7 @@ const COULD_NOT_RUN: u8 = 2;
   plumbline run --filter release      only cases whose id or claims match
   plumbline run --target kube-proxy-nftables   another implementation than the reference agent
   plumbline run --provider existing --kubeconfig FILE   in a cluster that is there
+  plumbline compare --for 30m         random Services and clients: does it do what kube-proxy does?
   plumbline rbac                      what its account must be allowed to do
   plumbline list --claims             the whole catalogue, and what decides each claim
   plumbline targets list              what --target can be; `targets show NAME` how it is installed
@@ -68,6 +71,8 @@ enum Command {
     List(list::Arguments),
     /// Run cases and report
     Run(Box<run::Arguments>),
+    /// Play random Services and clients in two implementations side by side, and show in what they differ
+    Compare(Box<compare::Arguments>),
     /// What can be under test, how it is installed, and whether a file says it rightly
     #[command(subcommand)]
     Targets(targets::Command),
@@ -156,6 +161,7 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::List(arguments) => list::list(&arguments),
             Command::Run(arguments) => run::run(*arguments).await,
+            Command::Compare(arguments) => compare::compare(*arguments).await,
             Command::Targets(command) => targets::run(&command),
             Command::Report(arguments) => report::command::report(&arguments),
             Command::Doctor(arguments) => doctor::run(arguments).await,

@@ -37,8 +37,8 @@ fn told(line: &str) -> Option<Vec<String>> {
     let mut told = vec!["plumbline".to_owned()];
     let rest = match named {
         Some(at) => &words[at + 1..],
-        _ if passed("e2e") || passed("mutants") => {
-            told.push("run".to_owned());
+        _ if passed("e2e") || passed("mutants") || passed("compare") => {
+            told.push(if passed("compare") { "compare" } else { "run" }.to_owned());
             let at = words.iter().position(|word| *word == "--")?;
             &words[at + 1..]
         }

@@ -82,8 +82,11 @@ pub struct Context {
 }
 
 impl Context {
-    /// Makes the first namespace, the clients and the fence.
-    pub(crate) async fn start(
+    /// Makes the first namespace, the clients and the fence. They last until somebody removes what has the run's label.
+    ///
+    /// # Errors
+    /// What kept it from being made.
+    pub async fn start(
         case: Case,
         cluster: Arc<dyn Cluster>,
         options: Options,

@@ -33,8 +33,8 @@ const STDERR_BYTES: u64 = 64 * 1024;
 #[must_use = "they end when this is dropped"]
 pub struct Sockets(Vec<Keeper>);
 
-/// The sockets of one client.
-struct Keeper {
+/// The sockets of one client. They end with this.
+pub struct Keeper {
     client: Client,
     stdin: ChildStdin,
     attempts: Lines<BufReader<ChildStdout>>,
@@ -70,6 +70,14 @@ impl Context {
         try_join_all(clients.iter().map(start)).await.map(Sockets)
     }
 
+    /// Starts to keep sockets for one client; there are none yet.
+    ///
+    /// # Errors
+    /// If it can't be started.
+    pub async fn keeper(&self, client: &Client) -> Result<Keeper, Halt> {
+        Keeper::start(&*self.cluster, client.clone(), self.history.clone()).await
+    }
+
     /// One exchange with the target on these sockets of each client, and what is not as expected: all are answered as the
     /// target permits, and show whom they should.
     ///
@@ -90,10 +98,12 @@ impl Context {
             port: address.port(),
             sockets: which.count(),
             anew: matches!(which, Which::Anew(_)),
+            stay: false,
+            source_port: None,
+            fragments: Vec::new(),
             limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
         };
-        let longest = limit * which.count().div_ceil(Round::AT_ONCE) + SLACK;
-        let rounds = sockets.0.iter_mut().map(|one| one.make(&round, longest));
+        let rounds = sockets.0.iter_mut().map(|one| one.make(&round));
         let attempts = try_join_all(rounds).await?.concat();
         let logs = self
             .logs_if_needed(std::slice::from_ref(target), &attempts)
@@ -158,7 +168,13 @@ impl Keeper {
         })
     }
 
-    async fn make(&mut self, round: &Round, longest: Duration) -> Result<Vec<Attempt>, Halt> {
+    /// Makes a round. Returns an attempt for each of its sockets.
+    ///
+    /// # Errors
+    /// If the client has ended, or does not end the round.
+    pub async fn make(&mut self, round: &Round) -> Result<Vec<Attempt>, Halt> {
+        let limit = Duration::from_millis(round.limit_ms);
+        let longest = limit * round.sockets.div_ceil(Round::AT_ONCE) + SLACK;
         match tokio::time::timeout(longest, self.attempts_of(round)).await {
             Ok(Ok(attempts)) => Ok(attempts),
             Ok(Err(why)) => {

@@ -86,10 +86,15 @@ const ROUNDS: &str = r#"A round leads the sockets to one destination, the next o
   {"target": "web", "transport": "UDP", "address": "10.96.0.10", "port": 80,
    "sockets": 100, "limit_ms": 3000}
 
-  transport  UDP: sendto and recvfrom; UDP-CONNECTED: connect (again, if it is), send, recv.
-             Sockets of each, and of each address family, are kept by themselves
+  transport  UDP: sendto and recvfrom; UDP-CONNECTED: connect (again, if it is), send, recv;
+             TCP: a connection, which leads where it did first, and stays as it is once it
+             has failed. Sockets of each, and of each address family, are kept by themselves
   sockets    on so many of them, the oldest; those that are missing are opened
   anew       true: these are closed first, and others are opened at their ports
+  stay       true: those that are there are not connected anew
+  source_port  those that are opened are bound to it; 0: the kernel chooses
+  fragments  [2, 0, 1]: the request as three IPv4 fragments, the last of them first. UDP
+             over IPv4 alone, as root
   limit_ms   of one exchange
 
 An exchange is written like an attempt of `probe client`; its flow is the number of the

@@ -20,6 +20,64 @@ fn kube_proxy_by_nftables_passes_the_cases_of_a_cluster_ip() {
     kube_proxy("nftables", &["nft"]);
 }
 
+/// A short scenario, which has to be the same in both: what a longer one shows is for the nightly run.
+#[test]
+fn the_reference_does_what_kube_proxy_does() {
+    let folder = PathBuf::from(env::var_os(KUBERNETES).unwrap_or_default());
+    if !privileged() || !testing::programs_or_skip(&testing::current(), &["nft", "kube-proxy"], &[folder]) {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
+        .args(["compare", "--seed", "102", "--steps", "12"])
+        .args(["--timeout-scale", &TIMES.to_string(), "--out"])
+        .arg(out.path())
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert_eq!(output.status.code(), Some(0), "{said:?}");
+    assert!(
+        said[0].starts_with("1 scenario, ") && said[0].contains(" 0 differ,"),
+        "{said:?}"
+    );
+    assert!(said[1].contains("seed 102: the same in "), "{said:?}");
+}
+
+#[test]
+fn what_can_not_be_compared_is_an_error_of_its_own() {
+    let compare = |options: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
+            .arg("compare")
+            .args(options)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("steps.json");
+    let name = file.to_str().unwrap();
+    for (text, expected) in [
+        ("{}", "is no file of steps"),
+        (r#"{"seed": 1, "steps": []}"#, "has no steps"),
+        (r#"{"seed": 1, "steps": [{"close": {"socket": 3}}]}"#, "step 1 of"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let (code, said) = compare(&["--replay", name]);
+        assert!(
+            code == Some(2) && said.contains(expected),
+            "{text}: {code:?} {said}"
+        );
+    }
+    let (code, said) = compare(&["--against", "nothing"]);
+    assert!(
+        code == Some(2) && said.contains("there is no such target"),
+        "{code:?} {said}"
+    );
+}
+
 fn kube_proxy(mode: &str, tools: &[&str]) {
     let folder = PathBuf::from(env::var_os(KUBERNETES).unwrap_or_default());
     let programs = [tools, &["kube-proxy"]].concat();

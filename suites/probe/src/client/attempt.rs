@@ -59,7 +59,7 @@ pub(super) async fn make(client: &str, entry: &PlanEntry, number: u32, nonce: St
     let source = entry.source_port(number);
     watched(about, async |trace| {
         let socket = Socket::open(entry.transport, destination, source, trace).await?;
-        exchange(&socket, &nonce, trace).await
+        exchange(&socket, &nonce, None, trace).await
     })
     .await
 }
@@ -99,14 +99,30 @@ pub(super) async fn watched(
     }
 }
 
-/// One request and its answer, on a socket that nobody else waits at.
-pub(super) async fn exchange(socket: &Socket, nonce: &str, trace: &mut Trace) -> Result<Reply, Trouble> {
+/// One request and its answer, on a socket that nobody else waits at. A connection that is used again has nonces that begin
+/// with `earlier`: its requests ask to keep it, and a late answer to one before is passed over.
+pub(super) async fn exchange(
+    socket: &Socket,
+    nonce: &str,
+    earlier: Option<&str>,
+    trace: &mut Trace,
+) -> Result<Reply, Trouble> {
     trace.stage = Stage::Send;
-    let mut unsent = VecDeque::from([socket.request(nonce, false)]);
+    let keep = earlier.is_some() && !socket.is_udp();
+    let mut unsent = VecDeque::from([socket.request(nonce, keep)]);
     while !unsent.is_empty() {
         socket.send(&mut unsent).await?;
     }
+    answer(socket, nonce, earlier, trace).await
+}
 
+/// The answer to a request that was sent.
+pub(super) async fn answer(
+    socket: &Socket,
+    nonce: &str,
+    earlier: Option<&str>,
+    trace: &mut Trace,
+) -> Result<Reply, Trouble> {
     trace.stage = Stage::Receive;
     let mut begun = Vec::new();
     loop {
@@ -123,7 +139,8 @@ pub(super) async fn exchange(socket: &Socket, nonce: &str, trace: &mut Trace) ->
         }
         // A datagram for another nonce is a late reply to an earlier request, or to whoever had this port before; a line is
         // somebody else's answer on our connection.
-        if !socket.is_udp() {
+        let is_late = earlier.is_some_and(|prefix| answer.nonce.starts_with(prefix));
+        if !socket.is_udp() && !is_late {
             return Err(Trouble::Garbled(wire::said(&message)));
         }
     }

@@ -3,6 +3,7 @@
 mod attempt;
 pub mod control;
 mod flow;
+mod fragments;
 mod kept;
 mod output;
 mod pace;

@@ -66,10 +66,11 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Leads a socket of UDP to another destination: one that is connected is connected anew, as it is.
+    /// Leads a socket of UDP to another destination: one that is connected is connected anew, as it is. A connection leads
+    /// where it does.
     ///
     /// # Errors
-    /// Of `connect`; of what is no socket of UDP, that it has one destination.
+    /// Of `connect`.
     pub(super) async fn lead_to(&mut self, destination: SocketAddr, trace: &mut Trace) -> io::Result<()> {
         match self {
             Self::Connected(socket) => {
@@ -77,9 +78,7 @@ impl Socket {
                 socket.connect(destination).await?;
             }
             Self::Unconnected(_, to) => *to = destination,
-            Self::Stream(_) | Self::Http(..) | Self::Tls(_) => {
-                return Err(io::ErrorKind::AlreadyExists.into());
-            }
+            Self::Stream(_) | Self::Http(..) | Self::Tls(_) => {}
         }
         trace.local = Some(self.local_addr()?);
         Ok(())
@@ -90,7 +89,11 @@ impl Socket {
         matches!(self, Self::Connected(_) | Self::Unconnected(..))
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
+    /// Its own address.
+    ///
+    /// # Errors
+    /// Of `getsockname`.
+    pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Stream(stream) | Self::Http(stream, _) => stream.local_addr(),
             Self::Tls(tls) => tls.local_addr(),

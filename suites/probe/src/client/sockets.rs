@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ClientError,
     attempt::{About, exchange, watched},
+    fragments,
     output::Output,
     socket::Socket,
 };
@@ -62,7 +63,7 @@ pub async fn keep(
             let slots = kept
                 .entry((round.transport, round.address.is_ipv6()))
                 .or_default();
-            make(client, &format!("{prefix}-{number}"), &round, slots, &sender).await;
+            make(client, &prefix, number, &round, slots, &sender).await;
             number += 1;
         }
         Ok(())
@@ -89,12 +90,16 @@ async fn next(input: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<Round>, 
 
 fn parse(line: &str) -> Result<Round, String> {
     let round: Round = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    if !matches!(round.transport, Transport::Udp | Transport::UdpConnected) {
+    if !matches!(
+        round.transport,
+        Transport::Udp | Transport::UdpConnected | Transport::Tcp
+    ) {
         return Err(format!(
-            "its transport is {:?}; expected UDP or UDP-CONNECTED: no other socket leads to one after the other",
+            "its transport is {:?}; expected UDP, UDP-CONNECTED or TCP",
             round.transport
         ));
     }
+    fragments::check(&round)?;
     if round.sockets == 0 || round.sockets > MAX_SOCKETS {
         return Err(format!(
             "it has {} sockets; expected 1 to {MAX_SOCKETS}",
@@ -110,6 +115,7 @@ fn parse(line: &str) -> Result<Round, String> {
 async fn make(
     client: &str,
     prefix: &str,
+    number: u64,
     round: &Round,
     slots: &mut Vec<Slot>,
     sender: &mpsc::Sender<Attempt>,
@@ -125,7 +131,7 @@ async fn make(
     }
     let exchanges = used
         .into_iter()
-        .map(|slot| slot.exchange(client, format!("{prefix}-{}", slot.next.flow), round));
+        .map(|slot| slot.exchange(client, prefix, number, round));
     let mut ended = stream::iter(exchanges).buffer_unordered(Round::AT_ONCE as usize);
     while let Some(attempt) = ended.next().await {
         // The writer is gone only after it has cancelled `stop`.
@@ -152,7 +158,8 @@ impl Slot {
         }
     }
 
-    async fn exchange(&mut self, client: &str, nonce: String, round: &Round) -> Attempt {
+    async fn exchange(&mut self, client: &str, prefix: &str, number: u64, round: &Round) -> Attempt {
+        let nonce = format!("{prefix}-{number}-{}", self.next.flow);
         let destination = SocketAddr::new(round.address, round.port);
         let about = About {
             client,
@@ -168,16 +175,26 @@ impl Slot {
         watched(about, async |trace| {
             let open = match socket {
                 Some(open) => {
-                    open.lead_to(destination, trace).await?;
+                    if round.stay {
+                        trace.local = Some(open.local_addr()?);
+                    } else {
+                        open.lead_to(destination, trace).await?;
+                    }
                     open
                 }
                 None => {
-                    let opened = Socket::open(round.transport, destination, *port, trace).await?;
+                    let from = round.source_port.unwrap_or(*port);
+                    let opened = Socket::open(round.transport, destination, from, trace).await?;
                     socket.insert(opened)
                 }
             };
             *port = trace.local.map_or(0, |local| local.port());
-            exchange(open, &nonce, trace).await
+            if !round.fragments.is_empty() {
+                return fragments::exchange(open, &nonce, round, trace).await;
+            }
+            // One that is not opened anew is used again, and what was late is answered before.
+            let earlier = (!round.anew).then_some(prefix);
+            exchange(open, &nonce, earlier, trace).await
         })
         .await
     }
@@ -205,7 +222,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (from, to, named) in [
-            ("\"UDP\"", "\"TCP\"", "its transport is Tcp"),
+            ("\"UDP\"", "\"HTTP\"", "its transport is Http"),
             ("100,", "0,", "0 sockets"),
             ("100,", "16385,", "16385 sockets"),
             ("1000}", "0}", "limit_ms is 0"),

@@ -17,6 +17,9 @@ fn round(transport: Transport, destination: SocketAddr, sockets: u32) -> Round {
         port: destination.port(),
         sockets,
         anew: false,
+        stay: false,
+        source_port: None,
+        fragments: Vec::new(),
         limit_ms: 10_000,
     }
 }
@@ -63,10 +66,18 @@ fn ports(attempts: &[Attempt]) -> Vec<u16> {
     attempts.iter().map(port).collect()
 }
 
+/// Where two servers have UDP.
 async fn two_servers() -> [SocketAddr; 2] {
-    let (_, first) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
-    let (_, second) = server(Mode::Prompt, "b2", "127.0.0.1", &Sink::default()).await;
-    [first, second].map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+    two_of_each().await.map(|(_, udp)| udp)
+}
+
+/// Where two servers have TCP, and where UDP.
+async fn two_of_each() -> [(SocketAddr, SocketAddr); 2] {
+    let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let (tcp, udp) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
+    let first = (at(tcp), at(udp));
+    let (tcp, udp) = server(Mode::Prompt, "b2", "127.0.0.1", &Sink::default()).await;
+    [first, (at(tcp), at(udp))]
 }
 
 #[tokio::test]
@@ -169,4 +180,73 @@ async fn a_late_reply_is_not_taken_for_that_of_the_next_exchange() {
     let by = (format!("later/UDP/{}", later.port()), later);
     assert_eq!(answered(&seen[1]), BTreeSet::from([by]));
     assert_eq!(ports(&seen[1]), ports(&seen[0]));
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_wherever_a_round_leads() {
+    let [(first, _), (second, _)] = two_of_each().await;
+    let fresh = Round {
+        anew: true,
+        source_port: Some(0),
+        ..round(Transport::Tcp, second, 2)
+    };
+    let seen = keep_for(&[
+        round(Transport::Tcp, first, 2),
+        round(Transport::Tcp, second, 2),
+        fresh,
+    ])
+    .await;
+    for at in [0, 1] {
+        let by = (format!("b1/TCP/{}", first.port()), first);
+        assert_eq!(answered(&seen[at]), BTreeSet::from([by]));
+        assert_eq!(ports(&seen[at]), ports(&seen[0]));
+    }
+    let by = (format!("b2/TCP/{}", second.port()), second);
+    assert_eq!(answered(&seen[2]), BTreeSet::from([by]));
+    assert_ne!(ports(&seen[2]), ports(&seen[0]), "the kernel chooses");
+}
+
+#[tokio::test]
+async fn a_connection_that_has_failed_stays_so() {
+    let (refusing, _) = server(Mode::Refuse, "r", "127.0.0.1", &Sink::default()).await;
+    let destination = SocketAddr::from(([127, 0, 0, 1], refusing));
+    let seen = keep_for(&[
+        round(Transport::Tcp, destination, 1),
+        round(Transport::Tcp, destination, 1),
+    ])
+    .await;
+    for attempts in &seen {
+        assert!(!matches!(attempts[0].outcome, Outcome::Answered { .. }));
+        assert_eq!(exchange(&attempts[0]).socket, 0, "no other was opened");
+    }
+}
+
+#[tokio::test]
+async fn a_socket_is_bound_where_the_round_says_so() {
+    let [first, _] = two_servers().await;
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let port = free.local_addr().expect("its address").port();
+    drop(free);
+    let bound = Round {
+        source_port: Some(port),
+        ..round(Transport::Udp, first, 1)
+    };
+    assert_eq!(ports(&keep_for(&[bound]).await[0]), [port]);
+}
+
+#[tokio::test]
+async fn fragments_in_any_order_are_one_request() {
+    if !testing::root_or_skip(&testing::current()) {
+        return;
+    }
+    let [first, _] = two_servers().await;
+    let by = (format!("b1/UDP/{}", first.port()), first);
+    for order in [&[0, 1][..], &[1, 0], &[2, 0, 1]] {
+        let in_fragments = Round {
+            fragments: order.to_vec(),
+            ..round(Transport::Udp, first, 1)
+        };
+        let seen = keep_for(&[in_fragments]).await;
+        assert_eq!(answered(&seen[0]), BTreeSet::from([by.clone()]), "{order:?}");
+    }
 }

@@ -1,0 +1,267 @@
+//! How what two clusters showed differs: outcomes, never the time that they took.
+
+use std::{collections::BTreeSet, fmt};
+
+use crate::{
+    permitted::{self, Permitted},
+    seen::{Outcome, Peer, Seen},
+    step::{Backend, Condition, Protocol, Service, To, Vantage},
+    world::{Front, World},
+};
+
+/// Ports at which backends serve: that of Service n is this plus n, so that who answers shows for whom.
+pub(crate) const TARGETS: u16 = 8080;
+
+/// What was done, and what there was then.
+#[derive(Clone, Debug)]
+pub struct Subject<'a> {
+    /// The client.
+    pub from: Vantage,
+    /// How it spoke.
+    pub protocol: Protocol,
+    /// To whom.
+    pub to: To,
+    /// Where its socket is bound.
+    pub source_port: Option<u16>,
+    /// The socket is one that is kept, and how it was before.
+    pub kept: Option<Kept>,
+    /// What there is.
+    pub world: &'a World,
+}
+
+/// A kept socket before the exchange, in each of the two clusters.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// Who answered last at this destination.
+    pub before: [Option<String>; 2],
+    /// It has been led there.
+    pub leads_there: bool,
+}
+
+/// In what two differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Aspect {
+    /// Answered, refused, silent, cut; and by whom, if by no endpoint of the Service that is dialled.
+    Outcome,
+    /// Which of its endpoints fresh sockets reach.
+    Served,
+    /// A kept socket leaves a backend that still serves.
+    Moved,
+    /// Which error.
+    Error,
+    /// The client's address as the backend sees it.
+    Source,
+    /// The address that the answer comes from.
+    Peer,
+}
+
+/// One difference.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// In what.
+    pub aspect: Aspect,
+    /// What the two showed.
+    pub shown: [String; 2],
+    /// Why both may be, if so.
+    pub permitted: Option<&'static Permitted>,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    pub(crate) outcomes: BTreeSet<Outcome>,
+    /// Who answered that is no endpoint of the Service that is dialled.
+    pub(crate) others: BTreeSet<String>,
+    endpoints: BTreeSet<String>,
+    errors: BTreeSet<String>,
+    pub(crate) sources: BTreeSet<String>,
+    pub(crate) peers: BTreeSet<Peer>,
+    moved: Option<String>,
+}
+
+impl Subject<'_> {
+    /// The Service that is dialled, and by which of its frontends.
+    pub(crate) fn front(&self) -> Option<(&Service, Front)> {
+        let (number, front) = self.world.front(self.to)?;
+        Some((self.world.services.get(&number)?, front))
+    }
+
+    /// Who may answer: the endpoints that get connections, and to a socket that is kept those that go on serving.
+    fn expected(&self) -> BTreeSet<String> {
+        let Some((number, _)) = self.world.front(self.to) else {
+            return BTreeSet::new();
+        };
+        let Some(service) = self.world.services.get(&number) else {
+            return BTreeSet::new();
+        };
+        let mut all: BTreeSet<Backend> = service.eligible();
+        if self.kept.is_some() {
+            let serving = |condition: &Condition| *condition == Condition::Terminating;
+            let serving = service.endpoints.iter().filter(|(_, one)| serving(one));
+            all.extend(serving.map(|(backend, _)| *backend));
+        }
+        all.into_iter().map(|backend| identity(backend, number)).collect()
+    }
+
+    fn shown(&self, side: usize, seen: &[Seen]) -> Shown {
+        let expected = self.expected();
+        let near = self.near();
+        let answered = |one: &&Seen| one.outcome == Outcome::Answered;
+        let by: Vec<&String> = seen.iter().filter_map(|one| one.by.as_ref()).collect();
+        let is_endpoint = |by: &&&String| expected.contains(**by);
+        Shown {
+            outcomes: seen.iter().map(|one| one.outcome).collect(),
+            others: by
+                .iter()
+                .filter(|by| !is_endpoint(by))
+                .map(|by| (*by).clone())
+                .collect(),
+            endpoints: by.iter().filter(is_endpoint).map(|by| (*by).clone()).collect(),
+            errors: seen
+                .iter()
+                .filter(|one| !answered(one))
+                .map(|one| one.words.clone())
+                .collect(),
+            sources: seen.iter().filter_map(|one| one.source.clone()).collect(),
+            peers: seen.iter().filter_map(|one| one.peer).collect(),
+            moved: self.moved(side, &near, &by),
+        }
+    }
+
+    /// Who gets connections here: of [`expected`](Self::expected), where a policy asks for them, those on the node.
+    pub(crate) fn near(&self) -> BTreeSet<String> {
+        let mut all = self.expected();
+        let Some((service, front)) = self.front() else {
+            return all;
+        };
+        let node = match front {
+            Front::ClusterIp if service.internal_local => self.from.node(),
+            Front::NodePort | Front::External if service.external_local => match self.to {
+                To::At { address, .. } => address.node().or(self.from.node()),
+                To::ClusterIp { .. } | To::Loopback { .. } => self.from.node(),
+            },
+            Front::ClusterIp | Front::NodePort | Front::External => return all,
+        };
+        let elsewhere = Backend::ALL.into_iter().filter(|one| Some(one.node()) != node);
+        for backend in elsewhere {
+            all.retain(|by| !by.starts_with(backend.name()));
+        }
+        all
+    }
+
+    /// A kept socket of UDP was answered by another backend than before, while that one gets connections.
+    fn moved(&self, side: usize, expected: &BTreeSet<String>, by: &[&String]) -> Option<String> {
+        let before = self.kept.as_ref()?.before[side].as_ref();
+        let mut all = before.into_iter().chain(by.iter().copied());
+        let mut last = all.next()?;
+        for next in all {
+            if next != last && expected.contains(last) {
+                return Some(format!("{last}, then {next}"));
+            }
+            last = next;
+        }
+        None
+    }
+
+    /// All differences, with the reason of those that are permitted. `deviations` are claims that one of the two is known not to
+    /// keep.
+    #[must_use]
+    pub fn differences(&self, seen: [&[Seen]; 2], deviations: &BTreeSet<String>) -> Vec<Difference> {
+        let shown = [self.shown(0, seen[0]), self.shown(1, seen[1])];
+        let mut all = Vec::new();
+        let mut note = |aspect: Aspect, differ: bool, words: &dyn Fn(&Shown) -> String| {
+            if differ {
+                all.push(Difference {
+                    aspect,
+                    shown: shown.each_ref().map(words),
+                    permitted: permitted::find(self, aspect, &shown, deviations),
+                });
+            }
+        };
+        let [a, b] = &shown;
+        let outcome = a.outcomes != b.outcomes || a.others != b.others;
+        note(Aspect::Outcome, outcome, &Shown::words);
+        note(Aspect::Moved, a.moved.is_some() != b.moved.is_some(), &|one| {
+            one.moved.clone().unwrap_or_else(|| "the same backend".to_owned())
+        });
+        if !outcome {
+            let is_by_chance = self.is_by_chance();
+            let served = !is_by_chance && a.endpoints != b.endpoints;
+            note(Aspect::Served, served, &|one| list(&one.endpoints));
+            note(Aspect::Error, a.errors != b.errors, &|one| list(&one.errors));
+            let source = if is_by_chance {
+                !a.sources.is_empty() && a.sources.is_disjoint(&b.sources)
+            } else {
+                a.sources != b.sources
+            };
+            note(Aspect::Source, source, &|one| {
+                format!("the backend sees {}", list(&one.sources))
+            });
+            note(Aspect::Peer, a.peers != b.peers, &|one| {
+                format!("from {}", list(&one.peers))
+            });
+        }
+        all
+    }
+
+    /// Which backend it is, is chosen once for all exchanges: one of them in each cluster.
+    fn is_by_chance(&self) -> bool {
+        let affine = self.front().is_some_and(|(service, _)| service.affinity);
+        self.kept.is_some() || self.source_port.is_some() || affine
+    }
+}
+
+/// Who answers for a Service in a backend's pod.
+pub(crate) fn identity(backend: Backend, service: u8) -> String {
+    format!("{}:{}", backend.name(), TARGETS + u16::from(service))
+}
+
+impl Shown {
+    pub(crate) fn words(&self) -> String {
+        let mut all: Vec<String> = Vec::new();
+        for outcome in &self.outcomes {
+            match outcome {
+                Outcome::Answered => {
+                    let by: BTreeSet<_> = self.others.union(&self.endpoints).collect();
+                    all.push(format!("answered by {}", list(by)));
+                }
+                Outcome::Odd | Outcome::NotBound | Outcome::Cut => {
+                    all.push(format!("{outcome}: {}", list(&self.errors)));
+                }
+                Outcome::Refused | Outcome::Silent => all.push(outcome.to_string()),
+            }
+        }
+        all.join("; ")
+    }
+
+    /// Nobody was reached.
+    pub(crate) fn is_none(&self) -> bool {
+        let none = [Outcome::Refused, Outcome::Silent];
+        self.outcomes.iter().all(|outcome| none.contains(outcome))
+    }
+}
+
+fn list(things: impl IntoIterator<Item = impl fmt::Display>) -> String {
+    let things: Vec<String> = things.into_iter().map(|thing| thing.to_string()).collect();
+    if things.is_empty() {
+        "nobody".to_owned()
+    } else {
+        things.join(", ")
+    }
+}
+
+impl fmt::Display for Aspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Outcome => "what comes of it",
+            Self::Served => "which endpoints are served",
+            Self::Moved => "whether a socket keeps its backend",
+            Self::Error => "the error",
+            Self::Source => "the source address that the backend sees",
+            Self::Peer => "the address that the answer comes from",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! The one list of differences that both implementations may have, each with its reason. Where a reason stands in the catalogue of
+//! claims, it is a row of its "Not claims". What is not here is a finding.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    compare::{Aspect, Shown, Subject, identity},
+    seen::{Outcome, Peer},
+    step::{Protocol, To, Vantage},
+    world::Front,
+};
+
+/// A difference that is none of the two's fault.
+#[derive(Debug)]
+pub struct Permitted {
+    /// What may differ.
+    pub what: &'static str,
+    /// Why.
+    pub reason: &'static str,
+    /// A claim of the catalogue that one of the two must be known not to keep; none: whoever they are.
+    deviation: Option<&'static str>,
+    applies: fn(&Subject<'_>, Aspect, &[Shown; 2]) -> bool,
+}
+
+/// All of them; the first that applies is the reason.
+pub static ALL: [Permitted; 14] = [
+    Permitted {
+        what: "which error refuses",
+        reason: "it depends on hook and kernel: a socket hook's denial is EPERM, helpers set others, packets are ICMP or RST",
+        deviation: None,
+        applies: |_, aspect, _| aspect == Aspect::Error,
+    },
+    Permitted {
+        what: "a node port at 127.0.0.1",
+        reason: "iptables mode serves IPv4 only, nftables neither unless opted in (KEP-6032), socket hooks both",
+        deviation: None,
+        applies: |subject, _, _| matches!(subject.to, To::Loopback { .. }),
+    },
+    Permitted {
+        what: "refused or silent at an external frontend that nobody serves",
+        reason: "rejecting is upstream's choice, dropping an option elsewhere",
+        deviation: None,
+        applies: |subject, aspect, shown| {
+            let external = matches!(subject.front(), Some((_, Front::NodePort | Front::External)));
+            aspect == Aspect::Outcome && external && shown.iter().all(Shown::is_none)
+        },
+    },
+    Permitted {
+        what: "refused or silent under a Local policy without a local endpoint",
+        reason: "the API's text says dropped, kpng's explains why, OVN-Kubernetes rejects",
+        deviation: None,
+        applies: |subject, aspect, shown| {
+            let local = subject.front().is_some_and(|(service, _)| service.internal_local);
+            aspect == Aspect::Outcome && local && shown.iter().all(Shown::is_none)
+        },
+    },
+    Permitted {
+        what: "whether a datagram of a socket that is not connected is refused or silent",
+        reason: "a socket hook fails sendto(); an ICMP error is not shown to such a socket (ip(7), IP_RECVERR)",
+        deviation: None,
+        applies: |subject, aspect, shown| {
+            let is_udp = subject.protocol == Protocol::Udp;
+            aspect == Aspect::Outcome && is_udp && shown.iter().all(Shown::is_none)
+        },
+    },
+    Permitted {
+        what: "a pod at the node port of its own node under externalTrafficPolicy Local",
+        reason: "upstream removed its test because implementations differ (kubernetes#108526, #123622)",
+        deviation: None,
+        applies: |subject, _, _| {
+            let own = matches!(subject.to, To::At { address, .. } if address.node() == subject.from.node());
+            let local = matches!(subject.front(), Some((service, Front::NodePort)) if service.external_local);
+            subject.from.is_pod() && own && local
+        },
+    },
+    Permitted {
+        what: "a bind of a node's own process to an allocated node port",
+        reason: "kube-proxy no longer reserves it, socket hooks may refuse",
+        deviation: None,
+        applies: |subject, aspect, shown| {
+            let taken = subject
+                .source_port
+                .and_then(|port| subject.world.node_port(port))
+                .is_some();
+            let refused = shown.iter().any(|one| one.outcomes.contains(&Outcome::NotBound));
+            aspect == Aspect::Outcome && subject.from.is_host() && taken && refused
+        },
+    },
+    Permitted {
+        what: "established TCP to an endpoint that has left its Service, or at a frontend that has",
+        reason: "it may run on, stall or be reset; none is promised",
+        deviation: None,
+        applies: |subject, aspect, _| {
+            let is_tcp = subject.protocol == Protocol::Tcp;
+            aspect == Aspect::Outcome && is_tcp && has_left(subject)
+        },
+    },
+    Permitted {
+        what: "a connected socket of UDP whose backend gets no datagrams any more: ended, or led to another one",
+        reason: "a socket hook's choice is the socket's, so it ends the socket (udp-connected-socket-released); packets are led anew",
+        deviation: None,
+        applies: |subject, aspect, shown| {
+            let is_connected = subject.protocol == Protocol::UdpConnected;
+            let is_ended = shown.iter().any(|one| one.outcomes.contains(&Outcome::Cut));
+            aspect == Aspect::Outcome && is_connected && is_ended && was_left(subject)
+        },
+    },
+    Permitted {
+        what: "the source address that a backend sees",
+        reason: "translation is a means: only externalTrafficPolicy Local and a pod at a cluster IP promise the client's own",
+        deviation: None,
+        applies: |subject, aspect, _| aspect == Aspect::Source && !keeps_source(subject),
+    },
+    Permitted {
+        what: "whether a connected socket shows the frontend or the backend",
+        reason: "socket or packet translation; a third address is a finding",
+        deviation: None,
+        applies: |subject, aspect, shown| {
+            let is_third = |peer: &Peer| matches!(peer, Peer::Other(_));
+            let third = shown.iter().any(|one| one.peers.iter().any(is_third));
+            aspect == Aspect::Peer && subject.protocol != Protocol::Udp && !third
+        },
+    },
+    Permitted {
+        what: "datagrams of a flow whose Service has no endpoint any more",
+        reason: "kube-proxy's flows stay with the last endpoint when it goes (kubernetes#139628)",
+        deviation: Some("udp-zero-and-back"),
+        applies: |subject, aspect, _| {
+            let empty = subject
+                .front()
+                .is_some_and(|(service, _)| service.eligible().is_empty());
+            aspect == Aspect::Outcome && is_flow(subject) && empty
+        },
+    },
+    Permitted {
+        what: "datagrams of a flow whose Service is gone, or no longer has the frontend",
+        reason: "kube-proxy's flows outlive their Service (kubernetes#141371)",
+        deviation: Some("udp-deleted-no-misdelivery"),
+        applies: |subject, aspect, _| {
+            aspect == Aspect::Outcome && is_flow(subject) && subject.front().is_none()
+        },
+    },
+    Permitted {
+        what: "refused or silent at a port of an address that no Service and no server has",
+        reason: "the machine itself answers; whether a node rejects for it is its own choice",
+        deviation: None,
+        applies: |subject, aspect, shown| {
+            aspect == Aspect::Outcome && subject.front().is_none() && shown.iter().all(Shown::is_none)
+        },
+    },
+];
+
+/// Why both may be as they are.
+pub(crate) fn find(
+    subject: &Subject<'_>,
+    aspect: Aspect,
+    shown: &[Shown; 2],
+    deviations: &BTreeSet<String>,
+) -> Option<&'static Permitted> {
+    ALL.iter().find(|one| {
+        let is_known = one.deviation.is_none_or(|claim| deviations.contains(claim));
+        is_known && (one.applies)(subject, aspect, shown)
+    })
+}
+
+/// A socket of UDP whose next datagram may meet what is remembered of those before.
+fn is_flow(subject: &Subject<'_>) -> bool {
+    subject.protocol != Protocol::Tcp && (subject.kept.is_some() || subject.source_port.is_some())
+}
+
+/// In one of the two clusters, who answered a kept socket last gets nothing new here.
+fn was_left(subject: &Subject<'_>) -> bool {
+    let near = subject.near();
+    let before = subject.kept.iter().flat_map(|kept| kept.before.iter().flatten());
+    before.into_iter().any(|by| !near.contains(by))
+}
+
+/// In one of the two clusters, the endpoint of a connection is no longer one of the Service that is dialled.
+fn has_left(subject: &Subject<'_>) -> bool {
+    let Some(kept) = &subject.kept else {
+        return false;
+    };
+    let listed: BTreeSet<String> = match subject.world.front(subject.to) {
+        Some((number, _)) => {
+            let service = subject.world.services.get(&number);
+            let endpoints = service.into_iter().flat_map(|service| service.endpoints.keys());
+            endpoints.map(|one| identity(*one, number)).collect()
+        }
+        None => BTreeSet::new(),
+    };
+    let backend = |by: &String| by.starts_with('b');
+    let before = kept.before.iter().flatten().filter(|by| backend(by));
+    before.into_iter().any(|by| !listed.contains(by))
+}
+
+/// The client's own address is promised. A socket that goes on may have begun under another policy.
+fn keeps_source(subject: &Subject<'_>) -> bool {
+    if subject.kept.as_ref().is_some_and(|kept| kept.leads_there) {
+        return false;
+    }
+    match subject.front() {
+        Some((service, Front::ClusterIp)) => {
+            let meets_itself = subject
+                .from
+                .backend()
+                .is_some_and(|own| service.endpoints.contains_key(&own));
+            subject.from.is_pod() && !meets_itself
+        }
+        Some((service, Front::NodePort | Front::External)) => {
+            service.external_local && subject.from == Vantage::Outside
+        }
+        None => !has_left(subject),
+    }
+}

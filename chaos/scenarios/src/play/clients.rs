@@ -1,0 +1,126 @@
+//! Who speaks in a cluster: where clients are, what their sockets are told, and servers that are no pods.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use harness::{client::Client, verdict::Halt};
+use lab::cluster::Place;
+use oracle::history::{Round, Transport};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Child,
+    time::timeout,
+};
+
+use super::{
+    PlayError,
+    side::{Side, node},
+};
+use crate::step::{Protocol, Vantage};
+
+/// How a server's first line begins once it listens (`probe serve`).
+const READY: &str = "ready: ";
+/// What a server takes to listen, at most.
+const LISTENS: Duration = Duration::from_secs(10);
+
+/// Sockets and what they do once.
+#[derive(Clone, Copy)]
+pub(super) struct Exchange<'a> {
+    pub(super) from: Vantage,
+    pub(super) protocol: Protocol,
+    pub(super) to: SocketAddr,
+    pub(super) source_port: Option<u16>,
+    pub(super) fragments: &'a [u8],
+    pub(super) sockets: u32,
+    /// The socket leads there already.
+    pub(super) stays: bool,
+    pub(super) limit: Duration,
+}
+
+impl Side {
+    /// Starts a server, and returns when it listens. Dropped, it is killed.
+    pub(super) async fn server(
+        &self,
+        place: &Place,
+        name: &str,
+        address: Option<IpAddr>,
+        port: u16,
+    ) -> Result<Child, PlayError> {
+        let port = port.to_string();
+        let mut argv = ["probe", "serve", "--name", name, "--tcp", &port, "--udp", &port]
+            .map(str::to_owned)
+            .to_vec();
+        if let Some(address) = address {
+            argv.extend(["--address".to_owned(), address.to_string()]);
+        }
+        let failed = |why: String| PlayError::NotStaged {
+            why: format!("the server {name} at port {port} does not serve: {why}"),
+        };
+        let mut child = self.cx.cluster().exec(place, &argv).await.map_err(Halt::from)?;
+        // What it logs nobody reads; the pipe must not fill.
+        if let Some(mut stdout) = child.stdout.take() {
+            tokio::spawn(async move { tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await });
+        }
+        let Some(stderr) = child.stderr.take() else {
+            return Err(failed("it has no pipes".to_owned()));
+        };
+        let mut lines = BufReader::new(stderr).lines();
+        match timeout(LISTENS, lines.next_line()).await {
+            Ok(Ok(Some(line))) if line.starts_with(READY) => Ok(child),
+            Ok(Ok(Some(line))) => Err(failed(line)),
+            Ok(Ok(None)) => Err(failed("it ended".to_owned())),
+            Ok(Err(error)) => Err(failed(error.to_string())),
+            Err(_) => Err(failed(format!("nothing within {LISTENS:?}"))),
+        }
+    }
+
+    /// The client of a vantage.
+    pub(super) fn client(&self, at: Vantage) -> Client {
+        let pod = |name: &str| Place::Pod {
+            namespace: self.namespace.clone(),
+            name: name.to_owned(),
+        };
+        let number = at.node().unwrap_or_default();
+        let of_node = |wanted: fn(&Place) -> bool| {
+            let mut all = self.cx.clients().iter();
+            let found = all.find(|client| client.node == node(number) && wanted(&client.place));
+            found.map(|client| client.place.clone())
+        };
+        let place = match at {
+            Vantage::Pod1 | Vantage::Pod2 => of_node(|place| matches!(place, Place::Pod { .. })),
+            Vantage::Host1 | Vantage::Host2 => of_node(|place| matches!(place, Place::Host { .. })),
+            Vantage::B1 | Vantage::B2 | Vantage::Outside => None,
+        };
+        Client {
+            name: at.name().to_owned(),
+            node: at.node().map(node).unwrap_or_default(),
+            place: place.unwrap_or_else(|| match at {
+                Vantage::B1 | Vantage::B2 => pod(at.name()),
+                _ => Place::Outside,
+            }),
+            private_cgroups: false,
+        }
+    }
+}
+
+/// What a client's sockets are told.
+pub(super) fn round(exchange: &Exchange<'_>, is_fresh: bool) -> Round {
+    Round {
+        target: exchange.to.to_string(),
+        transport: match exchange.protocol {
+            Protocol::Tcp => Transport::Tcp,
+            Protocol::Udp => Transport::Udp,
+            Protocol::UdpConnected => Transport::UdpConnected,
+        },
+        address: exchange.to.ip(),
+        port: exchange.to.port(),
+        sockets: exchange.sockets,
+        anew: is_fresh,
+        stay: exchange.stays,
+        source_port: Some(exchange.source_port.unwrap_or_default()),
+        fragments: exchange.fragments.to_vec(),
+        limit_ms: u64::try_from(exchange.limit.as_millis()).unwrap_or(u64::MAX),
+    }
+}

@@ -1,0 +1,389 @@
+//! Plays a scenario in two new clusters at once, and compares after each step.
+//!
+//! Time decides nothing. After each write both clusters have it in force on every node (the harness's fence) before a client does
+//! anything. What differs is done again, in both, until it no longer does or has been tried often enough; so what comes late in one
+//! of them is no difference. Only what a socket has lost for good is not tried again: a connection that ended, a backend that was left.
+//!
+//! Files: this one; `finding.rs` (what came of it), `side.rs` (one cluster), `clients.rs` (who speaks there), `objects.rs` (Services as objects), `staging.yaml` (what else there is).
+mod clients;
+mod finding;
+mod objects;
+mod side;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use harness::verdict::Halt;
+use lab::embedded::LabError;
+
+use clients::Exchange;
+pub use finding::Finding;
+pub use side::Make;
+use side::Side;
+
+use crate::{
+    compare::{Aspect, Difference, Kept, Subject},
+    permitted::Permitted,
+    seen::{Outcome, Seen},
+    step::{Open, Protocol, Step},
+    world::World,
+};
+
+/// Fresh sockets of one step.
+const FRESH: u32 = 4;
+/// Datagrams of a kept socket in one step: one that changes its backend by chance does so among them.
+const DATAGRAMS: u32 = 4;
+/// How often what differs is done again.
+const AGAIN: u32 = 6;
+/// Before the first time; before each other one, so much longer.
+const WAIT: Duration = Duration::from_millis(250);
+/// An exchange, the first time and when it is done again: then it may be the machine that is late.
+const LIMIT: Duration = Duration::from_millis(1000);
+const PATIENT: Duration = Duration::from_secs(3);
+/// Fresh sockets that show which endpoints are reached: 14 for each of three, as in the catalogue.
+const ENOUGH: usize = 42;
+
+/// A scenario with so many findings is not gone on with: whatever is wrong, it is shown.
+const FINDINGS: usize = 12;
+
+/// Why a scenario could not be played to its end. None of it is a difference.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// The lab.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// The API, a client, the fence.
+    #[error("{0}")]
+    Halt(#[from] Halt),
+    /// What is staged is not as it should be.
+    #[error("{why}")]
+    NotStaged {
+        /// In words.
+        why: String,
+    },
+    /// Histories can't be written.
+    #[error("failed to write to {}: {error}", path.display())]
+    Folder {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// What is told while a scenario is played.
+pub trait Progress: Send + Sync {
+    /// A step begins.
+    fn step(&self, number: usize, step: &Step);
+}
+
+/// What came of playing a scenario.
+#[derive(Clone, Debug, Default)]
+pub struct Played {
+    /// In the order in which they showed.
+    pub findings: Vec<Finding>,
+    /// How often a difference was seen that is permitted, by what it is.
+    pub permitted: BTreeMap<&'static str, usize>,
+    /// Exchanges that were compared.
+    pub compared: usize,
+    /// Those of them that were answered in both.
+    pub answered: usize,
+}
+
+/// Two clusters that are up.
+pub struct Twins {
+    sides: [Side; 2],
+    world: World,
+    /// Whom sockets that are kept met last, and where.
+    kept: BTreeMap<u8, Kept>,
+    /// Sockets after a difference that is permitted: what they show from then on is another history in each cluster.
+    parted: BTreeSet<u8>,
+    deviations: BTreeSet<String>,
+    played: Played,
+}
+
+impl Twins {
+    /// Brings both up. Histories of what is done go to the folder.
+    ///
+    /// # Errors
+    /// One of them does not come up; then neither stays.
+    pub async fn up(name: &str, make: [&Make; 2], folder: &Path) -> Result<Self, PlayError> {
+        let (names, folders) = (["a", "b"], ["a", "b"].map(|side| folder.join(side)));
+        let names = names.map(|side| format!("{name}-{side}"));
+        let sides = futures::future::try_join(
+            Side::up(&names[0], make[0], &folders[0]),
+            Side::up(&names[1], make[1], &folders[1]),
+        );
+        let sides = <[Side; 2]>::from(sides.await?);
+        let deviations = sides.iter().flat_map(Side::deviations).collect();
+        Ok(Self {
+            sides,
+            world: World::default(),
+            kept: BTreeMap::new(),
+            parted: BTreeSet::new(),
+            deviations,
+            played: Played::default(),
+        })
+    }
+
+    /// Plays steps one after the other, to the last or to many findings.
+    ///
+    /// # Errors
+    /// It can't be gone on.
+    pub async fn play(&mut self, steps: &[Step], progress: &dyn Progress) -> Result<Played, PlayError> {
+        for (number, step) in steps.iter().enumerate() {
+            // A file may hold anything.
+            let Some(next) = self.world.after(step) else {
+                continue;
+            };
+            progress.step(number, step);
+            let before = std::mem::replace(&mut self.world, next);
+            self.make(number, step, &before).await?;
+            if self.played.findings.len() >= FINDINGS {
+                break;
+            }
+        }
+        for side in &self.sides {
+            side.intact().await?;
+        }
+        Ok(std::mem::take(&mut self.played))
+    }
+
+    /// Takes both down.
+    ///
+    /// # Errors
+    /// Something stays.
+    pub async fn down(self) -> Result<(), PlayError> {
+        let [a, b] = self.sides;
+        let (a, b) = futures::future::join(a.down(), b.down()).await;
+        a.and(b)
+    }
+
+    async fn make(&mut self, number: usize, step: &Step, before: &World) -> Result<(), PlayError> {
+        match step {
+            Step::Write(changes) => {
+                let [a, b] = &self.sides;
+                let writes = [a, b].map(|side| side.write(&before.services, changes));
+                futures::future::try_join_all(writes).await?;
+                let settled = self.sides.iter_mut().map(Side::settle);
+                futures::future::try_join_all(settled).await?;
+                self.forget_closed();
+                return self.go_on(number).await;
+            }
+            Step::Dial(dial) => {
+                let open = Open {
+                    socket: 0,
+                    from: dial.from,
+                    protocol: dial.protocol,
+                    to: dial.to,
+                    source_port: dial.source_port,
+                };
+                self.compare(number, &open, None, &dial.fragments).await?;
+            }
+            Step::Open(open) => {
+                self.kept.insert(open.socket, Kept::default());
+                self.compare(number, open, Some(open.socket), &[]).await?;
+            }
+            Step::Send(send) => {
+                let open = &self.world.sockets[&send.socket].clone();
+                let is_led_elsewhere = before.sockets[&send.socket].to != send.to;
+                if is_led_elsewhere {
+                    self.kept.insert(send.socket, Kept::default());
+                }
+                self.compare(number, open, Some(send.socket), &send.fragments)
+                    .await?;
+            }
+            Step::Close { .. } => self.forget_closed(),
+            Step::Serve { node, port } => {
+                let begin = self.sides.iter_mut().map(|side| side.serve(*node, *port));
+                futures::future::try_join_all(begin).await?;
+                return self.go_on(number).await;
+            }
+            Step::EndServing { node, port } => {
+                for side in &mut self.sides {
+                    side.end_serving(*node, *port).await;
+                }
+                return self.go_on(number).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sockets that are no longer in the world end.
+    fn forget_closed(&mut self) {
+        let sockets = &self.world.sockets;
+        let closed: Vec<u8> = self
+            .kept
+            .keys()
+            .filter(|one| !sockets.contains_key(one))
+            .copied()
+            .collect();
+        for socket in closed {
+            self.kept.remove(&socket);
+            self.parted.remove(&socket);
+            for side in &mut self.sides {
+                side.close(socket);
+            }
+        }
+    }
+
+    /// All sockets that are kept go on, to where they lead.
+    async fn go_on(&mut self, number: usize) -> Result<(), PlayError> {
+        let open: Vec<Open> = self.world.sockets.values().cloned().collect();
+        for open in open {
+            self.compare(number, &open, Some(open.socket), &[]).await?;
+        }
+        Ok(())
+    }
+
+    /// One subject in both clusters, until it does not differ or was tried often enough.
+    async fn compare(
+        &mut self,
+        number: usize,
+        open: &Open,
+        socket: Option<u8>,
+        fragments: &[u8],
+    ) -> Result<(), PlayError> {
+        let Some(to) = objects::destination(&self.world, open.to) else {
+            return Ok(());
+        };
+        if socket.is_some_and(|socket| self.parted.contains(&socket)) {
+            return Ok(());
+        }
+        self.played.compared += 1;
+        let is_one = socket.is_some() || open.source_port.is_some();
+        let mut exchange = Exchange {
+            from: open.from,
+            protocol: open.protocol,
+            to,
+            source_port: open.source_port,
+            fragments,
+            sockets: if is_one { 1 } else { FRESH },
+            stays: false,
+            limit: LIMIT,
+        };
+        let mut seen: [Vec<Seen>; 2] = Default::default();
+        let mut differences = Vec::new();
+        let kept = socket.and_then(|socket| self.kept.get(&socket));
+        exchange.stays = kept.is_some_and(|kept| kept.leads_there);
+        for again in 0..=AGAIN {
+            let new = self.exchange(&exchange, socket).await?;
+            let subject = Subject {
+                from: open.from,
+                protocol: open.protocol,
+                to: open.to,
+                source_port: open.source_port,
+                kept: socket.and_then(|socket| self.kept.get(&socket).cloned()),
+                world: &self.world,
+            };
+            // Which endpoint was met is chance: further ones add to those before. Anything else may have been too early.
+            let only_chance = differences
+                .iter()
+                .all(|one: &Difference| one.aspect == Aspect::Served);
+            if again == 0 || !only_chance {
+                seen = new;
+            } else {
+                seen.iter_mut().zip(new).for_each(|(all, new)| all.extend(new));
+            }
+            differences = subject.differences([&seen[0], &seen[1]], &self.deviations);
+            differences.retain(|one| one.permitted.is_none() || again == 0);
+            let open_ones = || differences.iter().filter(|one| one.permitted.is_none());
+            let is_enough = seen[0].len() >= ENOUGH;
+            let is_final = open_ones().any(|one| lasts(one, &seen, open.protocol, socket.is_some()));
+            if open_ones().next().is_none() || is_final {
+                break;
+            }
+            exchange.stays = socket.is_some();
+            exchange.limit = PATIENT;
+            if only(&differences, Aspect::Served) {
+                exchange.sockets = 2 * FRESH;
+                if is_enough {
+                    break;
+                }
+            } else {
+                tokio::time::sleep(WAIT * (again + 1)).await;
+            }
+        }
+        let is_answered = |seen: &Vec<Seen>| seen.iter().any(|one| one.outcome == Outcome::Answered);
+        self.played.answered += usize::from(seen.iter().all(is_answered));
+        if let Some(socket) = socket {
+            self.note(socket, &seen, &differences);
+        }
+        for difference in &differences {
+            match difference.permitted {
+                Some(Permitted { what, .. }) => *self.played.permitted.entry(what).or_default() += 1,
+                None => {
+                    let finding = Finding::new(number, open, socket, &self.world, difference, &seen);
+                    self.played.findings.push(finding);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn exchange(
+        &mut self,
+        exchange: &Exchange<'_>,
+        socket: Option<u8>,
+    ) -> Result<[Vec<Seen>; 2], PlayError> {
+        let one = async |side: &mut Side| {
+            let Some(socket) = socket else {
+                return side.fresh(exchange).await;
+            };
+            let is_connection = exchange.protocol == Protocol::Tcp;
+            let times = if is_connection { 1 } else { DATAGRAMS };
+            let mut all: Vec<Seen> = Vec::new();
+            for number in 0..times {
+                let stays = exchange.stays || number > 0;
+                all.extend(side.kept(socket, &Exchange { stays, ..*exchange }).await?);
+                // The rest would be silent, too.
+                if all.last().is_some_and(|one| one.outcome == Outcome::Silent) {
+                    break;
+                }
+            }
+            Ok(all)
+        };
+        let [a, b] = &mut self.sides;
+        let both = futures::future::try_join(one(a), one(b)).await?;
+        Ok(both.into())
+    }
+
+    /// What is remembered of a kept socket after an exchange.
+    fn note(&mut self, socket: u8, seen: &[Vec<Seen>; 2], differences: &[Difference]) {
+        let kept = self.kept.entry(socket).or_default();
+        kept.leads_there = true;
+        for (before, seen) in kept.before.iter_mut().zip(seen) {
+            if let Some(by) = seen.iter().rev().find_map(|one| one.by.clone()) {
+                *before = Some(by);
+            }
+        }
+        if differences
+            .iter()
+            .any(|one| matches!(one.aspect, Aspect::Outcome | Aspect::Moved))
+        {
+            self.parted.insert(socket);
+        }
+    }
+}
+
+/// Another try would not show it again: a connection that has ended, a socket that has left its backend.
+fn lasts(difference: &Difference, seen: &[Vec<Seen>; 2], protocol: Protocol, is_kept: bool) -> bool {
+    let ended = |one: &Seen| match one.outcome {
+        Outcome::Cut => true,
+        Outcome::Refused | Outcome::Odd => protocol == Protocol::Tcp,
+        Outcome::Answered | Outcome::Silent | Outcome::NotBound => false,
+    };
+    let has_ended = protocol != Protocol::Udp && seen.iter().flatten().any(ended);
+    difference.aspect == Aspect::Moved || is_kept && has_ended
+}
+
+fn only(differences: &[Difference], aspect: Aspect) -> bool {
+    differences
+        .iter()
+        .filter(|one| one.permitted.is_none())
+        .all(|one| one.aspect == aspect)
+}

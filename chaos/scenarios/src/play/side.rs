@@ -1,0 +1,359 @@
+//! One of the two clusters: a lab, what is staged in it, and its clients.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::{Context, Options},
+    evidence::Evidence,
+    history::History,
+    limits::Limits,
+    objects::Key,
+    pods::{Backend as Pod, endpoints},
+    sockets::Keeper,
+    verdict::Halt,
+};
+use lab::{
+    cluster::{Cluster as _, Place},
+    embedded::{AgentCommand, ControlPlane, IpFamilies, LIMITS, LabCluster, LabConfig, Lifetime},
+};
+use serde_json::json;
+use tokio::{process::Child, time::sleep};
+
+use super::{
+    PlayError,
+    clients::{Exchange, round},
+    objects,
+};
+use crate::{
+    compare::TARGETS,
+    seen::{Names, Outcome, Seen},
+    step::{Address, Backend, Change, Protocol, Service, Vantage},
+    world::OUTSIDE_SERVER,
+};
+
+/// What the harness makes clients and a fence for. It is in no list of cases, and judges nothing.
+const STAGE: Case = Case {
+    id: "compare",
+    area: "scenarios",
+    claims: &[],
+    sentence: "two implementations do the same",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 2,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[],
+    },
+    disruptive: true,
+    manifest: include_str!("staging.yaml"),
+    longest: Duration::MAX,
+    takes_at_least: Duration::ZERO,
+    run: |_| Box::pin(async { Ok(()) }),
+};
+
+/// The Service whose endpoint comes and goes.
+const NUDGE: &str = "nudge";
+/// At this port and address an anchor shows that the network leads an address to its node.
+const ANCHOR: u16 = 7999;
+/// From one look to the next.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a cluster is made of.
+#[derive(Clone, Debug)]
+pub struct Make {
+    /// What is under test.
+    pub agent: AgentCommand,
+    /// The executable of labs.
+    pub plumbline: PathBuf,
+    /// Multiplies limits, on a slow machine.
+    pub timeout_scale: f64,
+}
+
+/// A cluster that is up and staged.
+pub(super) struct Side {
+    pub(super) cx: Context,
+    lab: Arc<LabCluster>,
+    pub(super) namespace: String,
+    pods: Vec<Pod>,
+    names: Names,
+    /// Fresh sockets of each vantage.
+    fresh: BTreeMap<Vantage, Keeper>,
+    kept: BTreeMap<u8, Keeper>,
+    /// Dropped, they are killed.
+    servers: BTreeMap<(u8, u16), Child>,
+    _outside: Option<Child>,
+    is_nudged: bool,
+}
+
+impl Side {
+    /// Brings a lab up and stages it.
+    pub(super) async fn up(name: &str, make: &Make, folder: &Path) -> Result<Self, PlayError> {
+        let config = LabConfig {
+            name: name.to_owned(),
+            nodes: 2,
+            families: IpFamilies::Ipv4,
+            control_plane: ControlPlane::default(),
+            timeout_scale: make.timeout_scale.ceil() as u32,
+            agent: make.agent.clone(),
+            plumbline: make.plumbline.clone(),
+        };
+        let lab = Arc::new(LabCluster::up(&config, Lifetime::WithCaller, |_| {}).await?);
+        ready(&lab, make.timeout_scale).await?;
+        let options = Options {
+            run: name.to_owned(),
+            seed: 0,
+            replay: String::new(),
+            limits: Limits::default().scaled(make.timeout_scale),
+            folder: folder.to_owned(),
+            evidence: Evidence::Failed,
+            keep: false,
+            turns: None,
+            progress: Arc::new(|_| {}),
+        };
+        let written = fs::create_dir_all(folder).and_then(|()| History::create(folder));
+        let history = written.map_err(|error| PlayError::Folder {
+            path: folder.to_owned(),
+            error,
+        })?;
+        let cx = Context::start(STAGE, lab.clone(), options, Arc::new(history)).await?;
+        let namespace = cx.namespace().await?;
+        let mut side = Self {
+            lab,
+            namespace,
+            pods: Vec::new(),
+            names: Names::default(),
+            fresh: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            _outside: None,
+            is_nudged: false,
+            cx,
+        };
+        side.stage().await?;
+        Ok(side)
+    }
+
+    async fn stage(&mut self) -> Result<(), PlayError> {
+        let (cx, namespace) = (&self.cx, &self.namespace);
+        let mut ports = vec![TARGETS];
+        ports.extend((1..=9).map(|number| TARGETS + number));
+        let pod = |backend: Backend| {
+            let name = backend.name();
+            let args = harness::pods::serve(name, namespace, &ports, &ports);
+            json!({ "name": name, "namespace": namespace, "node": node(backend.node()), "args": args })
+        };
+        self.pods = cx.backends(&Backend::ALL.map(pod)).await?;
+        cx.apply("${nudge}", &json!({ "nudge": NUDGE, "namespace": namespace }))
+            .await?;
+        for (address, backend) in [(Address::Routed1, "b1"), (Address::Routed2, "b2")] {
+            let pod = self.pods.iter().filter(|pod| pod.name == backend);
+            let values = json!({
+                "routed": address.to_string(), "namespace": namespace, "address": objects::address(address),
+                "endpoints": endpoints(pod, harness::case::Family::IPv4)?,
+            });
+            cx.apply("${routed}", &values).await?;
+        }
+        self._outside = Some(
+            self.server(&Place::Outside, "outside", None, OUTSIDE_SERVER)
+                .await?,
+        );
+        self.names = self.name();
+        self.settle().await?;
+        self.led().await
+    }
+
+    /// Names of all addresses that a backend may see.
+    fn name(&self) -> Names {
+        let mut addresses = BTreeMap::new();
+        for one in Address::ALL {
+            addresses.insert(objects::address(one), one.to_string());
+        }
+        for pod in &self.pods {
+            addresses.extend(pod.addresses.iter().map(|one| (*one, pod.name.clone())));
+        }
+        for number in [1, 2] {
+            // The gateway of its pods: what a node itself says to a pod of its own comes from there.
+            addresses.insert(Ipv4Addr::new(10, 244, number, 1).into(), format!("node{number}"));
+        }
+        Names {
+            addresses,
+            namespace: self.namespace.clone(),
+        }
+    }
+
+    /// Returns when the network leads both routed addresses to their nodes.
+    async fn led(&mut self) -> Result<(), PlayError> {
+        let limit = self.cx.limits().service;
+        for address in [Address::Routed1, Address::Routed2] {
+            let to = SocketAddr::new(objects::address(address), ANCHOR);
+            let began = Instant::now();
+            loop {
+                let exchange = Exchange {
+                    from: Vantage::Outside,
+                    protocol: Protocol::Tcp,
+                    to,
+                    source_port: None,
+                    fragments: &[],
+                    sockets: 1,
+                    stays: false,
+                    limit: Duration::from_millis(500),
+                };
+                let seen = self.fresh(&exchange).await?;
+                if seen.iter().all(|one| one.outcome == Outcome::Answered) {
+                    break;
+                }
+                if began.elapsed() > limit {
+                    let why = format!("{to} is not served within {limit:?}: {}", seen[0].words);
+                    return Err(PlayError::NotStaged { why });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything written is in force on every node when this returns.
+    pub(super) async fn settle(&mut self) -> Result<(), PlayError> {
+        self.is_nudged = !self.is_nudged;
+        let pods = self.pods.iter().take(usize::from(self.is_nudged));
+        let endpoints = endpoints(pods, harness::case::Family::IPv4)?;
+        let slice = Key::slice(&self.namespace, NUDGE);
+        self.cx
+            .objects()
+            .patch(&slice, json!({ "endpoints": endpoints }))
+            .await?;
+        Ok(self.cx.fence().await?)
+    }
+
+    /// Writes Services one after the other.
+    pub(super) async fn write(
+        &self,
+        services: &BTreeMap<u8, Service>,
+        changes: &[Change],
+    ) -> Result<(), PlayError> {
+        let mut services = services.clone();
+        for change in changes {
+            let before = services.get(&change.service);
+            objects::write(self.cx.objects(), &self.namespace, &self.pods, before, change).await?;
+            match &change.to {
+                Some(to) => drop(services.insert(change.service, to.clone())),
+                None => drop(services.remove(&change.service)),
+            }
+        }
+        Ok(())
+    }
+
+    /// One exchange of each of some fresh sockets.
+    pub(super) async fn fresh(&mut self, exchange: &Exchange<'_>) -> Result<Vec<Seen>, PlayError> {
+        let keeper = match self.fresh.remove(&exchange.from) {
+            Some(keeper) => keeper,
+            None => self.cx.keeper(&self.client(exchange.from)).await?,
+        };
+        let keeper = self.fresh.entry(exchange.from).or_insert(keeper);
+        let round = round(exchange, true);
+        let attempts = keeper.make(&round).await?;
+        Ok(attempts.iter().map(|one| self.names.seen(one)).collect())
+    }
+
+    /// One exchange of a socket that is kept; it is opened if it is not there.
+    pub(super) async fn kept(&mut self, socket: u8, exchange: &Exchange<'_>) -> Result<Vec<Seen>, PlayError> {
+        let keeper = match self.kept.remove(&socket) {
+            Some(keeper) => keeper,
+            None => self.cx.keeper(&self.client(exchange.from)).await?,
+        };
+        let keeper = self.kept.entry(socket).or_insert(keeper);
+        let round = round(exchange, false);
+        let attempts = keeper.make(&round).await?;
+        Ok(attempts.iter().map(|one| self.names.seen(one)).collect())
+    }
+
+    pub(super) fn close(&mut self, socket: u8) {
+        self.kept.remove(&socket);
+    }
+
+    /// A server of a node's own begins.
+    pub(super) async fn serve(&mut self, number: u8, port: u16) -> Result<(), PlayError> {
+        let place = Place::Host { node: node(number) };
+        let address = objects::address(Address::of_node(number));
+        let child = self
+            .server(&place, &format!("host{number}"), Some(address), port)
+            .await?;
+        self.servers.insert((number, port), child);
+        Ok(())
+    }
+
+    /// It ends.
+    pub(super) async fn end_serving(&mut self, number: u8, port: u16) {
+        if let Some(mut child) = self.servers.remove(&(number, port)) {
+            // It may have ended by itself.
+            drop(child.kill().await);
+        }
+    }
+
+    /// Claims that its target is known not to keep.
+    pub(super) fn deviations(&self) -> impl Iterator<Item = String> + '_ {
+        let all = &self.lab.describe().deviations;
+        all.iter().map(|one| one.claim.clone())
+    }
+
+    /// An agent that ended by itself, or a lab that did: nothing that was seen then counts.
+    pub(super) async fn intact(&self) -> Result<(), PlayError> {
+        self.lab.intact().await.map_err(Halt::from)?;
+        for number in [1, 2] {
+            let state = self.lab.agent(&node(number)).await.map_err(Halt::from)?;
+            if let Some(exit) = state.last_exit {
+                let why = format!("the agent of node{number} ended with {exit}");
+                return Err(PlayError::NotStaged { why });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes it down.
+    pub(super) async fn down(self) -> Result<(), PlayError> {
+        let Self {
+            cx,
+            lab,
+            fresh,
+            kept,
+            servers,
+            ..
+        } = self;
+        drop((cx, fresh, kept, servers));
+        match Arc::into_inner(lab) {
+            Some(lab) => Ok(lab.down().await?),
+            // Somebody still holds it: it ends with the last of them.
+            None => Ok(()),
+        }
+    }
+}
+
+async fn ready(lab: &LabCluster, scale: f64) -> Result<(), PlayError> {
+    let began = Instant::now();
+    for number in [1, 2] {
+        loop {
+            let state = lab.agent(&node(number)).await.map_err(Halt::from)?;
+            if state.ready == Some(true) {
+                break;
+            }
+            if state.last_exit.is_some() || began.elapsed() > LIMITS.agents_ready.mul_f64(scale) {
+                let why = format!("the agent of node{number} is not ready: {state:?}");
+                return Err(PlayError::NotStaged { why });
+            }
+            sleep(LOOK).await;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn node(number: u8) -> String {
+    format!("node{number}")
+}

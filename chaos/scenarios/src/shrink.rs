@@ -1,0 +1,88 @@
+//! Fewer steps that still show a difference: delta debugging (Zeller and Hildebrandt, 2002), within a budget of tries.
+
+/// The fewest steps that were found for which `shows` is true: it is for all of them. `shows` is asked at most `tries` times.
+/// `fix` leaves out what makes no sense without others. `guess` is tried first: steps that are likely to be enough.
+pub async fn shrink<T: Clone>(
+    steps: Vec<T>,
+    guess: &[T],
+    mut tries: usize,
+    fix: impl Fn(&[T]) -> Vec<T>,
+    mut shows: impl AsyncFnMut(&[T]) -> bool,
+) -> Vec<T> {
+    let mut best = steps;
+    let guess = fix(guess);
+    if guess.len() < best.len() && tries > 0 {
+        tries -= 1;
+        if shows(&guess).await {
+            best = guess;
+        }
+    }
+    let mut parts = 2;
+    while best.len() >= 2 && tries > 0 {
+        let size = best.len().div_ceil(parts);
+        let mut shorter = None;
+        // From the end: what is last is seldom why something differs, but for the very last.
+        for from in (0..best.len()).step_by(size).rev() {
+            if tries == 0 {
+                break;
+            }
+            tries -= 1;
+            let mut without = best.clone();
+            without.drain(from..(from + size).min(best.len()));
+            let without = fix(&without);
+            if shows(&without).await {
+                shorter = Some(without);
+                break;
+            }
+        }
+        match shorter {
+            Some(without) => {
+                best = without;
+                parts = (parts - 1).max(2);
+            }
+            None if size == 1 => break,
+            None => parts = (parts * 2).min(best.len()),
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn shrunk(all: u32, tries: usize, needed: &[u32]) -> (Vec<u32>, usize) {
+        let asked = Cell::new(0);
+        let shows = async |steps: &[u32]| {
+            asked.set(asked.get() + 1);
+            needed.iter().all(|one| steps.contains(one))
+        };
+        // An even one from 30 on makes no sense without its half.
+        let fix = |steps: &[u32]| {
+            let makes_sense = |one: &&u32| **one < 30 || **one % 2 == 1 || steps.contains(&(**one / 2));
+            steps.iter().filter(makes_sense).copied().collect()
+        };
+        let shrinking = shrink((0..all).collect(), &[0, 5, 7], tries, fix, shows);
+        let found = futures::executor::block_on(shrinking);
+        (found, asked.get())
+    }
+
+    #[test]
+    fn what_is_needed_is_left() {
+        for needed in [&[7][..], &[0, 39], &[3, 4, 5], &[1, 20, 39], &[17, 34]] {
+            let (found, _) = shrunk(40, 1000, needed);
+            assert_eq!(found, needed);
+        }
+    }
+
+    #[test]
+    fn it_ends_with_its_tries_and_what_is_left_shows_it() {
+        for tries in [0, 1, 5, 10] {
+            let (found, asked) = shrunk(40, tries, &[3, 30]);
+            assert!(asked <= tries);
+            assert!(found.contains(&3) && found.contains(&30));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What there is after some steps, and which steps make sense then: pure, and the same for both clusters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::step::{Address, Backend, Change, Condition, Kind, Open, Protocol, Service, Step, To, Vantage};
+
+/// Where the client outside has a server of its own, TCP and UDP.
+pub const OUTSIDE_SERVER: u16 = 9000;
+
+/// Services, sockets and servers that there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct World {
+    pub(crate) services: BTreeMap<u8, Service>,
+    pub(crate) sockets: BTreeMap<u8, Open>,
+    pub(crate) servers: BTreeSet<(u8, u16)>,
+}
+
+/// What a frontend is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Front {
+    ClusterIp,
+    NodePort,
+    /// An external IP or a load balancer's address.
+    External,
+}
+
+impl World {
+    /// What there is after a step; none where the step makes no sense.
+    #[must_use]
+    pub fn after(&self, step: &Step) -> Option<Self> {
+        let mut next = self.clone();
+        match step {
+            Step::Write(changes) if changes.is_empty() => return None,
+            Step::Write(changes) => {
+                for change in changes {
+                    next.write(change)?;
+                }
+                // A socket goes on to where it was led, not to another port of a cluster IP.
+                let port = |world: &Self, number| world.services.get(&number).map(|service| service.port);
+                let mut sockets = std::mem::take(&mut next.sockets);
+                sockets.retain(|_, open| match open.to {
+                    To::ClusterIp { service } => port(&next, service) == port(self, service),
+                    To::At { .. } | To::Loopback { .. } => true,
+                });
+                next.sockets = sockets;
+            }
+            Step::Dial(dial) => {
+                let in_fragments = !dial.fragments.is_empty();
+                if !self.can_dial(dial.from, dial.to, dial.source_port)
+                    || in_fragments && !can_send_fragments(dial.from, dial.protocol)
+                {
+                    return None;
+                }
+            }
+            Step::Open(open) => {
+                let is_new = !self.sockets.contains_key(&open.socket);
+                if !is_new || !self.can_dial(open.from, open.to, open.source_port) {
+                    return None;
+                }
+                next.sockets.insert(open.socket, open.clone());
+            }
+            Step::Send(send) => {
+                let open = next.sockets.get_mut(&send.socket)?;
+                if !self.leads(open.from, send.to)
+                    || (open.protocol == Protocol::Tcp && open.to != send.to)
+                    || (!send.fragments.is_empty() && !can_send_fragments(open.from, open.protocol))
+                {
+                    return None;
+                }
+                open.to = send.to;
+            }
+            Step::Close { socket } => {
+                next.sockets.remove(socket)?;
+            }
+            Step::Serve { node, port } => {
+                let host = if *node == 1 {
+                    Vantage::Host1
+                } else {
+                    Vantage::Host2
+                };
+                let is_free = self.node_port(*port).is_none() && self.is_free(host, *port);
+                if !is_free || !next.servers.insert((*node, *port)) {
+                    return None;
+                }
+            }
+            Step::EndServing { node, port } => {
+                if !next.servers.remove(&(*node, *port)) {
+                    return None;
+                }
+            }
+        }
+        Some(next)
+    }
+
+    /// One Service as it is from now on. None where it makes no sense, or changes nothing.
+    fn write(&mut self, change: &Change) -> Option<()> {
+        let Some(service) = &change.to else {
+            self.services.remove(&change.service)?;
+            return Some(());
+        };
+        let others = || {
+            self.services
+                .iter()
+                .filter(|(number, _)| **number != change.service)
+        };
+        let is_taken = others().any(|(_, other)| {
+            let same_port = service.node_port.is_some() && service.node_port == other.node_port;
+            same_port || frontends(service).any(|one| frontends(other).any(|another| one == another))
+        });
+        let is_consistent = match service.kind {
+            Kind::ClusterIP => service.node_port.is_none() && service.load_balancer.is_empty(),
+            Kind::NodePort => service.node_port.is_some() && service.load_balancer.is_empty(),
+            Kind::LoadBalancer => true,
+        };
+        let is_external = service.kind != Kind::ClusterIP || !service.external_ips.is_empty();
+        let is_listed_twice = frontends(service).count() != frontends(service).collect::<BTreeSet<_>>().len();
+        if is_taken
+            || !is_consistent
+            || is_listed_twice
+            || service.external_local && !is_external
+            || self.services.get(&change.service) == Some(service)
+        {
+            return None;
+        }
+        self.services.insert(change.service, service.clone());
+        Some(())
+    }
+
+    fn can_dial(&self, from: Vantage, to: To, source_port: Option<u16>) -> bool {
+        source_port.is_none_or(|port| self.is_free(from, port)) && self.leads(from, to)
+    }
+
+    /// Neither a socket nor a server of that machine has the port.
+    fn is_free(&self, at: Vantage, port: u16) -> bool {
+        let serves = |(node, served): &(u8, u16)| at.is_host() && at.node() == Some(*node) && *served == port;
+        let has = |open: &Open| open.from == at && open.source_port == Some(port);
+        let outside = at == Vantage::Outside && port == OUTSIDE_SERVER;
+        !outside && !self.servers.iter().any(serves) && !self.sockets.values().any(has)
+    }
+
+    /// There is something to be compared at the destination.
+    fn leads(&self, from: Vantage, to: To) -> bool {
+        match to {
+            // From outside, each implementation has its own way.
+            To::ClusterIp { service } => from != Vantage::Outside && self.services.contains_key(&service),
+            To::At { address, port } => address.is_machine() && port != 0 || self.front(to).is_some(),
+            To::Loopback { .. } => from.is_host(),
+        }
+    }
+
+    /// Whose frontend a destination is.
+    pub(crate) fn front(&self, to: To) -> Option<(u8, Front)> {
+        match to {
+            To::ClusterIp { service } => Some((service, Front::ClusterIp)),
+            To::At { address, port } => {
+                let here = |service: &Service| frontends(service).any(|one| one == (address, port));
+                let external = self.services.iter().find(|(_, service)| here(service));
+                let external = external.map(|(number, _)| (*number, Front::External));
+                let is_node = matches!(address, Address::Node1 | Address::Node2);
+                external.or_else(|| {
+                    let owner = self.node_port(port).filter(|_| is_node)?;
+                    Some((owner, Front::NodePort))
+                })
+            }
+            To::Loopback { port } => Some((self.node_port(port)?, Front::NodePort)),
+        }
+    }
+
+    /// Whose node port it is.
+    pub(crate) fn node_port(&self, port: u16) -> Option<u8> {
+        let has = |(_, service): &(&u8, &Service)| service.node_port == Some(port);
+        self.services.iter().find(has).map(|(number, _)| *number)
+    }
+}
+
+/// Where it can be reached from outside, but for node ports.
+pub(crate) fn frontends(service: &Service) -> impl Iterator<Item = (Address, u16)> + '_ {
+    let addresses = service.external_ips.iter().chain(&service.load_balancer);
+    addresses.map(|address| (*address, service.port))
+}
+
+/// Fragments go out by a raw socket, which no hook of a node's sockets sees.
+fn can_send_fragments(from: Vantage, protocol: Protocol) -> bool {
+    from == Vantage::Outside && protocol == Protocol::Udp
+}
+
+impl Service {
+    /// Endpoints that get new connections where no policy asks for local ones: the ready ones, or else those that still serve.
+    pub(crate) fn eligible(&self) -> BTreeSet<Backend> {
+        let of = |wanted: Condition| {
+            let is = move |(_, condition): &(&Backend, &Condition)| **condition == wanted;
+            self.endpoints.iter().filter(is).map(|(backend, _)| *backend)
+        };
+        let ready: BTreeSet<Backend> = of(Condition::Ready).collect();
+        if ready.is_empty() {
+            of(Condition::Terminating).collect()
+        } else {
+            ready
+        }
+    }
+}
+
+/// The steps that make sense one after the other; others are left out.
+#[must_use]
+pub fn sensible(steps: &[Step]) -> Vec<Step> {
+    let mut world = World::default();
+    let mut kept = Vec::new();
+    for step in steps {
+        if let Some(next) = world.after(step) {
+            world = next;
+            kept.push(step.clone());
+        }
+    }
+    kept
+}

@@ -1,0 +1,378 @@
+//! `plumbline compare`: two implementations as each other's oracle.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::SignedDuration;
+use lab::{
+    embedded::{AgentCommand, sibling},
+    user_file::{self, MOST_BYTES},
+};
+use scenarios::{
+    generate::scenario,
+    permitted,
+    play::{Make, Progress},
+    search::{Reproduction, Search, Told, Verdict, add},
+    step::{Scenario, Step},
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{COULD_NOT_RUN, count::counted, lab::TargetArgs};
+
+/// What the other one is where nothing else is said.
+const AGAINST: &str = "kube-proxy-nftables";
+/// How often a line is drawn anew.
+const DRAWN: Duration = Duration::from_millis(200);
+
+const HELP: &str = "\
+Both play the same random scenario in a lab of their own, side by side: Services come, change, pass node ports and addresses to \
+each other, and go, while clients in pods, on nodes and outside dial them and keep sockets open. Compared is what clients and \
+backends saw: whether a connection is answered, refused, silent or cut, by whom, from which address, and which source address \
+the backend saw. What both may do is on one list (`--permitted` prints it, with reasons); anything else is played again, made \
+short, and printed with a file that plays it again:
+
+  plumbline compare --seed 7              one scenario
+  plumbline compare --for 30m             one seed after the other
+  plumbline compare --target my.yaml      your implementation against kube-proxy
+  plumbline compare --replay FILE         a file of steps that an earlier run has written, or that you have
+
+Exit codes: 0 no difference, 1 differences, 2 it could not run.";
+
+/// Play random Services and clients in two implementations side by side, and show in what they differ
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// The other one: a target by its name or file, as of --target
+    #[arg(long, value_name = "NAME|FILE", default_value = AGAINST)]
+    against: String,
+    /// The program of the other one, instead of its target's own
+    #[arg(long, value_name = "PATH")]
+    against_agent: Option<PathBuf>,
+    /// Seed of the first scenario; without it, one is chosen and printed
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Steps of each scenario
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    steps: u16,
+    /// Go on with the next seeds for so long; differences do not end it
+    #[arg(long = "for", value_name = "DURATION")]
+    lasts: Option<SignedDuration>,
+    /// Play the steps of a file instead, as they are
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "steps", "lasts"])]
+    replay: Option<PathBuf>,
+    /// Scenarios that are played at most to make one that differs shorter
+    #[arg(long, default_value_t = 30, value_name = "N")]
+    shrinks: u16,
+    /// Print the steps of the scenario in words, and play nothing
+    #[arg(long)]
+    show: bool,
+    /// Print the differences that both may have, with their reasons, and play nothing
+    #[arg(long)]
+    permitted: bool,
+    /// Where reproductions go, and histories of what was played last
+    #[arg(long, value_name = "DIR", default_value = "target/plumbline/compare")]
+    out: PathBuf,
+    /// Multiplies limits, on a slow machine
+    #[arg(long, default_value_t = 1.0, value_parser = scale)]
+    timeout_scale: f64,
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    let found: f64 = text
+        .parse()
+        .map_err(|_| format!("expected a number, found {text:?}"))?;
+    if (1.0..=100.0).contains(&found) {
+        Ok(found)
+    } else {
+        Err(format!("expected 1 to 100, found {found}"))
+    }
+}
+
+/// What a run has seen.
+#[derive(Default)]
+struct Counts {
+    scenarios: usize,
+    compared: usize,
+    permitted: BTreeMap<&'static str, usize>,
+    once: usize,
+    differ: usize,
+    failed: usize,
+}
+
+pub(crate) async fn compare(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    if arguments.permitted {
+        print_permitted();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let first = arguments.seed.unwrap_or_else(|| rand::random::<u32>().into());
+    let given = arguments.replay.as_deref().map(read).transpose()?;
+    let steps = usize::from(arguments.steps);
+    if arguments.show {
+        print_steps(&given.unwrap_or_else(|| scenario(first, steps)).steps);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let labels = [arguments.target.agent()?, {
+        AgentCommand::of_target(&arguments.against, arguments.against_agent.as_deref())?
+    }];
+    fs::create_dir_all(&arguments.out)
+        .with_context(|| format!("failed to make {}", arguments.out.display()))?;
+    let make = |agent: &AgentCommand| {
+        anyhow::Ok(Make {
+            agent: agent.clone(),
+            plumbline: sibling("plumbline")?,
+            timeout_scale: arguments.timeout_scale,
+        })
+    };
+    let search = Search::new(
+        [make(&labels[0])?, make(&labels[1])?],
+        format!("cmp-{}", std::process::id()),
+        arguments.out.clone(),
+        usize::from(arguments.shrinks),
+    );
+    let names = labels.map(|agent| agent.label);
+    eprintln!("{} against {}, in two labs of this machine", names[0], names[1]);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let run = Run {
+        steps,
+        replayed: arguments.replay.as_deref(),
+        search: &search,
+        names: &names,
+        options: format!("{} --against {}", arguments.target.options(), arguments.against),
+    };
+    let all = async {
+        match &given {
+            Some(scenario) => run.replay(scenario).await,
+            None => run.seeds(first, arguments.lasts).await,
+        }
+    };
+    // Both of what ends it before its time: labs must go.
+    let ended = tokio::select! {
+        counts = all => Some(counts?),
+        _ = terminate.recv() => None,
+        interrupted = tokio::signal::ctrl_c() => { interrupted?; None }
+    };
+    search.clean_up().await;
+    let Some(counts) = ended else {
+        eprintln!("interrupted; the labs are gone");
+        return Ok(ExitCode::from(COULD_NOT_RUN));
+    };
+    Ok(counts.summary())
+}
+
+fn read(path: &Path) -> anyhow::Result<Scenario> {
+    let text =
+        user_file::read(path, MOST_BYTES).with_context(|| format!("failed to read {}", path.display()))?;
+    let scenario: Scenario = serde_json::from_str(&text).with_context(|| {
+        format!(
+            "{} is no file of steps, as `plumbline compare` writes them",
+            path.display()
+        )
+    })?;
+    let sensible = scenarios::world::sensible(&scenario.steps);
+    let odd = scenario
+        .steps
+        .iter()
+        .zip(sensible.iter().map(Some).chain(std::iter::repeat(None)));
+    let odd = odd.enumerate().find(|(_, (step, kept))| Some(*step) != *kept);
+    if let Some((number, (step, _))) = odd {
+        anyhow::bail!(
+            "step {} of {} makes no sense after those before it: {step}",
+            number + 1,
+            path.display()
+        );
+    }
+    ensure!(!sensible.is_empty(), "{} has no steps", path.display());
+    Ok(scenario)
+}
+
+/// A run, to its end.
+struct Run<'a> {
+    search: &'a Search,
+    names: &'a [String; 2],
+    /// What the command line said of the two.
+    options: String,
+    /// Steps of each scenario that is not from a file.
+    steps: usize,
+    /// The file.
+    replayed: Option<&'a Path>,
+}
+
+impl Run<'_> {
+    async fn seeds(&self, first: u64, lasts: Option<SignedDuration>) -> anyhow::Result<Counts> {
+        let began = Instant::now();
+        let lasts = lasts.map(Duration::try_from).transpose()?;
+        let mut counts = Counts::default();
+        let mut seed = first;
+        loop {
+            self.one(&scenario(seed, self.steps), &mut counts).await?;
+            seed += 1;
+            if lasts.is_none_or(|lasts| began.elapsed() >= lasts) {
+                return Ok(counts);
+            }
+        }
+    }
+
+    async fn replay(&self, scenario: &Scenario) -> anyhow::Result<Counts> {
+        let mut counts = Counts::default();
+        self.one(scenario, &mut counts).await?;
+        Ok(counts)
+    }
+
+    async fn one(&self, scenario: &Scenario, counts: &mut Counts) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let line = Line::new(scenario.seed, scenario.steps.len());
+        let verdict = self.search.run(scenario, &line).await;
+        line.bar.finish_and_clear();
+        let (seed, took) = (scenario.seed, began.elapsed().as_secs_f64());
+        counts.scenarios += 1;
+        match verdict {
+            Ok(Verdict::Same(played)) => {
+                counts.compared += played.compared;
+                add(&mut counts.permitted, &played);
+                let permitted: usize = played.permitted.values().sum();
+                eprintln!(
+                    "seed {seed}: the same in {} ({} answered, {permitted} permitted differences), {took:.0} s",
+                    counted(played.compared, "comparison", "comparisons"),
+                    played.answered
+                );
+            }
+            Ok(Verdict::Once(findings)) => {
+                counts.once += 1;
+                println!("seed {seed}: a difference that was not there again, {took:.0} s");
+                for finding in findings {
+                    println!("  {finding}");
+                }
+            }
+            Ok(Verdict::Differs(found)) => {
+                counts.differ += 1;
+                self.print(seed, &found);
+            }
+            Err(error) => {
+                counts.failed += 1;
+                eprintln!("seed {seed}: could not be played: {error}");
+                // One that can't be played may be the machine's; if none can, it is something else.
+                ensure!(
+                    counts.failed < counts.scenarios || counts.scenarios < 3,
+                    "none of {} scenarios could be played",
+                    counts.scenarios
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The options that name a scenario as it was before it was made short.
+    fn whole(&self, seed: u64) -> String {
+        match self.replayed {
+            Some(file) => format!("--replay {}", file.display()),
+            None => format!("--seed {seed} --steps {}", self.steps),
+        }
+    }
+
+    fn print(&self, seed: u64, found: &Reproduction) {
+        let [a, b] = self.names;
+        println!();
+        println!(
+            "seed {seed}: a difference, shown by {} of {} steps",
+            found.scenario.steps.len(),
+            found.of
+        );
+        println!();
+        print_steps(&found.scenario.steps);
+        println!();
+        let finding = &found.finding;
+        println!("  {}: {} differs", finding.subject, finding.aspect);
+        println!("    {a}: {}", finding.shown[0]);
+        println!("    {b}: {}", finding.shown[1]);
+        if !found.others.is_empty() {
+            println!();
+            println!("  {} --show has more:", self.whole(seed));
+        }
+        for other in &found.others {
+            println!("    after step {}: {other}", other.step + 1);
+        }
+        println!();
+        println!(
+            "  plumbline compare{} --replay {}",
+            self.options,
+            found.file.display()
+        );
+        println!();
+    }
+}
+
+impl Counts {
+    /// The last lines of a run, and its exit code.
+    fn summary(&self) -> ExitCode {
+        for (what, times) in &self.permitted {
+            eprintln!("  permitted {}: {what}", counted(*times, "time", "times"));
+        }
+        println!(
+            "{}, {}: {} differ, {} did once and not again, {} could not be played",
+            counted(self.scenarios, "scenario", "scenarios"),
+            counted(self.compared, "comparison", "comparisons"),
+            self.differ,
+            self.once,
+            self.failed
+        );
+        match (self.differ, self.failed) {
+            (0, 0) => ExitCode::SUCCESS,
+            (0, _) => ExitCode::from(COULD_NOT_RUN),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+fn print_steps(steps: &[Step]) {
+    for (number, step) in steps.iter().enumerate() {
+        println!("  {:2}. {step}", number + 1);
+    }
+}
+
+fn print_permitted() {
+    for one in &permitted::ALL {
+        println!("{}", one.what);
+        println!("  {}", one.reason);
+    }
+}
+
+/// What is shown of a scenario that is under way.
+struct Line {
+    bar: ProgressBar,
+    seed: u64,
+}
+
+impl Line {
+    fn new(seed: u64, steps: usize) -> Self {
+        let bar = ProgressBar::new(steps as u64);
+        // The template is checked by a test, and without it the bar is indicatif's own.
+        if let Ok(style) = ProgressStyle::with_template("  {elapsed} {msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(DRAWN);
+        bar.set_message(format!("seed {seed}: two labs come up"));
+        Self { bar, seed }
+    }
+}
+
+impl Progress for Line {
+    fn step(&self, number: usize, step: &Step) {
+        let text = format!("seed {}, step {}: {step}", self.seed, number + 1);
+        self.bar.set_message(text);
+    }
+}
+
+impl Told for Line {
+    fn begins(&self, what: &str) {
+        self.bar.suspend(|| eprintln!("seed {}: {what}", self.seed));
+    }
+}
