@@ -1,4 +1,4 @@
-//! A UDP flow ends only once nobody has its backend.
+//! A UDP flow ends only when no Service uses its backend.
 //!
 //! What an agent does that looks at backends alone: a client that never pauses stays with the Service that had its frontend
 //! before, for as long as that has the backend.

@@ -40,7 +40,7 @@
 //! | [`cut_unnoticed`] | a watch whose connection is cut is taken for a quiet one |
 //! | [`endpoints_kept`] | what has left a slice stays: all, or those that left others |
 //! | [`kubernetes_left_out`] | `default/kubernetes` is not in the maps |
-//! | [`flows_kept`] | a UDP flow ends only once nobody has its backend |
+//! | [`flows_kept`] | a UDP flow ends only when no Service uses its backend |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to whichever backend |
 
 pub mod adopted_kept;
@@ -240,7 +240,7 @@ impl Mutant {
                 "which backend an unconnected socket has chosen is forgotten, and chosen anew for each datagram"
             }
             Self::FlowsKept => {
-                "a UDP flow ends only once nobody has its backend, whatever becomes of its frontend"
+                "a UDP flow ends only when no Service uses its backend, whatever becomes of its frontend"
             }
             Self::PinsLeft => "its clean-up detaches everything, and leaves its pins",
             Self::CleanupForgets => "its clean-up takes nothing away, and says that all went well",

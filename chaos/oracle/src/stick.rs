@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    /// What datagrams of a socket are answered by; none: nobody.
+    /// Which backends answered a socket's datagrams; empty: none did.
     fn exchanges(flow: u32, by: &[Option<&str>]) -> Vec<Attempt> {
         let attempt = |(sequence, identity): (u32, &Option<&str>)| Attempt {
             start_us: u64::from(sequence),

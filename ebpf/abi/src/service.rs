@@ -62,9 +62,9 @@ pub mod frontend_flags {
 pub mod address_flags {
     /// An address of services alone (ClusterIP): what is no frontend there is rejected, and is never routed on.
     pub const VIP: u32 = 1;
-    /// An address of load balancers. It may also be some machine's, a proxy's say, and packets from it are a client's like any
-    /// others. What is no frontend there is left alone where the node's own and its pods' are concerned; what comes in from
-    /// outside is rejected, as nobody else would stop it from being routed out again.
+    /// An address of load balancers. A machine may have it too, such as a proxy, whose packets are a client's like any others.
+    /// Packets for a port that is no frontend there are left alone if they come from the node or its pods, and rejected if they
+    /// come from outside: the node would otherwise route them out again.
     pub const LOAD_BALANCER: u32 = 1 << 1;
     /// An address of this node at which node ports answer, and which packets to remote backends are sent from.
     /// `127.0.0.1` stands for all of 127.0.0.0/8: with it and `::1` node ports answer at loopback, to sockets of the

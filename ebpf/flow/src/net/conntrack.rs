@@ -86,7 +86,7 @@ pub const fn closing(seen: u32) -> bool {
     seen & (seen::CLIENT_FIN | seen::BACKEND_FIN | seen::RESET) != 0
 }
 
-/// Whether a connection has ended: nobody has anything more to say in it.
+/// Whether a connection has ended: both ends have closed it, or one has reset it.
 #[inline(always)]
 pub const fn closed(seen: u32) -> bool {
     const FINS: u32 = seen::CLIENT_FIN | seen::BACKEND_FIN;

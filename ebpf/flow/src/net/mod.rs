@@ -164,7 +164,7 @@ fn parts<P: Packet>(packet: P, work: &mut Work) -> Result<(), Unread> {
 }
 
 /// What is said of an address: by ADDRESSES; or, where that has nothing, as of a Service's that is none, if it is one of those
-/// that Services get and nobody of the cluster has it.
+/// that Services get, and neither a node nor a pod has it.
 #[inline(always)]
 fn flags<N: Node>(node: N, address: Address) -> Option<u32> {
     match node.address(&address) {
