@@ -12,7 +12,9 @@
 //!                    ├ LockedOut                                   └ Flawed: choices forgotten
 //!                    ├ OneWay                                      └ Flawed: flows kept
 //!                    ├ EndpointsKept
-//!                    └ KubernetesLeftOut
+//!                    ├ KubernetesLeftOut               └ Flawed: replies untranslated
+//!                    ├ BalancersOwned
+//!                    └ NodePortsTaken
 //! ```
 //!
 //! Each mutant decorates one seam of the agent and passes everything else on: apart from its bug it *is* the
@@ -41,9 +43,13 @@
 //! | [`endpoints_kept`] | what has left a slice stays: all, or those that left others |
 //! | [`kubernetes_left_out`] | `default/kubernetes` is not in the maps |
 //! | [`flows_kept`] | a UDP flow ends only when no Service uses its backend |
+//! | [`replies_untranslated`] | answers to unconnected sockets show the backend |
+//! | [`node_ports_taken`] | a node port takes the packets of the node's own sockets |
+//! | [`balancers_owned`] | nobody dials from the address of a load balancer, nor from an external IP |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to whichever backend |
 
 pub mod adopted_kept;
+pub mod balancers_owned;
 pub mod choices_forgotten;
 pub mod cut_unnoticed;
 pub mod empty_left_out;
@@ -55,10 +61,12 @@ pub mod growing;
 pub mod kubernetes_left_out;
 pub mod last_slice_wins;
 pub mod locked_out;
+pub mod node_ports_taken;
 pub mod one_way;
 pub mod pins_left;
 pub mod refill_doubled;
 pub mod refill_ignored;
+pub mod replies_untranslated;
 pub mod restored_by_prefix;
 pub mod rewritten_ignored;
 pub mod shut_out;
@@ -153,6 +161,12 @@ pub enum Mutant {
     ChoicesForgotten,
     /// [`flows_kept`].
     FlowsKept,
+    /// [`replies_untranslated`].
+    RepliesUntranslated,
+    /// [`node_ports_taken::NodePortsTaken`].
+    NodePortsTaken,
+    /// [`balancers_owned::BalancersOwned`].
+    BalancersOwned,
     /// `cleanup` does nothing.
     CleanupForgets,
     /// `cleanup` does not find the pins.
@@ -242,6 +256,15 @@ impl Mutant {
             Self::FlowsKept => {
                 "a UDP flow ends only when no Service uses its backend, whatever becomes of its frontend"
             }
+            Self::RepliesUntranslated => {
+                "programs that show unconnected sockets the frontend that they asked are not attached"
+            }
+            Self::NodePortsTaken => {
+                "node ports are frontends at the node's addresses, which no socket of the node has"
+            }
+            Self::BalancersOwned => {
+                "addresses of load balancers and external IPs are those of Services alone: nobody dials from there"
+            }
             Self::PinsLeft => "its clean-up detaches everything, and leaves its pins",
             Self::CleanupForgets => "its clean-up takes nothing away, and says that all went well",
         }
@@ -300,6 +323,9 @@ impl Mutant {
             Self::OwnedByName => &["stale-map-name-collision"],
             Self::ChoicesForgotten => &["udp-socket-sticks"],
             Self::FlowsKept => &["frontend-moves-owner"],
+            Self::RepliesUntranslated => &["reply-from-frontend"],
+            Self::NodePortsTaken => &["own-connection-untouched"],
+            Self::BalancersOwned => &["lb-address-as-source"],
             Self::CleanupForgets | Self::PinsLeft => &["uninstall-leaves-nothing"],
         }
     }

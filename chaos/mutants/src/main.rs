@@ -7,6 +7,7 @@ use kube::Client;
 use mutants::{
     Mutant,
     adopted_kept::adopted_kept,
+    balancers_owned::BalancersOwned,
     choices_forgotten::choices_forgotten,
     cut_unnoticed::unnoticing,
     empty_left_out::EmptyLeftOut,
@@ -17,10 +18,12 @@ use mutants::{
     kubernetes_left_out::KubernetesLeftOut,
     last_slice_wins::LastSliceWins,
     locked_out::LockedOut,
+    node_ports_taken::NodePortsTaken,
     one_way::{OneWay, untold},
     pins_left,
     refill_doubled::RefillDoubled,
     refill_ignored::RefillIgnored,
+    replies_untranslated::{detach_recvmsg, replies_untranslated},
     restored_by_prefix::RestoredByPrefix,
     rewritten_ignored::RewrittenIgnored,
     shut_out::shut_out,
@@ -135,6 +138,12 @@ fn main() -> ExitCode {
         }
         Mutant::ChoicesForgotten => execute(&command, datapath(choices_forgotten)),
         Mutant::FlowsKept => execute(&command, datapath(flows_kept)),
+        Mutant::RepliesUntranslated => {
+            let detach = || detach_recvmsg(Path::new(CGROUP));
+            execute(&command, datapath(|kernel| replies_untranslated(kernel, detach)))
+        }
+        Mutant::NodePortsTaken => execute(&command, brain(NodePortsTaken)),
+        Mutant::BalancersOwned => execute(&command, brain(BalancersOwned)),
         Mutant::PinsLeft => {
             let misplaced = match &command {
                 cli::Command::Cleanup(cleanup) => pins_left::misplace(cleanup.bpffs()),

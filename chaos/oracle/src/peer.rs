@@ -15,6 +15,8 @@ pub enum Shows {
     /// A socket that is not connected: the address that it sent to. One that is: the address that it connected to, or the
     /// backend that answered. A third address is nobody's.
     WhomItDialled,
+    /// The address that it dialled, and not the backend's, connected or not.
+    TheFrontend,
     /// This address, whomever it dialled: what somebody makes of all answers.
     Always(SocketAddr),
 }
@@ -23,9 +25,9 @@ impl Shows {
     fn permits(self, attempt: &Attempt) -> bool {
         match (self, &attempt.outcome) {
             (Self::Always(address), Outcome::Answered { peer, .. }) => *peer == address,
-            _ => match record::peer(attempt) {
+            (shows, _) => match record::peer(attempt) {
                 Some(Peer::Frontend) | None => true,
-                Some(Peer::Backend) => attempt.transport != Transport::Udp,
+                Some(Peer::Backend) => shows == Self::WhomItDialled && attempt.transport != Transport::Udp,
                 Some(Peer::Other) => false,
             },
         }
@@ -36,6 +38,7 @@ impl Shows {
             Self::WhomItDialled if transport == Transport::Udp => {
                 "replies from the address dialled".to_owned()
             }
+            Self::TheFrontend => "the address dialled as the peer".to_owned(),
             Self::WhomItDialled => "the address dialled or the backend's as the peer".to_owned(),
             Self::Always(address) => format!("{address} as the peer, whomever it dialled"),
         }

@@ -23,7 +23,7 @@ pub enum Peer {
 
 /// How often each peer was seen, over the attempts that were answered.
 #[must_use]
-pub fn peers(attempts: &[Attempt]) -> BTreeMap<Peer, usize> {
+pub fn peers<'a>(attempts: impl IntoIterator<Item = &'a Attempt>) -> BTreeMap<Peer, usize> {
     let mut counts = BTreeMap::new();
     for attempt in attempts {
         if let Some(who) = peer(attempt) {

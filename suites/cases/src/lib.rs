@@ -9,6 +9,7 @@
 //! - `d_reach`: reaching a Service.
 //! - `e_absent`: nothing there.
 //! - `h_udp`: UDP and flow state.
+//! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
 //! - `joint`: rows that are judged over cases of others. `null_slice`: a slice emptied as API servers do. `claims`: the catalogue, of which these are cases.
 mod a_release;
 mod b_apiserver;
@@ -17,6 +18,7 @@ pub mod claims;
 mod d_reach;
 mod e_absent;
 mod h_udp;
+mod j_loadbalancer;
 pub mod joint;
 mod null_slice;
 
@@ -74,9 +76,14 @@ pub const ALL: &[Case] = &[
     c_leftovers::ready_means_served::CASE,
     c_leftovers::uninstall_leaves_nothing::CASE,
     d_reach::clusterip_from_pod::CASE,
+    d_reach::own_connection_untouched::CASE,
     d_reach::frontend_moves_owner::CASE,
+    d_reach::reply_from_frontend::CASE,
+    d_reach::reply_from_frontend::LB,
+    d_reach::reply_from_frontend::PEERNAME,
     e_absent::clusterip_no_endpoints_refused::CASE,
     h_udp::udp_socket_sticks::CASE,
+    j_loadbalancer::lb_address_as_source::CASE,
 ];
 
 /// A case by its id.

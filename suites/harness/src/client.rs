@@ -47,6 +47,12 @@ impl Context {
         self.clients_where(|client| matches!(client.place, Place::Pod { .. }))
     }
 
+    /// Clients on hosts of every node: vantage h.
+    #[must_use]
+    pub fn host_clients(&self) -> Vec<Client> {
+        self.clients_where(|client| matches!(client.place, Place::Host { .. }))
+    }
+
     /// The client outside the cluster, where there is one: vantage x.
     #[must_use]
     pub fn outside(&self) -> Option<Client> {

@@ -25,7 +25,7 @@ use crate::{
     limits::Limits,
     logs::Logs,
     manifest::Manifest,
-    objects::{CASE_LABEL, Key, Kind, Objects, RUN_LABEL},
+    objects::{CASE_LABEL, Key, Kind, Objects, RUN_LABEL, Written},
     pods::{Backend, Dressing, pod},
     recovery::Recoveries,
     repeated::AnsweredFlows,
@@ -251,18 +251,20 @@ impl Context {
 
     /// Creates the manifest's objects of a name, in their order. For a Service, returns its cluster IP.
     pub async fn apply(&self, name: &str, values: &Value) -> Result<Option<IpAddr>, Halt> {
-        let mut address = None;
+        let service = self.apply_all(name, values).await?;
+        service.as_ref().map(cluster_ip).transpose()
+    }
+
+    /// Creates the manifest's objects of a name, in their order, and returns the Service among them.
+    pub(crate) async fn apply_all(&self, name: &str, values: &Value) -> Result<Option<Written>, Halt> {
+        let mut service = None;
         for object in self.manifest.named(name, values)? {
             let written = self.objects.create(&object).await?;
             if written.key.kind == Kind::Service {
-                let text = written.object["spec"]["clusterIP"].as_str().unwrap_or_default();
-                let parsed = text
-                    .parse()
-                    .map_err(|_| Halt::Harness(format!("{} has no cluster IP but {text:?}", written.key)))?;
-                address = Some(parsed);
+                service = Some(written);
             }
         }
-        Ok(address)
+        Ok(service)
     }
 
     /// As [`Context::apply`], where one of the objects is a Service.
@@ -363,6 +365,13 @@ impl Context {
             ))
         })
     }
+}
+
+/// The cluster IP of a Service that was written.
+pub(crate) fn cluster_ip(service: &Written) -> Result<IpAddr, Halt> {
+    let text = service.object["spec"]["clusterIP"].as_str().unwrap_or_default();
+    text.parse()
+        .map_err(|_| Halt::Harness(format!("{} has no cluster IP but {text:?}", service.key)))
 }
 
 fn labels(case: &Case, options: &Options) -> Value {

@@ -9,7 +9,7 @@ use futures::future::try_join_all;
 use oracle::{
     check::Observed,
     flow::{self, FlowKey, wandering},
-    history::{Attempt, Outcome},
+    history::{Attempt, Outcome, PlanEntry},
 };
 
 use crate::{
@@ -54,28 +54,62 @@ impl Context {
     ) -> Result<Flows, Halt> {
         let targets = self.open_targets(targets);
         let clients = deal(clients, each);
+        let of_each = |flows: u32| targets.iter().map(move |target| self.established(target, flows));
+        let entries = clients
+            .iter()
+            .map(|(_, flows)| of_each(*flows).collect())
+            .collect();
+        let flows = self.open(clients, targets.clone(), entries).await?;
+        self.answered(&flows, within).await?;
+        Ok(flows)
+    }
+
+    /// One flow of a client to each of these targets, from a port that it is bound to. Whether it is answered is another
+    /// question.
+    pub async fn flows_from(&self, client: &Client, dialled: &[(Target, u16)]) -> Result<Flows, Halt> {
+        let entry = |(target, port): &(Target, u16)| PlanEntry {
+            source_ports: Some([*port, *port]),
+            ..self.established(target, 1)
+        };
+        let targets = dialled.iter().map(|(target, _)| target.clone()).collect();
+        let entries = dialled.iter().map(entry).collect();
+        self.open(vec![(client.clone(), 1)], targets, vec![entries]).await
+    }
+
+    /// Control: every one of these flows has been answered.
+    /// # Errors
+    /// Inconclusive if one of them has not been answered within the limit.
+    pub async fn answered(&self, flows: &Flows, within: Within) -> Result<(), Halt> {
+        eventually("control failed (every flow is answered)", within, async || {
+            Ok(flows.0.iter().all(Opened::are_answered).then_some(()))
+        })
+        .await
+    }
+
+    fn established(&self, target: &Target, flows: u32) -> PlanEntry {
+        target.established(flows, self.limits().longest(LONGEST), self.limits())
+    }
+
+    async fn open(
+        &self,
+        clients: Vec<(Client, u32)>,
+        targets: Vec<Target>,
+        entries: Vec<Vec<PlanEntry>>,
+    ) -> Result<Flows, Halt> {
         let plans: Vec<_> = clients
             .iter()
-            .map(|(client, flows)| {
-                let entry = |target: &Target| {
-                    target.established(*flows, self.limits().longest(LONGEST), self.limits())
-                };
-                (client, plan(client, targets.iter().map(entry).collect()))
-            })
+            .zip(entries)
+            .map(|((client, _), entries)| (client, plan(client, entries)))
             .collect();
         let starts = plans
             .iter()
             .map(|(client, plan)| Run::start(&*self.cluster, client, plan, self.history.clone()));
-        let opened = Opened {
-            runs: try_join_all(starts).await?,
+        let runs = try_join_all(starts).await?;
+        Ok(Flows(vec![Opened {
             clients,
             targets,
-        };
-        eventually("control failed (every flow is answered)", within, async || {
-            Ok(opened.are_answered().then_some(()))
-        })
-        .await?;
-        Ok(Flows(vec![opened]))
+            runs,
+        }]))
     }
 
     /// Lets the flows go on for a window from now, ends them, and judges: none has ended, none has changed its backend,

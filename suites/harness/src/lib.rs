@@ -14,6 +14,7 @@
 //! - `case.rs`: a case as data, and what a cluster must have for it. `verdict.rs`, `report.rs`: what comes out.
 //! - `context.rs`, `execute.rs`: the session of one case, from its namespaces to their removal (`cleanup.rs`).
 //!   `axes.rs`: the verdicts of its axes. `quick.rs`: one axis of each row.
+//! - `frontends.rs`: what leads to a Service, and who dials it.
 //! - `objects.rs`, `manifest.rs`, `pods.rs`, `watch.rs`: objects, and the suite's own watch of them. `sending.rs`:
 //!   requests that may be sent again.
 //! - `client.rs`, `target.rs`, `probing.rs`, `background.rs`: probes. `flows.rs`: established flows. `sockets.rs`: sockets that
@@ -23,6 +24,7 @@
 //!   are compressed as they are written (`compressed.rs`). `evidence.rs`: what is kept of it, and besides it.
 //! - `readiness.rs`: ready means served, watched through every run about outages, leftovers and restarts.
 //! - `recovery/`: what a recovery needed, for a row that is judged over many cases.
+//! - `servers.rs`: servers that are no pods.
 //! - `machine.rs`: packets that this machine had no room for. `turns.rs`: who may probe as fast as clients can, on a machine that
 //!   is the cluster.
 //! - `logs.rs`: what backends have logged. `spent.rs`: what a case spends its time on.
@@ -39,6 +41,7 @@ pub mod evidence;
 pub mod execute;
 pub mod fence;
 pub mod flows;
+pub mod frontends;
 pub mod history;
 pub mod limits;
 mod logs;
@@ -53,6 +56,7 @@ pub mod recovery;
 mod repeated;
 pub mod report;
 mod sending;
+pub mod servers;
 pub mod sockets;
 pub mod spent;
 mod sticking;

@@ -1,15 +1,16 @@
 //! Sockets that clients keep through a case, led to one destination after the other: whom do they show as the one they
 //! talk to?
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::future::try_join_all;
 use lab::cluster::Cluster;
 use oracle::{
     check::Observed,
     finding::Finding,
-    history::{Attempt, Round},
+    history::{Attempt, Round, Transport},
     peer::{Shows, peers},
+    record,
 };
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines},
@@ -117,6 +118,27 @@ impl Context {
             findings.extend(observed.judge(&target.expectation(client, at_least)));
         }
         Ok((attempts, findings))
+    }
+
+    /// Verdict: the sockets of these attempts show whom they should.
+    pub fn judge_peers(&self, clients: &[Client], targets: &[Target], attempts: &[Attempt], shows: Shows) {
+        let observed = Observed::new(attempts, &[], self.limits().times());
+        for target in self.open_targets(targets) {
+            let of = |client| peers(&observed, &target.stream(client), shows, target.fewest());
+            self.judged(&target.axis, clients.iter().flat_map(of).collect());
+        }
+    }
+
+    /// Records whom the sockets of these attempts show, by transport.
+    pub fn record_peers(&self, axis: &str, attempts: &[Attempt]) {
+        let transports: BTreeSet<Transport> = attempts.iter().map(|attempt| attempt.transport).collect();
+        for transport in transports {
+            let of = attempts.iter().filter(|attempt| attempt.transport == transport);
+            let seen = record::peers(of).into_iter();
+            let seen: Vec<_> = seen.map(|(peer, count)| format!("{count} {peer:?}")).collect();
+            let name = format!("{axis}: peer that {transport:?} clients saw");
+            self.record(&name, seen.join(", "));
+        }
     }
 
     /// The same again and again, until a round is as expected or the limit has passed. Returns what the last one showed.

@@ -188,6 +188,11 @@ impl Target {
         }
     }
 
+    /// One probe.
+    pub(crate) fn once(&self, limits: &Limits) -> PlanEntry {
+        self.entry(1, limits.probe, limits)
+    }
+
     /// So many flows that go on for so long.
     pub(crate) fn established(&self, flows: u32, over: Duration, limits: &Limits) -> PlanEntry {
         let count = (over.as_millis() / limits.exchange.as_millis().max(1)) as usize;

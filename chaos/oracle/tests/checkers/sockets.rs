@@ -99,6 +99,18 @@ fn peers_of(#[case] transport: Transport, #[case] peer: &[&str], #[case] expecte
 }
 
 #[test]
+fn where_the_frontend_must_show_the_backend_may_not() {
+    for transport in [Tcp, UdpConnected] {
+        let found = |peer: &str| {
+            let attempts = attempts(transport, vec![answered(peer)]);
+            let observed = Observed::new(&attempts, &[], TIMES);
+            peers(&observed, &stream(transport), Shows::TheFrontend, 1).len()
+        };
+        assert_eq!([VIP, BACKEND, THIRD].map(found), [0, 1, 1]);
+    }
+}
+
+#[test]
 fn what_was_not_answered_shows_no_peer() {
     let silent = Outcome::Timeout {
         stage: Stage::Receive,

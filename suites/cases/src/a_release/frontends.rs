@@ -4,14 +4,18 @@
 //! For clients on nodes and in pods a socket hook may answer, so node ports and load balancers are dialled from outside
 //! too, where packets are all that there is.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use harness::{
-    case::Family, client::Client, context::Context, probing::Within, target::Target, verdict::Halt,
+    client::Client,
+    context::Context,
+    frontends::{balancers, node_port},
+    probing::Within,
+    target::Target,
+    verdict::Halt,
     waiting::eventually,
 };
 use oracle::check::Permitted;
-use serde_json::Value;
 
 use super::{
     holders::{Hold, Holder, all_serve, probed_by, trigger, undisturbed, witnessed},
@@ -89,7 +93,8 @@ async fn frontends(cx: &Context, holder: &Holder, external: External) -> Result<
                 let port = node_port(&service, protocol).ok_or_else(|| {
                     Halt::Harness(format!("{} has no node port of {protocol}", holder.service))
                 })?;
-                nodes(cx, holder.family)
+                cx.node_addresses(holder.family)
+                    .into_iter()
                     .map(|(node, address)| (format!("np {node}"), (address, port).into()))
                     .collect()
             }
@@ -110,33 +115,4 @@ async fn frontends(cx: &Context, holder: &Holder, external: External) -> Result<
         }
     }
     Ok(targets)
-}
-
-/// InternalIPs of the nodes.
-pub(crate) fn nodes(cx: &Context, family: Family) -> impl Iterator<Item = (String, IpAddr)> {
-    let nodes = cx.cluster().describe().nodes.clone();
-    nodes.into_iter().filter_map(move |node| {
-        let mut addresses = node.addresses.into_iter();
-        let address = addresses.find(|address| address.is_ipv6() == (family == Family::IPv6))?;
-        Some((node.name, address))
-    })
-}
-
-/// The node port of a Service's port of a protocol.
-pub(crate) fn node_port(service: &Value, protocol: &str) -> Option<u16> {
-    let mut ports = service["spec"]["ports"].as_array()?.iter();
-    let port = ports.find(|port| port["protocol"].as_str().unwrap_or("TCP") == protocol)?;
-    u16::try_from(port["nodePort"].as_u64()?).ok()
-}
-
-/// The addresses of a Service's load balancers.
-pub(crate) fn balancers(service: &Value, family: Family) -> Vec<IpAddr> {
-    let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
-    let addresses = ingress
-        .into_iter()
-        .flatten()
-        .filter_map(|one| one["ip"].as_str()?.parse().ok());
-    addresses
-        .filter(|address: &IpAddr| address.is_ipv6() == (family == Family::IPv6))
-        .collect()
 }

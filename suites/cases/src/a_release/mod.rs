@@ -1,5 +1,5 @@
 //! Release isolation, one backend shared by two Services.
-pub(crate) mod frontends;
+mod frontends;
 mod holders;
 mod pairs;
 pub(crate) mod release_agent_restart_between;

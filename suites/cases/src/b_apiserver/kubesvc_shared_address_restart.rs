@@ -24,6 +24,7 @@ use harness::{
     client::Client,
     context::Context,
     flows::Flows,
+    frontends::{balancers, node_port},
     objects::{Key, MANAGER, annotation},
     probing::Within,
     target::Target,
@@ -39,7 +40,6 @@ use oracle::{
 use serde_json::{Value, json};
 
 use super::kubernetes::{VALID_FOR, frontend, handshakes, no_restart};
-use crate::a_release::frontends::{balancers, node_port, nodes};
 
 pub(crate) const CASE: Case = Case {
     id: "kubesvc-shared-address-restart",
@@ -219,7 +219,9 @@ impl Neighbour {
         .await?;
         let certified = |name: &str, address: SocketAddr| Target::certified(axis, name, address, VALID_FOR);
         let port = node_port(&object, "TCP").unwrap_or_default();
-        let mut outside: Vec<Target> = nodes(cx, family)
+        let mut outside: Vec<Target> = cx
+            .node_addresses(family)
+            .into_iter()
             .map(|(node, address)| certified(&format!("np {node}"), (address, port).into()))
             .collect();
         if has_balancer {

@@ -85,6 +85,12 @@ pub(super) const D_REACH: Area = Area {
             text: "a Service without a selector serves what its hand-written slices list, hosts outside the cluster too",
         },
         Claim {
+            id: "own-connection-untouched",
+            tier: "core",
+            needs: "2n · any · x",
+            text: "what a node's own process has opened from a port that is, or becomes, a node port is answered and goes on",
+        },
+        Claim {
             id: "frontend-moves-owner",
             tier: "core (lb, eip: extended:loadbalancer)",
             needs: "2n · any · api, x",

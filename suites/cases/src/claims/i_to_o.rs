@@ -99,6 +99,18 @@ pub(super) const J_LOADBALANCER: Area = Area {
             text: "the health check port says whether the node has ready endpoints, and closes when it is not wanted",
         },
         Claim {
+            id: "lb-address-as-source",
+            tier: "extended:loadbalancer",
+            needs: "2n · any · api, x",
+            text: "a client whose own address is a load balancer's or an external IP is served like anyone else",
+        },
+        Claim {
+            id: "node-addresses-followed",
+            tier: "extended:loadbalancer",
+            needs: "2n · any · node, x",
+            text: "node ports serve at an address that a node gets at runtime, on whichever device, and not at one that it loses",
+        },
+        Claim {
             id: "hcnp-agent-dead",
             tier: "extended:loadbalancer",
             needs: "2n · any · node",

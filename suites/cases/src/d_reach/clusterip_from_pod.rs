@@ -10,15 +10,12 @@ use std::{net::SocketAddr, time::Duration};
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
     context::Context,
-    pods::{Backend, endpoints, serve},
+    pods::{Backend, endpoints},
     probing::{Within, identities},
     target::Target,
     verdict::Halt,
 };
-use oracle::{
-    history::{Attempt, Transport},
-    record::peers,
-};
+use oracle::history::Transport;
 use serde_json::{Value, json};
 
 pub(crate) const CASE: Case = Case {
@@ -126,41 +123,16 @@ async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Ba
         .collect();
     let attempts = cx.judge(&clients, &shop, within).await?;
     cx.trap_untouched(&axis, &attempts, trap).await?;
-    record(cx, &axis, &attempts);
+    // Getpeername and the source of replies are another row's claim.
+    cx.record_peers(&axis, &attempts);
     Ok(())
-}
-
-/// Getpeername and the source of replies are another row's claim.
-fn record(cx: &Context, axis: &str, attempts: &[Attempt]) {
-    for transport in [Transport::Tcp, Transport::Udp, Transport::UdpConnected] {
-        let of: Vec<Attempt> = attempts
-            .iter()
-            .filter(|attempt| attempt.transport == transport)
-            .cloned()
-            .collect();
-        let seen: Vec<_> = peers(&of)
-            .into_iter()
-            .map(|(peer, count)| format!("{count} {peer:?}"))
-            .collect();
-        cx.record(
-            &format!("{axis}: peer that {transport:?} clients saw"),
-            seen.join(", "),
-        );
-    }
 }
 
 /// Three ready ones and the trap, on all nodes in turn.
 async fn backends(cx: &Context, namespace: &str) -> Result<(Vec<Backend>, Backend), Halt> {
-    let nodes = cx.nodes();
-    let values: Vec<Value> = ["trap", "b1", "b2", "b3"]
-        .into_iter()
-        .zip(nodes.iter().cycle())
-        .map(|(name, node)| {
-            let args = serve(name, namespace, &TCP, &UDP);
-            json!({ "name": name, "namespace": namespace, "node": node, "args": args })
-        })
-        .collect();
-    let mut backends = cx.backends(&values).await?;
+    let mut backends = cx
+        .serving(namespace, &["trap", "b1", "b2", "b3"], &TCP, &UDP)
+        .await?;
     let trap = backends.remove(0);
     Ok((backends, trap))
 }

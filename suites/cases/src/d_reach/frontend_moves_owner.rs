@@ -9,6 +9,7 @@ use std::{net::IpAddr, time::Duration};
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
     context::Context,
+    frontends::node_port,
     objects::Key,
     pods::{Backend, endpoints, serve},
     probing::Within,
@@ -18,8 +19,6 @@ use harness::{
 use lab::cluster::Capability;
 use oracle::history::Transport;
 use serde_json::json;
-
-use crate::a_release::frontends::{node_port, nodes};
 
 pub(crate) const CASE: Case = Case {
     id: "frontend-moves-owner",
@@ -82,7 +81,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
 async fn moves(cx: &Context, family: Family, port: u16, [from, to]: [&Owner; 2]) -> Result<(), Halt> {
     let axis = format!("{family}, {} to {}", from.service.name, to.service.name);
-    let nodes: Vec<(String, IpAddr)> = nodes(cx, family).collect();
+    let nodes: Vec<(String, IpAddr)> = cx.node_addresses(family);
     let served_by = |owner: &Owner| {
         let serves = |(node, address): &(String, IpAddr)| {
             let itself = [owner.backend.identity(Transport::Udp, TARGET)];

@@ -6,20 +6,17 @@
 use std::time::Duration;
 
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
-    client::Client,
+    case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     flows::Flows,
+    frontends::permitting,
     objects::Key,
-    pods::{Backend, endpoints, serve},
+    pods::endpoints,
     probing::{Within, identities},
-    target::Target,
     verdict::Halt,
 };
 use oracle::{check::Permitted, history::Transport};
-use serde_json::{Value, json};
-
-use crate::a_release::frontends::{node_port, nodes};
+use serde_json::json;
 
 pub(crate) const CASE: Case = Case {
     id: "udp-socket-sticks",
@@ -52,23 +49,28 @@ const FEWEST: usize = 2;
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: a Service with three of four backends");
-    let (namespace, nodes) = (cx.namespace().await?, cx.nodes());
-    let pod = |(name, node): (&str, &String)| {
-        let args = serve(name, &namespace, &[], &[TARGET]);
-        json!({ "name": name, "namespace": namespace, "node": node, "args": args })
-    };
-    let names = ["b1", "b2", "b3", "added"].into_iter();
-    let pods: Vec<Value> = names.zip(nodes.iter().cycle()).map(pod).collect();
-    let all = cx.backends(&pods).await?;
-    let mut dialled = Vec::new();
+    let namespace = cx.namespace().await?;
+    let all = cx
+        .serving(&namespace, &["b1", "b2", "b3", "added"], &[], &[TARGET])
+        .await?;
+    let by = |backends| identities(backends, Transport::Udp, TARGET);
+    let (mut dialled, mut services) = (Vec::new(), Vec::new());
     for family in cx.families() {
-        dialled.extend(stage(cx, &namespace, family, &all[..3]).await?);
+        let service = format!("sticky-{family}").to_lowercase();
+        let endpoints = endpoints(&all[..3], family)?;
+        let values = json!({ "namespace": namespace, "service": service, "endpoints": endpoints });
+        let made = cx.frontends(family, values).await?;
+        let [cip, np] = ["cip", "np"].map(|kind| format!("{family}, {kind}"));
+        let inside = made.at_cluster_ip(&cip, Transport::Udp, PORT, &by(&all[..3]));
+        let outside = made.at_nodes(cx, &np, Transport::Udp, &by(&all[..3]))?;
+        dialled.extend(cx.vantages(vec![inside], outside));
+        services.push(made);
     }
     let within = Within::from_now(cx.limits().service);
     cx.fence().await?;
-    let any = Permitted::ServesOneOf(identities(&all[..3], Transport::Udp, TARGET));
+    let any = Permitted::ServesOneOf(by(&all[..3]));
     for (clients, targets) in &dialled {
-        cx.control("it serves", clients, &with(targets, &any), within)
+        cx.control("it serves", clients, &permitting(targets, &any), within)
             .await?;
     }
     dialled.retain(|(_, targets)| cx.is_open(&targets[0].axis));
@@ -85,16 +87,17 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
 
     cx.phase("an endpoint is added, and serves fresh sockets");
-    for family in cx.families() {
-        let slice = Key::slice(&namespace, &service(family));
-        let endpoints = json!({ "endpoints": endpoints(&all, family)? });
+    for made in &services {
+        let slice = Key::slice(&namespace, &made.service.name);
+        let endpoints = json!({ "endpoints": endpoints(&all, made.family)? });
         cx.objects().patch(&slice, endpoints).await?;
     }
     let within = Within::from_now(cx.limits().endpoints);
     cx.fence().await?;
-    let grown = Permitted::Serves(identities(&all, Transport::Udp, TARGET));
+    let grown = Permitted::Serves(by(&all));
     for (clients, targets) in dialled.iter().filter(|(_, of)| cx.is_open(&of[0].axis)) {
-        cx.witness("what was added serves", clients, &with(targets, &grown), within)
+        let grown = permitting(targets, &grown);
+        cx.witness("what was added serves", clients, &grown, within)
             .await?;
     }
 
@@ -105,42 +108,4 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         cx.judge_sticking(clients, targets, &attempts, SOCKETS, DATAGRAMS);
     }
     Ok(())
-}
-
-/// A Service: its cluster IP for all clients inside, and its node ports for the one outside, where there is one.
-async fn stage(
-    cx: &Context,
-    namespace: &str,
-    family: Family,
-    backends: &[Backend],
-) -> Result<Vec<(Vec<Client>, Vec<Target>)>, Halt> {
-    let service = service(family);
-    let values = json!({
-        "namespace": namespace, "service": service, "family": family.to_string(),
-        "endpoints": endpoints(backends, family)?,
-    });
-    let vip = cx.apply_service("${service}", &values).await?;
-    let object = cx.objects().get(&Key::service(namespace, &service)).await?;
-    let port = node_port(&object, "UDP").ok_or_else(|| Halt::Harness(format!("no node port: {object}")))?;
-    let target = |kind: &str, name: &str, address, port| {
-        let (axis, address) = (format!("{family}, {kind}"), (address, port).into());
-        let expected = identities(backends, Transport::Udp, TARGET);
-        Target::serves(&axis, name, Transport::Udp, address, expected)
-    };
-    let inside = (cx.clients().to_vec(), vec![target("cip", "cip", vip, PORT)]);
-    let np = nodes(cx, family).map(|(node, address)| target("np", &node, address, port));
-    let outside = cx.outside().map(|client| (vec![client], np.collect()));
-    Ok([inside].into_iter().chain(outside).collect())
-}
-
-fn service(family: Family) -> String {
-    format!("sticky-{family}").to_lowercase()
-}
-
-fn with(targets: &[Target], permitted: &Permitted) -> Vec<Target> {
-    let with = |target: &Target| Target {
-        permitted: permitted.clone(),
-        ..target.clone()
-    };
-    targets.iter().map(with).collect()
 }

@@ -1,0 +1,148 @@
+//! `own-connection-untouched`: what a node's own process has opened to a machine outside and to another node, from a port whose
+//! number is a node port, is answered and goes on: where the Service was there before, and where it gets that node port while
+//! the connection lives. The Service's backend gets none of it, and clients outside are served by that node port meanwhile.
+//!
+//! Whether processes may bind a node port is an implementation's choice: where they may not, the first part is not enabled.
+use std::time::Duration;
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    client::Client,
+    context::Context,
+    flows::Flows,
+    pods::endpoints,
+    probing::{Within, identities},
+    target::Target,
+    verdict::Halt,
+};
+use lab::cluster::Capability;
+use oracle::history::Transport;
+use serde_json::{Value, json};
+
+pub(crate) const CASE: Case = Case {
+    id: "own-connection-untouched",
+    area: "D reaching a Service",
+    claims: &["own-connection-untouched"],
+    sentence: "connections of a node's own processes go on whose source port is, or becomes, a node port",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 2,
+        families: Families::Any,
+        rights: Rights::Api,
+        also: &[Capability::Outside, Capability::HostNetwork],
+    },
+    disruptive: false,
+    manifest: include_str!("own_connection_untouched.yaml"),
+    longest: Duration::from_secs(300),
+    takes_at_least: Duration::ZERO,
+    run: |cx| Box::pin(run(cx)),
+};
+
+const TARGET: u16 = 8080;
+/// Of the servers: no node port, and none that kernels give to clients.
+const SERVED: u16 = 28_080;
+/// To each of two servers; each has a port of its own.
+const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Udp, Transport::UdpConnected];
+
+/// Sockets of a host's process, and the ports that they are bound to.
+type Dialled = (Client, Vec<(Target, u16)>);
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: servers outside and on nodes, Services with node ports");
+    let namespace = cx.namespace().await?;
+    let backends = cx.serving(&namespace, &["b"], &[TARGET], &[TARGET]).await?;
+    let servers = cx.servers(&namespace, SERVED).await?;
+    let outside: Vec<Client> = cx.outside().into_iter().collect();
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let (mut given_back, mut node_ports) = (Vec::new(), Vec::new());
+    for family in cx.families() {
+        for (when, dialled) in [("before", &mut before), ("after", &mut after)] {
+            let service = format!("{when}-{family}").to_lowercase();
+            let values = json!({
+                "namespace": namespace, "service": service, "endpoints": endpoints(&backends, family)?,
+                "ports": ports(80, &[]), "targets": ports(TARGET, &[]),
+            });
+            let made = cx.frontends(family, values).await?;
+            let axis = format!("{family}, clients of the node port");
+            for transport in [Transport::Tcp, Transport::Udp] {
+                let by = identities(&backends, transport, TARGET);
+                node_ports.extend(made.at_nodes(cx, &axis, transport, &by)?);
+            }
+            let axis = format!("{family}, the node port comes {when} the connection");
+            for host in cx.host_clients() {
+                let targets = servers.from(cx, &host, &axis, family, &TRANSPORTS).await?;
+                dialled.push((host, targets.into_iter().zip(made.node_ports()).collect()));
+            }
+            given_back.extend((when == "after").then_some(made));
+        }
+    }
+    let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
+    cx.control("the node ports serve", &outside, &node_ports, within)
+        .await?;
+
+    cx.phase("some node ports are given back, and processes dial from all of the numbers");
+    for made in &given_back {
+        let released = json!({ "spec": { "type": "ClusterIP" } });
+        cx.objects().patch(&made.service, released).await?;
+    }
+    cx.fence().await?;
+    let flows = dial(cx, &before, &after).await?;
+
+    cx.phase("they become node ports, and serve");
+    for made in &given_back {
+        let ports = ports(80, &made.node_ports());
+        let taken = json!({ "spec": { "type": "NodePort", "ports": ports } });
+        cx.objects().patch(&made.service, taken).await?;
+    }
+    let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
+    cx.judge_briefly(&outside, &node_ports, within).await?;
+
+    cx.phase("verdict: what the processes have opened goes on, and reaches no backend");
+    let attempts = cx.hold_flows(flows, cx.limits().hold).await?;
+    for target in &node_ports {
+        cx.trap_untouched(&target.axis, &attempts, &backends[0]).await?;
+    }
+    Ok(())
+}
+
+/// Opens what is dialled before the node ports come, which must be answered, and then what is dialled after they have come.
+async fn dial(cx: &Context, before: &[Dialled], after: &[Dialled]) -> Result<Flows, Halt> {
+    let mut flows = Flows::none();
+    for (host, dialled) in after {
+        flows = flows.and(cx.flows_from(host, dialled).await?);
+    }
+    cx.answered(&flows, Within::from_now(cx.limits().endpoints))
+        .await?;
+    for (host, dialled) in before {
+        if cx.may_bind(host, dialled).await? {
+            flows = flows.and(cx.flows_from(host, dialled).await?);
+        } else {
+            cx.not_enabled(&dialled[0].0.axis, "processes of hosts may not bind a node port");
+        }
+    }
+    Ok(flows)
+}
+
+/// A port for each transport to each of two servers, with these node ports if there are any.
+fn ports(first: u16, node_ports: &[u16]) -> Vec<Value> {
+    let of = |(at, transport): (u16, &Transport)| {
+        let protocol = if *transport == Transport::Tcp {
+            "TCP"
+        } else {
+            "UDP"
+        };
+        let number = if first == TARGET { TARGET } else { first + at };
+        let mut port = json!({ "name": format!("p{at}"), "port": number, "protocol": protocol });
+        if let Some(node_port) = node_ports.get(usize::from(at)) {
+            port["nodePort"] = json!(node_port);
+        }
+        port
+    };
+    (0..)
+        .zip(TRANSPORTS.iter().cycle().take(2 * TRANSPORTS.len()))
+        .map(of)
+        .collect()
+}

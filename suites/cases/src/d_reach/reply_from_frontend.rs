@@ -1,0 +1,134 @@
+//! `reply-from-frontend`: an unconnected UDP client gets the reply from exactly the address and port that it sent to. Each of its
+//! sockets asks two Services that share a backend, by turns and one request at a time, by every frontend.
+//!
+//! No socket is connected: one that is drops a wrong source unseen. So many sockets ask that what is remembered of them is
+//! evicted where it can be. What connected sockets show is recorded, and judged where the target claims it.
+use std::time::Duration;
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    context::Context,
+    frontends::Vantage,
+    pods::endpoints,
+    probing::{Within, identities},
+    sockets::Which,
+    target::Target,
+    verdict::Halt,
+};
+use oracle::{history::Transport, peer::Shows};
+use serde_json::json;
+
+pub(crate) const CASE: Case = Case {
+    id: "reply-from-frontend",
+    area: "D reaching a Service",
+    claims: &["reply-from-frontend"],
+    sentence: "an unconnected socket gets each answer from the frontend that it asked, two Services of one backend by turns",
+    tier: Tier::Core,
+    features: &[],
+    needs: Needs {
+        nodes: 2,
+        families: Families::Any,
+        rights: Rights::Namespaced,
+        also: &[],
+    },
+    disruptive: false,
+    manifest: include_str!("reply_from_frontend.yaml"),
+    longest: Duration::from_secs(300),
+    takes_at_least: Duration::ZERO,
+    run: |cx| Box::pin(replies(cx, "NodePort")),
+};
+pub(crate) const LB: Case = Case {
+    id: "reply-from-frontend-lb",
+    sentence: "an unconnected socket gets each answer from the load balancer's address that it asked",
+    features: &["loadbalancer"],
+    run: |cx| Box::pin(replies(cx, "LoadBalancer")),
+    ..CASE
+};
+pub(crate) const PEERNAME: Case = Case {
+    id: "reply-from-frontend-peername",
+    sentence: "connected sockets show the frontend that they dialled as their peer",
+    features: &["peername"],
+    run: |cx| Box::pin(peernames(cx)),
+    ..CASE
+};
+
+const PORT: u16 = 80;
+const TARGET: u16 = 8080;
+/// Of each client, and how often each of them asks each frontend.
+const SOCKETS: u32 = 1000;
+const TURNS: u32 = 2;
+
+async fn replies(cx: &Context, kind: &str) -> Result<(), Halt> {
+    let dialled = stage(cx, kind, &[Transport::Udp, Transport::Tcp]).await?;
+    cx.phase("verdict: each answer comes from the frontend that was asked");
+    for (clients, targets) in dialled {
+        let (datagrams, connections): (Vec<Target>, Vec<Target>) = targets
+            .into_iter()
+            .partition(|target| target.transport == Transport::Udp);
+        for client in &clients {
+            let attempts = cx.probe_briefly(client, &connections).await?;
+            cx.record_peers(&client.name, &attempts);
+        }
+        let mut sockets = cx.keep_sockets(&clients).await?;
+        for target in (0..TURNS).flat_map(|_| &datagrams) {
+            if cx.is_open(&target.axis) {
+                let all = Which::Oldest(SOCKETS);
+                let (_, findings) = cx
+                    .exchange(&mut sockets, target, all, Shows::WhomItDialled)
+                    .await?;
+                cx.judged(&target.axis, findings);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn peernames(cx: &Context) -> Result<(), Halt> {
+    let dialled = stage(cx, "NodePort", &[Transport::Tcp, Transport::UdpConnected]).await?;
+    cx.phase("verdict: connected sockets show the frontend");
+    let within = Within::from_now(cx.limits().service);
+    for (clients, targets) in &dialled {
+        let attempts = cx.judge(clients, targets, within).await?;
+        cx.judge_peers(clients, targets, &attempts, Shows::TheFrontend);
+    }
+    Ok(())
+}
+
+/// Two Services of each family, and what leads to one and to the other by turns; all of it serves.
+async fn stage(cx: &Context, kind: &str, transports: &[Transport]) -> Result<Vec<Vantage>, Halt> {
+    cx.phase("staging: two Services of one backend");
+    let namespace = cx.namespace().await?;
+    let backends = cx.serving(&namespace, &["b"], &[TARGET], &[TARGET]).await?;
+    let mut dialled = Vec::new();
+    for family in cx.families() {
+        let (mut inside, mut outside) = (Vec::new(), Vec::new());
+        for name in ["one", "two"] {
+            let service = format!("{name}-{family}").to_lowercase();
+            let endpoints = endpoints(&backends, family)?;
+            let values =
+                json!({ "namespace": namespace, "service": service, "type": kind, "endpoints": endpoints });
+            let made = cx.frontends(family, values).await?;
+            for &transport in transports {
+                let by = identities(&backends, transport, TARGET);
+                let axis = |kind: &str| format!("{family}, {kind}");
+                if kind == "LoadBalancer" {
+                    outside.extend(made.at_balancers(cx, &axis("lb"), transport, PORT, &by).await?);
+                } else {
+                    inside.push(made.at_cluster_ip(&axis("cip"), transport, PORT, &by));
+                    outside.extend(made.at_nodes(cx, &axis("np"), transport, &by)?);
+                }
+            }
+        }
+        // As they stand, each is followed by another Service's.
+        outside.sort_by_key(|target| target.address.ip());
+        inside.extend(outside.clone());
+        dialled.extend(cx.vantages(inside, outside));
+    }
+    let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
+    for (clients, targets) in &dialled {
+        cx.control("every frontend serves", clients, targets, within)
+            .await?;
+    }
+    Ok(dialled)
+}

@@ -1,0 +1,2 @@
+//! Load balancers, external IPs, and the addresses of nodes.
+pub(crate) mod lb_address_as_source;

@@ -1,0 +1,202 @@
+//! What leads to a Service: its cluster IP, its node ports, addresses of load balancers and external IPs; and who dials which.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
+
+use oracle::{check::Permitted, history::Transport};
+use serde_json::{Value, json};
+
+use crate::{
+    case::Family,
+    client::Client,
+    context::{Context, cluster_ip},
+    objects::Key,
+    pods::{Backend, serve},
+    probing::Within,
+    target::Target,
+    verdict::Halt,
+    waiting::eventually,
+};
+
+/// A Service that a case has made, of one family.
+#[derive(Clone, Debug)]
+pub struct Frontends {
+    /// Which.
+    pub service: Key,
+    /// Its family.
+    pub family: Family,
+    /// Its cluster IP.
+    pub cluster_ip: IpAddr,
+    /// As the API server has made it.
+    object: Value,
+}
+
+/// Clients and what they dial.
+pub type Vantage = (Vec<Client>, Vec<Target>);
+
+impl Frontends {
+    /// The node port of its port of a transport.
+    pub fn node_port(&self, transport: Transport) -> Result<u16, Halt> {
+        let protocol = match transport {
+            Transport::UdpConnected => "UDP",
+            other => oracle::finding::transport(other),
+        };
+        node_port(&self.object, protocol)
+            .ok_or_else(|| Halt::Harness(format!("{} has no node port of {protocol}", self.service)))
+    }
+
+    /// Its node ports, in the order of its ports.
+    pub fn node_ports(&self) -> Vec<u16> {
+        let ports = self.object["spec"]["ports"].as_array().into_iter().flatten();
+        ports
+            .filter_map(|port| u16::try_from(port["nodePort"].as_u64()?).ok())
+            .collect()
+    }
+
+    /// Its cluster IP at a port, which backends of these identities must serve.
+    pub fn at_cluster_ip(
+        &self,
+        axis: &str,
+        transport: Transport,
+        port: u16,
+        identities: &BTreeSet<String>,
+    ) -> Target {
+        self.at(axis, "cip", transport, (self.cluster_ip, port).into(), identities)
+    }
+
+    /// Its node port of a transport on every node, which backends of these identities must serve.
+    pub fn at_nodes(
+        &self,
+        cx: &Context,
+        axis: &str,
+        transport: Transport,
+        identities: &BTreeSet<String>,
+    ) -> Result<Vec<Target>, Halt> {
+        let port = self.node_port(transport)?;
+        let nodes = cx.node_addresses(self.family).into_iter();
+        let at = |(node, address): (String, IpAddr)| {
+            self.at(axis, &node, transport, (address, port).into(), identities)
+        };
+        Ok(nodes.map(at).collect())
+    }
+
+    /// The addresses of its load balancers at a port, once a controller has given it some, which backends of these identities
+    /// must serve.
+    pub async fn at_balancers(
+        &self,
+        cx: &Context,
+        axis: &str,
+        transport: Transport,
+        port: u16,
+        identities: &BTreeSet<String>,
+    ) -> Result<Vec<Target>, Halt> {
+        let within = Within::from_now(cx.limits().service);
+        let what = format!("{} has an address of a load balancer", self.service);
+        let addresses = eventually(&what, within, async || {
+            let addresses = balancers(&cx.objects().get(&self.service).await?, self.family);
+            Ok((!addresses.is_empty()).then_some(addresses))
+        });
+        let at = |address: IpAddr| self.at(axis, "lb", transport, (address, port).into(), identities);
+        Ok(addresses.await?.into_iter().map(at).collect())
+    }
+
+    /// What leads to it elsewhere, which backends of these identities must serve.
+    pub fn at(
+        &self,
+        axis: &str,
+        place: &str,
+        transport: Transport,
+        address: SocketAddr,
+        identities: &BTreeSet<String>,
+    ) -> Target {
+        let name = format!("{} {place}", self.service.name);
+        Target::serves(axis, &name, transport, address, identities.iter().cloned())
+    }
+}
+
+/// The same targets, of which this is permitted.
+#[must_use]
+pub fn permitting(targets: &[Target], permitted: &Permitted) -> Vec<Target> {
+    let with = |target: &Target| Target {
+        permitted: permitted.clone(),
+        ..target.clone()
+    };
+    targets.iter().map(with).collect()
+}
+
+/// The node port of a Service's port of a protocol.
+#[must_use]
+pub fn node_port(service: &Value, protocol: &str) -> Option<u16> {
+    let mut ports = service["spec"]["ports"].as_array()?.iter();
+    let port = ports.find(|port| port["protocol"].as_str().unwrap_or("TCP") == protocol)?;
+    u16::try_from(port["nodePort"].as_u64()?).ok()
+}
+
+/// The addresses of a Service's load balancers.
+#[must_use]
+pub fn balancers(service: &Value, family: Family) -> Vec<IpAddr> {
+    let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
+    let addresses = ingress
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one["ip"].as_str()?.parse().ok());
+    addresses
+        .filter(|address: &IpAddr| address.is_ipv6() == (family == Family::IPv6))
+        .collect()
+}
+
+impl Context {
+    /// Creates backends of these names, which serve these ports, on all nodes in turn.
+    pub async fn serving(
+        &self,
+        namespace: &str,
+        names: &[&str],
+        tcp: &[u16],
+        udp: &[u16],
+    ) -> Result<Vec<Backend>, Halt> {
+        let nodes = self.nodes();
+        let pod = |(name, node): (&&str, &String)| {
+            let args = serve(name, namespace, tcp, udp);
+            json!({ "name": name, "namespace": namespace, "node": node, "args": args })
+        };
+        let pods: Vec<Value> = names.iter().zip(nodes.iter().cycle()).map(pod).collect();
+        self.backends(&pods).await
+    }
+
+    /// Creates the manifest's objects named `${service}`, a Service among them.
+    pub async fn frontends(&self, family: Family, mut values: Value) -> Result<Frontends, Halt> {
+        values["family"] = json!(family.to_string());
+        let none = || Halt::Harness("the manifest has no Service named ${service}".to_owned());
+        let written = self.apply_all("${service}", &values).await?.ok_or_else(none)?;
+        Ok(Frontends {
+            cluster_ip: cluster_ip(&written)?,
+            service: written.key,
+            family,
+            object: written.object,
+        })
+    }
+
+    /// Names and InternalIPs of the nodes.
+    #[must_use]
+    pub fn node_addresses(&self, family: Family) -> Vec<(String, IpAddr)> {
+        let nodes = self.cluster().describe().nodes.iter();
+        let of_family = |address: &&IpAddr| address.is_ipv6() == (family == Family::IPv6);
+        let named = nodes.filter_map(|node| {
+            let address = node.addresses.iter().find(of_family)?;
+            Some((node.name.clone(), *address))
+        });
+        named.collect()
+    }
+
+    /// Who dials what: all clients inside these targets, and the client outside, where there is one, those.
+    #[must_use]
+    pub fn vantages(&self, inside: Vec<Target>, outside: Vec<Target>) -> Vec<Vantage> {
+        let beyond = self.outside().map(|client| (vec![client], outside));
+        [(self.clients().to_vec(), inside)]
+            .into_iter()
+            .chain(beyond)
+            .collect()
+    }
+}

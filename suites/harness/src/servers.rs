@@ -1,0 +1,139 @@
+//! Servers that are no pods: processes on nodes and on the client outside, which answer as backends do.
+
+use std::net::{IpAddr, SocketAddr};
+
+use lab::cluster::Place;
+use oracle::history::{Attempt, Outcome, PlanEntry, Stage, Transport};
+use tokio::process::Child;
+
+use crate::{case::Family, client::Client, context::Context, target::Target, verdict::Halt};
+
+/// To learn an own address, a socket is connected there; nothing is expected of it.
+const ANY_PORT: u16 = 9;
+
+/// A server of TCP and UDP. It ends with this.
+#[derive(Debug)]
+struct Server {
+    name: String,
+    port: u16,
+    _child: Child,
+}
+
+impl Server {
+    /// Its identity by a transport.
+    fn identity(&self, transport: Transport) -> String {
+        let protocol = match transport {
+            Transport::Tcp => "TCP",
+            _ => "UDP",
+        };
+        format!("{}/{protocol}/{}", self.name, self.port)
+    }
+
+    /// What leads to it, at an address of its machine.
+    fn at(&self, axis: &str, transport: Transport, address: IpAddr) -> Target {
+        let address = SocketAddr::new(address, self.port);
+        Target::serves(axis, &self.name, transport, address, [self.identity(transport)])
+    }
+}
+
+/// Servers on the client outside and on nodes. They end with this.
+#[derive(Debug)]
+#[must_use = "they end when this is dropped"]
+pub struct Servers {
+    outside: Server,
+    nodes: Vec<(Client, Server)>,
+}
+
+impl Servers {
+    /// What a process on a node's host dials: the server outside, and that of another node.
+    pub async fn from(
+        &self,
+        cx: &Context,
+        host: &Client,
+        axis: &str,
+        family: Family,
+        transports: &[Transport],
+    ) -> Result<Vec<Target>, Halt> {
+        let none = || Halt::Harness(format!("no machine beside {} has a {family} address", host.node));
+        let client = cx.outside().ok_or_else(none)?;
+        let outside = cx.address_of(&client, family).await?;
+        let at = self.nodes.iter().position(|(other, _)| other.node == host.node);
+        let after = at.map_or(0, |at| at + 1) % self.nodes.len().max(1);
+        let (other, server) = self.nodes.get(after).ok_or_else(none)?;
+        let mut nodes = cx.node_addresses(family).into_iter();
+        let (_, address) = nodes.find(|(node, _)| *node == other.node).ok_or_else(none)?;
+        let to = [(&self.outside, outside), (server, address)].into_iter();
+        let each = |(server, address): (&Server, IpAddr)| {
+            let at = |&transport| server.at(axis, transport, address);
+            transports.iter().map(at).collect::<Vec<Target>>()
+        };
+        Ok(to.flat_map(each).collect())
+    }
+}
+
+impl Context {
+    /// Starts servers at a port of the client outside and of every node's host.
+    ///
+    /// # Errors
+    /// If one can't be started.
+    pub async fn servers(&self, namespace: &str, port: u16) -> Result<Servers, Halt> {
+        let outside = self
+            .server(&Place::Outside, &format!("outside.{namespace}"), port)
+            .await?;
+        let mut nodes = Vec::new();
+        for host in self.host_clients() {
+            let name = format!("{}.{namespace}", host.node);
+            nodes.push((host.clone(), self.server(&host.place, &name, port).await?));
+        }
+        Ok(Servers { outside, nodes })
+    }
+
+    /// Starts a server at a port of a place. That it answers is for a control to show.
+    ///
+    /// # Errors
+    /// If it can't be started there.
+    async fn server(&self, place: &Place, name: &str, port: u16) -> Result<Server, Halt> {
+        let number = port.to_string();
+        let argv = [
+            "probe", "serve", "--name", name, "--tcp", &number, "--udp", &number,
+        ];
+        let mut child = self.cluster().exec(place, &argv.map(str::to_owned)).await?;
+        // A full pipe would hold it up.
+        if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
+            tokio::spawn(async move { tokio::io::copy(&mut out, &mut tokio::io::sink()).await });
+            tokio::spawn(async move { tokio::io::copy(&mut err, &mut tokio::io::sink()).await });
+        }
+        Ok(Server {
+            name: name.to_owned(),
+            port,
+            _child: child,
+        })
+    }
+
+    /// The address from which a client dials the first node.
+    pub async fn address_of(&self, client: &Client, family: Family) -> Result<IpAddr, Halt> {
+        let unknown = || Halt::Harness(format!("{} has no {family} address", client.name));
+        let nodes = self.node_addresses(family);
+        let (_, address) = nodes.first().ok_or_else(unknown)?;
+        let target = Target::none(
+            "",
+            "own address",
+            Transport::UdpConnected,
+            (*address, ANY_PORT).into(),
+        );
+        let attempts = self.run(client, vec![target.once(self.limits())]).await?;
+        let local = attempts.first().and_then(|attempt| attempt.local);
+        local.map(|local| local.ip()).ok_or_else(unknown)
+    }
+
+    /// Whether sockets of a client may be bound to all of these ports.
+    pub async fn may_bind(&self, client: &Client, dialled: &[(Target, u16)]) -> Result<bool, Halt> {
+        let entry = |(target, port): &(Target, u16)| PlanEntry {
+            source_ports: Some([*port, *port]),
+            ..target.once(self.limits())
+        };
+        let attempts = self.run(client, dialled.iter().map(entry).collect()).await?;
+        let refused = |attempt: &Attempt| matches!(&attempt.outcome, Outcome::Failed { stage: Stage::Socket, errno } if errno == "EADDRINUSE" || errno == "EPERM");
+        Ok(!attempts.iter().any(refused))
+    }
+}
