@@ -142,12 +142,12 @@ impl Wire {
 
 /// Attaches the programs of a kind.
 pub(crate) fn attach(stage: &Stage, device: u32, kind: DeviceKind) {
-    let hooks = match kind {
-        DeviceKind::Node => [DeviceHook::NodeIngress, DeviceHook::NodeEgress],
-        DeviceKind::Pod => [DeviceHook::PodIngress, DeviceHook::PodEgress],
-    };
-    for (hook, direction) in hooks.into_iter().zip([Direction::Ingress, Direction::Egress]) {
-        let program = stage.detached().program(hook).expect("it is loaded");
+    for hook in kind.hooks() {
+        let direction = match hook {
+            DeviceHook::NodeIngress | DeviceHook::PodIngress => Direction::Ingress,
+            DeviceHook::NodeEgress | DeviceHook::PodEgress => Direction::Egress,
+        };
+        let program = stage.detached().program(*hook).expect("it is loaded");
         attach_filter(device, direction, PRIORITY, program).expect("attached");
     }
 }
