@@ -86,7 +86,10 @@ impl<'a> Fuzzer<'a> {
             let steps = drawn(&self.strategy, limits.seed, number);
             report.cases += 1;
             if let Some(mismatch) = self.case(&steps, &mut report)? {
-                let failure = self.least(limits.seed, number, &steps, mismatch)?;
+                self.kernel.hurry(true);
+                let failure = self.least(limits.seed, number, &steps, mismatch);
+                self.kernel.hurry(false);
+                let failure = failure?;
                 report.failure = Some(Box::new(failure));
                 break;
             }
