@@ -11,7 +11,7 @@ use std::{
 
 pub use self::{
     misleading::load_misleading,
-    wire::{Offload, PacketSocket, Tap, Wired},
+    wire::{Offload, PacketSocket, Wired},
 };
 use crate::{
     HeldProgram, Hook, LoaderError, MapDescription,

@@ -1,10 +1,10 @@
-//! Frames at a device, as they are: sent and received by a packet socket, or by whoever is at the other end of a tap device.
+//! Frames at a device, as they are: sent and received by a packet socket.
 //!
 //! Beside each frame there is what a device says of its checksum (`struct virtio_net_hdr`): [`Offload`]. A tag that the kernel keeps
 //! beside a frame, as it does with the first of every one that comes in, is put back where it was.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Write as _},
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
 };
@@ -202,41 +202,5 @@ impl Beside {
 impl AsFd for PacketSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-/// A tap device, whose other end this is: what is sent here comes in there. Gone with the value.
-#[derive(Debug)]
-pub struct Tap(File);
-
-impl Tap {
-    /// Makes one, in the calling thread's network namespace. It is down.
-    ///
-    /// # Errors
-    /// What the kernel says: it may have no `/dev/net/tun`.
-    pub fn create(name: &str) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
-        // SAFETY: all zero is a valid ifreq.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        let room = request.ifr_name.len() - 1;
-        for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.bytes()) {
-            *to = from.cast_signed();
-        }
-        let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
-        request.ifr_ifru.ifru_flags = flags as libc::c_short;
-        // SAFETY: TUNSETIFF reads and writes an ifreq.
-        let made = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
-        if made < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self(file))
-    }
-
-    /// Sends a frame.
-    ///
-    /// # Errors
-    /// What the kernel says: EIO while the device is down.
-    pub fn send(&self, wired: &Wired) -> io::Result<()> {
-        (&self.0).write_all(&wired.to_bytes())
     }
 }

@@ -17,10 +17,6 @@ use super::{
     step::{Bound, Call, Kind, To},
 };
 
-/// How long is waited for what must come, in milliseconds: on one loopback device it is there when the call returns, or a busy
-/// machine comes to it later.
-const WAIT: u16 = 20_000;
-
 /// A socket, and the other end of its connection.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -60,14 +56,20 @@ impl Client {
         self.socket.cookie()
     }
 
-    /// Makes a call. `outcomes`, of which one should come, say what is worth being waited for.
-    pub(super) fn call(&mut self, network: &Network, call: Call, outcomes: &[Outcome]) -> io::Result<Seen> {
+    /// Makes a call. `outcomes`, of which one should come, say what is worth being waited for, and for so many milliseconds.
+    pub(super) fn call(
+        &mut self,
+        network: &Network,
+        call: Call,
+        outcomes: &[Outcome],
+        patience: u16,
+    ) -> io::Result<Seen> {
         let reaches = |seen: &Seen| {
             outcomes
                 .iter()
                 .any(|outcome| outcome.seen.server.is_some() && seen.error.is_none())
         };
-        let wait = |worth: bool| PollTimeout::from(if worth { WAIT } else { 0 });
+        let wait = |worth: bool| PollTimeout::from(if worth { patience } else { 0 });
         let socket = &self.socket;
         let mut seen;
         match call {

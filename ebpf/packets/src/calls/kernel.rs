@@ -21,6 +21,12 @@ use crate::{
 
 /// Entries of FLOWS, which sockets do not use: the least.
 const FLOWS: u32 = lb_abi::capacity::FLOWS_LEAST;
+/// How long is waited for what must come, in milliseconds: on one loopback device it is there when the call returns, or a busy
+/// machine comes to it later.
+const PATIENCE: u16 = 20_000;
+/// The same where something is known not to come, and is tried again and again by fewer steps.
+const HURRY: u16 = 100;
+
 /// What was counted: by counters, and for service ports and backends.
 type Counted = (BTreeMap<Counter, u64>, [BTreeMap<u32, u64>; 2]);
 
@@ -76,6 +82,7 @@ pub struct Kernel {
     holds: State,
     counts: Counts,
     traffic: [BTreeMap<u32, u64>; 2],
+    patience: u16,
     _world: World,
 }
 
@@ -104,6 +111,7 @@ impl Kernel {
             holds: State::new(ids),
             counts,
             traffic: Default::default(),
+            patience: PATIENCE,
             _world: world,
         })
     }
@@ -120,6 +128,11 @@ impl Kernel {
     pub fn now() -> Result<u32, CallError> {
         let time = clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE).map_err(io::Error::from)?;
         Ok(u32::try_from(time.tv_sec()).unwrap_or(u32::MAX))
+    }
+
+    /// Waits no longer than for what is there at once, or as long as for what must come.
+    pub(super) const fn hurry(&mut self, hurry: bool) {
+        self.patience = if hurry { HURRY } else { PATIENCE };
     }
 
     /// Closes all sockets, and writes the maps.
@@ -194,7 +207,8 @@ impl Kernel {
                     .open
                     .get_mut(&slot)
                     .ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
-                client.call(&self.networks[usize::from(client.pod)], call, outcomes)?
+                let network = &self.networks[usize::from(client.pod)];
+                client.call(network, call, outcomes, self.patience)?
             }
         };
         (seen.counters, [seen.services, seen.backends]) = self.count()?;

@@ -27,7 +27,7 @@ const TRIES: usize = 6;
 pub type Model = fn(&State, usize, Call, u32) -> Vec<Outcome>;
 
 /// What was run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Report {
     /// Cases that were run to their end, or to their difference.
     pub cases: u64,
@@ -78,13 +78,7 @@ impl<'a> Fuzzer<'a> {
         mut progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Report, CallError> {
         let began = Instant::now();
-        let mut report = Report {
-            cases: 0,
-            calls: 0,
-            took: Duration::ZERO,
-            counters: BTreeMap::new(),
-            failure: None,
-        };
+        let mut report = Report::default();
         for number in limits.first..limits.first.saturating_add(limits.cases) {
             if limits.time.is_some_and(|limit| began.elapsed() > limit) {
                 break;
@@ -92,7 +86,10 @@ impl<'a> Fuzzer<'a> {
             let steps = drawn(&self.strategy, limits.seed, number);
             report.cases += 1;
             if let Some(mismatch) = self.case(&steps, &mut report)? {
-                let failure = self.least(limits.seed, number, &steps, mismatch)?;
+                self.kernel.hurry(true);
+                let failure = self.least(limits.seed, number, &steps, mismatch);
+                self.kernel.hurry(false);
+                let failure = failure?;
                 report.failure = Some(Box::new(failure));
                 break;
             }
@@ -203,13 +200,7 @@ impl<'a> Fuzzer<'a> {
                 .map(|difference| difference.what)
                 .collect::<BTreeSet<_>>()
         };
-        let mut report = Report {
-            cases: 0,
-            calls: 0,
-            took: Duration::ZERO,
-            counters: BTreeMap::new(),
-            failure: None,
-        };
+        let mut report = Report::default();
         for _ in 0..TRIES {
             let found = self.case(steps, &mut report)?;
             if let Some(found) = found.filter(|found| what(found) == what(mismatch)) {

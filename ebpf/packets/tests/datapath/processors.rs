@@ -66,7 +66,7 @@ fn syn(at: &Addresses, port: u16) -> Vec<u8> {
 type Sent = Vec<Option<u16>>;
 
 /// Runs these packets on both processors, packet by packet at the same time.
-fn at_once(detached: &Detached, processors: [usize; 2], frames: [Vec<Vec<u8>>; 2]) -> [Sent; 2] {
+fn at_once(detached: &Detached, processors: [usize; 2], frames: &[Vec<Vec<u8>>; 2]) -> [Sent; 2] {
     let ready = AtomicUsize::new(0);
     thread::scope(|scope| {
         let ready = &ready;
@@ -160,7 +160,7 @@ fn different(at: &Addresses, round: u16) -> [Vec<Vec<u8>>; 2] {
 }
 
 /// Both got what is there, and each port went to one.
-fn shared_out(stage: &Stage, processors: [usize; 2], frames: [Vec<Vec<u8>>; 2]) -> bool {
+fn shared_out(stage: &Stage, processors: [usize; 2], frames: &[Vec<Vec<u8>>; 2]) -> bool {
     let detached = stage.detached();
     let before =
         [Counter::FlowOpened, Counter::DroppedPortsExhausted].map(|counter| count(detached, counter));
@@ -191,7 +191,7 @@ fn a_port_is_given_to_one_of_two_processors() {
     let mut at_once = 0;
     rounds(|stage, at, round| {
         let _scene = stage.set(&given(at)).expect("the maps are filled");
-        at_once += u32::from(shared_out(stage, processors, different(at, round)));
+        at_once += u32::from(shared_out(stage, processors, &different(at, round)));
     });
     assert!(at_once > 0, "the processors were never at it at once");
 }
@@ -212,7 +212,7 @@ fn a_port_whose_flow_is_over_is_taken_by_one_of_two_processors() {
             given = given.connection(old.seen(seen::OPEN).age(100));
         }
         let _scene = stage.set(&given).expect("the maps are filled");
-        let sent = self::at_once(stage.detached(), processors, different(at, round));
+        let sent = self::at_once(stage.detached(), processors, &different(at, round));
         // What is left of the old flows leads to entries that are others' now.
         let flows = &stage.detached().maps().flows;
         for (key, flow) in flows.entries().expect("FLOWS is read") {
@@ -244,7 +244,7 @@ fn one_tuple_on_two_processors_is_one_flow() {
         let frames: Vec<_> = (first..first + CLIENTS).map(|port| syn(at, port)).collect();
         let detached = stage.detached();
         let before = count(detached, Counter::FlowOpened);
-        let [one, other] = at_once(detached, processors, [frames.clone(), frames]);
+        let [one, other] = at_once(detached, processors, &[frames.clone(), frames]);
         for (index, (one, other)) in one.iter().zip(&other).enumerate() {
             assert!(
                 one.is_some() && one == other,

@@ -4,8 +4,13 @@
 //! | module | what is shown |
 //! |---|---|
 //! | `rows` | rows of the tables come out at the right device, with a whole checksum, also where that was left to the device |
-//! | `beside` | tags beside the packet; frames for other hosts; checksums of all the packet |
+//! | `beside` | frames for other hosts |
 //! | `wire` | programs at the devices of a [`World`](lb_packets::world::World), and packet sockets at their other ends |
+//!
+//! The kernel keeps the first tag of every frame that comes in by a device beside the packet, so rows with tags are those of
+//! tags that a device has taken off. What a device says of the sum of a whole packet (CHECKSUM_COMPLETE) is not shown: a
+//! veth says nothing, behind a tunnel that does (vxlan) the stack sums up itself what does not fit, and logs that once in the
+//! life of a machine.
 
 #[cfg(test)]
 mod beside;

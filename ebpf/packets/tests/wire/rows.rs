@@ -115,10 +115,11 @@ fn hop(mut frame: Vec<u8>, ip: usize, v4: bool) -> Vec<u8> {
     frame
 }
 
-/// Plays all rows that can be, with whole checksums or with such as are left to the device; how many packets went which way.
-fn play(left_to_device: bool) -> BTreeMap<Way, usize> {
+/// Plays all rows that can be, with whole checksums or with such as are left to the device; how many packets went which way, and
+/// how many of them had a tag.
+fn play(left_to_device: bool) -> (BTreeMap<Way, usize>, usize) {
     let mut wire = Wire::new();
-    let mut ways = BTreeMap::new();
+    let (mut ways, mut tagged) = (BTreeMap::new(), 0);
     let mut wrong = Vec::new();
     'rows: for row in rows::all() {
         // Segments, and more than a device takes, are a device's own affair.
@@ -151,7 +152,10 @@ fn play(left_to_device: bool) -> BTreeMap<Way, usize> {
                 Ok(_) if step.checked && check(&frame).is_err() => {
                     wrong.push(format!("{}: came out, and is not whole", row.says));
                 }
-                Ok(_) => *ways.entry(way).or_default() += 1,
+                Ok(_) => {
+                    *ways.entry(way).or_default() += 1;
+                    tagged += usize::from(step.packet.network_offset() > 14);
+                }
                 Err(others) => {
                     let others = if others.is_empty() { "nothing" } else { &others };
                     wrong.push(format!(
@@ -167,8 +171,8 @@ fn play(left_to_device: bool) -> BTreeMap<Way, usize> {
         drop(scene);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    println!("{ways:?}");
-    ways
+    println!("{ways:?}, {tagged} of them with a tag");
+    (ways, tagged)
 }
 
 #[test]
@@ -176,7 +180,8 @@ fn rows_come_out_where_they_should_and_whole() {
     if !testing::root_or_skip(&testing::current()) {
         return;
     }
-    let ways = play(false);
+    let (ways, tagged) = play(false);
+    assert!(tagged >= 8, "only {tagged} packets had a tag");
     for (way, least) in [
         (Way::Routed, 100),
         (Way::Answered, 50),
@@ -195,7 +200,7 @@ fn a_checksum_that_is_left_to_the_device_is_right_when_that_has_completed_it() {
     if !testing::root_or_skip(&testing::current()) {
         return;
     }
-    let ways = play(true);
+    let (ways, _) = play(true);
     for (way, least) in [(Way::Routed, 50), (Way::Forwarded, 20), (Way::Out, 20)] {
         assert!(
             ways.get(&way).is_some_and(|times| *times >= least),
