@@ -50,7 +50,7 @@ pub enum Verdict {
     /// No difference but permitted ones.
     Same(Played),
     /// A difference that was seen once, and not again.
-    Once(Vec<Finding>),
+    Once(Played),
     /// A difference that was seen again, with the fewest steps that were found to show it.
     Differs(Reproduction),
 }
@@ -66,6 +66,8 @@ pub struct Reproduction {
     pub finding: Finding,
     /// What differs as well in the scenario as it was, each time that it was played or in one of several.
     pub others: Vec<Finding>,
+    /// The whole scenario, the first time.
+    pub played: Played,
     /// The file of the steps.
     pub file: PathBuf,
 }
@@ -109,7 +111,7 @@ impl Search {
         }
         confirmed.sort_by_key(|one| one.step);
         let Some(first) = confirmed.first().cloned() else {
-            return Ok(Verdict::Once(played.findings));
+            return Ok(Verdict::Once(played));
         };
         let steps = steps[..=first.step].to_vec();
         let of = steps.len();
@@ -143,6 +145,7 @@ impl Search {
             of,
             finding,
             others: confirmed.split_off(1),
+            played,
             file,
         }))
     }

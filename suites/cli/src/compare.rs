@@ -18,7 +18,7 @@ use lab::{
 use scenarios::{
     generate::scenario,
     permitted,
-    play::{Make, Progress},
+    play::{Make, Played, Progress},
     search::{Reproduction, Search, Told, Verdict, add},
     step::{Scenario, Step},
 };
@@ -236,8 +236,7 @@ impl Run<'_> {
         counts.scenarios += 1;
         match verdict {
             Ok(Verdict::Same(played)) => {
-                counts.compared += played.compared;
-                add(&mut counts.permitted, &played);
+                counts.add(&played);
                 let permitted: usize = played.permitted.values().sum();
                 eprintln!(
                     "seed {seed}: the same in {} ({} answered, {permitted} permitted differences), {took:.0} s",
@@ -245,14 +244,16 @@ impl Run<'_> {
                     played.answered
                 );
             }
-            Ok(Verdict::Once(findings)) => {
+            Ok(Verdict::Once(played)) => {
+                counts.add(&played);
                 counts.once += 1;
                 println!("seed {seed}: a difference that was not there again, {took:.0} s");
-                for finding in findings {
+                for finding in played.findings {
                     println!("  {finding}");
                 }
             }
             Ok(Verdict::Differs(found)) => {
+                counts.add(&found.played);
                 counts.differ += 1;
                 self.print(seed, &found);
             }
@@ -311,6 +312,11 @@ impl Run<'_> {
 }
 
 impl Counts {
+    fn add(&mut self, played: &Played) {
+        self.compared += played.compared;
+        add(&mut self.permitted, played);
+    }
+
     /// The last lines of a run, and its exit code.
     fn summary(&self) -> ExitCode {
         for (what, times) in &self.permitted {
