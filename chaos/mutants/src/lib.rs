@@ -14,7 +14,8 @@
 //!                    ├ EndpointsKept
 //!                    ├ KubernetesLeftOut               └ Flawed: replies untranslated
 //!                    ├ BalancersOwned
-//!                    └ NodePortsTaken
+//!                    ├ NodePortsTaken
+//!                    └ HostOnce
 //! ```
 //!
 //! Each mutant decorates one seam of the agent and passes everything else on: apart from its bug it *is* the
@@ -46,6 +47,7 @@
 //! | [`replies_untranslated`] | answers to unconnected sockets show the backend |
 //! | [`node_ports_taken`] | a node port takes the packets of the node's own sockets |
 //! | [`balancers_owned`] | nobody dials from the address of a load balancer, nor from an external IP |
+//! | [`host_once`] | the node's addresses are those of the agent's start |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to whichever backend |
 
 pub mod adopted_kept;
@@ -58,6 +60,7 @@ pub mod flawed;
 pub mod flows_kept;
 pub mod foreign_removed;
 pub mod growing;
+pub mod host_once;
 pub mod kubernetes_left_out;
 pub mod last_slice_wins;
 pub mod locked_out;
@@ -167,6 +170,8 @@ pub enum Mutant {
     NodePortsTaken,
     /// [`balancers_owned::BalancersOwned`].
     BalancersOwned,
+    /// [`host_once::HostOnce`].
+    HostOnce,
     /// `cleanup` does nothing.
     CleanupForgets,
     /// `cleanup` does not find the pins.
@@ -265,6 +270,7 @@ impl Mutant {
             Self::BalancersOwned => {
                 "addresses of load balancers and external IPs are those of Services alone: nobody dials from there"
             }
+            Self::HostOnce => "the node's addresses are those that it had when the agent started",
             Self::PinsLeft => "its clean-up detaches everything, and leaves its pins",
             Self::CleanupForgets => "its clean-up takes nothing away, and says that all went well",
         }
@@ -322,10 +328,11 @@ impl Mutant {
             Self::ForeignRemoved => &["foreign-programs-kept"],
             Self::OwnedByName => &["stale-map-name-collision"],
             Self::ChoicesForgotten => &["udp-socket-sticks"],
-            Self::FlowsKept => &["frontend-moves-owner"],
+            Self::FlowsKept => &["frontend-moves-owner", "frontend-moves-owner-lb"],
             Self::RepliesUntranslated => &["reply-from-frontend"],
             Self::NodePortsTaken => &["own-connection-untouched"],
             Self::BalancersOwned => &["lb-address-as-source"],
+            Self::HostOnce => &["node-addresses-followed"],
             Self::CleanupForgets | Self::PinsLeft => &["uninstall-leaves-nothing"],
         }
     }

@@ -15,6 +15,7 @@ use mutants::{
     flows_kept::flows_kept,
     foreign_removed,
     growing::{attach_again, growing},
+    host_once::HostOnce,
     kubernetes_left_out::KubernetesLeftOut,
     last_slice_wins::LastSliceWins,
     locked_out::LockedOut,
@@ -144,6 +145,7 @@ fn main() -> ExitCode {
         }
         Mutant::NodePortsTaken => execute(&command, brain(NodePortsTaken)),
         Mutant::BalancersOwned => execute(&command, brain(BalancersOwned)),
+        Mutant::HostOnce => execute(&command, brain(HostOnce::new)),
         Mutant::PinsLeft => {
             let misplaced = match &command {
                 cli::Command::Cleanup(cleanup) => pins_left::misplace(cleanup.bpffs()),

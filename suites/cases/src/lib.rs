@@ -78,12 +78,14 @@ pub const ALL: &[Case] = &[
     d_reach::clusterip_from_pod::CASE,
     d_reach::own_connection_untouched::CASE,
     d_reach::frontend_moves_owner::CASE,
+    d_reach::frontend_moves_owner::LB,
     d_reach::reply_from_frontend::CASE,
     d_reach::reply_from_frontend::LB,
     d_reach::reply_from_frontend::PEERNAME,
     e_absent::clusterip_no_endpoints_refused::CASE,
     h_udp::udp_socket_sticks::CASE,
     j_loadbalancer::lb_address_as_source::CASE,
+    j_loadbalancer::node_addresses_followed::CASE,
 ];
 
 /// A case by its id.

@@ -158,6 +158,7 @@ fn in_words(capability: Capability) -> &'static str {
         Capability::CgroupAbove => "a cgroup of its own above the agent's",
         Capability::AgentPins => "nodes of its own, or a target that names what it pins",
         Capability::PodsWithoutAgents => "a network of pods that is not the agents'",
+        Capability::SecondNetwork => "nodes that can get a device of another network",
         Capability::CgroupNamespaces => "processes in pods with a cgroup namespace of their own",
     }
 }

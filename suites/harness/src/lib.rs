@@ -24,7 +24,7 @@
 //!   are compressed as they are written (`compressed.rs`). `evidence.rs`: what is kept of it, and besides it.
 //! - `readiness.rs`: ready means served, watched through every run about outages, leftovers and restarts.
 //! - `recovery/`: what a recovery needed, for a row that is judged over many cases.
-//! - `servers.rs`: servers that are no pods.
+//! - `servers.rs`: servers that are no pods. `commands.rs`: changes of nodes and of the client outside.
 //! - `machine.rs`: packets that this machine had no room for. `turns.rs`: who may probe as fast as clients can, on a machine that
 //!   is the cluster.
 //! - `logs.rs`: what backends have logged. `spent.rs`: what a case spends its time on.
@@ -35,6 +35,7 @@ pub mod background;
 pub mod case;
 pub mod cleanup;
 pub mod client;
+pub mod commands;
 pub mod compressed;
 pub mod context;
 pub mod evidence;

@@ -58,6 +58,9 @@ pub enum Capability {
     PodsWithoutAgents,
     /// Processes in pods can have a cgroup namespace of their own, beyond what the runtime has given the pod.
     CgroupNamespaces,
+    /// A node can get a device whose other end the client outside has: both are networks of this machine, and cases may change
+    /// them as they like, as they go with the cluster.
+    SecondNetwork,
 }
 
 /// A node as cases see it.

@@ -9,6 +9,7 @@ mod endpoints_kept;
 mod flows_kept;
 mod foreign_removed;
 mod growing;
+mod host_once;
 mod kubernetes_left_out;
 mod last_slice_wins;
 mod locked_out;

@@ -1,24 +1,23 @@
-//! `frontend-moves-owner`: a node port passes from Service A to Service B by two writes within a second, and back. From T_svc on
-//! every new datagram from outside, and every further one of sockets that never pause, reaches the new owner's backend; the
-//! former owner's, alive and answering, gets nothing.
+//! `frontend-moves-owner`: a frontend passes from Service A to Service B by two writes within a second, and back. From T_svc on
+//! every new connection and datagram from outside, and every further datagram of sockets that never pause, reaches the new
+//! owner's backend; the former owner's, alive and answering, gets nothing.
 //!
-//! Of UDP alone: a flow that is renewed by its own datagrams would keep its former owner for ever. Load balancers' addresses,
-//! external IPs and a Service port on a node's address are not tried.
-use std::{net::IpAddr, time::Duration};
+//! A flow that is renewed by its own datagrams would keep its former owner for ever. All frontends of both families move at once.
+//! Of load balancers, the address is that which a controller has given to a Service of another port, so that it leads to nodes.
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
     context::Context,
-    frontends::node_port,
-    objects::Key,
-    pods::{Backend, endpoints, serve},
-    probing::Within,
+    frontends::Frontends,
+    pods::{Backend, endpoints},
+    probing::{Within, identities},
     target::Target,
     verdict::Halt,
 };
 use lab::cluster::Capability;
 use oracle::history::Transport;
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub(crate) const CASE: Case = Case {
     id: "frontend-moves-owner",
@@ -38,75 +37,232 @@ pub(crate) const CASE: Case = Case {
     longest: Duration::from_secs(600),
     // T_svc of both moves, which is waited for to its end.
     takes_at_least: Duration::from_secs(60),
-    run: |cx| Box::pin(run(cx)),
+    run: |cx| Box::pin(moves(cx, &[Kind::NodePort])),
+};
+pub(crate) const LB: Case = Case {
+    id: "frontend-moves-owner-lb",
+    sentence: "an external IP, an address of a load balancer and a node port that becomes one's port take clients along",
+    features: &["loadbalancer", "external-ips"],
+    run: |cx| {
+        Box::pin(moves(
+            cx,
+            &[Kind::ExternalIp, Kind::Balancer, Kind::NodePortToBalancer],
+        ))
+    },
+    ..CASE
 };
 
+const PORT: u16 = 80;
 const TARGET: u16 = 8080;
-/// Sockets that send all the while, to each node.
+/// A class of load balancers that no controller has: the case writes their status.
+const BY_HAND: &str = "plumbline.example/written-by-hand";
+/// Sockets that send all the while, to each address.
 const SOCKETS: u32 = 4;
+const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 
-struct Owner {
-    service: Key,
-    backend: Backend,
+/// What moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    NodePort,
+    ExternalIp,
+    Balancer,
+    /// From a Service's node port to another's port, whose load balancers' addresses are the nodes' own.
+    NodePortToBalancer,
 }
 
-async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: two Services, of which one has a node port");
-    let namespace = cx.namespace().await?;
-    let pods = ["a", "b"].into_iter().zip(cx.nodes()).map(|(name, node)| {
-        let args = serve(name, &namespace, &[], &[TARGET]);
-        json!({ "name": name, "namespace": namespace, "node": node, "args": args })
-    });
-    let backends = cx.backends(&pods.collect::<Vec<_>>()).await?;
-    for family in cx.families() {
-        let mut owners = Vec::new();
-        for (backend, kind) in backends.iter().zip(["NodePort", "ClusterIP"]) {
-            let service = format!("{}-{family}", backend.name).to_lowercase();
-            let values = json!({
-                "namespace": namespace, "service": service, "type": kind, "family": family.to_string(),
-                "endpoints": endpoints([backend], family)?,
-            });
-            cx.apply("${service}", &values).await?;
-            let (service, backend) = (Key::service(&namespace, &service), backend.clone());
-            owners.push(Owner { service, backend });
+impl Kind {
+    /// Types of the two Services.
+    fn types(self) -> [&'static str; 2] {
+        match self {
+            Self::NodePort => ["NodePort", "ClusterIP"],
+            Self::ExternalIp => ["ClusterIP"; 2],
+            Self::Balancer => ["LoadBalancer"; 2],
+            Self::NodePortToBalancer => ["NodePort", "LoadBalancer"],
         }
-        let object = cx.objects().get(&owners[0].service).await?;
-        let port =
-            node_port(&object, "UDP").ok_or_else(|| Halt::Harness(format!("no node port: {object}")))?;
-        moves(cx, family, port, [&owners[0], &owners[1]]).await?;
-        moves(cx, family, port, [&owners[1], &owners[0]]).await?;
+    }
+
+    /// Whether it is at an address that a third Service keeps.
+    fn is_shared(self) -> bool {
+        matches!(self, Self::ExternalIp | Self::Balancer)
+    }
+}
+
+/// A Service, and the patches of spec and status that give it a frontend and take it away.
+struct Owner {
+    made: Frontends,
+    serves: Vec<Target>,
+    takes: [Value; 2],
+    releases: [Value; 2],
+}
+
+async fn moves(cx: &Context, kinds: &[Kind]) -> Result<(), Halt> {
+    cx.phase("staging: pairs of Services, of which one each has a frontend");
+    let namespace = cx.namespace().await?;
+    let backends = cx.serving(&namespace, &["a", "b"], &[TARGET], &[TARGET]).await?;
+    let mut pairs = Vec::new();
+    for family in cx.families() {
+        for kind in kinds {
+            pairs.push(stage(cx, &namespace, family, *kind, &backends).await?);
+        }
+    }
+    let clients: Vec<_> = cx.outside().into_iter().collect();
+    for [from, to] in [[0, 1], [1, 0]] {
+        let served_by = |owner: usize| -> Vec<Target> {
+            pairs.iter().flat_map(|pair| pair[owner].serves.clone()).collect()
+        };
+        let (before, after) = (served_by(from), served_by(to));
+        let datagrams = |targets: &[Target]| -> Vec<Target> {
+            targets
+                .iter()
+                .filter(|target| target.transport == Transport::Udp)
+                .cloned()
+                .collect()
+        };
+        cx.phase("control: frontends lead to their owners, and sockets begin to send");
+        let within = Within::from_now(cx.limits().service);
+        cx.fence().await?;
+        cx.control("its owner serves", &clients, &before, within).await?;
+        let flows = cx.flows(&clients, &datagrams(&before), SOCKETS, within).await?;
+
+        cx.phase("fault: frontends pass to the other Service of each pair");
+        for pair in &pairs {
+            write(cx, &pair[from], &pair[from].releases).await?;
+            write(cx, &pair[to], &pair[to].takes).await?;
+        }
+        let within = Within::from_now(cx.limits().service);
+        cx.fence().await?;
+
+        cx.phase("verdict: new clients reach the new owner, and so do those that never paused");
+        cx.judge(&clients, &after, within).await?;
+        cx.hold_moved(flows, &clients, &datagrams(&after), within).await?;
     }
     Ok(())
 }
 
-async fn moves(cx: &Context, family: Family, port: u16, [from, to]: [&Owner; 2]) -> Result<(), Halt> {
-    let axis = format!("{family}, {} to {}", from.service.name, to.service.name);
-    let nodes: Vec<(String, IpAddr)> = cx.node_addresses(family);
-    let served_by = |owner: &Owner| {
-        let serves = |(node, address): &(String, IpAddr)| {
-            let itself = [owner.backend.identity(Transport::Udp, TARGET)];
-            Target::serves(&axis, node, Transport::Udp, (*address, port).into(), itself)
-        };
-        nodes.iter().map(serves).collect::<Vec<Target>>()
+/// Writes what there is to be written of spec and status.
+async fn write(cx: &Context, owner: &Owner, [spec, status]: &[Value; 2]) -> Result<(), Halt> {
+    if !spec.is_null() {
+        cx.objects()
+            .patch(&owner.made.service, json!({ "spec": spec }))
+            .await?;
+    }
+    if !status.is_null() {
+        cx.objects()
+            .patch_status(&owner.made.service, status.clone())
+            .await?;
+    }
+    Ok(())
+}
+
+/// Two Services, of which the first has the frontend.
+async fn stage(
+    cx: &Context,
+    namespace: &str,
+    family: Family,
+    kind: Kind,
+    backends: &[Backend],
+) -> Result<[Owner; 2], Halt> {
+    let axis = format!("{family}, {kind:?}");
+    let make = async |owner: &str, of: &[Backend], (class, port): (Value, u16)| {
+        let service = format!("{owner}-{kind:?}-{family}").to_lowercase();
+        let values = json!({
+            "namespace": namespace, "service": service, "port": port, "class": class, "type": match owner {
+                "holder" => "LoadBalancer",
+                "a" => kind.types()[0],
+                _ => kind.types()[1],
+            },
+            "endpoints": endpoints(of, family)?,
+        });
+        cx.frontends(family, values).await
     };
-    let (before, after) = (served_by(from), served_by(to));
-    let clients: Vec<_> = cx.outside().into_iter().collect();
-    cx.phase("control: the node port leads to its owner, and sockets begin to send");
-    let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
-    cx.control("its owner serves", &clients, &before, within).await?;
-    let flows = cx.flows(&clients, &before, SOCKETS, within).await?;
+    let class = |of: &str| {
+        if of == "LoadBalancer" {
+            json!(BY_HAND)
+        } else {
+            Value::Null
+        }
+    };
+    let [of_a, of_b] = kind.types().map(|of| (class(of), PORT));
+    let a = make("a", &backends[..1], of_a).await?;
+    let b = make("b", &backends[1..2], of_b).await?;
+    let node_ports = a.node_ports();
+    let addresses: Vec<IpAddr> = if kind.is_shared() {
+        let holder = make("holder", &[], (Value::Null, PORT + 1)).await?;
+        let at = holder
+            .at_balancers(cx, &axis, Transport::Tcp, PORT, &BTreeSet::new())
+            .await?;
+        at.into_iter().map(|target| target.address.ip()).collect()
+    } else {
+        cx.node_addresses(family)
+            .into_iter()
+            .map(|(_, address)| address)
+            .collect()
+    };
+    let ingress: Vec<Value> = addresses.iter().map(|address| json!({ "ip": address })).collect();
+    let listed = json!({ "loadBalancer": { "ingress": ingress } });
+    let node_port = [
+        [
+            json!({ "type": "NodePort", "ports": ports([PORT; 2], &node_ports) }),
+            Value::Null,
+        ],
+        [json!({ "type": "ClusterIP" }), Value::Null],
+    ];
+    let of_b = match (kind, &*node_ports) {
+        (Kind::NodePort, _) => node_port.clone(),
+        (Kind::NodePortToBalancer, &[tcp, udp]) => [
+            [json!({ "ports": ports([tcp, udp], &[]) }), listed],
+            [json!({ "ports": ports([PORT; 2], &[]) }), Value::Null],
+        ],
+        (Kind::ExternalIp, _) => [
+            [json!({ "externalIPs": addresses }), Value::Null],
+            // Without one, a ClusterIP Service may have no external policy.
+            [
+                json!({ "externalIPs": null, "externalTrafficPolicy": null }),
+                Value::Null,
+            ],
+        ],
+        _ => [
+            [Value::Null, listed],
+            [Value::Null, json!({ "loadBalancer": { "ingress": null } })],
+        ],
+    };
+    let of_a = if kind.is_shared() { of_b.clone() } else { node_port };
+    let owner = |made: Frontends, backend: &Backend, [takes, releases]: [[Value; 2]; 2]| {
+        let mut serves = Vec::new();
+        for (at, transport) in TRANSPORTS.into_iter().enumerate() {
+            let by = identities([backend], transport, TARGET);
+            let port = if kind.is_shared() { PORT } else { node_ports[at] };
+            // By whomever it is served, it is one: flows go on with it.
+            let to = |address: &IpAddr| {
+                Target::serves(&axis, "frontend", transport, (*address, port).into(), by.clone())
+            };
+            serves.extend(addresses.iter().map(to));
+        }
+        Owner {
+            made,
+            serves,
+            takes,
+            releases,
+        }
+    };
+    let pair = [owner(a, &backends[0], of_a), owner(b, &backends[1], of_b)];
+    write(cx, &pair[0], &pair[0].takes).await?;
+    Ok(pair)
+}
 
-    cx.phase("fault: the node port passes to the other Service");
-    let released = json!({ "spec": { "type": "ClusterIP" } });
-    cx.objects().patch(&from.service, released).await?;
-    let ports = json!([{ "name": "udp", "port": 80, "protocol": "UDP", "nodePort": port }]);
-    let taken = json!({ "spec": { "type": "NodePort", "ports": ports } });
-    cx.objects().patch(&to.service, taken).await?;
-    let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
-
-    cx.phase("verdict: fresh sockets reach the new owner, and so do those that never paused");
-    cx.judge(&clients, &after, within).await?;
-    cx.hold_moved(flows, &clients, &after, within).await
+/// The Services' ports, of TCP and of UDP, with these node ports if there are any.
+fn ports(numbers: [u16; 2], node_ports: &[u16]) -> Value {
+    let each = TRANSPORTS
+        .iter()
+        .zip(numbers)
+        .enumerate()
+        .map(|(at, (transport, number))| {
+            let protocol = oracle::finding::transport(*transport);
+            let mut port = json!({ "name": protocol.to_lowercase(), "port": number, "protocol": protocol });
+            if let Some(node_port) = node_ports.get(at) {
+                port["nodePort"] = json!(node_port);
+            }
+            port
+        });
+    each.collect()
 }

@@ -190,6 +190,7 @@ mod tests {
         Capability::AgentPins,
         Capability::PodsWithoutAgents,
         Capability::CgroupNamespaces,
+        Capability::SecondNetwork,
     ];
 
     #[test]

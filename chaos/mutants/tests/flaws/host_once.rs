@@ -1,0 +1,25 @@
+//! The mutant keeps to the addresses that the node had first.
+
+use mutants::host_once::HostOnce;
+use reference_agent::{
+    control::{Brain, Planner},
+    model::{Event, Host},
+};
+
+/// The node's addresses as the model has them after it had one and then another.
+fn last(mut brain: impl Brain) -> String {
+    for address in ["192.0.2.1", "192.0.2.2"] {
+        brain.apply(Event::Host(Host {
+            addresses: [address.parse().expect("an address")].into(),
+            probe: None,
+        }));
+    }
+    let host = brain.model().host().expect("it was told");
+    host.addresses.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_comes_later_is_not_taken() {
+    assert_eq!(last(Planner::default()), "192.0.2.2");
+    assert_eq!(last(HostOnce::new(Planner::default())), "192.0.2.1");
+}

@@ -1,0 +1,194 @@
+//! `node-addresses-followed`: an address that a node gets on its first device serves node ports within T_svc, and no more once the
+//! node has lost it. So does one on a second device, a veth that leads to another network, as a container with two networks has:
+//! added while the agent runs, and, in the second run, before it starts. The client outside is in both networks, and reaches
+//! backends of all nodes by each.
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use faults::StoppedAgent;
+use harness::{
+    case::{Case, Families, Family, Needs, Rights, Tier},
+    client::Client,
+    context::Context,
+    frontends::permitting,
+    pods::endpoints,
+    probing::{Within, identities},
+    target::Target,
+    verdict::Halt,
+};
+use lab::cluster::{Capability, Place, Stop};
+use oracle::{check::Permitted, history::Transport};
+use serde_json::json;
+
+pub(crate) const CASE: Case = Case {
+    id: "node-addresses-followed",
+    area: "J load balancer, external IPs, source ranges, health check port",
+    claims: &["node-addresses-followed"],
+    sentence: "node ports serve at addresses that a node gets at runtime, on a second network's device too, and not at lost ones",
+    tier: Tier::Core,
+    features: &["loadbalancer"],
+    needs: Needs {
+        nodes: 2,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[Capability::Outside, Capability::SecondNetwork],
+    },
+    disruptive: true,
+    manifest: include_str!("node_addresses_followed.yaml"),
+    longest: Duration::from_secs(420),
+    takes_at_least: Duration::ZERO,
+    run: |cx| Box::pin(run(cx)),
+};
+
+const TARGET: u16 = 8080;
+/// Ranges for documentation, which no cluster has (RFC 5737, RFC 3849): of the first device, and of the second with the client's.
+const FIRST: [&str; 2] = ["198.51.100.7", "2001:db8:51::7"];
+const SECOND: [[&str; 2]; 2] = [
+    ["203.0.113.1/24", "203.0.113.2/24"],
+    ["2001:db8:77::1/64", "2001:db8:77::2/64"],
+];
+
+async fn run(cx: &Context) -> Result<(), Halt> {
+    cx.phase("staging: a Service with a node port, and backends on two nodes");
+    let namespace = cx.namespace().await?;
+    let backends = cx
+        .serving(&namespace, &["b1", "b2"], &[TARGET], &[TARGET])
+        .await?;
+    let node = &cx.nodes()[0];
+    let host = Place::Host { node: node.clone() };
+    let outside: Vec<Client> = cx.outside().into_iter().collect();
+    let (mut usual, mut first, mut second) = (Vec::new(), Vec::new(), Vec::new());
+    for family in cx.families() {
+        let service = format!("followed-{family}").to_lowercase();
+        let endpoints = endpoints(&backends, family)?;
+        let values = json!({ "namespace": namespace, "service": service, "endpoints": endpoints });
+        let made = cx.frontends(family, values).await?;
+        for transport in [Transport::Tcp, Transport::Udp] {
+            let by = identities(&backends, transport, TARGET);
+            let port = made.node_port(transport)?;
+            let at = |axis: &str, address: &str| -> Result<Target, Halt> {
+                let address: IpAddr = address
+                    .split('/')
+                    .next()
+                    .unwrap_or_default()
+                    .parse()
+                    .map_err(|_| Halt::Harness(format!("{address} is no address")))?;
+                Ok(made.at(
+                    &format!("{family}, {axis}"),
+                    node,
+                    transport,
+                    (address, port).into(),
+                    &by,
+                ))
+            };
+            usual.extend(made.at_nodes(cx, &format!("{family}, first device"), transport, &by)?);
+            first.push(at("first device", FIRST[of(family)])?);
+            for when in ["while the agent runs", "before the agent starts"] {
+                second.push((
+                    when,
+                    at(&format!("second device, added {when}"), SECOND[of(family)][0])?,
+                ));
+            }
+        }
+    }
+    let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
+    cx.control("node ports serve", &outside, &usual, within).await?;
+
+    cx.phase("the node gets an address on its first device, and a second device");
+    let network = cx.waiting(&Place::Outside).await?;
+    for family in cx.families() {
+        first_device(cx, &host, family, true).await?;
+    }
+    second_device(cx, &host, network.pid).await?;
+    let within = Within::from_now(cx.limits().service);
+    let added = |when: &str| -> Vec<Target> {
+        second
+            .iter()
+            .filter(|(other, _)| *other == when)
+            .map(|(_, target)| target.clone())
+            .collect()
+    };
+    cx.judge(
+        &outside,
+        &[first.clone(), added("while the agent runs")].concat(),
+        within,
+    )
+    .await?;
+
+    cx.phase("the node loses the address, and node ports end there");
+    for family in cx.families() {
+        first_device(cx, &host, family, false).await?;
+    }
+    let within = Within::from_now(cx.limits().service);
+    let lost = permitting(&first, &Permitted::None);
+    cx.judge(&outside, &lost, within).await?;
+    cx.hold_steadily(&outside, &lost, cx.limits().hold).await?;
+
+    cx.phase("the second device is made anew while the agent is stopped");
+    let before = cx.cluster().agent(node).await?;
+    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+    cx.change(&host, "ip link del plumbline0").await?;
+    second_device(cx, &host, network.pid).await?;
+    let started = Within::from_now(cx.limits().heal);
+    agent.start().await?;
+    cx.agent_ready(node, &before, started).await?;
+    let within = Within::from_now(cx.limits().heal);
+    cx.judge(&outside, &added("before the agent starts"), within)
+        .await?;
+    cx.change(&host, "ip link del plumbline0").await
+}
+
+fn of(family: Family) -> usize {
+    usize::from(family == Family::IPv6)
+}
+
+/// Gives the address to the device that has the node's InternalIP, for as long as the case lasts, or takes it away.
+async fn first_device(cx: &Context, host: &Place, family: Family, gives: bool) -> Result<(), Halt> {
+    let (address, nodes) = (FIRST[of(family)], cx.node_addresses(family));
+    let internal = nodes[0].1;
+    let device = format!("$(ip -o addr show to {internal} | awk '{{print $2; exit}}')");
+    let (length, flag) = if family == Family::IPv6 {
+        (128, "nodad")
+    } else {
+        (32, "")
+    };
+    if !gives {
+        return cx
+            .change(host, &format!("ip addr del {address}/{length} dev {device}"))
+            .await;
+    }
+    let lasts = "valid_lft 900 preferred_lft 900";
+    cx.change(
+        host,
+        &format!("ip addr add {address}/{length} dev {device} {flag} {lasts}"),
+    )
+    .await?;
+    cx.change(
+        &Place::Outside,
+        &format!("ip route replace {address} via {internal}"),
+    )
+    .await
+}
+
+/// A veth of the node whose other end the client outside has.
+async fn second_device(cx: &Context, host: &Place, pid: u32) -> Result<(), Halt> {
+    let add = |end: usize| -> String {
+        let each = cx.families().into_iter().map(|family| {
+            let flag = if family == Family::IPv6 { "nodad" } else { "" };
+            format!(
+                "ip addr add {} dev plumbline{end} {flag}; ",
+                SECOND[of(family)][end]
+            )
+        });
+        each.collect::<String>() + &format!("ip link set plumbline{end} up")
+    };
+    cx.change(
+        host,
+        &format!(
+            "ip link add plumbline0 type veth peer name plumbline1 netns {pid}; {}",
+            add(0)
+        ),
+    )
+    .await?;
+    cx.change(&Place::Outside, &add(1)).await
+}
