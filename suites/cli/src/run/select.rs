@@ -174,7 +174,7 @@ mod tests {
         super::select(named, cluster, features, &Limits::default())
     }
 
-    const EVERYTHING: [Capability; 15] = [
+    const EVERYTHING: [Capability; 16] = [
         Capability::Ipv4,
         Capability::Ipv6,
         Capability::ApiWrite,
