@@ -264,7 +264,7 @@ fn has_ended<N: Node>(node: N, there: N::Entry, now: u32) -> bool {
         return false;
     }
     match node.flow(&there.to().inverse()) {
-        None => true,
+        None => false,
         Some(forward) => conntrack::closed(forward.seen()) && elapsed(now, forward.last_seen()) >= QUIET,
     }
 }
@@ -275,7 +275,8 @@ fn replaces<N: Node>(node: N, work: &Work, there: N::Entry, now: u32) -> bool {
     is_over(node, there, work.key.protocol, now) && there.take()
 }
 
-/// Whether an entry belongs to a flow that is over: the forward entry has what was seen, and when; without one it is.
+/// Whether an entry belongs to a flow that is over: the forward entry has what was seen, and when. Without one it is, unless it is
+/// so young that another processor may be about to write that.
 #[inline(always)]
 pub(super) fn is_over<N: Node>(node: N, there: N::Entry, protocol: u8, now: u32) -> bool {
     let over = |entry: N::Entry| conntrack::is_over(protocol, entry.seen(), entry.last_seen(), now);
@@ -283,7 +284,7 @@ pub(super) fn is_over<N: Node>(node: N, there: N::Entry, protocol: u8, now: u32)
         return over(there);
     }
     match node.flow(&there.to().inverse()) {
-        None => true,
+        None => elapsed(now, there.last_seen()) >= QUIET,
         Some(forward) => over(forward),
     }
 }

@@ -229,8 +229,11 @@ impl Run<'_> {
             return (!over(key, there, self.input.now)).then_some(*key);
         }
         let forward_key = there.to.inverse();
-        let forward = self.flows.get(&forward_key)?;
-        (!over(&forward_key, forward, self.input.now)).then_some(forward_key)
+        let held = match self.flows.get(&forward_key) {
+            Some(forward) => !over(&forward_key, forward, self.input.now),
+            None => elapsed(self.input.now, there.last_seen) < 2,
+        };
+        held.then_some(forward_key)
     }
 
     /// The node's address in a family; `None` if it has none.

@@ -183,7 +183,6 @@ fn shared_out(stage: &Stage, processors: [usize; 2], frames: &[Vec<Vec<u8>>; 2])
 }
 
 #[test]
-#[ignore = "a fault of the programs: a port whose reply's entry is written, and whose forward one is not yet, is taken by another processor"]
 fn a_port_is_given_to_one_of_two_processors() {
     let Some(processors) = two_processors() else {
         return;
@@ -197,7 +196,6 @@ fn a_port_is_given_to_one_of_two_processors() {
 }
 
 #[test]
-#[ignore = "the same fault"]
 fn a_port_whose_flow_is_over_is_taken_by_one_of_two_processors() {
     let Some(processors) = two_processors() else {
         return;
