@@ -1,3 +1,5 @@
+//! What is compared, and which differences both may have.
+
 use super::*;
 use crate::step::{Address, Change, Kind, Step};
 

@@ -1,3 +1,5 @@
+//! One seed, one scenario: sensible, and of what it is for.
+
 use super::*;
 use crate::world::sensible;
 

@@ -260,6 +260,10 @@ impl Side {
         let keeper = self.fresh.entry(exchange.from).or_insert(keeper);
         let round = round(exchange, true);
         let attempts = keeper.make(&round).await?;
+        if exchange.source_port.is_some() {
+            // They would stay open until others are, and keep the port from whoever is next.
+            self.fresh.remove(&exchange.from);
+        }
         Ok(attempts.iter().map(|one| self.names.seen(one)).collect())
     }
 
