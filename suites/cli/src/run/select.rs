@@ -300,7 +300,8 @@ mod tests {
                 "empty-refill-no-restart",
                 "stale-restart-loop-no-growth",
                 "ready-means-served",
-                "frontend-moves-owner"
+                "frontend-moves-owner",
+                "frontend-moves-owner-lb"
             ]
         );
         assert_eq!(
