@@ -12,7 +12,7 @@ use reference_agent::{
     plan::ServicePlan,
 };
 
-/// A planner that is told of the node's addresses once.
+/// A planner that learns the node's addresses at its start only.
 #[derive(Debug, Default)]
 pub struct HostOnce {
     planner: Planner,

@@ -46,7 +46,7 @@
 //! | [`flows_kept`] | a UDP flow ends only when no Service uses its backend |
 //! | [`replies_untranslated`] | answers to unconnected sockets show the backend |
 //! | [`node_ports_taken`] | a node port takes the packets of the node's own sockets |
-//! | [`balancers_owned`] | nobody dials from the address of a load balancer, nor from an external IP |
+//! | [`balancers_owned`] | packets from a load balancer's address or an external IP are dropped |
 //! | [`host_once`] | the node's addresses are those of the agent's start |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to whichever backend |
 

@@ -1,4 +1,4 @@
-//! A node port is a frontend at each of the node's addresses, as a cluster IP's is, and these are nobody's else.
+//! A node port is a frontend at each of the node's addresses, as a cluster IP's is, and no socket of the node may have that port.
 //!
 //! What an agent does that thinks of clients alone: a packet to that number is the Service's, also where the node's own process
 //! dialled from it, or has served there before the Service came.

@@ -234,7 +234,7 @@ impl Shown {
         all.join("; ")
     }
 
-    /// Nobody was reached.
+    /// No backend answered.
     pub(crate) fn is_none(&self) -> bool {
         let none = [Outcome::Refused, Outcome::Silent];
         self.outcomes.iter().all(|outcome| none.contains(outcome))

@@ -17,7 +17,7 @@ pub struct Permitted {
     pub what: &'static str,
     /// Why.
     pub reason: &'static str,
-    /// A claim of the catalogue that one of the two must be known not to keep; none: whoever they are.
+    /// Applies only where one of the two has a recorded deviation from this claim; `None`: always.
     deviation: Option<&'static str>,
     applies: fn(&Subject<'_>, Aspect, &[Shown; 2]) -> bool,
 }

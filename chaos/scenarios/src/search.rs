@@ -38,7 +38,7 @@ pub struct Search {
     plays: AtomicUsize,
 }
 
-/// What is told while it goes on.
+/// Receives progress messages.
 pub trait Told: Progress {
     /// What begins now, in words.
     fn begins(&self, what: &str);

@@ -59,7 +59,7 @@ impl Side {
             why: format!("the server {name} at port {port} does not serve: {why}"),
         };
         let mut child = self.cx.cluster().exec(place, &argv).await.map_err(Halt::from)?;
-        // What it logs nobody reads; the pipe must not fill.
+        // Its log is read and discarded, so that the pipe does not fill.
         if let Some(mut stdout) = child.stdout.take() {
             tokio::spawn(async move { tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await });
         }
