@@ -18,6 +18,21 @@ use crate::steps;
 /// Why a part did not run to its end, if no other says so.
 const STOPPED: &str = "stopped by a signal";
 
+/// The end of what a part has written: those who see no files, or only the end of CI's output, find it there.
+fn last_lines(part: &str, written: &str) -> String {
+    /// What a run of the suite says of its failures, of which it has at most a few.
+    const LINES: usize = 60;
+    /// Enough for a sentence with addresses in it.
+    const LONGEST: usize = 400;
+    let lines: Vec<&str> = written.lines().collect();
+    let mut shown = format!("\nthe end of what {part} wrote:\n");
+    for line in lines.iter().skip(lines.len().saturating_sub(LINES)) {
+        shown.extend(line.chars().take(LONGEST));
+        shown.push('\n');
+    }
+    shown
+}
+
 impl Run {
     /// Runs what is planned.
     ///
@@ -73,6 +88,13 @@ impl Run {
             return Ok(ExitCode::from(130));
         }
         if !failed.is_empty() {
+            for (part, finished) in &ended {
+                if matches!(finished.outcome, Outcome::Failed(_)) {
+                    // A part that could not begin has written nothing.
+                    let written = work::log(part.name).unwrap_or_default();
+                    print!("{}", last_lines(part.name, &written));
+                }
+            }
             eprintln!(
                 "error: failed: {}; {}/NAME.log says why",
                 failed.join(", "),
@@ -239,6 +261,14 @@ mod tests {
         board.reach(BUILT);
         let planned = plan.iter().find(|planned| planned.part.name == name).unwrap();
         run.one(planned, &plan, &board, &Jobs::default()).outcome
+    }
+
+    #[test]
+    fn the_end_of_what_a_part_has_written_is_shown() {
+        let written: String = (0..100).map(|line| format!("{line}\n")).collect();
+        let shown = last_lines("e2e", &(written + &"x".repeat(1000)));
+        assert!(shown.contains("e2e wrote:\n41\n") && shown.contains("\n99\n"), "{shown}");
+        assert_eq!(shown.lines().last().map(str::len), Some(400));
     }
 
     #[test]
