@@ -1,7 +1,7 @@
 //! Packets of no connection that is known: is it a service that they are for, and which backend is it to be?
 
 use lb_abi::{
-    Address, Flow, Frontend, FrontendKey, SCTP, Service, SourceKey, TCP, address_flags, backend_flags,
+    Address, Flow, Frontend, FrontendKey, SCTP, Service, SourceKey, TCP, UDP, address_flags, backend_flags,
     flow_flags, frontend_flags,
 };
 
@@ -100,6 +100,9 @@ fn backend<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<(), Outcome>
     } else if may_be_there_already(hook, node, work, frontend.flags) {
         Place::Preferred
     } else {
+        if is_left_by_sockets(hook, work, frontend.flags, flags) {
+            work.place = Place::Preferred;
+        }
         return Ok(());
     };
     let own = node.own_address(work.headers.v4);
@@ -194,6 +197,16 @@ fn may_be_there_already<N: Node>(hook: Hook, node: N, work: &Work, frontend: u32
         && frontend & frontend_flags::SILENT == 0
         && !route::is_own(node, work.to.destination)
         && node.admits(&SourceKey::client(SourceKey::CLUSTER, work.headers.tuple.source))
+}
+
+/// Whether the client's socket leaves this frontend to packets, while others of the same backend are translated at sockets:
+/// from one address and port, the backend would have one tuple for both, and an answer to what a socket has sent itself would
+/// come back from this frontend. So the client's address stays, and its port does not.
+#[inline(always)]
+const fn is_left_by_sockets(hook: Hook, work: &Work, frontend: u32, address: u32) -> bool {
+    let datagram = matches!(hook, Hook::PodIngress) && work.headers.tuple.protocol == UDP;
+    matches!(hook.scope(), Scope::Internal)
+        && (frontend & frontend_flags::SOURCE_RANGES != 0 || (datagram && address & address_flags::NODE != 0))
 }
 
 /// Writes both entries.

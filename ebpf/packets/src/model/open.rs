@@ -1,8 +1,8 @@
 //! Section 5: packets that no flow knows.
 
 use lb_abi::{
-    Address, Counter, Flow, Frontend, SCTP, Service, TCP, Tuple, address_flags, backend_flags, flow_flags,
-    frontend_flags,
+    Address, Counter, Flow, Frontend, SCTP, Service, TCP, Tuple, UDP, address_flags, backend_flags,
+    flow_flags, frontend_flags,
 };
 
 use super::{
@@ -94,6 +94,11 @@ impl Run<'_> {
             && frontend.flags & frontend_flags::SILENT == 0
             && !self.own(backend.address)
             && self.is_of_cluster(tuple.source);
+        // Or of one that its socket has begun itself, by another frontend, where this one is left to packets.
+        let ranged = frontend.flags & frontend_flags::SOURCE_RANGES != 0;
+        let datagram = self.input.hook == Device::PodIngress && tuple.protocol == UDP;
+        let at_node = self.said(tuple.destination).unwrap_or(0) & address_flags::NODE != 0;
+        let moves = !snat && self.input.hook != Device::NodeIngress && (ranged || (datagram && at_node));
         let mut to = Tuple {
             destination: backend.address,
             destination_port: backend.port,
@@ -104,10 +109,11 @@ impl Run<'_> {
         if snat && node.is_none() {
             return self.drop(Counter::DroppedRoute);
         }
-        let tries = tries && node.is_some();
+        let mut tries = tries && node.is_some();
         if let Some(node) = node.filter(|_| snat || tries) {
             to.source = node;
         }
+        tries |= moves;
         let another = |holder: Option<Tuple>| holder.is_some_and(|holder| holder != tuple);
         let mut way = Way {
             reply: false,

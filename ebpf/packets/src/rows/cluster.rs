@@ -37,6 +37,8 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
         ..FRONTEND
     };
     let own = (at.node, 8080);
+    let moved = (at.pod_a, SNAT_PORT);
+    let left = connection(UDP, [pod_client, node_port], [moved, other_pod]);
     let nameless = |mut given: Given| {
         given.config.node_v4 = Config::NONE.node_v4;
         given.config.node_v6 = Config::NONE.node_v6;
@@ -116,6 +118,36 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(PodIngress, tcp(pod_client, cluster).syn())
             .passed_on(FlowOpened, tcp(pod_client, other_pod).syn())
             .leaves([connection(TCP, [pod_client, cluster], [pod_client, other_pod]).seen(OPEN)]),
+        row("a pod's datagram that its socket leaves to packets gets a port of its own, and the answer comes from the node port")
+            .given(local_other(at, UDP))
+            .packet(PodIngress, udp(pod_client, node_port))
+            .routed(FlowOpened, udp(moved, other_pod).hops(63))
+            .packet(PodEgress, udp(other_pod, moved))
+            .passed_on(FlowReplied, udp(node_port, pod_client))
+            .leaves([left.seen(ANSWER)]),
+        row("what the same port sends itself to that backend, its socket by another frontend, is answered as it was sent")
+            .given(local_other(at, UDP).connection(left.age(5)))
+            .packet(PodIngress, udp(pod_client, other_pod))
+            .left_alone(PacketPassed)
+            .packet(PodEgress, udp(other_pod, pod_client))
+            .left_alone(PacketPassed)
+            .leaves([left.age(5)]),
+        row("a pod's connection to a node port is translated at its socket, if any is; by packets, it keeps its port")
+            .given(local_other(at, TCP))
+            .packet(PodIngress, tcp(pod_client, node_port).syn())
+            .passed_on(FlowOpened, tcp(pod_client, other_pod).syn())
+            .leaves([connection(TCP, [pod_client, node_port], [pod_client, other_pod]).seen(OPEN)]),
+        row("where no port is free, it keeps its own after all")
+            .given(
+                local_other(at, UDP)
+                    .connection(connection(UDP, [stranger, frontend], [moved, other_pod]).age(5)),
+            )
+            .packet(PodIngress, udp(pod_client, node_port))
+            .passed_on(FlowOpened, udp(pod_client, other_pod))
+            .leaves([
+                connection(UDP, [stranger, frontend], [moved, other_pod]).age(5),
+                connection(UDP, [pod_client, node_port], [pod_client, other_pod]),
+            ]),
         row("to backends elsewhere everybody comes from the node's address, those of the cluster, too")
             .given(inhabited(remote(at, TCP), one))
             .packet(NodeIngress, syn())

@@ -43,7 +43,9 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
         Entry::Source(SourceKey::range(service, address.into(), bits))
     };
     let opened = connection(TCP, [client, frontend], [client, pod]).seen(OPEN);
-    let from_pod = connection(TCP, [pod_client, frontend], [pod_client, other_pod]).seen(OPEN);
+    // Sockets leave it to packets, and others of the same backend not.
+    let moved = (at.pod_a, SNAT_PORT);
+    let from_pod = connection(TCP, [pod_client, frontend], [moved, other_pod]).seen(OPEN);
     let from_stranger = connection(TCP, [stranger, frontend], [stranger, pod]).seen(OPEN);
     let syn = || tcp(client, frontend).syn();
     vec![
@@ -114,7 +116,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                     .with(range(SERVICE, at.pod_a, bits)),
             )
             .packet(PodIngress, tcp(pod_client, frontend).syn())
-            .passed_on(FlowOpened, tcp(pod_client, other_pod).syn())
+            .routed(FlowOpened, tcp(moved, other_pod).syn().hops(63))
             .counted_for(2, BACKEND)
             .leaves([from_pod.by(2, BACKEND)]),
         row("where there is no external service port, ranges are the internal one's")
@@ -124,7 +126,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                     .with(range(SERVICE, at.pod_a, bits)),
             )
             .packet(PodIngress, tcp(pod_client, frontend).syn())
-            .passed_on(FlowOpened, tcp(pod_client, other_pod).syn())
+            .routed(FlowOpened, tcp(moved, other_pod).syn().hops(63))
             .leaves([from_pod]),
         row("ranges are looked at before backends: who is not served is not told that there is none")
             .given(ranges(nobody(at, TCP)).with(range(SERVICE, network, bits)))

@@ -115,6 +115,50 @@ fn nothing_is_noted_of_datagrams_that_are_not_the_nodes_or_from_no_node_port() {
 }
 
 #[test]
+fn what_a_socket_leaves_to_packets_has_a_port_of_its_own_with_its_backend() {
+    let pod = Address::v4([10, 244, 0, 7]);
+    let opens = |fake: &Fake, hook, packet: &[u8]| {
+        let mut work = Work::NEW;
+        assert!(matches!(
+            decide(hook, Bytes(packet), fake, &mut work),
+            Err(Rest::Open)
+        ));
+        (
+            open(hook, fake, &mut work),
+            work.to.source,
+            work.to.source_port.get(),
+        )
+    };
+    let mut fake = with_node_port(30500);
+    fake.config.snat_last = fake.config.snat_first;
+    let port = fake.config.snat_first;
+    let asks = |from| datagram((pod, from), (NODE, 30500));
+    assert_eq!(
+        opens(&fake, Hook::PodIngress, &asks(5000)),
+        (Outcome::Opened, pod, port)
+    );
+    assert_eq!(
+        opens(&fake, Hook::PodIngress, &asks(5001)),
+        (Outcome::Opened, pod, 5001),
+        "no port is free"
+    );
+    // A connection is translated at its socket.
+    let syn = segment((pod, 5002), (NODE, 30500), SYN);
+    assert_eq!(opens(&fake, Hook::PodIngress, &syn), (Outcome::Opened, pod, 5002));
+    // Unless the frontend asks for its address.
+    let mut fake = remote();
+    for frontend in fake.maps.frontends.values_mut() {
+        frontend.flags |= lb_abi::frontend_flags::SOURCE_RANGES;
+    }
+    for (hook, client) in [(Hook::PodIngress, pod), (Hook::NodeEgress, NODE)] {
+        let syn = segment((client, 5003), (VIP, 80), SYN);
+        let (outcome, source, got) = opens(&fake, hook, &syn);
+        assert_eq!((outcome, source), (Outcome::Opened, client));
+        assert_ne!(got, 5003, "{hook:?}");
+    }
+}
+
+#[test]
 fn of_a_load_balancers_address_other_ports_are_refused_to_those_outside_alone() {
     let balancer = flagged(address_flags::LOAD_BALANCER);
     let packet = segment((CLIENT, 5000), (VIP, 81), SYN);
