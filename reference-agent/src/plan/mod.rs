@@ -17,6 +17,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::IpAddr,
+    sync::Arc,
 };
 
 use lb_abi::frontend_flags;
@@ -52,11 +53,13 @@ pub enum Selection {
     Maglev,
 }
 
-/// A port of a Service, in one family: the API has them unique by number and protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A port of a Service, in one family. As endpoints are found by its name, it is the same one while that and its protocol
+/// are, whatever number it is given: its flows and sockets go on where a node port leads to it before and after. kube-proxy
+/// tells ports apart so, too (`ServicePortName`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId {
-    /// The number that the Service has for it; of the node's own probe, its frontend's.
-    pub port: u16,
+    /// What it is called.
+    pub name: PortName,
     /// The protocol.
     pub protocol: Protocol,
     /// The family of its frontends and of its backends.
@@ -66,12 +69,25 @@ pub struct PortId {
 impl fmt::Display for PortId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            port,
+            name,
             protocol,
             family,
         } = self;
-        write!(f, "{protocol} {port} ({family})")
+        match name {
+            PortName::Of(name) if name.is_empty() => write!(f, "{protocol} ({family})"),
+            PortName::Of(name) => write!(f, "{protocol} {name} ({family})"),
+            PortName::Answered(number) => write!(f, "{protocol} {number} ({family})"),
+        }
     }
+}
+
+/// The name of a port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PortName {
+    /// Its Service's; empty for the only one of a Service.
+    Of(Arc<str>),
+    /// None: it is answered by this machine, at this number.
+    Answered(u16),
 }
 
 /// One of the two sets of backends of a service port.

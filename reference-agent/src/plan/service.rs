@@ -1,11 +1,11 @@
 //! The plan of one Service, and of the node itself.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use lb_abi::address_flags::{LOAD_BALANCER, NODE, VIP};
 
 use super::{
-    FrontendPlan, HealthCheck, Perspective, PortId, PortPlan, ServicePlan, Set,
+    FrontendPlan, HealthCheck, Perspective, PortId, PortName, PortPlan, ServicePlan, Set,
     backends::{BACKENDS, Port, Sets, sets},
 };
 use crate::{
@@ -37,16 +37,17 @@ pub(super) fn service(
             continue;
         }
         let port = &service.ports[frontend.port];
+        let family = Family::of(address.address);
         let key = PortId {
-            port: port.port,
+            name: PortName::Of(Arc::clone(&port.name)),
             protocol: port.protocol,
-            family: Family::of(address.address),
+            family,
         };
-        let entry = plan.ports.entry(key).or_insert_with(|| {
+        let entry = plan.ports.entry(key).or_insert_with_key(|key| {
             let of = Port {
                 service: id,
                 port,
-                family: key.family,
+                family,
             };
             let sets = sets(model, perspective, of);
             if let Some(found) = sets.clipped {
@@ -150,7 +151,7 @@ fn answer_here(
     own: bool,
 ) {
     let key = PortId {
-        port: frontend.port,
+        name: PortName::Answered(frontend.port),
         protocol: frontend.protocol,
         family: Family::of(frontend.address),
     };
@@ -253,7 +254,7 @@ fn taken(findings: &mut Findings, model: &Model, frontend: Frontend, owner: Obje
     findings.add(Reason::FrontendTaken, message);
 }
 
-fn clipped(findings: &mut Findings, port: PortId, found: usize) {
+fn clipped(findings: &mut Findings, port: &PortId, found: usize) {
     let message = format!(
         "endpoints of port {port}: expected at most {BACKENDS}, found {found}; those of the highest addresses are left out"
     );

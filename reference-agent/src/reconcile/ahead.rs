@@ -92,18 +92,18 @@ impl<M: LbMaps> Reconciler<M> {
         // What an earlier start has left may be theirs.
         let may_be_adopted = !self.written.unclaimed.is_empty();
         for (service, plan) in chunk {
-            for (&port, plan) in &plan.ports {
+            for (port, plan) in &plan.ports {
                 let at = ids.len();
                 ids.push(Ids::default());
                 let port = PortRef {
                     service: *service,
-                    port,
+                    port: port.clone(),
                 };
                 if may_be_adopted || slots.len() >= SLOTS || !self.has_place(plan) {
                     continue;
                 }
                 for set in SETS.into_iter().filter(|&set| plan.uses(set)) {
-                    if self.written.id(port, set).is_some() {
+                    if self.written.id(&port, set).is_some() {
                         continue;
                     }
                     let backends = plan.slots(set);
@@ -116,7 +116,7 @@ impl<M: LbMaps> Reconciler<M> {
                     let staged = self.next_slots(id, &backends, plan.affinity_seconds != 0, &mut slots);
                     new.push(New {
                         at,
-                        port,
+                        port: port.clone(),
                         set,
                         id,
                         staged,
@@ -134,7 +134,7 @@ impl<M: LbMaps> Reconciler<M> {
             let own = &slots[set.slots];
             match self.switch_to(set.id, set.staged, set.backends.into(), own) {
                 Ok(()) => {
-                    self.written.assign(set.port, set.set, set.id);
+                    self.written.assign(&set.port, set.set, set.id);
                     ids[set.at][place(set.set)] = Some(set.id);
                 }
                 Err(_) => _ = self.written.retired.insert(set.id),

@@ -232,13 +232,13 @@ impl<M: LbMaps> Reconciler<M> {
             self.update_addresses(plan, &mut failures[owner]);
             self.update_clients(*service, plan, &mut failures[owner]);
             let mut frontends = false;
-            for (&port, wanted) in &plan.ports {
+            for (port, wanted) in &plan.ports {
                 let at = PortRef {
                     service: *service,
-                    port,
+                    port: port.clone(),
                 };
                 let ahead = ahead.next().unwrap_or_default();
-                let port = self.prepare(at, wanted, ahead, &mut failures[owner]);
+                let port = self.prepare(&at, wanted, ahead, &mut failures[owner]);
                 frontends |= !port.frontends.is_empty();
                 prepared.push((port, owner));
             }
@@ -262,13 +262,13 @@ impl<M: LbMaps> Reconciler<M> {
             return;
         }
         for (service, plan) in chunk {
-            for (&port, plan) in &plan.ports {
+            for (port, plan) in &plan.ports {
                 let at = PortRef {
                     service: *service,
-                    port,
+                    port: port.clone(),
                 };
                 for set in SETS.into_iter().filter(|&set| plan.uses(set)) {
-                    self.written.reserve(at, set, plan);
+                    self.written.reserve(&at, set, plan);
                 }
             }
         }

@@ -37,16 +37,16 @@ pub(super) struct Owners {
 
 impl Owners {
     /// A service port has put a frontend. `answered`: clients got somewhere there before.
-    pub(super) fn put(&mut self, key: FrontendKey, by: PortRef, answered: bool) {
-        if key.protocol == UDP && self.of.insert(key, by) != Some(by) && answered {
+    pub(super) fn put(&mut self, key: FrontendKey, by: &PortRef, answered: bool) {
+        if key.protocol == UDP && self.of.insert(key, by.clone()).as_ref() != Some(by) && answered {
             self.moved.insert(key);
         }
     }
 
     /// A service port takes over what an earlier start has put for it.
-    pub(super) fn take_over(&mut self, key: FrontendKey, by: PortRef) {
+    pub(super) fn take_over(&mut self, key: FrontendKey, by: &PortRef) {
         if key.protocol == UDP {
-            self.of.entry(key).or_insert(by);
+            self.of.entry(key).or_insert_with(|| by.clone());
         }
     }
 
@@ -61,7 +61,7 @@ impl Owners {
 
 impl<M: LbMaps> Reconciler<M> {
     /// A frontend of a service port was put.
-    pub(super) fn frontend_put(&mut self, key: FrontendKey, value: Frontend, by: PortRef) {
+    pub(super) fn frontend_put(&mut self, key: FrontendKey, value: Frontend, by: &PortRef) {
         // At an address of this node, a node port may have answered.
         let answered = self.written.frontends.contains_key(&key) || self.is_nodes(&key);
         self.written.placed(key, value);
@@ -69,7 +69,7 @@ impl<M: LbMaps> Reconciler<M> {
     }
 
     /// A service port has taken a number over: frontends that name it already were its own.
-    pub(super) fn own_adopted(&mut self, at: PortRef, wanted: &Wanted, id: ServiceId) {
+    pub(super) fn own_adopted(&mut self, at: &PortRef, wanted: &Wanted, id: ServiceId) {
         for &key in wanted.keys() {
             let found = self.written.frontends.get(&key);
             if found.is_some_and(|found| found.internal == id || found.external == id) {
@@ -96,7 +96,7 @@ impl<M: LbMaps> Reconciler<M> {
             true => key,
             false => node_port(key),
         };
-        let port = self.owners.of.get(&key).and_then(|&at| self.written.port(at));
+        let port = self.owners.of.get(&key).and_then(|at| self.written.port(at));
         let serving = port.into_iter().flat_map(|port| &port.serving);
         serving
             .filter_map(|&id| self.written.backends.get(id))

@@ -22,12 +22,12 @@ pub(super) struct Failure {
 }
 
 /// Something that failed and has not succeeded since.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Trouble<'a> {
     /// The Service that is not written; `None`: entries that should be gone and are not.
     pub service: Option<ObjectId>,
     /// Its port.
-    pub port: Option<PortId>,
+    pub port: Option<&'a PortId>,
     /// What the map said.
     pub error: &'a MapError,
     /// How often it was tried.
@@ -68,7 +68,7 @@ impl Retry {
     fn troubles(&self, service: Option<ObjectId>) -> impl Iterator<Item = Trouble<'_>> {
         self.failures.iter().map(move |Failure { port, error }| Trouble {
             service,
-            port: *port,
+            port: port.as_ref(),
             error,
             attempts: self.attempts,
         })

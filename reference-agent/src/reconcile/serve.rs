@@ -72,7 +72,7 @@ impl<M: LbMaps> Reconciler<M> {
     /// `before`: the numbers that the service port had before.
     pub(super) fn serve(
         &mut self,
-        at: PortRef,
+        at: &PortRef,
         plan: &PortPlan,
         before: [Option<ServiceId>; 2],
     ) -> Result<(), MapError> {
@@ -117,7 +117,7 @@ impl<M: LbMaps> Reconciler<M> {
 
     /// While a service port is not written: whoever served it does so still, and so does who is to serve it and is
     /// there already, so that it is there when that succeeds.
-    pub(super) fn hold_too(&mut self, at: PortRef, plan: &PortPlan) {
+    pub(super) fn hold_too(&mut self, at: &PortRef, plan: &PortPlan) {
         let held = self.written.port(at).into_iter().flat_map(|port| &port.serving);
         let there = plan.serving.iter();
         let there = there.filter_map(|backend| self.written.backends.id(backend));
@@ -126,7 +126,7 @@ impl<M: LbMaps> Reconciler<M> {
     }
 
     /// Notes whom a service port serves by; sorted.
-    pub(super) fn hold(&mut self, at: PortRef, serving: &[BackendId]) {
+    pub(super) fn hold(&mut self, at: &PortRef, serving: &[BackendId]) {
         for &id in serving {
             self.written.backends.held(id);
         }

@@ -40,14 +40,14 @@ impl<M: LbMaps> Reconciler<M> {
     /// `ahead`: the numbers of sets that are written already.
     pub(super) fn prepare(
         &mut self,
-        at: PortRef,
+        at: &PortRef,
         plan: &PortPlan,
         ahead: [Option<ServiceId>; 2],
         failures: &mut Vec<Failure>,
     ) -> Prepared {
         let mut fail = |error| {
             failures.push(Failure {
-                port: Some(at.port),
+                port: Some(at.port.clone()),
                 error,
             });
         };
@@ -58,7 +58,7 @@ impl<M: LbMaps> Reconciler<M> {
             .collect();
         self.written.want(at, &wanted);
         let mut prepared = Prepared {
-            at,
+            at: at.clone(),
             before: self.written.port(at).map_or([None; 2], |port| port.ids),
             ids: [None; 2],
             ranged: Vec::new(),
@@ -124,7 +124,7 @@ impl<M: LbMaps> Reconciler<M> {
     }
 
     /// Takes a number over that the maps of an earlier start have for a set.
-    fn claim(&mut self, at: PortRef, set: Set, wanted: &Wanted) {
+    fn claim(&mut self, at: &PortRef, set: Set, wanted: &Wanted) {
         if self.written.id(at, set).is_some() {
             return;
         }
@@ -145,7 +145,7 @@ impl<M: LbMaps> Reconciler<M> {
     /// Makes a set what it should be, under the number that the result has.
     fn write_set(
         &mut self,
-        at: PortRef,
+        at: &PortRef,
         plan: &PortPlan,
         set: Set,
         keep: bool,
@@ -233,7 +233,7 @@ impl<M: LbMaps> Reconciler<M> {
 
     /// After its frontends were put, or not: what nothing leads to any more may leave.
     pub(super) fn finish(&mut self, prepared: &Prepared, plan: &PortPlan, failures: &mut Vec<Failure>) {
-        let at = prepared.at;
+        let at = &prepared.at;
         for set in SETS {
             let Some(id) = self.written.id(at, set) else {
                 continue;
@@ -268,7 +268,7 @@ impl<M: LbMaps> Reconciler<M> {
             self.hold_too(at, plan);
         } else if let Err(error) = self.serve(at, plan, prepared.before) {
             failures.push(Failure {
-                port: Some(at.port),
+                port: Some(at.port.clone()),
                 error,
             });
         }
@@ -280,13 +280,13 @@ impl<M: LbMaps> Reconciler<M> {
     pub(super) fn place(&mut self, prepared: &[(Prepared, usize)], failures: &mut [Vec<Failure>]) {
         let all = prepared.iter().flat_map(|(prepared, owner)| {
             let frontends = prepared.frontends.iter();
-            frontends.map(move |&frontend| (frontend, prepared.at, *owner))
+            frontends.map(move |&frontend| (frontend, &prepared.at, *owner))
         });
         let (replacing, new): (Vec<_>, Vec<_>) = all
-            .filter(|((key, _), at, _)| self.written.wanted.get(key) == Some(at))
+            .filter(|((key, _), at, _)| self.written.wanted.get(key) == Some(*at))
             .partition(|((key, _), ..)| self.written.frontends.contains_key(key));
-        let mut fail = |owner: usize, at: PortRef, error| {
-            let port = Some(at.port);
+        let mut fail = |owner: usize, at: &PortRef, error| {
+            let port = Some(at.port.clone());
             failures[owner].push(Failure { port, error });
         };
         let entries: Vec<_> = new.iter().map(|(entry, ..)| *entry).collect();

@@ -13,13 +13,13 @@ use crate::{
     hash::HashMap,
     ids::IdAllocator,
     names::ObjectId,
-    plan::{FrontendPlan, PortId, PortPlan, Set},
+    plan::{FrontendPlan, PortId, PortName, PortPlan, Set},
     resolve::source_of,
     transport::Backend,
 };
 
 /// A port of a Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PortRef {
     pub(super) service: ObjectId,
     pub(super) port: PortId,
@@ -128,27 +128,27 @@ impl Written {
     }
 
     /// A service port.
-    pub(super) fn port(&self, at: PortRef) -> Option<&Port> {
-        self.ports.get(&at)
+    pub(super) fn port(&self, at: &PortRef) -> Option<&Port> {
+        self.ports.get(at)
     }
 
     /// A service port, which is one from now on.
-    pub(super) fn port_mut(&mut self, at: PortRef) -> &mut Port {
-        self.ports.entry(at).or_default()
+    pub(super) fn port_mut(&mut self, at: &PortRef) -> &mut Port {
+        self.ports.entry(at.clone()).or_default()
     }
 
     /// The number of a set that is written.
-    pub(super) fn id(&self, at: PortRef, set: Set) -> Option<ServiceId> {
-        self.ports.get(&at)?.ids[place(set)]
+    pub(super) fn id(&self, at: &PortRef, set: Set) -> Option<ServiceId> {
+        self.ports.get(at)?.ids[place(set)]
     }
 
     /// An adopted number that one of these frontends names where it should name this set: that which is reserved for
     /// it, or one that is reserved for none.
-    pub(super) fn adoptable(&self, at: PortRef, wanted: &Wanted, set: Set) -> Option<ServiceId> {
+    pub(super) fn adoptable(&self, at: &PortRef, wanted: &Wanted, set: Set) -> Option<ServiceId> {
         let mut unreserved = None;
         for id in self.adopted(wanted, set) {
             match self.reserved.get(&id) {
-                Some(&whose) if whose == (at, set) => return Some(id),
+                Some((whose, its)) if (whose, *its) == (at, set) => return Some(id),
                 Some(_) => {}
                 None => _ = unreserved.get_or_insert(id),
             }
@@ -158,14 +158,14 @@ impl Written {
 
     /// Reserves the adopted number that a service port's own frontend names for a set: one of its other frontends may
     /// have become another Service's meanwhile, which must not take the number for that.
-    pub(super) fn reserve(&mut self, at: PortRef, set: Set, plan: &PortPlan) {
+    pub(super) fn reserve(&mut self, at: &PortRef, set: Set, plan: &PortPlan) {
         let own = plan.frontends.iter().filter(|(_, frontend)| frontend.own);
         let own = own
             .map(|(address, frontend)| (address.frontend_key(), *frontend))
             .collect();
         let id = self.adopted(&own, set).next();
         if let Some(id) = id {
-            self.reserved.entry(id).or_insert((at, set));
+            self.reserved.entry(id).or_insert_with(|| (at.clone(), set));
         }
     }
 
@@ -214,9 +214,9 @@ impl Written {
     }
 
     /// Notes which frontends a service port should have.
-    pub(super) fn want(&mut self, at: PortRef, wanted: &Wanted) {
-        let before = self.ports.get(&at).map_or(&[][..], |port| &port.wanted);
-        if before.iter().eq(wanted.keys()) && before.iter().all(|key| self.wanted.get(key) == Some(&at)) {
+    pub(super) fn want(&mut self, at: &PortRef, wanted: &Wanted) {
+        let before = self.ports.get(at).map_or(&[][..], |port| &port.wanted);
+        if before.iter().eq(wanted.keys()) && before.iter().all(|key| self.wanted.get(key) == Some(at)) {
             return;
         }
         let now = wanted.keys().copied().collect();
@@ -227,20 +227,20 @@ impl Written {
             }
         }
         for &key in wanted.keys() {
-            self.wanted.insert(key, at);
+            self.wanted.insert(key, at.clone());
         }
     }
 
-    fn unwant(&mut self, key: FrontendKey, by: PortRef) {
+    fn unwant(&mut self, key: FrontendKey, by: &PortRef) {
         // Another service port may have claimed it in the meantime.
-        if self.wanted.get(&key) == Some(&by) {
+        if self.wanted.get(&key) == Some(by) {
             self.wanted.remove(&key);
             self.misplaced.insert(key);
         }
     }
 
     /// Gives a set its number; the one that it had before, if another, is retired.
-    pub(super) fn assign(&mut self, at: PortRef, set: Set, id: ServiceId) {
+    pub(super) fn assign(&mut self, at: &PortRef, set: Set, id: ServiceId) {
         self.unclaimed.remove(&id);
         let before = self.port_mut(at).ids[place(set)].replace(id);
         if let Some(before) = before.filter(|&before| before != id) {
@@ -249,8 +249,8 @@ impl Written {
     }
 
     /// Takes the number of a set away.
-    pub(super) fn unassign(&mut self, at: PortRef, set: Set) {
-        let port = self.ports.get_mut(&at);
+    pub(super) fn unassign(&mut self, at: &PortRef, set: Set) {
+        let port = self.ports.get_mut(at);
         if let Some(id) = port.and_then(|port| port.ids[place(set)].take()) {
             self.retired.insert(id);
         }
@@ -262,8 +262,9 @@ impl Written {
         let from = self.ports.range(PortRef::first(service)..);
         let of = from.take_while(|(at, _)| at.service == service);
         let gone: Vec<PortRef> = of
-            .map(|(&at, _)| at)
+            .map(|(at, _)| at)
             .filter(|at| !plan.contains_key(&at.port))
+            .cloned()
             .collect();
         let mut taken = Vec::with_capacity(gone.len());
         for at in gone {
@@ -272,7 +273,7 @@ impl Written {
             };
             self.retired.extend(port.ids());
             for &key in &port.wanted {
-                self.unwant(key, at);
+                self.unwant(key, &at);
             }
             taken.push(port);
         }
@@ -375,9 +376,9 @@ impl Written {
 
 impl PortRef {
     /// Before all ports of a Service.
-    const fn first(service: ObjectId) -> Self {
+    fn first(service: ObjectId) -> Self {
         let port = PortId {
-            port: 0,
+            name: PortName::Of("".into()),
             protocol: crate::transport::Protocol::Tcp,
             family: crate::transport::Family::V4,
         };

@@ -54,6 +54,16 @@ impl Batch {
             backend,
             id,
         } = departed;
+        let keys: Vec<_> = frontends
+            .into_iter()
+            .map(TransportAddress::frontend_key)
+            .collect();
+        // Whoever took these over before has lost it since.
+        for key in &keys {
+            if let Some(backends) = self.moved.get_mut(key) {
+                backends.remove(&backend);
+            }
+        }
         // Of an earlier start, nobody knows any more who had it.
         if service == 0 || (self.departed.len() >= most && !self.departed.contains_key(&(service, id))) {
             return self.add_unlisted_backends();
@@ -65,7 +75,6 @@ impl Batch {
         });
         // The number may have been given to another one meanwhile.
         gone.backend = backend;
-        let keys = frontends.into_iter().map(TransportAddress::frontend_key);
         gone.frontends.extend(keys);
     }
 
@@ -157,15 +166,16 @@ impl Batch {
             });
             let moved = self.moved.get(asked);
             let moved = moved.or_else(|| self.moved.get(&as_node_port()?));
-            let led_away = match moved {
+            let goes = match moved {
+                // Whoever had the frontend before, and lost its backends with it.
                 Some(backends) => !backends.contains(&TransportAddress {
                     protocol: Protocol::Udp,
                     address: backend.ip(),
                     port: backend.port(),
                 }),
-                None => self.unlisted_frontends && maps.frontend(asked).is_none(),
+                None => departed || (self.unlisted_frontends && maps.frontend(asked).is_none()),
             };
-            if nobodys || departed || led_away {
+            if nobodys || goes {
                 sockets.entry(backend).or_default().insert(key.cookie);
             }
         }

@@ -51,7 +51,7 @@ fn before_the_switch_the_old_set_keeps_working(#[case] at: usize) {
         panic!("one trouble")
     };
     assert!(
-        trouble.starts_with("service t/x port TCP 80 (IPv4) is not written after 1 attempts: put on map"),
+        trouble.starts_with("service t/x port TCP (IPv4) is not written after 1 attempts: put on map"),
         "{trouble}"
     );
     world.wait(RETRY_FIRST);
@@ -254,7 +254,7 @@ fn a_full_map_keeps_what_is_there_names_what_does_not_fit_and_takes_it_when_ther
         panic!("{:?}", world.control.troubles())
     };
     assert!(
-        trouble.starts_with("service t/y port TCP 80 (IPv4) is not written after "),
+        trouble.starts_with("service t/y port TCP (IPv4) is not written after "),
         "{trouble}"
     );
     assert!(trouble.contains(&format!("map {map} is full")), "{trouble}");
@@ -337,7 +337,7 @@ fn a_table_that_does_not_fit_is_named_and_leaves_the_room_to_others() {
         panic!("{:?}", world.control.troubles())
     };
     assert!(
-        trouble.starts_with("service t/y port TCP 80 (IPv4) is not written after "),
+        trouble.starts_with("service t/y port TCP (IPv4) is not written after "),
         "{trouble}"
     );
     assert!(trouble.ends_with("map SLOTS is full (500 entries)"), "{trouble}");

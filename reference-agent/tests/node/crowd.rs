@@ -134,7 +134,7 @@ fn a_hundred_thousand_endpoints_are_clipped_and_named_and_disturb_nobody() {
             }
         });
         until_line(&node, &line(0..TAKEN));
-        let finding = "service default/crowd: EndpointsClipped: endpoints of port TCP 80 (IPv4): expected at most 16384, \
+        let finding = "service default/crowd: EndpointsClipped: endpoints of port TCP (IPv4): expected at most 16384, \
                        found 100000; those of the highest addresses are left out\n";
         node.eventually(|| match agent.get("/findings") {
             Some((200, found)) if found == finding => Ok(()),

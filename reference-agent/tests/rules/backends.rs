@@ -171,7 +171,7 @@ fn of_more_backends_than_a_set_can_have_the_lowest_addresses_are_taken_and_it_is
     assert_eq!(
         findings(&model, "t/x"),
         [
-            "EndpointsClipped: endpoints of port TCP 80 (IPv4): expected at most 16384, found 16385; those of the highest \
+            "EndpointsClipped: endpoints of port TCP (IPv4): expected at most 16384, found 16385; those of the highest \
              addresses are left out"
         ]
     );

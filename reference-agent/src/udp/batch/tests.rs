@@ -20,15 +20,18 @@ fn socket(text: &str) -> SocketAddr {
 fn batch(departed: &[(ServiceId, &[&str], &str, BackendId)]) -> Batch {
     let mut batch = Batch::default();
     for (service, frontends, backend, id) in departed {
-        let departed = Departed {
-            service: *service,
-            frontends: frontends.iter().map(|text| at(text)).collect(),
-            backend: at(backend),
-            id: *id,
-        };
-        batch.add(departed, 2);
+        batch.add(gone(*service, frontends, backend, *id), 2);
     }
     batch
+}
+
+fn gone(service: ServiceId, frontends: &[&str], backend: &str, id: BackendId) -> Departed {
+    Departed {
+        service,
+        frontends: frontends.iter().map(|text| at(text)).collect(),
+        backend: at(backend),
+        id,
+    }
 }
 
 fn tuple(source: &str, destination: &str) -> Tuple {
@@ -294,6 +297,29 @@ fn sockets_of_a_frontend_that_has_moved_go_unless_their_backend_serves_it_now() 
         noted(7, AT_NODE, NEW),
     ];
     check_sockets_with(&batch, &sockets, &there, &[1, 4, 5]);
+}
+
+/// Its old service port is gone, and has lost the backend.
+#[test]
+fn a_socket_stays_whose_backend_serves_the_service_port_that_has_the_frontend_now() {
+    let there = maps(&[], &[(NODE_PORT, 4)]);
+    let told = |again: bool| {
+        let mut both = batch(&[(3, &[NODE_PORT], OLD, 7)]);
+        both.add_moved(
+            MovedFrontend {
+                frontend: at(NODE_PORT),
+                backends: [at(OLD)].into(),
+            },
+            2,
+        );
+        if again {
+            both.add(gone(4, &[NODE_PORT], OLD, 7), 9);
+        }
+        both
+    };
+    check_sockets_with(&told(false), &[noted(1, AT_NODE, OLD)], &there, &[]);
+    // And then it leaves that one.
+    check_sockets_with(&told(true), &[noted(1, AT_NODE, OLD)], &there, &[1]);
 }
 
 #[test]

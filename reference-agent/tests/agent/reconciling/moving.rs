@@ -111,6 +111,31 @@ fn a_change_of_policies_affinity_or_backends_moves_nothing() {
     }
 }
 
+/// It is the same service port by its name: what came by the node port goes on, by the same number.
+#[test]
+fn a_service_port_that_gets_another_number_keeps_its_node_port() {
+    let mut world = two();
+    let node_port = |world: &World<Planner>| {
+        let frontends = world.contents().frontends;
+        frontends
+            .into_iter()
+            .find(|(key, _)| *key == address(NODE_PORT).frontend_key())
+    };
+    let before = node_port(&world);
+    let mut renumbered = exposed("t/a", "10.96.0.10");
+    for port in &mut renumbered.ports {
+        port.port = 9000;
+    }
+    world.put_service(renumbered);
+    let changes = world.control.take_changes();
+    assert_eq!(changes.departed.listed, []);
+    // Where it is not any more.
+    let vip = "UDP 10.96.0.10:53";
+    assert_eq!(changes.moved.listed, [to(BALANCER, &[]), to(vip, &[])]);
+    assert!(before.is_some() && node_port(&world) == before);
+    world.assert_clean();
+}
+
 /// The port that loses a frontend gets new backends in the same round, and with them another number.
 #[test]
 fn a_frontend_that_stays_while_its_service_port_gets_another_number_does_not_move() {

@@ -150,7 +150,7 @@ fn ranges_that_do_not_fit_keep_their_frontend_out_and_no_other() {
         panic!("{:?}", world.control.troubles())
     };
     assert!(
-        trouble.starts_with("service t/x port TCP 80 (IPv4) is not written after ")
+        trouble.starts_with("service t/x port TCP (IPv4) is not written after ")
             && trouble.ends_with("map SOURCES is full (1 entries)"),
         "{trouble}"
     );

@@ -239,7 +239,7 @@ fn what_is_not_written_is_a_finding_until_it_is() {
     assert_eq!(
         findings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [
-            "NotWritten: port UDP 53 (IPv4) is not written, and goes on as it was: put on map BACKENDS failed: Cannot allocate memory (os error 12)"
+            "NotWritten: port UDP (IPv4) is not written, and goes on as it was: put on map BACKENDS failed: Cannot allocate memory (os error 12)"
         ]
     );
     world.settle();

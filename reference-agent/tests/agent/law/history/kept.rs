@@ -59,15 +59,15 @@ impl Keeping {
                     let before = self.before.get(frontend);
                     let last = if serving.is_empty() && keep {
                         let same = before.is_some_and(|before| {
-                            (&before.owner, before.port, before.set, before.keep)
-                                == (&owner, *port_id, set, true)
+                            (&before.owner, &before.port, before.set, before.keep)
+                                == (&owner, port_id, set, true)
                         });
                         let must = same && set == Set::Cluster && since != Since::Several;
                         // What is kept is the port's: a frontend that it did not have before meets it, too; of its two
                         // sets, one of which is part of the other, that which it had last.
                         let is_its = |(one, before): &(&TransportAddress, &Before)| {
                             port.frontends.contains_key(one)
-                                || (&before.owner, before.port) == (&owner, *port_id)
+                                || (&before.owner, &before.port) == (&owner, port_id)
                         };
                         let lasts = self.before.iter().filter(is_its);
                         let lasts: Vec<_> = lasts.map(|(_, before)| &before.last).collect();
@@ -85,7 +85,7 @@ impl Keeping {
                     };
                     if let Some(last) = last {
                         let owner = owner.clone();
-                        let port = *port_id;
+                        let port = port_id.clone();
                         now.insert(
                             *frontend,
                             Before {
