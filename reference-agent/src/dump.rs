@@ -156,6 +156,9 @@ fn served(serving: &Serving) -> String {
     if serving.silent {
         how.push("silent".to_owned());
     }
+    if serving.target_port {
+        how.push("may be bound".to_owned());
+    }
     let mut text = whom.join(" | ");
     if !how.is_empty() {
         let _ = write!(text, " ({})", how.join(", "));

@@ -54,8 +54,10 @@ pub mod frontend_flags {
     /// Packets from outside are dropped, not rejected, when there is no backend: `externalTrafficPolicy: Local` on a
     /// node without one, whose clients shall try again elsewhere.
     pub const SILENT: u32 = 1 << 2;
+    /// A node port whose number is the target port's, too: a pod with the node's network may be bound to it.
+    pub const TARGET_PORT: u32 = 1 << 3;
     /// All of them.
-    pub const ALL: u32 = MAGLEV | SOURCE_RANGES | SILENT;
+    pub const ALL: u32 = MAGLEV | SOURCE_RANGES | SILENT | TARGET_PORT;
 }
 
 /// Flags that are the value of ADDRESSES, whose key is an [`Address`].

@@ -123,8 +123,9 @@ fn may_answer(tables: &impl Tables, caller: &impl Caller, address: Address) -> b
         && !caller.in_node_netns()
 }
 
-/// Whether a port that a socket of the node was bound to is a node port's, at an address where that answers. `dual`:
-/// whether the socket, where it is bound to `::`, has IPv4's addresses as well.
+/// Whether a port that a socket of the node was bound to is a node port's, at an address where that answers; but a pod with the
+/// node's network may serve at the number of its own Service's node port. `dual`: whether the socket, where it is bound to `::`,
+/// has IPv4's addresses as well.
 #[inline(always)]
 pub fn is_reserved(tables: &impl Tables, bound: &FrontendKey, dual: impl FnOnce() -> bool) -> bool {
     let address = bound.address;
@@ -133,7 +134,8 @@ pub fn is_reserved(tables: &impl Tables, bound: &FrontendKey, dual: impl FnOnce(
             address: unspecified,
             ..*bound
         };
-        tables.frontend(&key).is_some()
+        let frontend = tables.frontend(&key);
+        frontend.is_some_and(|frontend| frontend.flags & frontend_flags::TARGET_PORT == 0)
     };
     if address == Address::UNSPECIFIED_V6 {
         return node_port(Address::UNSPECIFIED_V6) || (node_port(Address::UNSPECIFIED_V4) && dual());

@@ -140,11 +140,17 @@ fn ports(ports: &Value, kind: Type, defects: &mut Vec<Defect>) -> Vec<ServicePor
                 node_port = None;
             }
         }
+        // Names, and what the API has no meaning for, are the slices' matter.
+        let target_port = match &value["targetPort"] {
+            Value::Null => Some(port),
+            target => target.as_u64().and_then(|target| u16::try_from(target).ok()),
+        };
         read.push(ServicePort {
             name,
             port,
             protocol,
             node_port,
+            target_port,
         });
     }
     read

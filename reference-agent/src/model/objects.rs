@@ -120,6 +120,8 @@ pub struct ServicePort {
     pub protocol: Protocol,
     /// The port at every node; types NodePort and LoadBalancer alone have it.
     pub node_port: Option<u16>,
+    /// The number that endpoints have for it; `None`: they have a name for it, and their own numbers.
+    pub target_port: Option<u16>,
 }
 
 /// Who of a Service's backends gets the traffic of a node.

@@ -152,7 +152,12 @@ impl PortPlan {
         } else {
             0
         };
-        maglev | ranged | silent
+        let target = if frontend.target_port {
+            frontend_flags::TARGET_PORT
+        } else {
+            0
+        };
+        maglev | ranged | silent | target
     }
 
     /// What the slots of one of its sets should hold, in order.
@@ -172,6 +177,8 @@ pub struct FrontendPlan {
     pub silent: bool,
     /// Whether [`PortPlan::sources`] says who is served.
     pub ranged: bool,
+    /// Whether it is a node port whose number is the target port's, too: a pod with the node's network may be bound to it.
+    pub target_port: bool,
     /// Whether it is the Service's own, which no other one is given while it has it: at its cluster IP.
     pub own: bool,
 }

@@ -10,7 +10,9 @@ use super::{
 };
 use crate::{
     findings::{Findings, Reason},
-    model::{Exposure, FRONTENDS, Frontend, Model, Policy, Probe, Service, frontends, health_checks},
+    model::{
+        Exposure, FRONTENDS, Frontend, Model, Policy, Probe, Service, ServicePort, frontends, health_checks,
+    },
     names::ObjectId,
     transport::{Backend, Family, Range, TransportAddress},
 };
@@ -57,7 +59,13 @@ pub(super) fn service(
             ready_here.extend(&sets.ready_here);
             begin(perspective, service, sets)
         });
-        add(entry, model, service, frontend);
+        add(
+            entry,
+            model,
+            service,
+            frontend,
+            is_target(model, id, port, frontend),
+        );
         if let Some(flags) = address_flags(model, frontend) {
             *plan.addresses.entry(address.address).or_default() |= flags;
         }
@@ -160,6 +168,7 @@ fn answer_here(
         external: Set::Cluster,
         silent: false,
         ranged: false,
+        target_port: false,
         own,
     };
     let port = plan.ports.entry(key).or_insert_with(|| {
@@ -190,7 +199,20 @@ fn begin(perspective: &Perspective, service: &Service, sets: Sets) -> PortPlan {
     }
 }
 
-fn add(port: &mut PortPlan, model: &Model, service: &Service, frontend: Frontend) {
+/// Whether a node port has the number of the target port: by the Service, or, where that has a name for it, by a slice. (The
+/// Service's word comes first: a pod that is about to bind it may be in no slice yet.)
+fn is_target(model: &Model, service: ObjectId, port: &ServicePort, frontend: Frontend) -> bool {
+    let number = frontend.address.port;
+    let in_slices = || {
+        let slices = model.slices_of(service).into_iter();
+        let mut ports = slices.flat_map(|slice| &slice.ports);
+        ports
+            .any(|target| (target.protocol, &target.name, target.port) == (port.protocol, &port.name, number))
+    };
+    frontend.exposure == Exposure::NodePort && (port.target_port == Some(number) || in_slices())
+}
+
+fn add(port: &mut PortPlan, model: &Model, service: &Service, frontend: Frontend, target_port: bool) {
     let set = |policy| match policy {
         Policy::Cluster => Set::Cluster,
         Policy::Local => Set::Local,
@@ -214,6 +236,7 @@ fn add(port: &mut PortPlan, model: &Model, service: &Service, frontend: Frontend
         // If nobody serves anywhere, there is no other node to be tried.
         silent: outside && external == Set::Local && !port.cluster.is_empty(),
         ranged: frontend.exposure == Exposure::LoadBalancer && port.sources.is_some(),
+        target_port,
         own: !outside,
     };
     port.keep |= model.is_way(&frontend.address);

@@ -24,6 +24,8 @@ pub struct Serving {
     pub affinity_seconds: u32,
     /// Whether clients from outside are not told that nobody serves them.
     pub silent: bool,
+    /// Whether sockets of the node may be bound to it, though it is a node port.
+    pub target_port: bool,
     /// Who is served; `None`: everybody.
     pub sources: Option<BTreeSet<Range>>,
 }
@@ -57,6 +59,7 @@ fn frontends(port: &PortPlan) -> impl Iterator<Item = (TransportAddress, Serving
             selection: port.selection,
             affinity_seconds: port.affinity_seconds,
             silent: frontend.silent,
+            target_port: frontend.target_port,
             sources: port.sources.clone().filter(|_| frontend.ranged),
         };
         (address, serving)

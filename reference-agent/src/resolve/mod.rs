@@ -58,6 +58,7 @@ pub fn resolve(contents: &Contents) -> (Resolved, BTreeSet<Defect>) {
             selection,
             affinity_seconds: value.affinity_seconds,
             silent: value.flags & frontend_flags::SILENT != 0,
+            target_port: value.flags & frontend_flags::TARGET_PORT != 0,
             sources: source_of(value).map(|id| index.ranges.get(&id).cloned().unwrap_or_default()),
         };
         resolved.insert(frontend, serving);

@@ -53,6 +53,7 @@ fn port(text: &str) -> ServicePort {
         port,
         protocol,
         node_port,
+        target_port: Some(port),
     }
 }
 

@@ -50,10 +50,11 @@ fn a_service_as_kube_apiserver_sends_it() {
         },
         "status": {"loadBalancer": {}}
     });
-    let expected = Service {
+    let mut expected = Service {
         created: Some(1_795_265_994),
         ..service("default/kubernetes", "10.96.0.1", &["TCP 443 https"])
     };
+    expected.ports[0].target_port = Some(60002);
     assert_eq!(
         decoded_service(&object),
         Decoded {

@@ -267,7 +267,10 @@ mod tests {
     fn the_end_of_what_a_part_has_written_is_shown() {
         let written: String = (0..100).map(|line| format!("{line}\n")).collect();
         let shown = last_lines("e2e", &(written + &"x".repeat(1000)));
-        assert!(shown.contains("e2e wrote:\n41\n") && shown.contains("\n99\n"), "{shown}");
+        assert!(
+            shown.contains("e2e wrote:\n41\n") && shown.contains("\n99\n"),
+            "{shown}"
+        );
         assert_eq!(shown.lines().last().map(str::len), Some(400));
     }
 

@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr};
 
-use lb_abi::Counter;
+use lb_abi::{Counter, Frontend, frontend_flags};
 use lb_loader::Datapath;
 use socket2::{Domain, Socket, Type};
 
@@ -68,6 +68,28 @@ fn a_node_port_is_taken_wherever_it_answers() {
             }
             let all_of_loopback = SocketAddr::new([127, 0, 0, 9].into(), NODE_PORT);
             taken(&datapath, protocol, all_of_loopback, false);
+        }
+    });
+}
+
+#[test]
+fn a_node_port_whose_target_has_its_number_is_free() {
+    isolated(|node| {
+        let datapath = node.start();
+        for protocol in Protocol::BOTH {
+            for family in [Family::V4, Family::V6] {
+                reserve(&datapath, family, protocol);
+                let at = family.unspecified(NODE_PORT);
+                taken(&datapath, protocol, at, false);
+                let frontend = Frontend {
+                    internal: 1,
+                    external: 1,
+                    flags: frontend_flags::TARGET_PORT,
+                    ..Frontend::default()
+                };
+                ServicePort::new(&datapath, 1, protocol, &[]).frontend(at, frontend);
+                free(&datapath, protocol, at, true);
+            }
         }
     });
 }

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use lb_abi::{Address, Backend, Chosen, ChosenKey, Counter, FrontendKey, Port, Remembered, ReverseKey};
+use lb_abi::{
+    Address, Backend, Chosen, ChosenKey, Counter, FrontendKey, Port, Remembered, ReverseKey, frontend_flags,
+};
 
 use super::{
     decide::{Fate, Hook, decide, is_node, unspecified},
@@ -331,7 +333,8 @@ fn bind(mut outcome: Outcome, bound: Bound) -> Outcome {
     let v4 = bound.kind != Kind::V6;
     let has_node_port = |v4: bool| {
         let key = Group { tcp: bound.tcp, v4 }.key(Place::Unspecified, bound.port);
-        state.maps.frontends.contains_key(&key)
+        let frontend = state.maps.frontends.get(&key);
+        frontend.is_some_and(|frontend| frontend.flags & frontend_flags::TARGET_PORT == 0)
     };
     let address = bound.place.address(v4);
     let answers = IpAddr::from(address).is_unspecified() || is_node(state, address);
