@@ -204,7 +204,7 @@ fn begin(perspective: &Perspective, service: &Service, sets: Sets) -> PortPlan {
 fn is_target(model: &Model, service: ObjectId, port: &ServicePort, frontend: Frontend) -> bool {
     let number = frontend.address.port;
     let in_slices = || {
-        let slices = model.slices_of(service).into_iter();
+        let slices = model.slices_of(service).iter();
         let mut ports = slices.flat_map(|slice| &slice.ports);
         ports
             .any(|target| (target.protocol, &target.name, target.port) == (port.protocol, &port.name, number))
