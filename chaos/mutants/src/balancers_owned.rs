@@ -1,7 +1,7 @@
 //! The addresses of load balancers and external IPs are taken for addresses of Services alone.
 //!
-//! What an agent does that has cluster IPs in mind: nobody dials from such an address, and nothing else is there. Where a proxy
-//! or a node has it, that machine is a forger, and its other ports are refused.
+//! What an agent does that treats all of a Service's addresses as cluster IPs, which no machine has. A proxy or a node that has
+//! one is dropped as a forged source, and its other ports are refused.
 
 use lb_abi::address_flags::{NODE, VIP};
 use reference_agent::{

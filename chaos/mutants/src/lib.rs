@@ -265,10 +265,10 @@ impl Mutant {
                 "programs that show unconnected sockets the frontend that they asked are not attached"
             }
             Self::NodePortsTaken => {
-                "node ports are frontends at the node's addresses, which no socket of the node has"
+                "node ports at the node's addresses are taken without a look at the sockets that have those ports"
             }
             Self::BalancersOwned => {
-                "addresses of load balancers and external IPs are those of Services alone: nobody dials from there"
+                "addresses of load balancers and external IPs are taken for Services' alone, and never for a client's"
             }
             Self::HostOnce => "the node's addresses are those that it had when the agent started",
             Self::PinsLeft => "its clean-up detaches everything, and leaves its pins",

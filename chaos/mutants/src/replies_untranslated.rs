@@ -1,7 +1,7 @@
 //! Answers to unconnected sockets show the backend, not the frontend that was asked.
 //!
-//! What an agent does that forgets the hooks of the way back: datagrams reach their backend, and whoever looks at who answers
-//! sees a stranger.
+//! What an agent does that forgets the hooks of the way back: datagrams reach their backend, and the client sees the backend's
+//! address on the answer.
 
 use std::path::Path;
 

@@ -37,7 +37,7 @@ pub static ALL: [Permitted; 14] = [
         applies: |subject, _, _| matches!(subject.to, To::Loopback { .. }),
     },
     Permitted {
-        what: "refused or silent at an external frontend that nobody serves",
+        what: "refused or silent at an external frontend without backends",
         reason: "rejecting is upstream's choice, dropping an option elsewhere",
         deviation: None,
         applies: |subject, aspect, shown| {
