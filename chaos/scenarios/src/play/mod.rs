@@ -297,7 +297,7 @@ impl Twins {
             if open_ones().next().is_none() || is_final {
                 break;
             }
-            exchange.stays = socket.is_some();
+            exchange.stays = socket.is_some() && is_led_there(open.protocol, &seen);
             exchange.limit = PATIENT;
             if only(&differences, Aspect::Served) {
                 exchange.sockets = 2 * FRESH;
@@ -311,7 +311,7 @@ impl Twins {
         let is_answered = |seen: &Vec<Seen>| seen.iter().any(|one| one.outcome == Outcome::Answered);
         self.played.answered += usize::from(seen.iter().all(is_answered));
         if let Some(socket) = socket {
-            self.note(socket, &seen, &differences);
+            self.note(socket, open.protocol, &seen, &differences);
         }
         for difference in &differences {
             match difference.permitted {
@@ -338,7 +338,7 @@ impl Twins {
             let times = if is_connection { 1 } else { DATAGRAMS };
             let mut all: Vec<Seen> = Vec::new();
             for number in 0..times {
-                let stays = exchange.stays || number > 0;
+                let stays = exchange.stays || (number > 0 && !is_refused(&all));
                 all.extend(side.kept(socket, &Exchange { stays, ..*exchange }).await?);
                 // The rest would be silent, too.
                 if all.last().is_some_and(|one| one.outcome == Outcome::Silent) {
@@ -353,9 +353,9 @@ impl Twins {
     }
 
     /// What is remembered of a kept socket after an exchange.
-    fn note(&mut self, socket: u8, seen: &[Vec<Seen>; 2], differences: &[Difference]) {
+    fn note(&mut self, socket: u8, protocol: Protocol, seen: &[Vec<Seen>; 2], differences: &[Difference]) {
         let kept = self.kept.entry(socket).or_default();
-        kept.leads_there = true;
+        kept.leads_there = is_led_there(protocol, seen);
         for (before, seen) in kept.before.iter_mut().zip(seen) {
             if let Some(by) = seen.iter().rev().find_map(|one| one.by.clone()) {
                 *before = Some(by);
@@ -368,6 +368,16 @@ impl Twins {
             self.parted.insert(socket);
         }
     }
+}
+
+fn is_refused(seen: &[Seen]) -> bool {
+    seen.last().is_some_and(|one| one.outcome == Outcome::Refused)
+}
+
+/// Whether a kept socket leads where it was led: `connect` of UDP that is refused, as socket programs do it, leaves it where it
+/// was before.
+fn is_led_there(protocol: Protocol, seen: &[Vec<Seen>; 2]) -> bool {
+    protocol != Protocol::UdpConnected || !seen.iter().any(|one| is_refused(one))
 }
 
 /// Another try would not show it again: a connection that has ended, a socket that has left its backend.
