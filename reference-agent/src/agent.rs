@@ -15,6 +15,7 @@ mod control_loop;
 mod latency;
 mod queue;
 mod rounds;
+mod scale;
 mod service_ranges;
 mod survey;
 
@@ -48,6 +49,7 @@ use crate::{
     health_checks,
     hooks::Hooks,
     host::HostWatch,
+    maglev::Scale,
     maps::MapError,
     own::ApiServers,
     reports::Reports,
@@ -186,6 +188,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
         // A cluster without Nodes has a plan, too.
         nodes_changed: true,
         service_ranges: None,
+        scale: Scale::default(),
     };
     let (sender, events) = queue();
     let (asking, questions) = mpsc::channel(QUESTIONS);

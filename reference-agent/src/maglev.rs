@@ -15,12 +15,16 @@
 //! node to another.
 //!
 //! # Size
-//! [`size`]: a prime, so that every skip leads through all slots; at least 100 for each backend, so that shares
+//! [`Scale::size`]: a prime, so that every skip leads through all slots; at least 100 for each backend, so that shares
 //! differ by at most 1 % (section 3.4). A power of four apart, because a table of another size is another table:
-//! connections that change nodes move when the number of backends grows beyond 2, 10, 40, 163 or 655, and not in
-//! between. The largest is as many as SLOTS holds twice, since the old and the new table are both there while one
-//! is switched to the other; beyond 1310 backends shares differ by more than 1 %. A single backend needs no choice:
-//! one slot.
+//! connections that change nodes move when the number of backends grows beyond 2, 10, 40 or 163, and not in between.
+//! A single backend needs no choice: one slot.
+//!
+//! # Room
+//! SLOTS has to hold the tables of all service ports, and each twice, as the old and the new one are both there while one
+//! is switched to the other. So all tables have the first of [`SCALES`] with which they fit into half of it: at least 100
+//! slots for each backend, or 25, or 16, or none but one for each. Which one that is follows from what every node is told
+//! alike, never from what is written: [`model`](crate::model) counts it.
 
 use std::collections::BTreeSet;
 
@@ -28,31 +32,88 @@ use lb_abi::capacity;
 
 use crate::transport::TransportAddress;
 
-/// Sizes of tables: the greatest primes below powers of four, from 2⁸ to 2¹⁶, and 2¹⁷ − 1.
-pub const SIZES: [usize; 6] = [251, 1021, 4093, 16_381, 65_521, 131_071];
-/// Least slots for each backend, as long as [`SIZES`] go.
-pub const SLOTS_PER_BACKEND: usize = 100;
+/// Sizes of tables: the greatest primes below powers of four, from 2⁶ to 2¹⁶.
+pub const SIZES: [usize; 6] = [61, 251, 1021, 4093, 16_381, 65_521];
 
-const LARGEST: usize = SIZES[SIZES.len() - 1];
-const _: () = assert!(2 * LARGEST <= capacity::SLOTS as usize, "two tables fit");
+/// Fewer slots for each backend than this are no table: shares would differ by more than 6.25 %.
+const LEAST: usize = 16;
+
+/// From the largest tables to none. No table takes more than half of what there is for all of its scale, an eighth, a
+/// thirty-second.
+pub const SCALES: [Scale; 4] = [
+    Scale {
+        slots_per_backend: 100,
+        largest: 65_521,
+    },
+    Scale {
+        slots_per_backend: 25,
+        largest: 16_381,
+    },
+    Scale {
+        slots_per_backend: LEAST,
+        largest: 4093,
+    },
+    Scale {
+        slots_per_backend: 1,
+        largest: 0,
+    },
+];
+
 const _: () = assert!(
-    LARGEST >= capacity::BACKENDS as usize,
-    "every backend gets a slot"
+    4 * SCALES[0].largest <= capacity::SLOTS as usize,
+    "two of the largest tables fit twice"
 );
 
-/// How many slots a service port of so many backends has.
-pub fn size(backends: usize) -> usize {
-    if backends <= 1 {
-        return backends;
+/// How large tables are: one for all service ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    slots_per_backend: usize,
+    largest: usize,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        SCALES[0]
     }
-    let least = backends.saturating_mul(SLOTS_PER_BACKEND);
-    SIZES.into_iter().find(|&size| size >= least).unwrap_or(LARGEST)
+}
+
+impl Scale {
+    /// How many slots a table has at least for each backend, up to as many backends as its largest size has room for.
+    pub const fn slots_per_backend(self) -> usize {
+        self.slots_per_backend
+    }
+
+    /// How many slots a service port of so many backends has. Beyond the largest size of the scale they have fewer slots
+    /// each, down to 16, and then one: shares are equal, and whoever comes or goes moves many.
+    pub fn size(self, backends: usize) -> usize {
+        if backends <= 1 {
+            return backends;
+        }
+        let each = |slots| backends.saturating_mul(slots);
+        let mut sizes = SIZES.into_iter().take_while(|&size| size <= self.largest);
+        let usual = sizes.find(|&size| size >= each(self.slots_per_backend));
+        let fewer = (self.largest >= each(LEAST)).then_some(self.largest);
+        usual.or(fewer).unwrap_or(backends)
+    }
+
+    /// How many slots a service port of at most so many backends has at most.
+    pub fn most(self, backends: usize) -> usize {
+        if backends > self.largest / LEAST {
+            self.largest.max(backends)
+        } else {
+            self.size(backends)
+        }
+    }
 }
 
 /// The table of a set of backends, in whatever order they come, and however often. Empty without backends.
-pub fn table(backends: impl IntoIterator<Item = TransportAddress>) -> Vec<TransportAddress> {
+pub fn table(scale: Scale, backends: impl IntoIterator<Item = TransportAddress>) -> Vec<TransportAddress> {
     let backends: BTreeSet<_> = backends.into_iter().collect();
-    of_size(size(backends.len()), &backends)
+    let size = scale.size(backends.len());
+    if size == backends.len() {
+        return backends.into_iter().collect();
+    }
+    of_size(size, &backends)
 }
 
 /// A number by which tables can be compared, such as those of two nodes: equal for equal tables, and hardly ever for
@@ -62,7 +123,7 @@ pub fn digest(table: impl IntoIterator<Item = TransportAddress>) -> u64 {
     slots.fold(0, |digest, owner| mix(digest ^ hash(&owner, OFFSET)))
 }
 
-/// The table of a given size, a prime above the number of backends; or one slot for one backend.
+/// The table of a given size, a prime above the number of backends.
 fn of_size(size: usize, backends: &BTreeSet<TransportAddress>) -> Vec<TransportAddress> {
     let names: Vec<_> = backends.iter().copied().collect();
     let permutations = names.iter().map(|name| Permutation::of(name, size)).collect();

@@ -15,7 +15,7 @@ use crate::history::{Step, hold, steps};
 
 /// Most steps of a history.
 const STEPS: usize = 40;
-/// One history in so many has Maglev's tables, each a thousand slots.
+/// One history in so many has Maglev's tables, each up to a thousand slots.
 const TABLES: u64 = 32;
 /// Most histories that are tried to make a broken one shorter.
 const SHORTER: usize = 5_000;

@@ -17,6 +17,7 @@ use crate::{
     hooks::Hooks,
     host::HostWatch,
     ledger::{Origin, Subject},
+    maglev::Scale,
     maps::Map,
     model::{Event, Kind, Model, ServiceRanges},
     names::ObjectName,
@@ -51,6 +52,8 @@ pub(super) struct Rounds<B, D: Datapath> {
     pub(super) nodes_changed: bool,
     /// As the programs were told last.
     pub(super) service_ranges: Option<ServiceRanges>,
+    /// How large Maglev's tables were, as it was told last.
+    pub(super) scale: Scale,
 }
 
 /// When the next map is audited.
@@ -101,6 +104,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         self.learn_all();
         self.plan_pod_network();
         self.tell_service_ranges();
+        self.tell_scale();
         self.hooks.look(self.control.synced(), now);
         self.audit(now);
         self.survey

@@ -59,6 +59,7 @@ pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
     let perspective = Perspective {
         node: plan.node.node.clone(),
         selection: plan.node.backend_selection,
+        ..Perspective::default()
     };
     let mut planner = Planner::new(perspective);
     if let Source::Api { servers, .. } = &source {

@@ -117,6 +117,7 @@ where
     let mut planner = Planner::new(Perspective {
         node: run.node.node.clone(),
         selection: run.node.backend_selection,
+        ..Perspective::default()
     });
     let ranges_given = service_ranges.is_some();
     if let Some(ranges) = service_ranges {

@@ -14,6 +14,7 @@ use std::{
 };
 
 use crate::{
+    maglev::Scale,
     maps::{LbMaps, Map, MapError},
     model::{Dirty, Event, Model},
     names::ObjectId,
@@ -60,6 +61,10 @@ pub trait Brain: Send {
     fn plan_of_way(&self, service: ObjectId) -> ServicePlan {
         self.plan_service(service)
     }
+    /// How large Maglev's tables are; `None`: there are none, or who decorates the planner does not say.
+    fn scale(&self) -> Option<Scale> {
+        None
+    }
     /// What the API says.
     fn model(&self) -> &Model;
 }
@@ -93,6 +98,10 @@ impl Brain for Planner {
 
     fn plan_service(&self, service: ObjectId) -> ServicePlan {
         plan::plan_service(&self.model, &self.perspective, service)
+    }
+
+    fn scale(&self) -> Option<Scale> {
+        self.perspective.scale(&self.model)
     }
 
     fn model(&self) -> &Model {

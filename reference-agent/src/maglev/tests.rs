@@ -14,6 +14,11 @@ fn backend(index: usize) -> TransportAddress {
     }
 }
 
+/// Of the largest scale.
+fn table(backends: impl IntoIterator<Item = TransportAddress>) -> Vec<TransportAddress> {
+    super::table(Scale::default(), backends)
+}
+
 fn backends(count: usize) -> BTreeSet<TransportAddress> {
     (0..count).map(backend).collect()
 }
@@ -63,19 +68,59 @@ fn sizes_are_primes_of_a_hundred_slots_for_each_backend() {
         assert_eq!(divisor, None, "{size} is a prime");
     }
     assert!(SIZES.is_sorted());
-    assert_eq!([size(0), size(1)], [0, 1]);
-    for count in 2..=1310 {
-        assert!(
-            SIZES.contains(&size(count)) && size(count) >= SLOTS_PER_BACKEND * count,
-            "{count} backends"
-        );
+    let [scale, ..] = SCALES;
+    assert_eq!(scale, Scale::default());
+    for count in 2..=655 {
+        let size = scale.size(count);
+        assert!(SIZES.contains(&size) && size >= 100 * count, "{count} backends");
     }
-    for count in [1311, 10_000, capacity::BACKENDS as usize, usize::MAX] {
-        assert_eq!(size(count), 131_071, "{count} backends");
-    }
-    let steps = [2, 10, 40, 163, 655].map(|count| [size(count), size(count + 1)]);
-    let between: Vec<_> = SIZES.windows(2).map(|pair| [pair[0], pair[1]]).collect();
+    let steps = [2, 10, 40, 163].map(|count| [scale.size(count), scale.size(count + 1)]);
+    let between: Vec<_> = SIZES[1..].windows(2).map(|pair| [pair[0], pair[1]]).collect();
     assert_eq!(steps.as_slice(), between, "where tables change their size");
+}
+
+#[test]
+fn a_smaller_scale_has_smaller_tables_and_never_fewer_than_16_slots_for_each_backend_but_one() {
+    for pair in SCALES.windows(2) {
+        for count in 0..=capacity::BACKENDS as usize {
+            let [larger, smaller] = [pair[0].size(count), pair[1].size(count)];
+            assert!(smaller <= larger, "{count} backends: {larger}, then {smaller}");
+        }
+    }
+    for scale in SCALES {
+        assert_eq!([scale.size(0), scale.size(1)], [0, 1]);
+        for count in 2..=capacity::BACKENDS as usize {
+            let size = scale.size(count);
+            let is_table = SIZES.contains(&size) && size >= 16 * count;
+            assert!(is_table || size == count, "{count} backends: {size} slots");
+        }
+        assert_eq!(scale.size(usize::MAX), usize::MAX);
+    }
+    // Of the commonest numbers of backends.
+    let sizes = |count| SCALES.map(|scale| scale.size(count));
+    assert_eq!(sizes(2), [251, 61, 61, 2]);
+    assert_eq!(sizes(3), [1021, 251, 61, 3]);
+    assert_eq!(sizes(10), [1021, 251, 251, 10]);
+    assert_eq!(sizes(1000), [65_521, 16_381, 1000, 1000]);
+    assert_eq!(sizes(5000), [5000; 4]);
+}
+
+#[test]
+fn no_number_of_backends_has_more_slots_than_is_counted_for_it_or_for_more() {
+    for scale in SCALES {
+        let mut most = 0;
+        for count in 0..=capacity::BACKENDS as usize {
+            most = most.max(scale.size(count));
+            assert_eq!(scale.most(count), most, "up to {count} backends, {scale:?}");
+        }
+    }
+}
+
+#[test]
+fn where_each_backend_has_one_slot_the_order_is_that_of_the_names() {
+    let [.., last] = SCALES;
+    let sorted: Vec<_> = backends(40).into_iter().collect();
+    assert_eq!(super::table(last, (0..40).rev().map(backend)), sorted);
 }
 
 #[test]
@@ -86,20 +131,16 @@ fn without_backends_there_is_no_slot_and_one_backend_has_the_only_one() {
 
 #[test]
 fn no_slot_is_empty_and_shares_differ_by_at_most_one_slot() {
-    for count in [2, 3, 10, 11, 40, 163, 655, 1310, 2000] {
-        let table = table(backends(count));
-        assert_eq!(table.len(), size(count), "{count} backends");
-        let shares = shares(&table);
-        assert_eq!(shares.keys().copied().collect::<BTreeSet<_>>(), backends(count));
-        let [least, most] = [shares.values().min(), shares.values().max()].map(|share| *share.expect("some"));
-        assert!(
-            most - least <= 1,
-            "{count} backends have from {least} to {most} slots"
-        );
-        // The paper's bound, for tables of at least 100 slots for each backend.
-        if size(count) >= SLOTS_PER_BACKEND * count {
+    for scale in SCALES {
+        for count in [2, 3, 10, 11, 40, 163, 655, 1310, 2000] {
+            let table = super::table(scale, backends(count));
+            assert_eq!(table.len(), scale.size(count), "{count} backends");
+            let shares = shares(&table);
+            assert_eq!(shares.keys().copied().collect::<BTreeSet<_>>(), backends(count));
+            let [least, most] =
+                [shares.values().min(), shares.values().max()].map(|share| *share.expect("some"));
             assert!(
-                100 * most <= 101 * least,
+                most - least <= 1,
                 "{count} backends have from {least} to {most} slots"
             );
         }

@@ -46,6 +46,8 @@ pub struct Metrics {
     pub map_entries: Labelled<Gauge, 1>,
     /// By map.
     pub map_capacity: Labelled<Gauge, 1>,
+    /// How large Maglev's tables are.
+    pub maglev: Labelled<Gauge, 0>,
     /// Audits done.
     pub audits: Labelled<Counter, 0>,
     /// By map and what was wrong.
@@ -149,6 +151,12 @@ impl Metrics {
         );
         let map_entries = register.gauge("map_entries", ["map"], "Entries of a map that the agent fills.");
         let map_capacity = register.gauge("map_capacity", ["map"], "Entries that a map has room for.");
+        let maglev = register.gauge(
+            "maglev_slots_per_backend",
+            [],
+            "How many slots Maglev's tables have at least for each backend: 100, or 25, 16 or 1 while all of them take more \
+             than half of SLOTS otherwise (SERVICES.md); 0 where backends are chosen at random.",
+        );
         let audits = register.counter(
             "audits",
             [],
@@ -261,6 +269,7 @@ impl Metrics {
             retries,
             map_entries,
             map_capacity,
+            maglev,
             audits,
             drift,
             audit,

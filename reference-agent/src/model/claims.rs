@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, hash_map::Entry};
 
-use super::{Dirty, Exposure};
+use super::{Dirty, Exposure, Frontend, Probe, Service, frontends, health_checks};
 use crate::{
     hash::HashMap,
     names::{ObjectId, ObjectName},
@@ -123,4 +123,48 @@ impl Claims {
             *claimants = Claimants::One(last);
         }
     }
+}
+
+/// In the order of frontends.
+pub(super) fn claims(id: ObjectId, service: &Service) -> Vec<(TransportAddress, Claim)> {
+    let claim = |frontend: Frontend| {
+        let claim = Claim {
+            exposure: frontend.exposure,
+            created: service.created.map_or(Age::Unknown, Age::Since),
+            name: service.name.clone(),
+            service: id,
+        };
+        (frontend.address, claim)
+    };
+    let checks = health_checks(service).map(|address| Frontend {
+        address,
+        exposure: Exposure::HealthCheck,
+        port: 0,
+    });
+    let mut claims: Vec<_> = frontends(service)
+        .0
+        .into_iter()
+        .chain(checks)
+        .map(claim)
+        .collect();
+    claims.sort_unstable();
+    claims
+}
+
+pub(super) fn find<'a>(
+    claims: &'a [(TransportAddress, Claim)],
+    frontend: &TransportAddress,
+) -> Option<&'a Claim> {
+    let index = claims.binary_search_by_key(frontend, |(one, _)| *one).ok()?;
+    Some(&claims[index].1)
+}
+
+pub(super) fn probe_claim(probe: &Probe) -> (TransportAddress, Claim) {
+    let claim = Claim {
+        exposure: Exposure::Probe,
+        created: Age::Unknown,
+        name: ObjectName::new("", ""),
+        service: ObjectId::NODE,
+    };
+    (probe.frontend, claim)
 }

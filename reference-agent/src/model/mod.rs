@@ -11,6 +11,7 @@
 //! | `claims` | who has a frontend of all who ask for it |
 //! | `slices`, `endpoints` | a Service's slices; which addresses in them are cluster IPs |
 //! | `machines` | Nodes and this machine; which addresses are theirs |
+//! | `tables` | how many slots Maglev's tables take at most, all Services' together |
 //! | `ways` | where the agent reaches its API servers; by which frontends |
 //! | `service_cidrs` | the ranges that cluster IPs are from |
 //! | `holders`, `pool` | addresses and who has them; texts in memory once |
@@ -25,8 +26,9 @@
 //!   changes hands between others; for an address of its load balancer that becomes a machine's, or is none any more;
 //!   for other addresses of this machine, where it answers health checks of load balancers;
 //!   for an endpoint that becomes a cluster IP, or is none any more; for a frontend that becomes the agent's way to an
-//!   API server, or is none any more. Nothing else is marked. One thing the model does
-//!   not know: which Node is this one, whose zone hints are about; [`plan::apply`](crate::plan::apply) does.
+//!   API server, or is none any more. Nothing else is marked. Two things the model does
+//!   not know: which Node is this one, whose zone hints are about, and whether there are tables, all of which may change
+//!   their size; [`plan::apply`](crate::plan::apply) does.
 //! - An event costs what it changes: its own object, and what it marks.
 
 mod claims;
@@ -38,12 +40,13 @@ mod objects;
 mod pool;
 mod service_cidrs;
 mod slices;
+mod tables;
 mod ways;
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use self::{
-    claims::{Age, Claim, Claims},
+    claims::{Claim, Claims, claims, find, probe_claim},
     endpoints::Endpoints,
     machines::Machines,
     pool::Pool,
@@ -63,6 +66,7 @@ pub use self::{
         SlicePort, SourceRanges,
     },
     service_cidrs::ServiceRanges,
+    tables::Tables,
 };
 
 /// Services to be looked at again.
@@ -77,6 +81,7 @@ pub struct Model {
     slices: Slices,
     claims: Claims,
     endpoints: Endpoints,
+    tables: Tables,
     machines: Machines,
     service_cidrs: ServiceCidrs,
     /// Services that are asked for their health at addresses of load balancers: this machine answers.
@@ -139,6 +144,7 @@ impl Model {
             && self.slices.is_empty()
             && self.claims.is_empty()
             && self.endpoints.is_empty()
+            && self.tables.is_empty()
             && self.machines.is_empty()
             && self.health_checked.is_empty()
     }
@@ -171,6 +177,11 @@ impl Model {
     /// Endpoints' addresses that are a Service's cluster IP, and so can't be backends.
     pub fn refused(&self) -> &BTreeSet<IpAddr> {
         self.endpoints.refused()
+    }
+
+    /// How many slots Maglev's tables take at most.
+    pub const fn tables(&self) -> &Tables {
+        &self.tables
     }
 
     /// This machine, once it has been described.
@@ -251,6 +262,7 @@ impl Model {
         if old != new {
             self.machines.load_balancers(id, old, new);
         }
+        self.tables.service(id, after);
         if after.is_some_and(|service| health_checks(service).next().is_some()) {
             self.health_checked.insert(id);
         } else {
@@ -302,6 +314,7 @@ impl Model {
         }
         let before = before.as_ref().map_or_else(Vec::new, addresses);
         self.endpoints.replace(id, &before, &after);
+        self.tables.endpoints(id, &before, &after);
     }
 
     fn remove_slice(&mut self, name: &ObjectName, dirty: &mut Dirty) {
@@ -309,7 +322,9 @@ impl Model {
             return;
         };
         dirty.insert(owner);
-        self.endpoints.replace(owner, &addresses(&slice), &[]);
+        let before = addresses(&slice);
+        self.endpoints.replace(owner, &before, &[]);
+        self.tables.endpoints(owner, &before, &[]);
         self.names.release(owner);
     }
 
@@ -333,47 +348,6 @@ impl Model {
         self.reclaim(&old, &new, dirty);
         self.mark_ways(&ways, &self.node_port_ways(), dirty);
     }
-}
-
-/// In the order of frontends.
-fn claims(id: ObjectId, service: &Service) -> Vec<(TransportAddress, Claim)> {
-    let claim = |frontend: Frontend| {
-        let claim = Claim {
-            exposure: frontend.exposure,
-            created: service.created.map_or(Age::Unknown, Age::Since),
-            name: service.name.clone(),
-            service: id,
-        };
-        (frontend.address, claim)
-    };
-    let checks = health_checks(service).map(|address| Frontend {
-        address,
-        exposure: Exposure::HealthCheck,
-        port: 0,
-    });
-    let mut claims: Vec<_> = frontends(service)
-        .0
-        .into_iter()
-        .chain(checks)
-        .map(claim)
-        .collect();
-    claims.sort_unstable();
-    claims
-}
-
-fn find<'a>(claims: &'a [(TransportAddress, Claim)], frontend: &TransportAddress) -> Option<&'a Claim> {
-    let index = claims.binary_search_by_key(frontend, |(one, _)| *one).ok()?;
-    Some(&claims[index].1)
-}
-
-fn probe_claim(probe: &Probe) -> (TransportAddress, Claim) {
-    let claim = Claim {
-        exposure: Exposure::Probe,
-        created: Age::Unknown,
-        name: ObjectName::new("", ""),
-        service: ObjectId::NODE,
-    };
-    (probe.frontend, claim)
 }
 
 fn addresses(slice: &Slice) -> Vec<IpAddr> {

@@ -20,10 +20,11 @@ use std::{
     sync::Arc,
 };
 
-use lb_abi::frontend_flags;
+use lb_abi::{capacity, frontend_flags};
 
 use crate::{
     findings::Finding,
+    maglev::Scale,
     model::{Dirty, Event, Model},
     names::ObjectId,
     transport::{Backend, Family, Protocol, Range, TransportAddress},
@@ -35,12 +36,34 @@ pub use self::{
 };
 
 /// For whom plans are made: the part of the input that events don't say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Perspective {
     /// This node's name. Endpoints that name it are local.
     pub node: String,
     /// How a backend is chosen.
     pub selection: Selection,
+    /// How many entries SLOTS has.
+    pub slots: u32,
+}
+
+impl Default for Perspective {
+    fn default() -> Self {
+        Self {
+            node: String::new(),
+            selection: Selection::default(),
+            slots: capacity::SLOTS,
+        }
+    }
+}
+
+impl Perspective {
+    /// How large Maglev's tables are; `None`: there are none.
+    pub fn scale(&self, model: &Model) -> Option<Scale> {
+        match self.selection {
+            Selection::Random => None,
+            Selection::Maglev => Some(model.tables().scale(self.slots)),
+        }
+    }
 }
 
 /// How one of a service port's backends is chosen for a new connection.
@@ -113,6 +136,8 @@ pub struct PortPlan {
     pub frontends: BTreeMap<TransportAddress, FrontendPlan>,
     /// How one of a set's backends is chosen.
     pub selection: Selection,
+    /// How large its tables are, if it has any.
+    pub scale: Scale,
     /// How long a client is sent to the backend that it had; 0: not at all.
     pub affinity_seconds: u32,
     /// Who may use the frontends that are `ranged`; `None` if none is.
@@ -162,7 +187,7 @@ impl PortPlan {
 
     /// What the slots of one of its sets should hold, in order.
     pub fn slots(&self, set: Set) -> Vec<Backend> {
-        serving::slots(self.set(set), self.selection)
+        serving::slots(self.set(set), self.selection, self.scale)
     }
 }
 
@@ -244,14 +269,18 @@ pub fn apply(model: &mut Model, perspective: &Perspective, event: Event) -> Dirt
         Event::NodeDeleted(name) => *name == perspective.node,
         _ => false,
     };
-    if !here {
-        return model.apply(event);
-    }
-    let zone = |model: &Model| model.node(&perspective.node).and_then(|node| node.zone.clone());
-    let before = zone(model);
+    let zone = |model: &Model| {
+        let node = here.then(|| model.node(&perspective.node)).flatten();
+        node.and_then(|node| node.zone.clone())
+    };
+    let (zone_before, scale_before) = (zone(model), perspective.scale(model));
     let mut dirty = model.apply(event);
-    if zone(model) != before {
+    if zone(model) != zone_before {
         dirty.append(&mut model.zoned());
+    }
+    if perspective.scale(model) != scale_before {
+        dirty.extend(model.services().map(|(id, _)| id));
+        dirty.insert(ObjectId::NODE);
     }
     dirty
 }

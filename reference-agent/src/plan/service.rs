@@ -57,7 +57,7 @@ pub(super) fn service(
             }
             refused.extend(&sets.refused);
             ready_here.extend(&sets.ready_here);
-            begin(perspective, service, sets)
+            begin(model, perspective, service, sets)
         });
         add(
             entry,
@@ -80,7 +80,7 @@ pub(super) fn service(
         if let Some(other) = model.owner(&address).filter(|owner| *owner != id) {
             taken(&mut findings, model, frontend, other);
         } else if let Some(backend) = this_machine(model, address) {
-            answer_here(&mut plan, perspective, address, backend, false);
+            answer_here(&mut plan, model, perspective, address, backend, false);
             if let Some(flags) = address_flags(model, frontend) {
                 *plan.addresses.entry(address.address).or_default() |= flags;
             }
@@ -137,7 +137,7 @@ pub(super) fn node(model: &Model, perspective: &Perspective) -> ServicePlan {
         plan.findings = findings.finish();
         return plan;
     }
-    answer_here(&mut plan, perspective, frontend, backend, true);
+    answer_here(&mut plan, model, perspective, frontend, backend, true);
     plan.addresses.entry(frontend.address).or_default();
     plan
 }
@@ -153,6 +153,7 @@ fn this_machine(model: &Model, asked: TransportAddress) -> Option<TransportAddre
 /// A frontend that leads to this machine, for everybody. `own`: as [`FrontendPlan::own`].
 fn answer_here(
     plan: &mut ServicePlan,
+    model: &Model,
     perspective: &Perspective,
     frontend: TransportAddress,
     backend: TransportAddress,
@@ -181,6 +182,7 @@ fn answer_here(
             local: backends.clone(),
             serving: backends,
             selection: perspective.selection,
+            scale: perspective.scale(model).unwrap_or_default(),
             ..PortPlan::default()
         }
     });
@@ -188,12 +190,13 @@ fn answer_here(
 }
 
 /// A service port without frontends yet.
-fn begin(perspective: &Perspective, service: &Service, sets: Sets) -> PortPlan {
+fn begin(model: &Model, perspective: &Perspective, service: &Service, sets: Sets) -> PortPlan {
     PortPlan {
         cluster: sets.cluster,
         local: sets.local,
         serving: sets.serving,
         selection: perspective.selection,
+        scale: perspective.scale(model).unwrap_or_default(),
         affinity_seconds: service.affinity_seconds,
         ..PortPlan::default()
     }

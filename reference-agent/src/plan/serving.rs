@@ -7,7 +7,7 @@ use std::{
 
 use super::{Plan, PortPlan, Selection};
 use crate::{
-    maglev,
+    maglev::{self, Scale},
     transport::{Backend, Range, TransportAddress},
 };
 
@@ -67,12 +67,12 @@ fn frontends(port: &PortPlan) -> impl Iterator<Item = (TransportAddress, Serving
 }
 
 /// What the slots of a set should hold, in order.
-pub(super) fn slots(backends: &BTreeSet<Backend>, selection: Selection) -> Vec<Backend> {
+pub(super) fn slots(backends: &BTreeSet<Backend>, selection: Selection, scale: Scale) -> Vec<Backend> {
     match selection {
         Selection::Random => backends.iter().copied().collect(),
         Selection::Maglev => {
             let by_address: BTreeMap<_, _> = backends.iter().map(|one| (one.address, *one)).collect();
-            let table = maglev::table(by_address.keys().copied());
+            let table = maglev::table(scale, by_address.keys().copied());
             table.iter().map(|address| by_address[address]).collect()
         }
     }

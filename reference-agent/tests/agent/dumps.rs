@@ -40,6 +40,7 @@ fn tables_show_their_size_and_a_digest_that_is_the_same_on_every_node() {
         let mut world = World::seen_as(Perspective {
             node: node.to_owned(),
             selection: Selection::Maglev,
+            ..Perspective::default()
         });
         world.sync();
         world.put_service(service("t/x", "10.96.0.1,fd00:96::1", &["TCP 80"]));

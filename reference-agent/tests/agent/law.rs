@@ -20,7 +20,7 @@ proptest! {
 }
 
 proptest! {
-    // A table has a thousand slots, each of which is looked at after every write that counts: fewer of these.
+    // A table has up to a thousand slots, each of which is looked at after every write that counts: fewer of these.
     #![proptest_config(ProptestConfig::with_cases(250))]
 
     #[test]

@@ -25,6 +25,7 @@ mod service_ranges;
 mod sockets;
 mod status;
 mod streaming;
+mod tables;
 mod trying_again;
 mod unlisted;
 mod whole;

@@ -165,11 +165,21 @@ impl Running {
 
     /// One that tells these where API servers are.
     pub(crate) async fn start_by(servers: Option<ApiServers>, client: &Client, node: &Node) -> Self {
+        Self::begin(servers, Planner::default(), client, node).await
+    }
+
+    /// One that plans so.
+    pub(crate) async fn start_as(planner: Planner, client: &Client, node: &Node) -> Self {
+        Self::begin(None, planner, client, node).await
+    }
+
+    async fn begin(servers: Option<ApiServers>, brain: Planner, client: &Client, node: &Node) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = agent::listen(any).await.expect("a port");
         let health = listener.local_addr().expect("an address");
         let shutdown = CancellationToken::new();
         let parts = Parts {
+            brain,
             servers,
             ..parts(client, node, listener)
         };

@@ -75,6 +75,7 @@ impl Served {
         let planner = Planner::new(Perspective {
             node: "here".to_owned(),
             selection,
+            ..Perspective::default()
         });
         let control = Control::new(planner, datapath.maps()).expect("readable maps");
         let mut served = Self {

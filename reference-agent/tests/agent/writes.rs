@@ -41,11 +41,16 @@ fn an_unchanged_set_of_backends_causes_no_write() {
 
 /// A control plane over maps whose every write is checked, but not followed by a look at all of them: for tests
 /// with many entries.
-struct Large(Control<Planner, MemoryMaps>);
+pub(crate) struct Large(pub(crate) Control<Planner, MemoryMaps>);
 
 impl Large {
     fn new() -> Self {
-        Self(Control::new(Planner::default(), MemoryMaps::new()).expect("maps in memory can be read"))
+        Self::seen_as(Perspective::default())
+    }
+
+    pub(crate) fn seen_as(perspective: Perspective) -> Self {
+        let control = Control::new(Planner::new(perspective), MemoryMaps::new());
+        Self(control.expect("maps in memory can be read"))
     }
 
     /// A restart that chooses backends by tables from now on.
@@ -58,7 +63,7 @@ impl Large {
         Self(control.expect("maps in memory can be read"))
     }
 
-    fn sync(&mut self) {
+    pub(crate) fn sync(&mut self) {
         for event in synced() {
             self.0.apply(event);
         }
@@ -71,7 +76,7 @@ impl Large {
         frontends.filter(|(_, value)| value.flags & MAGLEV != 0).count()
     }
 
-    fn put(&mut self, index: usize, endpoints: &[&str]) {
+    pub(crate) fn put(&mut self, index: usize, endpoints: &[&str]) {
         let (high, low, name) = (index / 256, index % 256, format!("s{index}"));
         let ip = format!("10.97.{high}.{low}");
         self.0.apply(Event::ServiceApplied(service(
@@ -87,9 +92,10 @@ impl Large {
         )));
     }
 
-    fn reconcile(&mut self) {
+    pub(crate) fn reconcile(&mut self) {
         let mut now = Instant::now();
         self.0.reconcile(now);
+        assert_eq!(self.0.troubles(), [] as [String; 0]);
         while let Some(deadline) = self.0.deadline() {
             now = now.max(deadline);
             self.0.reconcile(now);
@@ -97,11 +103,11 @@ impl Large {
         }
     }
 
-    fn maps(&self) -> &MemoryMaps {
+    pub(crate) fn maps(&self) -> &MemoryMaps {
         self.0.reconciler().maps()
     }
 
-    fn contents(&self) -> Contents {
+    pub(crate) fn contents(&self) -> Contents {
         self.maps().contents().expect("maps in memory can be read")
     }
 }

@@ -60,6 +60,7 @@ impl Agent {
         Ok(Perspective {
             node: self.node.clone().unwrap_or_else(|| "here".to_owned()),
             selection,
+            ..Perspective::default()
         })
     }
 

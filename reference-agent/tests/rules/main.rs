@@ -13,4 +13,5 @@ mod service_ranges;
 mod services;
 mod slices;
 mod support;
+mod tables;
 mod topology;

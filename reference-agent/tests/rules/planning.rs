@@ -8,7 +8,7 @@ use std::{
 use lb_abi::{address_flags, frontend_flags};
 
 use reference_agent::{
-    maglev,
+    maglev::{self, Scale},
     model::{Event, Host, Model, Service, Slice},
     plan::{self, Perspective, PortPlan, Selection, Set},
     testing::{
@@ -338,6 +338,7 @@ fn with_maglev_the_slots_are_the_table_and_frontends_say_so() {
         let perspective = Perspective {
             node: "here".to_owned(),
             selection,
+            ..Perspective::default()
         };
         let [port] = plan::plan_service(&model, &perspective, id)
             .ports
@@ -351,7 +352,10 @@ fn with_maglev_the_slots_are_the_table_and_frontends_say_so() {
     let random = planned(Selection::Random);
     assert_eq!((random.slots(Set::Cluster).len(), flags(&random)), (3, 0));
     let hashed = planned(Selection::Maglev);
-    let table = maglev::table(addresses(&["TCP 1.1.1.1:80", "TCP 1.1.1.2:80", "TCP 1.1.1.3:80"]));
+    let table = maglev::table(
+        Scale::default(),
+        addresses(&["TCP 1.1.1.1:80", "TCP 1.1.1.2:80", "TCP 1.1.1.3:80"]),
+    );
     let slots = hashed.slots(Set::Cluster);
     assert!(slots.iter().map(|backend| &backend.address).eq(&table));
     assert_eq!((slots.len(), flags(&hashed)), (1021, frontend_flags::MAGLEV));

@@ -36,6 +36,9 @@ use self::{
 
 pub(crate) use self::steps::{Otherwise, Step, Watch, steps};
 
+/// So many that the Services of a history come to every scale of Maglev's tables.
+const SLOTS: u32 = 4096;
+
 /// An agent, its maps, and the API that it watches.
 pub(crate) struct History {
     perspective: Perspective,
@@ -351,7 +354,11 @@ impl History {
 /// Plays a history, and panics where it breaks the law.
 pub(crate) fn hold(selection: Selection, steps: Vec<Step>) {
     let node = "here".to_owned();
-    let perspective = Perspective { node, selection };
+    let perspective = Perspective {
+        node,
+        selection,
+        slots: SLOTS,
+    };
     let mut history = History::seen_as(perspective, Host::default(), BTreeSet::new());
     for step in steps {
         history.take(step);
