@@ -72,8 +72,8 @@ impl<C: Connections> Connections for Ending<C> {
         self.inner.end_choices(goes)
     }
 
-    fn sockets(&mut self) -> Result<Vec<(ReverseKey, Remembered)>, LoaderError> {
-        self.inner.sockets()
+    fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError> {
+        self.inner.sockets(show)
     }
 
     fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError> {

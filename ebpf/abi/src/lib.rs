@@ -50,8 +50,8 @@ pub use self::{
 /// restarted agent adopts only maps that it can read.
 pub const ABI_VERSION: u32 = 3;
 
-/// Most entries of each map. The limits are part of the ABI: a map of another size is not adopted. FLOWS alone is
-/// sized by the loader, from the machine's memory.
+/// Most entries of each map. The limits are part of the ABI: a map of another size is not adopted. FLOWS, CHOSEN, REVERSE
+/// and SOCKETS are sized by the loader, from the machine's memory, between a least and a most size.
 pub mod capacity {
     /// Frontends: one for each address, port and protocol.
     pub const FRONTENDS: u32 = 65_536;
@@ -68,12 +68,11 @@ pub mod capacity {
     pub const SOURCES: u32 = 65_536;
     /// Service ports whose last good backends the agent's own sockets go on using.
     pub const KEPT: u32 = 64;
-    /// Unconnected sockets whose backend is remembered, each with one frontend; least recently used ones are forgotten first.
-    pub const CHOSEN: u32 = 65_536;
-    /// Sockets whose reverse translation is remembered; least recently used ones are forgotten first.
-    pub const REVERSE: u32 = 65_536;
-    /// Sockets with an entry in REVERSE; least recently used ones are forgotten first.
-    pub const SOCKETS: u32 = 65_536;
+    /// Least entries of CHOSEN (an unconnected socket and one frontend), REVERSE (a socket and one backend) and SOCKETS (a
+    /// socket), each; least recently used ones are forgotten first.
+    pub const SOCKETS_LEAST: u32 = 65_536;
+    /// Most entries of CHOSEN, REVERSE and SOCKETS, each: one for each connection that FLOWS has room for; 1.3 GiB together.
+    pub const SOCKETS_MOST: u32 = FLOWS_MOST / 2;
     /// Clients with session affinity, each with one service port; least recently used ones are forgotten first.
     pub const AFFINITY: u32 = 65_536;
     /// Fragmented datagrams of which the first fragment has passed, and others may come; of 30 s (RFC 791, 3.2: 15 s).
@@ -82,7 +81,7 @@ pub mod capacity {
     pub const HELD: u32 = 1_024;
     /// Least entries of FLOWS: two for each connection.
     pub const FLOWS_LEAST: u32 = 16_384;
-    /// Most entries of FLOWS; 2 GiB.
+    /// Most entries of FLOWS; 1.4 GiB.
     pub const FLOWS_MOST: u32 = 8_388_608;
 }
 

@@ -81,16 +81,15 @@ fn capacities_are_as_pinned() {
     );
     assert_eq!(
         [
-            CHOSEN,
-            REVERSE,
-            SOCKETS,
+            SOCKETS_LEAST,
+            SOCKETS_MOST,
             AFFINITY,
             FRAGMENTS,
             HELD,
             FLOWS_LEAST,
             FLOWS_MOST
         ],
-        [65_536, 65_536, 65_536, 65_536, 8_192, 1_024, 16_384, 8_388_608]
+        [65_536, 4_194_304, 65_536, 8_192, 1_024, 16_384, 8_388_608]
     );
 }
 

@@ -53,8 +53,8 @@ pub struct Run {
 }
 
 impl Detached {
-    /// Loads all programs, with this many entries of FLOWS. META says that the maps are live, and CONFIG is
-    /// [`Config::NONE`].
+    /// Loads all programs, with this many entries of FLOWS, as [`Options::flows`](crate::Options::flows). META says that the maps
+    /// are live, and CONFIG is [`Config::NONE`].
     pub fn load(flows: u32) -> Result<Self, LoaderError> {
         let programs = object::load_detached(node::flows(Some(flows))?)?;
         let maps = Maps::new(|name| programs.map(name))?;

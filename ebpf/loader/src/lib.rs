@@ -28,7 +28,7 @@
 //! | `detached` | [`Detached`]: programs and maps for tests and measurements, run on packets given to them or by a cgroup's sockets |
 //! | `object` | the embedded object: programs loaded against a set of maps |
 //! | `options` | [`Options`]: what whoever runs the datapath decides |
-//! | `node` | what follows from the options and the machine: CONFIG, the size of FLOWS |
+//! | `node` | what follows from the options and the machine: CONFIG, sizes of maps |
 //! | `features` | [`features()`]: what this kernel offers, tried out |
 //! | `ipv6only` | where the kernel keeps IPV6_V6ONLY, for the programs |
 //! | `environment` | file systems, privileges, the lock |

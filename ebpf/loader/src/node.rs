@@ -1,4 +1,4 @@
-//! What follows from the options and from the machine: CONFIG, and the size of FLOWS.
+//! What follows from the options and from the machine: CONFIG, and the sizes of the maps of connections and sockets.
 
 use std::{fs, io, ops::RangeInclusive};
 
@@ -94,6 +94,13 @@ fn flows_for(memory: u64) -> u32 {
         .clamp(capacity::FLOWS_LEAST, capacity::FLOWS_MOST)
 }
 
+/// How many entries CHOSEN, REVERSE and SOCKETS get, each, beside this many of FLOWS: one for each connection that it has room for.
+/// The three take 336 bytes for a socket, and up to 384 with buckets: no more than the connection's two entries of FLOWS, and so
+/// together 1/256 of the memory, but for their least size.
+pub(crate) fn sockets(flows: u32) -> u32 {
+    (flows / 2).clamp(capacity::SOCKETS_LEAST, capacity::SOCKETS_MOST)
+}
+
 /// The cookie of the calling thread's network namespace; 0 where the kernel does not tell it (before 5.14).
 pub fn namespace_cookie() -> Result<u64, LoaderError> {
     match sys::namespace_cookie() {
@@ -150,6 +157,23 @@ mod tests {
         assert_eq!(flows_for(u64::MAX), capacity::FLOWS_MOST);
         // No more than the part of the memory that is documented.
         assert!(u64::from(flows_for(16 * GIB)) * 192 <= 16 * GIB / 256);
+    }
+
+    #[test]
+    fn there_is_room_for_the_socket_of_each_connection() {
+        const GIB: u64 = 1 << 30;
+        for (memory, expected) in [
+            (0, 65_536),
+            (4 * GIB, 65_536),
+            (16 * GIB, 174_762),
+            (64 * GIB, 699_050),
+            (u64::MAX, capacity::SOCKETS_MOST),
+        ] {
+            let flows = flows_for(memory);
+            assert_eq!(sockets(flows), expected, "{memory} bytes");
+            assert!(sockets(flows) >= flows / 2, "{memory} bytes");
+        }
+        assert!(u64::from(sockets(flows_for(16 * GIB))) * 384 <= 16 * GIB / 256);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use aya::{
 };
 
 use crate::{
-    DeviceHook, HeldProgram, Hook, LoaderError, MapName, ipv6only,
+    DeviceHook, HeldProgram, Hook, LoaderError, MapName, ipv6only, node,
     sys::{self, program::set_retval_is_offered},
 };
 
@@ -70,8 +70,9 @@ impl Programs {
     }
 }
 
-/// Loads the socket programs, if they are wanted. Maps that are pinned in the folder are used, the others are made and pinned there; FLOWS with
-/// this many entries. `made` is called when they are there, and before any program is.
+/// Loads the socket programs, if they are wanted. Maps that are pinned in the folder are used, the others are made and pinned
+/// there; FLOWS with this many entries, those of sockets with as many as [`node::sockets`] says. `made` is called when they are
+/// there, and before any program is.
 ///
 /// The caller has checked the layout of those that are there, and checks that of those that are made.
 pub(crate) fn load(
@@ -136,7 +137,7 @@ fn missing(name: &str) -> LoaderError {
     }
 }
 
-/// Makes the maps, and relocates the programs against them.
+/// Makes the maps, FLOWS with this many entries, and relocates the programs against them.
 pub(crate) fn open(folder: Option<&Path>, flows: u32) -> Result<Ebpf, LoaderError> {
     let offered = set_retval_is_offered(Hook::Connect4.attach_type()).map_err(LoaderError::kernel(
         "find out whether the kernel offers bpf_set_retval",
@@ -161,6 +162,9 @@ pub(crate) fn open(folder: Option<&Path>, flows: u32) -> Result<Ebpf, LoaderErro
         .override_global("IPV6ONLY_OFFSET", &ipv6only.offset, true)
         .override_global("IPV6ONLY_MASK", &ipv6only.mask, true)
         .map_max_entries(MapName::Flows.name(), flows);
+    for map in MapName::SOCKETS {
+        loader.map_max_entries(map.name(), node::sockets(flows));
+    }
     if let Some(folder) = folder {
         for map in MapName::PINNED {
             loader.map_pin_path(map.name(), folder.join(map.name()));

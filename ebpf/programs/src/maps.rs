@@ -40,13 +40,14 @@ static CONFIG: Array<Config, 1> = Array::new();
 #[btf_map]
 static META: Array<Meta, 1> = Array::new();
 
-// What the socket programs write.
+// What the socket programs write: of this size in the object; the loader resizes them.
 #[btf_map]
-pub static CHOSEN: LruHashMap<ChosenKey, Chosen, { capacity::CHOSEN as usize }> = LruHashMap::new();
+pub static CHOSEN: LruHashMap<ChosenKey, Chosen, { capacity::SOCKETS_LEAST as usize }> = LruHashMap::new();
 #[btf_map]
-pub static REVERSE: LruHashMap<ReverseKey, Remembered, { capacity::REVERSE as usize }> = LruHashMap::new();
+pub static REVERSE: LruHashMap<ReverseKey, Remembered, { capacity::SOCKETS_LEAST as usize }> =
+    LruHashMap::new();
 #[btf_map]
-pub static SOCKETS: LruHashMap<u64, Backend, { capacity::SOCKETS as usize }> = LruHashMap::new();
+pub static SOCKETS: LruHashMap<u64, Backend, { capacity::SOCKETS_LEAST as usize }> = LruHashMap::new();
 
 // What the packet programs write.
 #[btf_map]

@@ -49,10 +49,11 @@ impl Connections for NodeConnections {
         Ok(())
     }
 
-    fn sockets(&mut self) -> Result<Vec<(ReverseKey, Remembered)>, LoaderError> {
-        let state = self.0.lock();
-        let noted = state.noted.sockets.iter();
-        Ok(noted.map(|(key, (remembered, _))| (*key, *remembered)).collect())
+    fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError> {
+        for (key, (remembered, _)) in &self.0.lock().noted.sockets {
+            show(key, remembered);
+        }
+        Ok(())
     }
 
     fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError> {

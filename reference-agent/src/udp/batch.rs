@@ -143,19 +143,22 @@ impl Batch {
         may_have && !maps.leads_to(asked, service)
     }
 
-    /// Sockets whose connections go, by backend.
-    pub(super) fn sockets(
+    /// Sockets whose connections go, by backend, of those that `noted` shows; the others are not held in memory.
+    pub(super) fn sockets<E>(
         &self,
-        noted: &[(ReverseKey, Remembered)],
         maps: &Lookup,
-    ) -> HashMap<SocketAddr, HashSet<u64>> {
+        noted: impl FnOnce(&mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), E>,
+    ) -> Result<HashMap<SocketAddr, HashSet<u64>>, E> {
         let mut by_backend: HashMap<SocketAddr, Vec<&BTreeSet<FrontendKey>>> = HashMap::new();
         for gone in self.departed.values() {
             by_backend.entry(gone.backend).or_default().push(&gone.frontends);
         }
         let there: HashSet<&SocketAddr> = maps.backends.values().collect();
         let mut sockets: HashMap<SocketAddr, HashSet<u64>> = HashMap::new();
-        for (key, remembered) in noted.iter().filter(|(key, _)| key.backend.protocol == UDP) {
+        noted(&mut |key, remembered| {
+            if key.backend.protocol != UDP {
+                return;
+            }
             let (backend, asked) = (address(&key.backend), &remembered.frontend);
             // A frontend of that very address goes before the node port of that number.
             let as_node_port = || Some(node_port(*asked)).filter(|_| !maps.frontends.contains_key(asked));
@@ -178,8 +181,8 @@ impl Batch {
             if nobodys || goes {
                 sockets.entry(backend).or_default().insert(key.cookie);
             }
-        }
-        sockets
+        })?;
+        Ok(sockets)
     }
 }
 

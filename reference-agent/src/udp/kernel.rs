@@ -51,8 +51,8 @@ impl Connections for KernelConnections {
         Ok(())
     }
 
-    fn sockets(&mut self) -> Result<Vec<(ReverseKey, Remembered)>, LoaderError> {
-        Ok(self.reverse.entries()?)
+    fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError> {
+        Ok(self.reverse.each(show)?)
     }
 
     fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError> {

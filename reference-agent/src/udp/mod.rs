@@ -25,7 +25,8 @@
 //! [`WAITING`] backends wait, each once, and as many frontends. Of more it is only known that there were. Then all flows and
 //! sockets go whose backend nobody has any more; or all flows that were opened through a frontend that does not lead to their
 //! service port now, and sockets whose frontend is nobody's. [`TRIES`] for what fails. One walk over REVERSE and CHOSEN and at
-//! most four over FLOWS for each batch, however much is in it.
+//! most four over FLOWS for each batch, however much is in it. These maps are large on large machines (`ebpf/DATAPATH.md`): of
+//! their entries some thousand are in memory at a time, and of all sockets the cookies of those that go.
 
 mod batch;
 mod kernel;
@@ -62,11 +63,11 @@ pub trait Connections: Send {
     /// What the kernel said.
     fn end_choices(&mut self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError>;
 
-    /// Which sockets were sent where.
+    /// Shows which sockets were sent where: REVERSE, in no order.
     ///
     /// # Errors
     /// What the kernel said.
-    fn sockets(&mut self) -> Result<Vec<(ReverseKey, Remembered)>, LoaderError>;
+    fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError>;
 
     /// The frontends that there are.
     ///

@@ -176,8 +176,7 @@ fn try_end(batch: &Batch, connections: &mut impl Connections, done: &mut Done) -
             break;
         }
     }
-    let noted = connections.sockets()?;
-    let sockets = batch.sockets(&noted, &maps);
+    let sockets = batch.sockets(&maps, |show| connections.sockets(show))?;
     done.noted = sockets.values().map(std::collections::HashSet::len).sum();
     // One that fails is no reason to leave the others.
     let mut result = Ok(());

@@ -86,9 +86,9 @@ impl Datapath {
     /// Adopts the pinned maps, or creates a set, and loads the socket programs against it; the packet programs are
     /// loaded when the first device is attached. Attaches nothing.
     ///
-    /// Maps are adopted if type, key size, value size, capacity, flags and ABI version are right; FLOWS with any
-    /// capacity within its bounds, so that [`Options::flows`] decides for new sets only. CONFIG is written as the
-    /// options say, in either case; but addresses of the node that they do not give stay as adopted maps have them, as
+    /// Maps are adopted if type, key size, value size, capacity, flags and ABI version are right; FLOWS, CHOSEN, REVERSE and
+    /// SOCKETS with any capacity within their bounds, so that [`Options::flows`] decides for new maps only. CONFIG is
+    /// written as the options say, in either case; but addresses of the node that they do not give stay as adopted maps have them, as
     /// the attached programs send packets from these. Otherwise a new set is made beside the old one, which the attached
     /// programs keep using until [`attach`](Self::attach); it takes their connections over, by FLOWS itself, from the pinned
     /// set or, where that has none that fits, from the programs at this node's devices.

@@ -38,7 +38,8 @@ impl fmt::Display for Mismatch {
             Self::Layout { map, expected, found } => {
                 write!(
                     f,
-                    "{map} has another layout: expected {expected:?}, found {found:?}"
+                    "{map} has another layout: expected {expected:?}, with at least {} entries, found {found:?}",
+                    map.least()
                 )
             }
             Self::Meta(Meta { magic, abi, .. }) => {

@@ -107,7 +107,19 @@ impl MapName {
         }
     }
 
-    /// Most entries; of FLOWS, whose size is the loader's choice, most that there can be.
+    /// Those with an entry for a socket that talks to a service, which are made with one size.
+    pub(crate) const SOCKETS: [Self; 3] = [Self::Chosen, Self::Reverse, Self::Sockets];
+
+    /// Least entries: as many as [`capacity`](Self::capacity), but for FLOWS, CHOSEN, REVERSE and SOCKETS.
+    pub(crate) const fn least(self) -> u32 {
+        match self {
+            Self::Flows => capacity::FLOWS_LEAST,
+            Self::Chosen | Self::Reverse | Self::Sockets => capacity::SOCKETS_LEAST,
+            _ => self.capacity(),
+        }
+    }
+
+    /// Most entries; of FLOWS, CHOSEN, REVERSE and SOCKETS, whose size is the loader's choice, most that there can be.
     pub const fn capacity(self) -> u32 {
         match self {
             Self::Frontends => capacity::FRONTENDS,
@@ -117,9 +129,7 @@ impl MapName {
             Self::Backends | Self::BackendTraffic => capacity::BACKENDS,
             Self::Sources => capacity::SOURCES,
             Self::Kept => capacity::KEPT,
-            Self::Chosen => capacity::CHOSEN,
-            Self::Reverse => capacity::REVERSE,
-            Self::Sockets => capacity::SOCKETS,
+            Self::Chosen | Self::Reverse | Self::Sockets => capacity::SOCKETS_MOST,
             Self::Affinity => capacity::AFFINITY,
             Self::Fragments => capacity::FRAGMENTS,
             Self::Held => capacity::HELD,
@@ -161,19 +171,11 @@ impl MapName {
 
     /// Whether a map with this layout can be this one.
     pub(crate) fn fits(self, found: Layout) -> bool {
-        let entries = match self {
-            Self::Flows => (capacity::FLOWS_LEAST..=capacity::FLOWS_MOST)
-                .contains(&found.max_entries)
-                .then_some(found.max_entries),
-            _ => Some(self.capacity()),
+        let of_this_size = Layout {
+            max_entries: found.max_entries,
+            ..self.layout()
         };
-        entries.is_some_and(|max_entries| {
-            found
-                == Layout {
-                    max_entries,
-                    ..self.layout()
-                }
-        })
+        (self.least()..=self.capacity()).contains(&found.max_entries) && found == of_this_size
     }
 }
 
@@ -200,5 +202,38 @@ const fn mapped(layout: Layout) -> Layout {
 impl fmt::Display for MapName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_of_connections_and_sockets_fit_in_any_size_from_least_to_most_and_others_in_one() {
+        for name in MapName::PINNED {
+            let sized = matches!(
+                name,
+                MapName::Flows | MapName::Chosen | MapName::Reverse | MapName::Sockets
+            );
+            assert_eq!(name.least() < name.capacity(), sized, "{name}");
+            let of = |max_entries| Layout {
+                max_entries,
+                ..name.layout()
+            };
+            for (entries, fits) in [
+                (name.least() - 1, false),
+                (name.least(), true),
+                (name.capacity(), true),
+                (name.capacity() + 1, false),
+            ] {
+                assert_eq!(name.fits(of(entries)), fits, "{name} of {entries}");
+            }
+            let another = Layout {
+                value_size: name.layout().value_size + 8,
+                ..of(name.least())
+            };
+            assert!(!name.fits(another), "{name}");
+        }
     }
 }

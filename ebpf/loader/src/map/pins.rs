@@ -42,7 +42,7 @@ use crate::{
 /// What a new set takes over from one of the same ABI version: the very maps, so that nothing that the old programs
 /// write while the new ones are put in their place is lost.
 ///
-/// REVERSE and SOCKETS: sockets keep showing their frontends; otherwise those from before show their backends.
+/// REVERSE and SOCKETS, of whatever size: sockets keep showing their frontends; otherwise those from before show their backends.
 /// FRAGMENTS: datagrams of which a part has passed. FLOWS: connections go on; [`carry`](super::carry) gives them their
 /// new ids, and copies AFFINITY. Where pins lead to no such FLOWS, programs that run do
 /// ([`connections`](crate::connections)); their sockets find their frontends anew, or show their backends.

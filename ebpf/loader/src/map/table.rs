@@ -105,24 +105,33 @@ impl<K: Plain, V: Plain> View<K, V> {
         K: Ord,
     {
         let mut entries = Vec::new();
-        let listed = match self.name.layout().map_type {
-            // SAFETY: the types have the map's sizes, and every bit pattern is a value.
-            bpf::LPM_TRIE => unsafe {
-                bpf::entries_one_by_one(self.fd.as_fd(), self.name.capacity(), &mut entries)
-            },
-            // SAFETY: as above.
-            _ => unsafe {
-                bpf::chunks(self.fd.as_fd(), |keys: &[K], values: &[V]| {
-                    entries.extend(keys.iter().copied().zip(values.iter().copied()));
-                    Ok(())
-                })
-            },
-        };
-        listed.map_err(self.failed(Operation::List))?;
+        match self.name.layout().map_type {
+            bpf::LPM_TRIE => {
+                // SAFETY: the types have the map's sizes, and every bit pattern is a value.
+                unsafe { bpf::entries_one_by_one(self.fd.as_fd(), self.name.capacity(), &mut entries) }
+                    .map_err(self.failed(Operation::List))?;
+            }
+            _ => self.each(|key, value| entries.push((*key, *value)))?,
+        }
         entries.sort_unstable_by_key(|(key, _)| *key);
         // A trie that lost the key at which the reading was is read from its beginning.
         entries.dedup_by_key(|(key, _)| *key);
         Ok(entries)
+    }
+
+    /// Shows every entry, in no order; some thousand are in memory at a time, whatever the size of the map. Entries that are there
+    /// all the while are shown once each, whatever is written meanwhile.
+    ///
+    /// For hash maps, not for SOURCES.
+    pub fn each(&self, mut show: impl FnMut(&K, &V)) -> Result<(), MapError> {
+        let chunk = |keys: &[K], values: &[V]| {
+            for (key, value) in keys.iter().zip(values) {
+                show(key, value);
+            }
+            Ok(())
+        };
+        // SAFETY: the types have the map's sizes, and every bit pattern is a value.
+        unsafe { bpf::chunks(self.fd.as_fd(), chunk) }.map_err(self.failed(Operation::List))
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `generations` | a service is switched between backends under load, without a hole |
 //! | `restart` | adoption of maps and links, maps of other layouts |
 //! | `switched_off` | without socket programs those of an earlier start go |
+//! | `sizes` | how many sockets are remembered; maps of other sizes are adopted |
 //! | `versions` | sets of maps of older and newer versions give way |
 //! | `crash` | what a killed process leaves is put in order |
 //! | `ownership` | what is found attached, what is evicted, what stays |
@@ -34,6 +35,7 @@ mod helper;
 mod inventory;
 mod ownership;
 mod restart;
+mod sizes;
 mod sockets;
 mod strict;
 mod support;

@@ -152,7 +152,7 @@ fn show<F: Family>(operation: Operation<F>, counter: Counter) -> Return {
 
 // SAFETY of all look-ups: copied at once. Of these maps only the socket's own close and the kernel remove; the kernel
 // only when they are full, the least recently used elements first, which an element just looked up is not. Should
-// 65 536 other sockets be noted during a copy, a peer is shown wrongly once, or an entry is left behind.
+// 65 536 other sockets or more be noted during a copy, a peer is shown wrongly once, or an entry is left behind.
 
 #[inline(always)]
 fn noted(key: &ReverseKey) -> Option<Remembered> {

@@ -1,5 +1,7 @@
 //! Which flows and sockets go, one by one.
 
+use std::convert::Infallible;
+
 use lb_abi::{Address, Backend, Frontend, Port};
 
 use super::*;
@@ -170,7 +172,10 @@ fn check_sockets(batch: &Batch, noted: &[(ReverseKey, Remembered)], there: &[&st
 
 #[track_caller]
 fn check_sockets_with(batch: &Batch, noted: &[(ReverseKey, Remembered)], maps: &Lookup, expected: &[u64]) {
-    let sockets = batch.sockets(noted, maps);
+    let Ok(sockets) = batch.sockets(maps, |show| {
+        noted.iter().for_each(|(key, remembered)| show(key, remembered));
+        Ok::<_, Infallible>(())
+    });
     let mut cookies: Vec<u64> = sockets.into_values().flatten().collect();
     cookies.sort_unstable();
     assert_eq!(cookies, expected);

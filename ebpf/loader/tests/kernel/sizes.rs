@@ -1,0 +1,193 @@
+//! How many sockets are remembered: CHOSEN, REVERSE and SOCKETS follow FLOWS, and keep their size when they are adopted.
+
+use std::collections::BTreeSet;
+
+use lb_abi::{Address, Backend, Chosen, ChosenKey, FrontendKey, Port, Remembered, ReverseKey, TCP, capacity};
+use lb_loader::{Datapath, MapName, Options, RawMap};
+
+use crate::support::{Node, Protocol, UdpServer, isolated, pin_array, receive, udp_client};
+
+/// Entries of FLOWS, and with them those of the others.
+const LARGE: (u32, u32) = (1 << 18, 1 << 17);
+const SMALL: (u32, u32) = (capacity::FLOWS_LEAST, capacity::SOCKETS_LEAST);
+
+fn open(node: &Node, (flows, _): (u32, u32)) -> Datapath {
+    let options = Options {
+        flows: Some(flows),
+        ..node.options.clone()
+    };
+    Datapath::open(&options).expect("the datapath opens")
+}
+
+/// Most entries of a pinned map.
+fn size(node: &Node, map: MapName) -> u32 {
+    let path = node.pins("maps").join(map.name());
+    let map = RawMap::pinned(&path).expect("it is pinned").expect("a map");
+    map.description().max_entries
+}
+
+/// Of FLOWS, and of CHOSEN, REVERSE and SOCKETS.
+fn sizes(node: &Node) -> (u32, [u32; 3]) {
+    (
+        size(node, MapName::Flows),
+        [MapName::Chosen, MapName::Reverse, MapName::Sockets].map(|map| size(node, map)),
+    )
+}
+
+/// What the programs note of this many sockets that do not exist: one backend, one frontend.
+fn note_sockets(datapath: &Datapath, count: u32) {
+    let backend = Backend {
+        address: Address::v4([192, 0, 2, 1]),
+        port: Port::new(80),
+        protocol: TCP,
+        flags: 0,
+    };
+    let frontend = FrontendKey {
+        address: Address::v4([10, 96, 0, 9]),
+        port: Port::new(80),
+        protocol: TCP,
+        pad: 0,
+    };
+    let remembered = Remembered {
+        frontend,
+        previous: Backend {
+            address: Address::UNSPECIFIED_V6,
+            port: Port::new(0),
+            protocol: 0,
+            flags: 0,
+        },
+    };
+    let chosen = Chosen {
+        service: 9,
+        backend: 9,
+    };
+    // The kernel counts cookies from 1 on: these are nobody's.
+    let cookies: Vec<u64> = (0..u64::from(count)).map(|number| number + (1 << 40)).collect();
+    let keys = |cookie: &u64| ReverseKey {
+        cookie: *cookie,
+        backend,
+        pad: 0,
+    };
+    let reverse: Vec<ReverseKey> = cookies.iter().map(keys).collect();
+    let chosen_by = |cookie: &u64| ChosenKey {
+        cookie: *cookie,
+        frontend,
+        pad: 0,
+    };
+    let choices: Vec<ChosenKey> = cookies.iter().map(chosen_by).collect();
+    let (maps, all) = (datapath.maps(), cookies.len());
+    maps.reverse
+        .put_all(&reverse, &vec![remembered; all])
+        .expect("noted");
+    maps.sockets
+        .put_all(&cookies, &vec![backend; all])
+        .expect("noted");
+    maps.chosen.put_all(&choices, &vec![chosen; all]).expect("noted");
+}
+
+/// Sockets of which each map has an entry.
+fn noted(datapath: &Datapath) -> [BTreeSet<u64>; 3] {
+    let maps = datapath.maps();
+    let mut noted: [Vec<u64>; 3] = Default::default();
+    let [chosen, reverse, sockets] = &mut noted;
+    maps.chosen
+        .each(|key, _| chosen.push(key.cookie))
+        .expect("CHOSEN is read");
+    maps.reverse
+        .each(|key, _| reverse.push(key.cookie))
+        .expect("REVERSE is read");
+    maps.sockets
+        .each(|cookie, _| sockets.push(*cookie))
+        .expect("SOCKETS is read");
+    noted.map(|cookies| {
+        let shown = cookies.len();
+        let once: BTreeSet<u64> = cookies.into_iter().collect();
+        assert_eq!(once.len(), shown, "each is shown once");
+        once
+    })
+}
+
+#[test]
+fn by_itself_there_is_room_for_the_socket_of_each_connection_that_flows_has_room_for() {
+    isolated(|node| {
+        drop(node.open());
+        let (flows, others) = sizes(node);
+        assert_eq!(others, [(flows / 2).max(capacity::SOCKETS_LEAST); 3], "{flows}");
+    });
+}
+
+#[test]
+fn a_datagram_socket_is_remembered_beside_a_hundred_thousand_other_sockets() {
+    const OTHERS: u32 = 100_000;
+    isolated(|node| {
+        let mut datapath = open(node, LARGE);
+        assert_eq!(sizes(node), (LARGE.0, [LARGE.1; 3]));
+        datapath.attach().expect("attached");
+        let server = UdpServer::start(1).address;
+        let vip = node.service(&datapath, Protocol::Udp, 53, &[server]);
+        let client = udp_client();
+        client.send_to(b"who", vip).expect("sent");
+        let alone = noted(&datapath);
+        assert!(alone.iter().all(|cookies| cookies.len() == 1), "{alone:?}");
+        note_sockets(&datapath, OTHERS);
+        for (cookies, alone) in noted(&datapath).iter().zip(&alone) {
+            assert!(cookies.is_superset(alone));
+            assert_eq!(cookies.len(), OTHERS as usize + 1);
+        }
+        assert_eq!(receive(&client).expect("an answer"), (server, vip));
+        drop(client);
+        assert!(
+            noted(&datapath)
+                .iter()
+                .all(|cookies| cookies.len() == OTHERS as usize)
+        );
+    });
+}
+
+#[test]
+fn maps_of_any_size_are_adopted_as_they_are() {
+    isolated(|node| {
+        for (earlier, now) in [(SMALL, LARGE), (LARGE, SMALL)] {
+            let datapath = open(node, earlier);
+            assert!(!datapath.adopted());
+            note_sockets(&datapath, 3);
+            let before = noted(&datapath);
+            drop(datapath);
+            let datapath = open(node, now);
+            assert!(datapath.adopted() && datapath.replaced().is_none());
+            assert_eq!(sizes(node), (earlier.0, [earlier.1; 3]));
+            assert_eq!(noted(&datapath), before);
+            drop(datapath);
+            lb_loader::cleanup(&node.options.bpffs, &node.options.cgroup).expect("cleaned up");
+        }
+    });
+}
+
+#[test]
+fn a_new_set_takes_sockets_over_in_maps_of_another_size() {
+    isolated(|node| {
+        for (earlier, now) in [(SMALL, LARGE), (LARGE, SMALL)] {
+            let mut datapath = open(node, earlier);
+            datapath.attach().expect("attached");
+            note_sockets(&datapath, 3);
+            let [_, reverse, sockets] = noted(&datapath);
+            drop(datapath);
+            pin_array(&node.pins("maps/SLOTS"), 1);
+            let mut datapath = open(node, now);
+            assert!(!datapath.adopted());
+            let replaced = datapath.replaced().expect("there was one");
+            assert_eq!(replaced.lost, [], "{replaced:?}");
+            datapath.attach().expect("attached");
+            // Choices name backends by numbers that are given anew.
+            assert_eq!(
+                sizes(node),
+                (earlier.0, [now.1, earlier.1, earlier.1]),
+                "CHOSEN is new"
+            );
+            assert_eq!(noted(&datapath), [BTreeSet::new(), reverse, sockets]);
+            drop(datapath);
+            assert!(open(node, SMALL).adopted(), "sizes may differ");
+            lb_loader::cleanup(&node.options.bpffs, &node.options.cgroup).expect("cleaned up");
+        }
+    });
+}
