@@ -110,6 +110,7 @@ where
     let mut options = lb_loader::Options::new(&run.bpffs.bpffs, &run.cgroup.cgroup);
     options.sockets = run.socket_lb == SocketLb::On;
     options.node.snat_ports = Some(run.host.snat_ports());
+    options.flows = run.host.flows();
     let (notices, noticed) = mpsc::channel(events::QUEUE);
     let reports = Reports::new(matches!(source, Source::Api { .. }).then_some(notices));
     let mut workers = Vec::new();

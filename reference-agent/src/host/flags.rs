@@ -2,9 +2,10 @@
 
 use std::{net::IpAddr, ops::RangeInclusive};
 
-use clap::Args;
+use clap::{Args, builder::TypedValueParser, value_parser};
 use glob::Pattern;
 use ipnet::IpNet;
+use lb_abi::capacity;
 
 use super::HostOptions;
 
@@ -42,6 +43,18 @@ pub struct HostFlags {
     /// dropped_ports_exhausted.
     #[arg(long, value_name = "FIRST-LAST", default_value = "1024-65535", value_parser = ports)]
     snat_ports: RangeInclusive<u16>,
+    /// Connections that are remembered, and sockets that are; by default by the machine's memory, 1/128 of it in all
+    ///
+    /// Of more than these, those that were not used for longest are forgotten (DATAPATH.md, "How much is remembered"). It
+    /// counts when the maps are made: from a node's next boot on, or after `reference-agent cleanup`.
+    #[arg(long, value_name = "NUMBER", value_parser = connections())]
+    connections: Option<u32>,
+}
+
+/// Two entries of FLOWS for each, within its bounds.
+fn connections() -> impl TypedValueParser<Value = u32> {
+    let (least, most) = (capacity::FLOWS_LEAST / 2, capacity::FLOWS_MOST / 2);
+    value_parser!(u32).range(i64::from(least)..=i64::from(most))
 }
 
 impl HostFlags {
@@ -58,6 +71,11 @@ impl HostFlags {
     /// The ports that packets to remote backends are sent from.
     pub fn snat_ports(&self) -> RangeInclusive<u16> {
         self.snat_ports.clone()
+    }
+
+    /// How many entries FLOWS gets where it is made, if that is said.
+    pub fn flows(&self) -> Option<u32> {
+        self.connections.map(|connections| 2 * connections)
     }
 }
 

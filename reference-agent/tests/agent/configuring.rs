@@ -126,6 +126,7 @@ fn a_key_that_is_no_option_is_refused_with_its_line_and_the_nearest_option() {
     "node: a\nsnat-ports: 20-10\n",
     "expected the first and the last port, from 1 to 65535"
 )]
+#[case::too_few_connections("node: a\nconnections: 100\n", "100 is not in 8192..=4194304")]
 #[case::an_address_for_a_range(
     "node: a\nservice-cidr: [10.96.0.0]\n",
     "expected a range such as 10.96.0.0/12"

@@ -24,11 +24,8 @@ const MORE_THAN_LABS: usize = 4;
 /// idle (1,200, AMD EPYC, unoptimized programs; the runtime of pods has every line that a server says). Asked for twice of
 /// that, servers answered after five seconds, and half of the cases of a run were not decided.
 const PROBES_OF_KIND: usize = 600;
-/// What a lab with a case takes at most, in KiB of memory, without what follows from the machine's.
+/// What a lab with a case takes at most, in KiB of memory.
 const LAB_KIB: usize = 300 << 10;
-/// The part of the machine's memory that maps of connections and sockets take in a lab of two nodes: 1/128 for each agent
-/// (`ebpf/DATAPATH.md`, "How much is remembered").
-const LAB_MAPS: usize = 64;
 
 /// Cases at once, however busy the machine is.
 pub(super) fn jobs() -> usize {
@@ -148,16 +145,15 @@ pub(super) fn labs() -> usize {
 }
 
 fn fitting(wanted: usize, meminfo: &str) -> usize {
-    let labs = || {
-        let lab = LAB_KIB + kib(meminfo, "MemTotal:")? / LAB_MAPS;
-        Some(kib(meminfo, "MemAvailable:")? / 2 / lab)
-    };
-    labs().map_or(1, |labs| labs.clamp(1, wanted))
+    let available = available_kib(meminfo).map(|available| available / 2 / LAB_KIB);
+    available.map_or(1, |labs| labs.clamp(1, wanted))
 }
 
-/// A line of /proc/meminfo (proc(5)).
-fn kib(meminfo: &str, name: &str) -> Option<usize> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+/// `MemAvailable` of /proc/meminfo (proc(5)).
+fn available_kib(meminfo: &str) -> Option<usize> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
@@ -215,15 +211,6 @@ mod tests {
         assert_eq!(fitting(6, &with(2 * 900)), 3);
         assert_eq!(fitting(6, &with(10)), 1, "one there must be");
         assert_eq!(fitting(6, ""), 1);
-        let machine = fs::read_to_string("/proc/meminfo").unwrap();
-        assert!(["MemTotal:", "MemAvailable:"].map(|name| kib(&machine, name).is_some()) == [true; 2]);
-    }
-
-    #[test]
-    fn labs_on_a_large_machine_are_fewer_by_the_maps_of_their_agents() {
-        let gib = |count: usize| count << 20;
-        let of = |memory: usize| format!("MemTotal: {} kB\nMemAvailable: {} kB\n", gib(memory), gib(memory));
-        assert_eq!(fitting(100, &of(16)), 14, "8 GiB for labs of 556 MiB");
-        assert_eq!(fitting(100, &of(256)), 29, "128 GiB for labs of 4.3 GiB");
+        assert!(available_kib(&fs::read_to_string("/proc/meminfo").unwrap()).is_some());
     }
 }
