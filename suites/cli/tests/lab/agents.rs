@@ -39,7 +39,7 @@ async fn an_agent_runs_in_its_nodes_namespaces_with_its_documented_arguments() {
     assert_eq!(procs.trim(), state.pid.expect("it runs").to_string());
     let expected = format!(
         "run --kubeconfig=/run/plumbline/{0}/kubeconfig-node1 --node=node1 --cgroup=/sys/fs/cgroup \
-         --bpffs=/sys/fs/bpf --listen=127.0.0.1:9440 --state=/run/plumbline/{0}/logs/agent-node1.state",
+         --bpffs=/sys/fs/bpf --listen=127.0.0.1:9440 --state=/run/plumbline/{0}/logs/agent-node1.state --connections=131072",
         name("args")
     );
     test.has_said(|said| said.contains(&expected)).await;
