@@ -181,10 +181,16 @@ fn kill_helpers(name: &str, node: &str) {
         .first()
         .unwrap()
         .join(format!("plumbline-lab-{name}/{node}/system"));
-    fs::write(system.join("cgroup.kill"), "1").unwrap();
     let begun = Instant::now();
     while !is_empty(&system) {
-        assert!(begun.elapsed() < LIMIT, "helpers on {node} do not die");
+        // Once more, for whoever was on the way into it.
+        fs::write(system.join("cgroup.kill"), "1").unwrap();
+        let alive = || fs::read_to_string(system.join("cgroup.procs"));
+        assert!(
+            begun.elapsed() < LIMIT,
+            "helpers on {node} do not die: {:?}",
+            alive()
+        );
         std::thread::yield_now();
     }
 }
