@@ -28,9 +28,10 @@ pub(crate) enum Lane {
     SetUps,
     /// What needs no cluster, at the lowest priority.
     Checks,
-    /// The suite in labs.
+    /// The suite in labs. One run after another: two at once, and what is not idle beside them, leave a slow machine no answer
+    /// in time, and cases are inconclusive.
     Suite,
-    /// The suite with programs that others have made: a real API server, kube-proxy, kind.
+    /// The suite on kind, which waits for most of its time.
     Clusters,
 }
 

@@ -45,7 +45,7 @@ fn check(
 fn suite(name: &'static str, needs: Vec<Need>, suite: Suite) -> Part {
     Part {
         name,
-        lane: Lane::Clusters,
+        lane: Lane::Suite,
         after: &["test"],
         needs,
         inputs: Inputs::Of {
@@ -206,10 +206,7 @@ fn labs() -> Vec<Part> {
         filter: "",
     };
     vec![
-        Part {
-            lane: Lane::Suite,
-            ..suite("e2e", Vec::new(), all)
-        },
+        suite("e2e", Vec::new(), all),
         Part {
             name: "mutants",
             lane: Lane::Suite,
@@ -235,7 +232,12 @@ fn clusters() -> Vec<Part> {
         ..lab(target, out, filter)
     };
     let kube_proxy = need("kubernetes", "kube-proxy");
-    let on_kind = || vec![need("kind-host", "kind")];
+    let on_kind = |name, run| Part {
+        lane: Lane::Clusters,
+        // Beside mutants, not beside the run whose verdicts they are compared with.
+        after: &["test", "e2e"],
+        ..suite(name, vec![need("kind-host", "kind")], run)
+    };
     vec![
         // Two real API servers that advertise one address, one of which stops: the first outage as it came about.
         suite(
@@ -268,18 +270,16 @@ fn clusters() -> Vec<Part> {
             ),
         ),
         // Real kubelets, a real control plane and the pod network of another project: what labs could get wrong as a whole.
-        suite(
+        on_kind(
             "kind",
-            on_kind(),
             kind(
                 None,
                 "plumbline-kind",
                 "^(clusterip-.*|kubesvc-reachable|release-prefix-one-of-two|stale-sock-legacy-multi|uninstall-leaves-nothing)$",
             ),
         ),
-        suite(
+        on_kind(
             "kind-kube-proxy",
-            on_kind(),
             kind(
                 Some("kube-proxy-nftables"),
                 "plumbline-kind-proxy",
