@@ -61,7 +61,7 @@ fn note_sockets(datapath: &Datapath, count: u32) {
         service: 9,
         backend: 9,
     };
-    // The kernel counts cookies from 1 on: these are nobody's.
+    // The kernel gives cookies from 1 upwards, so no socket has these.
     let cookies: Vec<u64> = (0..u64::from(count)).map(|number| number + (1 << 40)).collect();
     let keys = |cookie: &u64| ReverseKey {
         cookie: *cookie,

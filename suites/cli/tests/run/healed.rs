@@ -183,7 +183,7 @@ fn kill_helpers(name: &str, node: &str) {
         .join(format!("plumbline-lab-{name}/{node}/system"));
     let begun = Instant::now();
     while !is_empty(&system) {
-        // Once more, for whoever was on the way into it.
+        // Again in each round: a process may have joined the group since.
         fs::write(system.join("cgroup.kill"), "1").unwrap();
         let alive = || fs::read_to_string(system.join("cgroup.procs"));
         assert!(
