@@ -151,7 +151,10 @@ impl Run {
             ));
         }
         job::say(part.lane.name(), &format!("=== {}: {}", part.name, decision.why));
-        let mut doing = match Doing::new(part, jobs, board, found, &self.cache) {
+        let doing = self
+            .baseline(plan)
+            .and_then(|baseline| Doing::new(part, jobs, board, found, &self.cache, baseline));
+        let mut doing = match doing {
             Ok(doing) => doing,
             Err(error) => return Finished::without_a_run(Outcome::Failed(format!("{error:#}"))),
         };

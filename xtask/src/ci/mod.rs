@@ -14,8 +14,9 @@
 //! Tests and suites wait for half of their time, so lanes run beside each other:
 //!
 //! ```text
-//! tests ─┬▶ suite: the suite in labs, then mutants, which need its verdicts
-//!        └▶ clusters: a real API server, kube-proxy in labs, then kind
+//! tests ──▶ suite: the suite in labs, then mutants, which need its verdicts (of an earlier run where it is left out), then
+//!       │   a real API server and kube-proxy in labs
+//!       └─▶ clusters: kind, once the suite in labs has ended
 //! set-ups: what a new machine lacks for checks and clusters
 //! checks:  object, Miri, lint; verifier and fuzzing after the tests
 //!          (both all the while, at the lowest priority)

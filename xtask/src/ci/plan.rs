@@ -17,10 +17,14 @@ use super::{
     packages::Packages,
     parts::{Inputs, Part, Work},
     records::{self, Record, Records},
+    table,
     tree::{self, Tree},
     work,
 };
 use crate::steps;
+
+/// The part whose verdicts mutants are compared with.
+pub(super) const BASELINE: &str = "e2e";
 
 /// A part and whether it runs.
 pub(super) struct Planned<'a> {
@@ -174,14 +178,38 @@ impl Run {
         if digest(&self.known.read_by(&part.inputs, &now.files)?) != inputs {
             bail!("what it reads was changed meanwhile");
         }
-        self.records.add(Record {
+        let record = Record {
             part: part.name.to_owned(),
             when: records::now(),
             inputs,
             machine: self.machine(part, &mut BTreeMap::new())?,
             commit: tree.commit.clone(),
             changed: tree.changed,
-        })
+        };
+        if let Work::Suite(suite) = &part.work
+            && part.name == BASELINE
+        {
+            let report = self.root.join(suite.out()).join("report.yaml");
+            self.records.keep(&report, &record.inputs, &record.machine)?;
+        }
+        self.records.add(record)
+    }
+
+    /// The verdicts on the unmutated agent, if this run does not have them and what it reads passed before.
+    ///
+    /// # Errors
+    /// `.ci/setup` can't say what machine this is.
+    pub(super) fn baseline(&self, plan: &[Planned<'_>]) -> anyhow::Result<Option<PathBuf>> {
+        let runs = |planned: &Planned<'_>| planned.part.name == BASELINE && planned.decision.runs;
+        let parts = table::parts();
+        let part = parts.iter().find(|part| part.name == BASELINE);
+        let (Some(tree), Some(part), false) = (&self.tree, part, plan.iter().any(runs)) else {
+            return Ok(None);
+        };
+        let inputs = digest(&self.known.read_by(&part.inputs, &tree.files)?);
+        let machine = self.machine(part, &mut BTreeMap::new())?;
+        let kept = self.records.kept(&inputs, &machine);
+        Ok(kept.is_file().then_some(kept))
     }
 }
 
@@ -266,6 +294,41 @@ pub(super) mod tests {
         ] {
             assert_eq!(left_of(outcome.clone(), &Before::New), 0, "{outcome:?}");
         }
+    }
+
+    #[test]
+    fn verdicts_of_what_passed_before_are_there_while_what_it_reads_is_the_same() {
+        let folder = tree::tests::repository();
+        fs::write(folder.path().join(".gitignore"), "target\n").unwrap();
+        let parts = table::parts();
+        let run = run_in(folder.path(), &parts);
+        let part = parts.iter().find(|part| part.name == BASELINE).unwrap();
+        let planned = |runs| Planned {
+            part,
+            decision: Decision {
+                runs,
+                why: String::new(),
+            },
+            by_name: false,
+        };
+        assert!(run.record(part, true).is_err(), "there is no report");
+        assert_eq!(run.baseline(&[]).unwrap(), None);
+        for verdicts in ["first", "second"] {
+            let out = folder.path().join("target/plumbline");
+            fs::create_dir_all(&out).unwrap();
+            fs::write(out.join("report.yaml"), verdicts).unwrap();
+            run.record(part, true).unwrap();
+            fs::remove_dir_all(folder.path().join("target")).unwrap();
+            for plan in [&[][..], &[planned(false)]] {
+                let kept = run.baseline(plan).unwrap().unwrap();
+                assert_eq!(fs::read_to_string(kept).unwrap(), verdicts);
+            }
+            assert_eq!(run.baseline(&[planned(true)]).unwrap(), None, "it will have its own");
+        }
+        fs::create_dir_all(folder.path().join("suites/harness/src")).unwrap();
+        fs::write(folder.path().join("suites/harness/src/lib.rs"), "// another\n").unwrap();
+        let run = run_in(folder.path(), &parts);
+        assert_eq!(run.baseline(&[]).unwrap(), None, "of other files");
     }
 
     #[test]

@@ -162,6 +162,31 @@ impl Records {
         }
     }
 
+    /// Keeps the report of what passed with these inputs; those before it go.
+    ///
+    /// # Errors
+    /// It can't be read or written.
+    pub(crate) fn keep(&self, report: &Path, inputs: &str, machine: &str) -> anyhow::Result<()> {
+        let kept = self.kept(inputs, machine);
+        let folder = kept.parent().context("a report is in a folder")?;
+        let new = folder.with_extension(format!("{}", std::process::id()));
+        let copy = || {
+            fs::create_dir_all(&new)?;
+            fs::copy(report, new.join(kept.file_name().unwrap_or_default()))?;
+            if folder.exists() {
+                fs::remove_dir_all(folder)?;
+            }
+            fs::rename(&new, folder)
+        };
+        copy().with_context(|| format!("failed to keep {} as {}", report.display(), kept.display()))
+    }
+
+    /// Where the report of what passed with these inputs is, if it is the last one.
+    pub(crate) fn kept(&self, inputs: &str, machine: &str) -> PathBuf {
+        let folder = self.file.with_file_name("reports");
+        folder.join(format!("{inputs}-{machine}.yaml"))
+    }
+
     /// Whole or not at all, whenever this ends.
     fn write(&self, all: &[Record]) -> anyhow::Result<()> {
         let text: String = all.iter().map(Record::line).collect();

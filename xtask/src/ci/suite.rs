@@ -1,6 +1,6 @@
 //! A run of the suite as a part of CI: what is decided by chance, or could not be, runs again, and is named.
 
-use std::{env, fs, path::Path, process::Command};
+use std::{env, fs, path::Path};
 
 use anyhow::Context as _;
 use serde_json::Value;
@@ -73,7 +73,7 @@ impl Doing<'_> {
             let name = suite.target.unwrap_or("reference");
             self.board.note(format!(
                 "{name}, failed once of {tries} times: {}",
-                shown(&report)
+                outcome::shown(&report, &["FAIL "]).join("; ")
             ));
         }
         arguments.push("--rerun-failed".to_owned());
@@ -108,7 +108,7 @@ impl Doing<'_> {
 
 impl Suite {
     /// Where its report goes, from the root of the repository.
-    fn out(&self) -> String {
+    pub(super) fn out(&self) -> String {
         format!("target/{}", self.out)
     }
 
@@ -137,23 +137,6 @@ fn failed(report: &Path) -> anyhow::Result<u64> {
         .pointer("/counts/fail")
         .and_then(Value::as_u64);
     count.with_context(|| format!("{} does not say how many cases failed", report.display()))
-}
-
-/// Its failures, as `plumbline report` shows them; nothing where that can't be had.
-fn shown(report: &Path) -> String {
-    /// Enough to know one again.
-    const LONGEST: usize = 400;
-    let shown = || -> anyhow::Result<String> {
-        let output = Command::new(steps::programs()?.join("plumbline"))
-            .arg("report")
-            .arg(report)
-            .output()?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    let shown = shown().unwrap_or_default();
-    let lines = shown.lines().filter(|line| line.starts_with("FAIL "));
-    let lines: Vec<String> = lines.map(|line| line.chars().take(LONGEST).collect()).collect();
-    lines.join("; ")
 }
 
 #[cfg(test)]

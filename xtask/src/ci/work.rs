@@ -1,6 +1,7 @@
 //! What parts do: commands, one after another, whose times are the part's.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io::Write as _,
     path::{Path, PathBuf},
@@ -15,6 +16,7 @@ use super::{
     board::{Board, Found, Outcome},
     job::{self, Jobs, OnLine},
     parts::{BUILT, Lane, Part, Work},
+    plan::BASELINE,
     test_programs,
 };
 use crate::steps;
@@ -32,6 +34,8 @@ pub(crate) struct Doing<'a> {
     pub(crate) found: Found,
     /// What is kept between runs.
     pub(crate) cache: &'a Path,
+    /// The report of an earlier run on the unmutated agent, where this run has none.
+    baseline: Option<PathBuf>,
     /// All that it wrote.
     log: Arc<Mutex<File>>,
     pub(crate) wall: Duration,
@@ -47,6 +51,7 @@ impl<'a> Doing<'a> {
         board: &'a Arc<Board>,
         found: Found,
         cache: &'a Path,
+        baseline: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
         let path = log_of(part.name);
         let log = File::create(&path).with_context(|| format!("failed to make {}", path.display()))?;
@@ -56,6 +61,7 @@ impl<'a> Doing<'a> {
             board,
             found,
             cache,
+            baseline,
             log: Arc::new(Mutex::new(log)),
             wall: Duration::ZERO,
             processor: Duration::ZERO,
@@ -151,17 +157,22 @@ impl<'a> Doing<'a> {
         Ok(Outcome::Passed { with_luck: true })
     }
 
-    /// With the unmutated agent's verdicts, if this run has them.
+    /// With the unmutated agent's verdicts, if this run or an earlier one of the same files has them.
     fn mutants(&mut self) -> anyhow::Result<Outcome> {
-        let mut arguments: Vec<String> = ["xtask", "mutants"].map(str::to_owned).into();
-        let tried = self.board.finished("e2e").map(|finished| finished.outcome);
-        if matches!(tried, Some(Outcome::Passed { .. })) {
-            for report in ["report.yaml", "rerun-1.yaml", "rerun/report.yaml"] {
-                let path = format!("target/plumbline/{report}");
-                if steps::root().join(&path).is_file() {
-                    arguments.extend(["--baseline".to_owned(), path]);
-                }
-            }
+        let tried = self.board.finished(BASELINE).map(|finished| finished.outcome);
+        let reports: Vec<PathBuf> = if matches!(tried, Some(Outcome::Passed { .. })) {
+            ["report.yaml", "rerun-1.yaml", "rerun/report.yaml"]
+                .map(|report| steps::root().join("target/plumbline").join(report))
+                .into_iter()
+                .filter(|report| report.is_file())
+                .collect()
+        } else {
+            self.baseline.take().into_iter().collect()
+        };
+        let mut arguments: Vec<OsString> = ["xtask", "mutants"].map(OsString::from).into();
+        for report in reports {
+            self.say(&format!("=== verdicts of the unmutated agent: {}", report.display()));
+            arguments.extend(["--baseline".into(), report.into()]);
         }
         self.cargo(&arguments).map(outcome_of)
     }

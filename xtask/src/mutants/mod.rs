@@ -89,11 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     steps::ask_for_root("making the clusters")?;
     let baseline = if arguments.baseline.is_empty() {
         let named = mutants.iter().flat_map(Mutant::tried);
-        let unmutated = Trial {
-            mutant: None,
-            cases: (!arguments.every_case).then(|| named.collect()),
-        };
-        unmutated.run(&arguments.run)?
+        unmutated((!arguments.every_case).then(|| named.collect()), &arguments.run)?
     } else {
         joined(&arguments.baseline)?
     };
@@ -172,6 +168,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         (true, false) => ExitCode::from(1),
         (false, _) => ExitCode::from(2),
     })
+}
+
+/// What the agent without a bug does: what is left open is tried once more, as of mutants. What it fails is shown.
+fn unmutated(cases: Option<BTreeSet<&str>>, more: &[String]) -> anyhow::Result<Outcomes> {
+    let trial = Trial { mutant: None, cases };
+    let mut tried = trial.run(more)?;
+    let report = trial.report();
+    for line in outcome::shown(&report, &["FAIL ", "INCONCLUSIVE "]) {
+        eprintln!("  <== {line}");
+    }
+    if let Some(open) = trial.open(&Ok(tried.clone())) {
+        let cases = open.cases.as_ref().map_or(0, BTreeSet::len);
+        eprintln!("  ==> once more: {cases} cases that it did not decide");
+        tried = outcome::join(vec![tried, open.run(more)?]);
+    }
+    Ok(tried)
 }
 
 /// One for each mutant, of its cases or of all; what took longest first.

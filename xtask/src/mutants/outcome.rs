@@ -4,11 +4,14 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
 use anyhow::Context as _;
 use serde_json::Value;
+
+use crate::steps;
 
 /// What came of a case.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +56,7 @@ pub(super) fn joined(reports: &[PathBuf]) -> anyhow::Result<Outcomes> {
 }
 
 /// A second result never hides a failure; it decides what the first left open. Only two that passed outvote one that failed.
-fn join(each: Vec<Outcomes>) -> Outcomes {
+pub(super) fn join(each: Vec<Outcomes>) -> Outcomes {
     let mut all: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
     for (case, outcome) in each.into_iter().flatten() {
         all.entry(case).or_default().push(outcome);
@@ -73,6 +76,22 @@ fn join(each: Vec<Outcomes>) -> Outcomes {
     let each = all.into_iter();
     each.filter_map(|(case, results)| Some((case, decided(results)?)))
         .collect()
+}
+
+/// What `plumbline report` says in the lines that begin so; nothing where that can't be had.
+pub(crate) fn shown(report: &Path, beginnings: &[&str]) -> Vec<String> {
+    /// Enough to know one again.
+    const LONGEST: usize = 400;
+    let said = || -> anyhow::Result<String> {
+        let mut command = Command::new(steps::programs()?.join("plumbline"));
+        let output = command.arg("report").arg(report).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let said = said().unwrap_or_default();
+    let lines = said
+        .lines()
+        .filter(|line| beginnings.iter().any(|beginning| line.starts_with(beginning)));
+    lines.map(|line| line.chars().take(LONGEST).collect()).collect()
 }
 
 fn has_failed(outcome: &Outcome) -> bool {

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     fs::{self, File},
     io::{BufRead as _, BufReader, Write as _},
+    path::PathBuf,
     process::Stdio,
     time::Instant,
 };
@@ -50,6 +51,11 @@ impl<'a> Trial<'a> {
         })
     }
 
+    /// Where its report is.
+    pub(super) fn report(&self) -> PathBuf {
+        steps::root().join(OUT).join(self.name()).join("report.yaml")
+    }
+
     /// Runs the suite and shows its verdicts as they come; all that it says is in `output.log` beside the report. Its exit
     /// code says only whether it could run at all.
     pub(super) fn run(&self, more: &[String]) -> anyhow::Result<Outcomes> {
@@ -57,7 +63,7 @@ impl<'a> Trial<'a> {
         let out = format!("{OUT}/{name}");
         let folder = steps::root().join(&out);
         fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
-        let report = folder.join("report.yaml");
+        let report = self.report();
         let _ = fs::remove_file(&report);
         let program = steps::programs()?.join("plumbline");
         let mut command = steps::as_root(&program, "making the cluster")?;
