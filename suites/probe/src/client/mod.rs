@@ -15,6 +15,7 @@ use std::{
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use oracle::history::{Plan, PlanEntry};
@@ -25,7 +26,7 @@ pub use flow::UNDER_WAY;
 use kept::Kept;
 pub use kept::{IN_FILE, IN_MEMORY};
 use output::Output;
-use pace::Entry;
+use pace::{Entry, Queue};
 
 /// Attempts of one entry that are under way at once. At this bound the next one begins when one ends, which its
 /// `start_us` shows.
@@ -136,9 +137,18 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), ClientError> {
     let (sender, output) = Output::start(output, stop.clone());
+    let queue = Arc::new(Queue::new());
     let mut entries = JoinSet::new();
     for (index, entry) in plan.entries.into_iter().enumerate() {
-        entries.spawn(Entry::new(&plan.client, index, entry, sender.clone(), stop.clone()).run());
+        let entry = Entry::new(
+            &plan.client,
+            index,
+            entry,
+            sender.clone(),
+            queue.clone(),
+            stop.clone(),
+        );
+        entries.spawn(entry.run());
     }
     drop(sender);
     entries.join_all().await;

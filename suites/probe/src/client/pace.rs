@@ -1,16 +1,77 @@
 //! When the attempts of one entry begin, and when no more do.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use oracle::history::{Attempt, Outcome, PlanEntry, Until};
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::JoinSet,
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{IN_FLIGHT, attempt, flow::Flow};
+
+/// Answers that take longer are late: what is asked waits somewhere, in the queue of a backend or of a kernel that has no more
+/// processor time. A sixth of the limit of a probe in a lab.
+const LATE: Duration = Duration::from_millis(500);
+/// How long one late answer counts, unless one in time comes before.
+const COUNTS: Duration = Duration::from_secs(1);
+/// Of all entries of a client, attempts that begin while answers are late and are under way at once. More would wait in the same
+/// queue, until the first of them are silent for their client; fewer would be slower than a queue that is worked off at 40 a
+/// second.
+pub(super) const WHILE_LATE: usize = 32;
+
+/// What the entries of one client know of how late answers are.
+pub(super) struct Queue {
+    since: Instant,
+    /// Answers count as late until then, in microseconds from `since`.
+    late_until_us: AtomicU64,
+    room: Arc<Semaphore>,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            late_until_us: AtomicU64::new(0),
+            room: Arc::new(Semaphore::new(WHILE_LATE)),
+        }
+    }
+
+    /// Waits, while answers are late, until there is room for one more attempt, which has it until it ends. Silence delays
+    /// nothing: nothing answers.
+    async fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        if self.now_us() >= self.late_until_us.load(Ordering::Relaxed) {
+            return None;
+        }
+        // The semaphore is never closed.
+        self.room.clone().acquire_owned().await.ok()
+    }
+
+    fn note(&self, attempt: &Attempt) {
+        if matches!(attempt.outcome, Outcome::Timeout { .. }) {
+            return;
+        }
+        let took = Duration::from_micros(attempt.end_us.saturating_sub(attempt.start_us));
+        let until = if took > LATE {
+            self.now_us() + COUNTS.as_micros() as u64
+        } else {
+            0
+        };
+        self.late_until_us.store(until, Ordering::Relaxed);
+    }
+
+    fn now_us(&self) -> u64 {
+        self.since.elapsed().as_micros() as u64
+    }
+}
 
 /// One entry of a plan, being carried out.
 pub(super) struct Entry {
@@ -19,6 +80,7 @@ pub(super) struct Entry {
     prefix: String,
     entry: Arc<PlanEntry>,
     sender: mpsc::Sender<Attempt>,
+    queue: Arc<Queue>,
     /// The whole client ends: attempts under way too.
     stop: CancellationToken,
     /// This entry begins no more attempts; those under way are finished.
@@ -31,6 +93,7 @@ impl Entry {
         index: usize,
         entry: PlanEntry,
         sender: mpsc::Sender<Attempt>,
+        queue: Arc<Queue>,
         stop: CancellationToken,
     ) -> Self {
         let enough = stop.child_token();
@@ -40,6 +103,7 @@ impl Entry {
             prefix,
             entry: Arc::new(entry),
             sender,
+            queue,
             stop,
             enough,
         }
@@ -67,26 +131,30 @@ impl Entry {
         }
     }
 
-    /// Each attempt begins at its time, whatever became of those before it, unless too many are under way.
+    /// Each attempt begins at its time, whatever became of those before it, unless too many are under way or answers are late.
+    /// What begins late, as the client itself stood still, is caught up with at twice the pace, not all at once.
     async fn open_loop(&self) {
         let begin = Instant::now();
         let interval = Duration::from_millis(self.entry.interval_ms);
         let at_once = self.entry.at_once.and_then(|most| usize::try_from(most).ok());
         let room = Arc::new(Semaphore::new(at_once.unwrap_or(IN_FLIGHT).min(IN_FLIGHT)));
         let mut under_way = JoinSet::new();
+        let mut earliest = begin;
         for number in 0..self.entry.count {
             let turn = async {
-                tokio::time::sleep_until(begin + interval * number).await;
+                tokio::time::sleep_until(earliest.max(begin + interval * number)).await;
+                let queued = self.queue.enter().await;
                 // The semaphore is never closed.
-                room.clone().acquire_owned().await.ok()
+                Some((queued, room.clone().acquire_owned().await.ok()?))
             };
-            let Some(Some(permit)) = self.enough.run_until_cancelled(turn).await else {
+            let Some(Some(permits)) = self.enough.run_until_cancelled(turn).await else {
                 break;
             };
+            earliest = Instant::now() + interval / 2;
             let entry = self.share();
             under_way.spawn(async move {
                 entry.attempt(number).await;
-                drop(permit);
+                drop(permits);
             });
             while under_way.try_join_next().is_some() {}
         }
@@ -106,6 +174,7 @@ impl Entry {
     async fn attempt(&self, number: u32) {
         let nonce = format!("{}-{number}", self.prefix);
         let attempt = attempt::make(&self.client, &self.entry, number, nonce).await;
+        self.queue.note(&attempt);
         if self
             .entry
             .until
@@ -124,6 +193,7 @@ impl Entry {
             prefix: self.prefix.clone(),
             entry: self.entry.clone(),
             sender: self.sender.clone(),
+            queue: self.queue.clone(),
             stop: self.stop.clone(),
             enough: self.enough.clone(),
         }

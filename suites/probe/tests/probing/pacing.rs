@@ -68,6 +68,59 @@ async fn as_many_are_under_way_at_once_as_the_plan_says() {
 }
 
 #[tokio::test]
+async fn few_are_under_way_while_answers_are_late_and_silence_delays_nothing() {
+    let (_socket, address) = silent().await;
+    let mut hanging = entry(Transport::Udp, address);
+    (hanging.count, hanging.interval_ms, hanging.limit_ms) = (200, 5, 700);
+    let late = Mode::Slow(Duration::from_millis(600));
+    let (_, port) = server(late, "b1", "127.0.0.1", &Sink::default()).await;
+    let mut answered = entry(Transport::Udp, SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    (answered.count, answered.interval_ms) = (200, 5);
+    let silence = run(vec![hanging.clone()]).await;
+    let attempts = run(vec![hanging, answered]).await;
+    assert_eq!((silence.len(), attempts.len()), (200, 400));
+    let is_answered = |one: &&Attempt| matches!(one.outcome, Outcome::Answered { .. });
+    let first = attempts.iter().filter(is_answered).map(|one| one.end_us).min();
+    // And as long again until the client knows.
+    let known = first.expect("answers") + 50_000;
+    let later: Vec<&Attempt> = attempts.iter().filter(|one| one.start_us > known).collect();
+    assert!(!later.is_empty(), "all began before an answer was late");
+    for one in &later {
+        let with_it = |other: &&&Attempt| other.start_us <= one.start_us && one.start_us < other.end_us;
+        let under_way = later.iter().filter(with_it).count();
+        assert!(under_way <= 32, "{under_way} when {one:?} began");
+    }
+    let took = |attempts: &[Attempt]| {
+        let starts = attempts.iter().map(|one| one.start_us);
+        starts.clone().max().expect("many") - starts.min().expect("many")
+    };
+    assert!(took(&silence) < took(&attempts), "silence delays nothing");
+}
+
+#[tokio::test]
+async fn a_client_that_stood_still_does_not_begin_all_that_it_missed_at_once() {
+    const INTERVAL: u64 = 20;
+    let (_socket, address) = silent().await;
+    let mut paced = entry(Transport::Udp, address);
+    (paced.count, paced.interval_ms, paced.limit_ms) = (60, INTERVAL, 10);
+    let running = tokio::spawn(run(vec![paced]));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    // The only thread of this test.
+    std::thread::sleep(Duration::from_millis(600));
+    let attempts = running.await.expect("no panic");
+    let mut starts: Vec<u64> = attempts.iter().map(|one| one.start_us).collect();
+    starts.sort_unstable();
+    let between: Vec<u64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(
+        between.iter().any(|&us| us > 500_000),
+        "it did not stand still: {between:?}"
+    );
+    // Two milliseconds for the rounding of timers.
+    let half = INTERVAL * 1000 / 2 - 2000;
+    assert!(between.iter().all(|&us| us >= half), "{between:?}");
+}
+
+#[tokio::test]
 async fn without_an_interval_each_begins_when_the_last_has_ended() {
     let (_socket, address) = silent().await;
     let mut plan = entry(Transport::Udp, address);
