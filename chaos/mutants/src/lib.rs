@@ -15,7 +15,7 @@
 //!                    ├ KubernetesLeftOut               └ Flawed: replies untranslated
 //!                    ├ BalancersOwned
 //!                    ├ NodePortsTaken
-//!                    └ HostOnce
+//!                    └ HostOnce                          └ Flawed: fragments forgotten
 //! ```
 //!
 //! Each mutant decorates one seam of the agent and passes everything else on: apart from its bug it *is* the
@@ -49,6 +49,7 @@
 //! | [`balancers_owned`] | packets from a load balancer's address or an external IP are dropped |
 //! | [`host_once`] | the node's addresses are those of the agent's start |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to whichever backend |
+//! | [`fragments_forgotten`] | of a datagram in fragments only the first is known |
 
 pub mod adopted_kept;
 pub mod balancers_owned;
@@ -59,6 +60,7 @@ pub mod endpoints_kept;
 pub mod flawed;
 pub mod flows_kept;
 pub mod foreign_removed;
+pub mod fragments_forgotten;
 pub mod growing;
 pub mod host_once;
 pub mod kubernetes_left_out;
@@ -162,6 +164,8 @@ pub enum Mutant {
     OwnedByName,
     /// [`choices_forgotten`].
     ChoicesForgotten,
+    /// [`fragments_forgotten`].
+    FragmentsForgotten,
     /// [`flows_kept`].
     FlowsKept,
     /// [`replies_untranslated`].
@@ -258,6 +262,9 @@ impl Mutant {
             Self::ChoicesForgotten => {
                 "which backend an unconnected socket has chosen is forgotten, and chosen anew for each datagram"
             }
+            Self::FragmentsForgotten => {
+                "what is known of a datagram in fragments is forgotten before the next of them comes"
+            }
             Self::FlowsKept => {
                 "a UDP flow ends only when no Service uses its backend, whatever becomes of its frontend"
             }
@@ -328,6 +335,7 @@ impl Mutant {
             Self::ForeignRemoved => &["foreign-programs-kept"],
             Self::OwnedByName => &["stale-map-name-collision"],
             Self::ChoicesForgotten => &["udp-socket-sticks"],
+            Self::FragmentsForgotten => &["udp-fragments", "udp-fragments-reordered"],
             Self::FlowsKept => &["frontend-moves-owner", "frontend-moves-owner-lb"],
             Self::RepliesUntranslated => &["reply-from-frontend"],
             Self::NodePortsTaken => &["own-connection-untouched"],

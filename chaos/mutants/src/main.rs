@@ -14,6 +14,7 @@ use mutants::{
     endpoints_kept::{EndpointsKept, Kept},
     flows_kept::flows_kept,
     foreign_removed,
+    fragments_forgotten::{BPFFS, empty_fragments, fragments_forgotten},
     growing::{attach_again, growing},
     host_once::HostOnce,
     kubernetes_left_out::KubernetesLeftOut,
@@ -138,6 +139,11 @@ fn main() -> ExitCode {
             execute(&command, datapath(greedy))
         }
         Mutant::ChoicesForgotten => execute(&command, datapath(choices_forgotten)),
+        Mutant::FragmentsForgotten => {
+            // What could not be removed is removed the next time.
+            let forget = || drop(empty_fragments(Path::new(BPFFS)));
+            execute(&command, datapath(|kernel| fragments_forgotten(kernel, forget)))
+        }
         Mutant::FlowsKept => execute(&command, datapath(flows_kept)),
         Mutant::RepliesUntranslated => {
             let detach = || detach_recvmsg(Path::new(CGROUP));

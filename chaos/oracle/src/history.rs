@@ -2,7 +2,10 @@
 //!
 //! The probe writes them, the harness collects them, the checkers read nothing else.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +69,9 @@ pub struct Attempt {
     /// Of an exchange on an established flow: which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<Exchange>,
+    /// Of a round that is watched: the fragments that were seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fragments: Option<Fragments>,
     /// What came of it.
     pub outcome: Outcome,
 }
@@ -79,6 +85,20 @@ pub struct Exchange {
     pub socket: u32,
     /// Number of the exchange in its flow, from 0, without gaps: one that is missing was not written down.
     pub sequence: u32,
+}
+
+/// Fragments of one exchange at the client's own devices: what has left its stack, and what has not entered it yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fragments {
+    /// Offsets of the request's fragments in their datagram, in bytes, in the order in which they went out.
+    pub sent: Vec<u16>,
+    /// Their destinations.
+    pub to: BTreeSet<IpAddr>,
+    /// How many fragments of answers came in.
+    pub received: usize,
+    /// Their sources.
+    pub from: BTreeSet<IpAddr>,
 }
 
 /// How an attempt ended.
@@ -238,12 +258,23 @@ pub struct Round {
     /// Sockets that this round opens are bound to this port, whichever others had; 0: the kernel chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
-    /// Each request is an IPv4 datagram in so many fragments, which go out in this order; 0 is the first part. Of
-    /// [`Transport::Udp`] alone. Empty: it goes out whole.
+    /// Each request is a datagram in so many fragments, which go out in this order; 0 is the first part. Of
+    /// [`Transport::Udp`] alone. Empty: the kernel sends it, as it sends all datagrams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fragments: Vec<u8>,
+    /// Request and answer are datagrams of so many bytes, all of which the other side checks. Of UDP alone. 0: they are as
+    /// long as what they say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes: u16,
+    /// Fragments at the client's devices are watched, see [`Attempt::fragments`]. Of UDP alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watched: bool,
     /// Limit of one exchange in milliseconds.
     pub limit_ms: u64,
+}
+
+fn is_zero(bytes: &u16) -> bool {
+    *bytes == 0
 }
 
 impl Round {

@@ -11,12 +11,14 @@
 //! - `flow.rs`: established flows: ends, other backends, lost replies. `trap.rs`: traps.
 //! - `peer.rs`: whom sockets show as the one they talk to. `bound.rs`: whether they get the port they ask for.
 //! - `share.rs`: how answers are shared among backends. `stick.rs`: whether unconnected sockets have one backend each.
+//! - `fragments.rs`: datagrams in fragments, and where these come from.
 //! - `finding.rs`: what a checker says.
 //! - `record.rs`: counts that are reported and never judged.
 pub mod bound;
 pub mod check;
 pub mod finding;
 pub mod flow;
+pub mod fragments;
 pub mod history;
 mod outcome;
 pub mod peer;

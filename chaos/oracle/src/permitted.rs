@@ -32,7 +32,8 @@ pub enum Permitted {
 
 impl Permitted {
     /// Who may answer, where that is said by identities.
-    pub(crate) fn identities(&self) -> Option<&BTreeSet<String>> {
+    #[must_use]
+    pub fn identities(&self) -> Option<&BTreeSet<String>> {
         match self {
             Self::Serves(identities) | Self::ServesOneOf(identities) | Self::ServesOrRefuses(identities) => {
                 Some(identities)

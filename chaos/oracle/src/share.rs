@@ -96,6 +96,7 @@ mod tests {
             local: None,
             nonce: "n".to_owned(),
             exchange: None,
+            fragments: None,
             outcome,
         }
     }

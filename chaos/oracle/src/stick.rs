@@ -118,6 +118,7 @@ mod tests {
                 socket: 0,
                 sequence,
             }),
+            fragments: None,
             outcome: match identity {
                 None => Outcome::Timeout {
                     stage: Stage::Handshake,

@@ -7,7 +7,7 @@
 //! - `b_apiserver`: `default/kubernetes`, and Services that are emptied and refilled.
 //! - `c_leftovers`: programs and maps of an earlier load.
 //! - `d_reach`: reaching a Service.
-//! - `e_absent`: nothing there.
+//! - `e_absent`: nothing there, and what is too large for one packet.
 //! - `h_udp`: UDP and flow state.
 //! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
 //! - `joint`: rows that are judged over cases of others. `null_slice`: a slice emptied as API servers do. `claims`: the catalogue, of which these are cases.
@@ -83,6 +83,8 @@ pub const ALL: &[Case] = &[
     d_reach::reply_from_frontend::LB,
     d_reach::reply_from_frontend::PEERNAME,
     e_absent::clusterip_no_endpoints_refused::CASE,
+    e_absent::udp_fragments::CASE,
+    e_absent::udp_fragments::REORDERED,
     h_udp::udp_socket_sticks::CASE,
     j_loadbalancer::lb_address_as_source::CASE,
     j_loadbalancer::node_addresses_followed::CASE,

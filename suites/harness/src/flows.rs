@@ -300,6 +300,7 @@ mod tests {
                     socket: 0,
                     sequence: 0,
                 }),
+                fragments: None,
                 outcome: Outcome::Timeout {
                     stage: Stage::Connect,
                 },

@@ -19,6 +19,7 @@
 //!   requests that may be sent again.
 //! - `client.rs`, `target.rs`, `probing.rs`, `background.rs`: probes. `flows.rs`: established flows. `sockets.rs`: sockets that
 //!   are kept, and led to one destination after the other.
+//!   `fragments.rs`: datagrams that are too large for one packet.
 //!   `sticking.rs`: whether unconnected sockets keep to one backend. `repeated.rs`: datagrams that go on with a flow of before.
 //! - `fence.rs`: the proof that a write has been handled. `history/`: the record of it all, in files that
 //!   are compressed as they are written (`compressed.rs`). `evidence.rs`: what is kept of it, and besides it.
@@ -42,6 +43,7 @@ pub mod evidence;
 pub mod execute;
 pub mod fence;
 pub mod flows;
+mod fragments;
 pub mod frontends;
 pub mod history;
 pub mod limits;

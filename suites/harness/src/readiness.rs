@@ -336,6 +336,7 @@ mod tests {
             local: None,
             nonce: String::new(),
             exchange: None,
+            fragments: None,
             outcome: Outcome::Failed {
                 stage: Stage::Connect,
                 errno: "ECONNREFUSED".into(),

@@ -107,6 +107,7 @@ mod tests {
             local: Some(([0, 0, 0, 0], port).into()),
             nonce: "n".into(),
             exchange: None,
+            fragments: None,
             outcome,
         }
     }

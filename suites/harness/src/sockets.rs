@@ -32,11 +32,11 @@ const STDERR_BYTES: u64 = 64 * 1024;
 
 /// Sockets of some clients. They end with this.
 #[must_use = "they end when this is dropped"]
-pub struct Sockets(Vec<Keeper>);
+pub struct Sockets(pub(crate) Vec<Keeper>);
 
 /// The sockets of one client. They end with this.
 pub struct Keeper {
-    client: Client,
+    pub(crate) client: Client,
     stdin: ChildStdin,
     attempts: Lines<BufReader<ChildStdout>>,
     stderr: JoinHandle<String>,
@@ -91,19 +91,7 @@ impl Context {
         which: Which,
         shows: Shows,
     ) -> Result<(Vec<Attempt>, Vec<Finding>), Halt> {
-        let (address, limit) = (target.address, self.limits().probe);
-        let round = Round {
-            target: target.label(),
-            transport: target.transport,
-            address: address.ip(),
-            port: address.port(),
-            sockets: which.count(),
-            anew: matches!(which, Which::Anew(_)),
-            stay: false,
-            source_port: None,
-            fragments: Vec::new(),
-            limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
-        };
+        let round = self.round(target, which);
         let rounds = sockets.0.iter_mut().map(|one| one.make(&round));
         let attempts = try_join_all(rounds).await?.concat();
         let logs = self
@@ -118,6 +106,25 @@ impl Context {
             findings.extend(observed.judge(&target.expectation(client, at_least)));
         }
         Ok((attempts, findings))
+    }
+
+    /// One exchange with the target on these sockets.
+    pub(crate) fn round(&self, target: &Target, which: Which) -> Round {
+        let (address, limit) = (target.address, self.limits().probe);
+        Round {
+            target: target.label(),
+            transport: target.transport,
+            address: address.ip(),
+            port: address.port(),
+            sockets: which.count(),
+            anew: matches!(which, Which::Anew(_)),
+            stay: false,
+            source_port: None,
+            fragments: Vec::new(),
+            bytes: 0,
+            watched: false,
+            limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+        }
     }
 
     /// Verdict: the sockets of these attempts show whom they should.

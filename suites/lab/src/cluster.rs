@@ -58,6 +58,8 @@ pub enum Capability {
     PodsWithoutAgents,
     /// Processes in pods can have a cgroup namespace of their own, beyond what the runtime has given the pod.
     CgroupNamespaces,
+    /// Processes in pods and outside can send packets with headers of their own, and see those at their devices.
+    RawSockets,
     /// A node can get a device whose other end the client outside has: both are networks of this machine, and cases may change
     /// them as they like, as they go with the cluster.
     SecondNetwork,

@@ -93,8 +93,12 @@ const ROUNDS: &str = r#"A round leads the sockets to one destination, the next o
   anew       true: these are closed first, and others are opened at their ports
   stay       true: those that are there are not connected anew
   source_port  those that are opened are bound to it; 0: the kernel chooses
-  fragments  [2, 0, 1]: the request as three IPv4 fragments, the last of them first. UDP
-             over IPv4 alone, as root
+  fragments  [2, 0, 1]: the request as three fragments, the last of them first. UDP alone,
+             as root
+  bytes      request and answer are datagrams of so many bytes, all of which are checked at
+             the other end: 1024 to 4096. UDP and UDP-CONNECTED
+  watched    true: exchanges show the fragments that went out and came in at the client's
+             devices. UDP and UDP-CONNECTED, as root
   limit_ms   of one exchange
 
 An exchange is written like an attempt of `probe client`; its flow is the number of the

@@ -57,7 +57,11 @@ pub(crate) fn parse(head: &[u8]) -> Option<Asked> {
     }
     let nonce = query.split('&').find_map(|pair| pair.strip_prefix("nonce="));
     let nonce = nonce.unwrap_or_default().to_owned();
-    (nonce.len() <= MAX_NONCE).then_some(Asked::Identity(Request { nonce, keep }))
+    (nonce.len() <= MAX_NONCE).then_some(Asked::Identity(Request {
+        nonce,
+        keep,
+        bytes: 0,
+    }))
 }
 
 /// A response with a JSON body.
@@ -117,7 +121,11 @@ mod tests {
 
     fn identity(nonce: &str, keep: bool) -> Option<Asked> {
         let nonce = nonce.to_owned();
-        Some(Asked::Identity(Request { nonce, keep }))
+        Some(Asked::Identity(Request {
+            nonce,
+            keep,
+            bytes: 0,
+        }))
     }
 
     #[test]

@@ -10,8 +10,9 @@
 //! line *before* it answers: whoever has the answer finds the line.
 //!
 //! Files: `wire` and `http` (what goes over a connection), `stream` (sockets of TCP and SCTP), `clock` (times of one
-//! process agree), `client/` (pacing, one attempt, established flows, kept sockets, TLS, output; a history that is kept and those who ask for
-//! it), `serve/` (sockets, modes, log), `cli` (command line, shared with `plumbline probe`).
+//! process agree), `client/` (pacing, one attempt, established flows, kept sockets, fragments, TLS, output; a history
+//! that is kept and those who ask for it), `serve/` (sockets, modes, log), `cli` (command line, shared with
+//! `plumbline probe`).
 mod clock;
 mod http;
 mod stream;
@@ -21,4 +22,4 @@ pub mod cli;
 pub mod client;
 pub mod serve;
 
-pub use wire::{MAX_ANSWER, MAX_NONCE, MAX_REQUEST};
+pub use wire::{MAX_ANSWER, MAX_DATAGRAM, MAX_NONCE, MAX_REQUEST};

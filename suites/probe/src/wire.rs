@@ -1,7 +1,8 @@
 //! What goes over a connection: one JSON line `{"nonce": …}` there, one JSON line [`Answer`] back.
 //!
-//! UDP: the same in one datagram each. A connection whose requests say `"keep": true` takes further ones; any other ends
-//! with its answer.
+//! UDP: the same in one datagram each. A request that asks for datagrams of a size (`"bytes": …`) is one, and so is its answer:
+//! behind the line come octets that follow from the nonce, all of which the other side checks. A connection whose requests say
+//! `"keep": true` takes further ones; any other ends with its answer.
 
 use oracle::history::Answer;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,8 @@ pub const MAX_NONCE: usize = 128;
 pub const MAX_REQUEST: usize = 256;
 /// Longest answer that a client reads, with its newline, in bytes.
 pub const MAX_ANSWER: usize = 1024;
+/// Longest datagram, in bytes.
+pub const MAX_DATAGRAM: usize = 4096;
 /// How much of something that is no answer is kept, in bytes.
 const SAID: usize = 80;
 
@@ -23,6 +26,13 @@ pub(crate) struct Request {
     /// Further requests follow on this connection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) keep: bool,
+    /// Request and answer are datagrams of so many bytes; 0: they end with their line.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) bytes: u16,
+}
+
+fn is_zero(bytes: &u16) -> bool {
+    *bytes == 0
 }
 
 /// The request for a nonce.
@@ -30,12 +40,60 @@ pub(crate) fn request(nonce: &str, keep: bool) -> Vec<u8> {
     line(&Request {
         nonce: nonce.to_owned(),
         keep,
+        bytes: 0,
     })
+}
+
+/// The request for a nonce in a datagram of so many bytes, to be answered by one of as many.
+pub(crate) fn datagram(nonce: &str, bytes: u16) -> Vec<u8> {
+    let line = line(&Request {
+        nonce: nonce.to_owned(),
+        keep: false,
+        bytes,
+    });
+    filled(line, nonce, bytes)
+}
+
+/// A line with octets behind it that make it a datagram of so many bytes; as it is, if that is 0.
+pub(crate) fn filled(mut line: Vec<u8>, nonce: &str, bytes: u16) -> Vec<u8> {
+    let missing = usize::from(bytes).saturating_sub(line.len());
+    line.extend(octets(nonce).take(missing));
+    line
+}
+
+/// Whether a datagram that should have so many bytes has them, each as it was sent. Any has, if that is 0.
+pub(crate) fn is_whole(datagram: &[u8], nonce: &str, bytes: u16) -> bool {
+    let line = first_line(datagram).len();
+    bytes == 0
+        || (datagram.len() == usize::from(bytes)
+            && datagram[line..]
+                .iter()
+                .copied()
+                .eq(octets(nonce).take(datagram.len() - line)))
+}
+
+/// Octets that tell each place of a datagram from others, and each datagram from others.
+fn octets(nonce: &str) -> impl Iterator<Item = u8> {
+    // FNV-1a, then Knuth's generator, of which the highest bits are the best.
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let mut state = nonce.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
+    std::iter::repeat_with(move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        state.to_be_bytes()[0]
+    })
+}
+
+/// All up to the first newline, with it.
+fn first_line(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    end.map_or(bytes, |end| &bytes[..=end])
 }
 
 /// A request, or nothing if it is none.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Request> {
-    let request: Request = serde_json::from_slice(bytes).ok()?;
+    let request: Request = serde_json::from_slice(first_line(bytes)).ok()?;
     (!request.nonce.is_empty() && request.nonce.len() <= MAX_NONCE).then_some(request)
 }
 
@@ -59,7 +117,7 @@ pub(crate) fn write<T: Serialize>(bytes: &mut Vec<u8>, value: &T) {
 
 /// An answer, or the beginning of what was said instead.
 pub(crate) fn answer(bytes: &[u8]) -> Result<Answer, String> {
-    serde_json::from_slice(bytes).map_err(|_| said(bytes))
+    serde_json::from_slice(first_line(bytes)).map_err(|_| said(bytes))
 }
 
 /// The beginning of something, as text.
@@ -89,7 +147,32 @@ mod tests {
 
     #[test]
     fn the_longest_request_fits() {
-        assert!(request(&"n".repeat(MAX_NONCE), true).len() <= MAX_REQUEST);
+        let longest = line(&Request {
+            nonce: "n".repeat(MAX_NONCE),
+            keep: true,
+            bytes: u16::MAX,
+        });
+        assert!(longest.len() <= MAX_REQUEST);
+    }
+
+    #[test]
+    fn a_datagram_is_whole_if_each_octet_is_in_its_place() {
+        let whole = datagram("c1-7", 4000);
+        let request = parse(&whole).unwrap();
+        assert_eq!(
+            (&*request.nonce, request.bytes, whole.len()),
+            ("c1-7", 4000, 4000)
+        );
+        assert!(is_whole(&whole, "c1-7", 4000));
+        let mut exchanged = whole.clone();
+        exchanged[1480..2960].rotate_left(8);
+        let mut other = whole.clone();
+        other[1480..2960].copy_from_slice(&datagram("c1-8", 4000)[1480..2960]);
+        let long = [&*whole, b"x"].concat();
+        for damaged in [&exchanged, &other, &long, &whole[..3999].to_vec()] {
+            assert!(!is_whole(damaged, "c1-7", 4000));
+            assert!(is_whole(damaged, "c1-7", 0), "no size was asked for");
+        }
     }
 
     #[test]

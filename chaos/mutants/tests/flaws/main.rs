@@ -8,6 +8,7 @@ mod empty_left_out;
 mod endpoints_kept;
 mod flows_kept;
 mod foreign_removed;
+mod fragments_forgotten;
 mod growing;
 mod host_once;
 mod kubernetes_left_out;

@@ -68,6 +68,7 @@ fn exchange(transport: Transport, flow: u32, sequence: u32, is: Is) -> Attempt {
             socket: 0,
             sequence,
         }),
+        fragments: None,
         outcome,
     }
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 mod flows;
+mod fragments;
 mod machine;
 mod sockets;
 mod support;

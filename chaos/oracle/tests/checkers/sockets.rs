@@ -31,6 +31,7 @@ fn attempt(transport: Transport, number: usize, outcome: Outcome) -> Attempt {
         local: None,
         nonce: format!("n{number}"),
         exchange: None,
+        fragments: None,
         outcome,
     }
 }

@@ -30,6 +30,7 @@ pub(crate) fn attempt(number: usize, outcome: Outcome, milliseconds: u64) -> Att
         local: None,
         nonce: format!("nonce-{number}"),
         exchange: None,
+        fragments: None,
         outcome,
     }
 }

@@ -121,6 +121,8 @@ pub(super) fn round(exchange: &Exchange<'_>, is_fresh: bool) -> Round {
         stay: exchange.stays,
         source_port: Some(exchange.source_port.unwrap_or_default()),
         fragments: exchange.fragments.to_vec(),
+        bytes: 0,
+        watched: false,
         limit_ms: u64::try_from(exchange.limit.as_millis()).unwrap_or(u64::MAX),
     }
 }

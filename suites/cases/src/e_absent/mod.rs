@@ -1,2 +1,3 @@
-//! Nothing there, no endpoints.
+//! Nothing there, no endpoints, size.
 pub(crate) mod clusterip_no_endpoints_refused;
+pub(crate) mod udp_fragments;

@@ -174,7 +174,7 @@ mod tests {
         super::select(named, cluster, features, &Limits::default())
     }
 
-    const EVERYTHING: [Capability; 16] = [
+    const EVERYTHING: [Capability; 17] = [
         Capability::Ipv4,
         Capability::Ipv6,
         Capability::ApiWrite,
@@ -190,6 +190,7 @@ mod tests {
         Capability::AgentPins,
         Capability::PodsWithoutAgents,
         Capability::CgroupNamespaces,
+        Capability::RawSockets,
         Capability::SecondNetwork,
     ];
 

@@ -18,6 +18,7 @@ fn attempt(start_us: u64, target: &str, outcome: Outcome) -> Attempt {
         local: None,
         nonce: format!("n{start_us}"),
         exchange: None,
+        fragments: None,
         outcome,
     }
 }

@@ -229,6 +229,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         Capability::AgentPins,
         Capability::PodsWithoutAgents,
         Capability::CgroupNamespaces,
+        Capability::RawSockets,
         Capability::SecondNetwork,
     ]);
     let plane = &config.control_plane;

@@ -152,6 +152,7 @@ impl Extension for Beside {
             Capability::Outside,
             Capability::HostNetwork,
             Capability::CgroupNamespaces,
+            Capability::RawSockets,
         ]);
         all.extend(self.baseline.iter().map(|_| Capability::Baseline));
         if self.api.are_several() {

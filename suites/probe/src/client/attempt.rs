@@ -95,6 +95,7 @@ pub(super) async fn watched(
         local: trace.local,
         nonce: about.nonce,
         exchange: about.exchange,
+        fragments: None,
         outcome,
     }
 }
@@ -113,13 +114,14 @@ pub(super) async fn exchange(
     while !unsent.is_empty() {
         socket.send(&mut unsent).await?;
     }
-    answer(socket, nonce, earlier, trace).await
+    answer(socket, nonce, 0, earlier, trace).await
 }
 
-/// The answer to a request that was sent.
+/// The answer to a request that was sent, in a datagram of so many bytes if that is not 0.
 pub(super) async fn answer(
     socket: &Socket,
     nonce: &str,
+    bytes: u16,
     earlier: Option<&str>,
     trace: &mut Trace,
 ) -> Result<Reply, Trouble> {
@@ -135,6 +137,11 @@ pub(super) async fn answer(
         };
         let answer = wire::answer(&message).map_err(Trouble::Garbled)?;
         if answer.nonce == nonce {
+            if !wire::is_whole(&message, nonce, bytes) {
+                let length = message.len();
+                let said = format!("an answer of {length} bytes, not the {bytes} bytes that were sent");
+                return Err(Trouble::Garbled(said));
+            }
             return Ok((answer, peer));
         }
         // A datagram for another nonce is a late reply to an earlier request, or to whoever had this port before; a line is

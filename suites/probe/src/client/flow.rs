@@ -224,6 +224,7 @@ impl Flow {
                 socket: self.socket,
                 sequence: pending.sequence,
             }),
+            fragments: None,
             outcome,
         };
         // The writer is gone only after it has cancelled the client.

@@ -10,6 +10,7 @@ mod pace;
 mod socket;
 pub mod sockets;
 mod tls;
+mod watch;
 
 use std::{
     fs,
@@ -55,6 +56,9 @@ pub enum ClientError {
         /// One that is right.
         example: &'static str,
     },
+    /// Packets can't be watched.
+    #[error("failed to watch packets: {0}; expected the right to (CAP_NET_RAW)")]
+    Watch(io::Error),
     /// The history can't be kept.
     #[error("failed to make {}: {error}; expected a path in a folder that is there, for a socket that no other client has", path.display())]
     Keep {

@@ -15,8 +15,8 @@ use tokio::net::{TcpStream, UdpSocket};
 use super::{attempt::Trace, tls::Tls};
 use crate::{http, stream, wire};
 
-/// What is read at once, in bytes.
-const READ: usize = 2048;
+/// What is read at once, in bytes: a whole datagram.
+const READ: usize = wire::MAX_DATAGRAM;
 
 /// A socket that may be used again and again.
 pub(super) enum Socket {

@@ -23,6 +23,7 @@ use super::{
     fragments,
     output::Output,
     socket::Socket,
+    watch::Watch,
 };
 
 /// Sockets of one transport and address family.
@@ -47,7 +48,8 @@ struct Slot {
 /// written to `output`, and flushed, as it ends.
 ///
 /// # Errors
-/// [`ClientError::Round`]: a line is none; [`ClientError::Output`]: nobody reads any more.
+/// [`ClientError::Round`]: a line is none; [`ClientError::Watch`]: a round is to be watched, and can't be;
+/// [`ClientError::Output`]: nobody reads any more.
 pub async fn keep(
     client: &str,
     mut input: impl AsyncBufRead + Unpin,
@@ -58,12 +60,25 @@ pub async fn keep(
     let rounds = async {
         let prefix = format!("{:016x}", rand::random::<u64>());
         let mut kept: BTreeMap<(Transport, bool), Vec<Slot>> = BTreeMap::new();
+        let mut watch = None;
         let mut number = 0u64;
         while let Some(round) = next(&mut input).await? {
+            watch = match watch {
+                _ if !round.watched => None,
+                Some(watch) => Some(watch),
+                None => Some(Watch::start().map_err(ClientError::Watch)?),
+            };
             let slots = kept
                 .entry((round.transport, round.address.is_ipv6()))
                 .or_default();
-            make(client, &prefix, number, &round, slots, &sender).await;
+            let made = Made {
+                client,
+                prefix: &prefix,
+                number,
+                round: &round,
+                watch: watch.as_ref(),
+            };
+            make(&made, slots, &sender).await;
             number += 1;
         }
         Ok(())
@@ -112,14 +127,21 @@ fn parse(line: &str) -> Result<Round, String> {
     Ok(round)
 }
 
-async fn make(
-    client: &str,
-    prefix: &str,
+/// A round that is being made.
+struct Made<'a> {
+    client: &'a str,
+    /// Unique for the client: first part of its nonces.
+    prefix: &'a str,
     number: u64,
-    round: &Round,
-    slots: &mut Vec<Slot>,
-    sender: &mpsc::Sender<Attempt>,
-) {
+    round: &'a Round,
+    watch: Option<&'a Watch>,
+}
+
+async fn make(made: &Made<'_>, slots: &mut Vec<Slot>, sender: &mpsc::Sender<Attempt>) {
+    let round = made.round;
+    if let Some(watch) = made.watch {
+        watch.forget();
+    }
     for flow in u32::try_from(slots.len()).unwrap_or(u32::MAX)..round.sockets {
         slots.push(Slot::new(flow));
     }
@@ -129,9 +151,7 @@ async fn make(
         // All of them before the first is opened: what was theirs is free.
         used.iter_mut().for_each(|slot| slot.close());
     }
-    let exchanges = used
-        .into_iter()
-        .map(|slot| slot.exchange(client, prefix, number, round));
+    let exchanges = used.into_iter().map(|slot| slot.exchange(made));
     let mut ended = stream::iter(exchanges).buffer_unordered(Round::AT_ONCE as usize);
     while let Some(attempt) = ended.next().await {
         // The writer is gone only after it has cancelled `stop`.
@@ -158,7 +178,14 @@ impl Slot {
         }
     }
 
-    async fn exchange(&mut self, client: &str, prefix: &str, number: u64, round: &Round) -> Attempt {
+    async fn exchange(&mut self, made: &Made<'_>) -> Attempt {
+        let Made {
+            client,
+            prefix,
+            number,
+            round,
+            watch,
+        } = *made;
         let nonce = format!("{prefix}-{number}-{}", self.next.flow);
         let destination = SocketAddr::new(round.address, round.port);
         let about = About {
@@ -172,7 +199,7 @@ impl Slot {
         };
         self.next.sequence += 1;
         let Self { socket, port, .. } = self;
-        watched(about, async |trace| {
+        let mut attempt = watched(about, async |trace| {
             let open = match socket {
                 Some(open) => {
                     if round.stay {
@@ -189,14 +216,17 @@ impl Slot {
                 }
             };
             *port = trace.local.map_or(0, |local| local.port());
-            if !round.fragments.is_empty() {
+            if round.bytes != 0 || !round.fragments.is_empty() {
                 return fragments::exchange(open, &nonce, round, trace).await;
             }
             // One that is not opened anew is used again, and what was late is answered before.
             let earlier = (!round.anew).then_some(prefix);
             exchange(open, &nonce, earlier, trace).await
         })
-        .await
+        .await;
+        let port = attempt.local.map_or(0, |local| local.port());
+        attempt.fragments = watch.map(|watch| watch.of(port));
+        attempt
     }
 }
 

@@ -169,8 +169,8 @@ impl Connection {
             shared.answer(protocol, self.port, self.source, self.destination, nonce)
         };
         Some(match incoming {
-            Incoming::Line(Request { nonce, keep }) => (wire::line(&answer(nonce)?), keep),
-            Incoming::Http(Asked::Identity(Request { nonce, keep })) => {
+            Incoming::Line(Request { nonce, keep, .. }) => (wire::line(&answer(nonce)?), keep),
+            Incoming::Http(Asked::Identity(Request { nonce, keep, .. })) => {
                 let body = wire::line(&answer(nonce)?);
                 (http::response("200 OK", keep, &body), keep)
             }

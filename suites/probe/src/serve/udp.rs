@@ -26,6 +26,9 @@ use crate::wire;
 /// about 200, which a busy machine misses within a second; a lost one would look like the datapath's.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
+/// What is said, in place of an answer, to a request of a size that did not arrive as it was sent: a client takes it for garbled.
+const DAMAGED: &[u8] = b"the request has arrived, and not as it was sent\n";
+
 #[derive(Debug)]
 pub(super) struct Port {
     socket: UdpSocket,
@@ -78,7 +81,7 @@ impl Port {
 
     async fn answer(self, shared: Arc<Shared>) {
         let port = Arc::new(self);
-        let mut buffer = [0; wire::MAX_REQUEST];
+        let mut buffer = [0; wire::MAX_DATAGRAM];
         loop {
             let receive = port
                 .socket
@@ -87,12 +90,15 @@ impl Port {
             let Ok(Some(received)) = receive.await else {
                 continue;
             };
-            let Some(wire::Request { nonce, .. }) = wire::parse(&buffer[..received.length]) else {
+            let datagram = &buffer[..received.length];
+            let Some(request) = wire::parse(datagram) else {
                 continue;
             };
+            let whole = wire::is_whole(datagram, &request.nonce, request.bytes);
             match shared.mode {
                 Mode::Refuse | Mode::HalfClose => {}
-                Mode::Prompt => port.reply(&shared, received, nonce).await,
+                _ if !whole => port.send(DAMAGED, &received).await,
+                Mode::Prompt => port.reply(&shared, received, request).await,
                 Mode::Slow(wait) => {
                     let Ok(room) = shared.delayed.clone().try_acquire_owned() else {
                         continue;
@@ -100,7 +106,7 @@ impl Port {
                     let (port, shared) = (port.clone(), shared.clone());
                     tokio::spawn(async move {
                         tokio::time::sleep(wait).await;
-                        port.reply(&shared, received, nonce).await;
+                        port.reply(&shared, received, request).await;
                         drop(room);
                     });
                 }
@@ -109,16 +115,21 @@ impl Port {
     }
 
     /// Logs and answers; neither if it can't be logged, which ends the server.
-    async fn reply(&self, shared: &Shared, received: Received, nonce: String) {
+    async fn reply(&self, shared: &Shared, received: Received, request: wire::Request) {
         let destination = SocketAddr::new(received.destination, self.number);
+        let wire::Request { nonce, bytes, .. } = request;
         let Some(answer) = shared.answer("UDP", self.number, received.source, destination, nonce) else {
             return;
         };
-        let line = wire::line(&answer);
-        // A reply that can't be sent is a lost datagram to the client, as any other.
+        let datagram = wire::filled(wire::line(&answer), &answer.nonce, bytes);
+        self.send(&datagram, &received).await;
+    }
+
+    /// Sends to whoever sent this. What can't be sent is a lost datagram to the client, as any other.
+    async fn send(&self, datagram: &[u8], received: &Received) {
         let send = self
             .socket
-            .async_io(Interest::WRITABLE, || reply(&self.socket, &line, &received));
+            .async_io(Interest::WRITABLE, || reply(&self.socket, datagram, received));
         drop(send.await);
     }
 }

@@ -20,6 +20,8 @@ fn round(transport: Transport, destination: SocketAddr, sockets: u32) -> Round {
         stay: false,
         source_port: None,
         fragments: Vec::new(),
+        bytes: 0,
+        watched: false,
         limit_ms: 10_000,
     }
 }
@@ -232,6 +234,114 @@ async fn a_socket_is_bound_where_the_round_says_so() {
         ..round(Transport::Udp, first, 1)
     };
     assert_eq!(ports(&keep_for(&[bound]).await[0]), [port]);
+}
+
+#[tokio::test]
+async fn datagrams_of_a_size_go_there_and_back_whole() {
+    let [first, _] = two_servers().await;
+    for transport in BOTH {
+        let large = Round {
+            bytes: 4000,
+            ..round(transport, first, 3)
+        };
+        let by = (format!("b1/UDP/{}", first.port()), first);
+        assert_eq!(answered(&keep_for(&[large]).await[0]), BTreeSet::from([by]));
+    }
+}
+
+#[tokio::test]
+async fn datagrams_that_are_not_as_they_were_sent_are_no_request_and_no_answer() {
+    let [first, _] = two_servers().await;
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let mut request = br#"{"nonce":"n","bytes":2000}"#.to_vec();
+    request.resize(2000, b'\n');
+    socket.send_to(&request, first).expect("it is sent");
+    let mut answer = [0; 200];
+    let length = socket.recv(&mut answer).expect("an answer");
+    let said = String::from_utf8_lossy(&answer[..length]);
+    assert!(said.contains("not as it was sent"), "{said}");
+    // A server whose answers have no such octets.
+    let server = tokio::net::UdpSocket::bind("127.0.0.1:0")
+        .await
+        .expect("a socket");
+    let address = server.local_addr().expect("its address");
+    tokio::spawn(async move {
+        let mut request = [0; 4096];
+        while let Ok((_, client)) = server.recv_from(&mut request).await {
+            let line = String::from_utf8_lossy(&request);
+            let nonce = line.split('"').nth(3).unwrap_or_default();
+            let source = format!(r#""source":"{client}","destination":"{client}""#);
+            let answer = format!("{{\"identity\":\"b/UDP/1\",{source},\"nonce\":\"{nonce}\"}}\n");
+            let _ = server.send_to(answer.as_bytes(), client).await;
+        }
+    });
+    let large = Round {
+        bytes: 2000,
+        ..round(Transport::Udp, address, 1)
+    };
+    let seen = keep_for(&[large, round(Transport::Udp, address, 1)]).await;
+    let garbled =
+        |one: &Attempt| matches!(&one.outcome, Outcome::Garbled { said } if said.contains("not the 2000"));
+    assert!(garbled(&seen[0][0]), "{:?}", seen[0]);
+    assert!(matches!(seen[1][0].outcome, Outcome::Answered { .. }));
+}
+
+#[tokio::test]
+async fn fragments_of_one_request_do_not_wait_for_answers_to_others() {
+    if !testing::root_or_skip(&testing::current()) {
+        return;
+    }
+    // It answers nothing.
+    let server = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let lost = Round {
+        fragments: vec![0, 1],
+        limit_ms: 3000,
+        ..round(Transport::Udp, server.local_addr().expect("its address"), 32)
+    };
+    let seen = keep_for(&[lost]).await;
+    let began = seen[0].iter().map(|one| one.start_us).max();
+    let ended = seen[0].iter().map(|one| one.end_us).min();
+    assert!(began < ended, "{:?}", seen[0]);
+    for attempt in &seen[0] {
+        let is_lost = matches!(
+            attempt.outcome,
+            Outcome::Timeout {
+                stage: Stage::Receive
+            }
+        );
+        assert!(is_lost, "{attempt:?}");
+    }
+}
+
+#[tokio::test]
+async fn fragments_are_seen_as_they_go_out() {
+    if !testing::root_or_skip(&testing::current()) {
+        return;
+    }
+    for address in ["127.0.0.1", "::1"] {
+        let (_, port) = server(Mode::Prompt, "b1", address, &Sink::default()).await;
+        let server = SocketAddr::new(address.parse().expect("an address"), port);
+        let large = Round {
+            fragments: vec![2, 0, 3, 1],
+            bytes: 4000,
+            watched: true,
+            ..round(Transport::Udp, server, 2)
+        };
+        let whole = Round {
+            fragments: Vec::new(),
+            ..large.clone()
+        };
+        let seen = keep_for(&[large, whole]).await;
+        for attempt in &seen[0] {
+            assert!(matches!(attempt.outcome, Outcome::Answered { .. }), "{attempt:?}");
+            let fragments = attempt.fragments.as_ref().expect("it was watched");
+            assert_eq!(fragments.sent, [2016, 0, 3024, 1008]);
+            assert_eq!(fragments.to, BTreeSet::from([server.ip()]));
+            assert_eq!(fragments.received, 0, "of an answer that the device takes whole");
+        }
+        let whole = seen[1][0].fragments.as_ref().expect("it was watched");
+        assert_eq!(whole.sent, [0u16; 0]);
+    }
 }
 
 #[tokio::test]

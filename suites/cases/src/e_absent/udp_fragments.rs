@@ -1,0 +1,106 @@
+//! `udp-fragments`: UDP datagrams of 4,000 bytes both ways through cip and np arrive whole, at least 99 % of N, and the fragments of
+//! answers come from the frontend that those of requests were addressed to. `udp-fragments-reordered`: requests whose first
+//! fragment is not the first to go out, over both families.
+//!
+//! From ps, pr and h as sockets send; from ps, pr and x, whose devices show fragments, also by raw sockets, with time between two
+//! fragments: no program at a socket translates those, so that packets are all that there is. A host's own stack reorders nothing.
+use std::time::Duration;
+
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    client::Client,
+    context::Context,
+    frontends::Vantage,
+    pods::endpoints,
+    probing::{Within, identities},
+    target::Target,
+    verdict::Halt,
+};
+use lab::cluster::{Capability, Place};
+use oracle::history::Transport;
+use serde_json::json;
+
+pub(crate) const CASE: Case = Case {
+    id: "udp-fragments",
+    area: "E nothing there",
+    claims: &["udp-fragments"],
+    sentence: "datagrams of 4,000 bytes arrive whole both ways, and answers' fragments come from the frontend",
+    tier: Tier::Core,
+    features: &["fragments"],
+    needs: Needs {
+        nodes: 2,
+        families: Families::Any,
+        rights: Rights::Node,
+        also: &[Capability::RawSockets],
+    },
+    disruptive: true,
+    manifest: include_str!("udp_fragments.yaml"),
+    longest: Duration::from_secs(300),
+    takes_at_least: Duration::ZERO,
+    run: |cx| Box::pin(run(cx, &[AS_SOCKETS_SEND, &[0, 1, 2, 3]])),
+};
+pub(crate) const REORDERED: Case = Case {
+    id: "udp-fragments-reordered",
+    sentence: "datagrams of 4,000 bytes arrive whole whose first fragment is not the first to come",
+    features: &["fragments", "fragments-reordered"],
+    run: |cx| Box::pin(run(cx, &[&[3, 2, 1, 0], &[1, 0, 2, 3], &[2, 0, 3, 1]])),
+    ..CASE
+};
+
+const PORT: u16 = 80;
+const TARGET: u16 = 8080;
+/// Of a request, and of its answer.
+const BYTES: u16 = 4000;
+/// As an order in which fragments go out: the kernel cuts the datagram up.
+const AS_SOCKETS_SEND: &[u8] = &[];
+
+async fn run(cx: &Context, orders: &[&[u8]]) -> Result<(), Halt> {
+    let dialled = stage(cx).await?;
+    for &order in orders {
+        cx.phase(&format!(
+            "verdict: all are whole, of fragments in the order {order:?}"
+        ));
+        let is_raw = !order.is_empty();
+        for (clients, targets) in &dialled {
+            let sends = |client: &&Client| !is_raw || !matches!(client.place, Place::Host { .. });
+            let clients: Vec<Client> = clients.iter().filter(sends).cloned().collect();
+            for target in targets.iter().filter(|target| cx.is_open(&target.axis)) {
+                let name = format!("{}, order {order:?}", target.name);
+                let target = Target {
+                    name,
+                    ..target.clone()
+                };
+                let mut sockets = cx.keep_sockets(&clients).await?;
+                cx.judge_fragments(&mut sockets, &target, BYTES, order).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A Service of each family, and what leads to it; all of it serves.
+async fn stage(cx: &Context) -> Result<Vec<Vantage>, Halt> {
+    cx.phase("staging: a Service of one backend");
+    let namespace = cx.namespace().await?;
+    let backends = cx.serving(&namespace, &["b"], &[], &[TARGET]).await?;
+    let by = identities(&backends, Transport::Udp, TARGET);
+    let mut dialled = Vec::new();
+    for family in cx.families() {
+        let service = format!("large-{family}").to_lowercase();
+        let endpoints = endpoints(&backends, family)?;
+        let values = json!({ "namespace": namespace, "service": service, "endpoints": endpoints });
+        let made = cx.frontends(family, values).await?;
+        let [cip, np] = ["cip", "np"].map(|kind| format!("{family}, {kind}"));
+        let outside = made.at_nodes(cx, &np, Transport::Udp, &by)?;
+        let mut inside = vec![made.at_cluster_ip(&cip, Transport::Udp, PORT, &by)];
+        inside.extend(outside.clone());
+        dialled.extend(cx.vantages(inside, outside));
+    }
+    let within = Within::from_now(cx.limits().service);
+    cx.fence().await?;
+    for (clients, targets) in &dialled {
+        cx.control("it serves small datagrams", clients, targets, within)
+            .await?;
+    }
+    Ok(dialled)
+}
