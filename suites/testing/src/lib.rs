@@ -6,6 +6,7 @@
 
 pub mod cgroup;
 pub mod isolation;
+pub mod loopback;
 pub mod patience;
 
 use std::{

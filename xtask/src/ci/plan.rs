@@ -323,7 +323,11 @@ pub(super) mod tests {
                 let kept = run.baseline(plan).unwrap().unwrap();
                 assert_eq!(fs::read_to_string(kept).unwrap(), verdicts);
             }
-            assert_eq!(run.baseline(&[planned(true)]).unwrap(), None, "it will have its own");
+            assert_eq!(
+                run.baseline(&[planned(true)]).unwrap(),
+                None,
+                "it will have its own"
+            );
         }
         fs::create_dir_all(folder.path().join("suites/harness/src")).unwrap();
         fs::write(folder.path().join("suites/harness/src/lib.rs"), "// another\n").unwrap();

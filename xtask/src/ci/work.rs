@@ -171,7 +171,10 @@ impl<'a> Doing<'a> {
         };
         let mut arguments: Vec<OsString> = ["xtask", "mutants"].map(OsString::from).into();
         for report in reports {
-            self.say(&format!("=== verdicts of the unmutated agent: {}", report.display()));
+            self.say(&format!(
+                "=== verdicts of the unmutated agent: {}",
+                report.display()
+            ));
             arguments.extend(["--baseline".into(), report.into()]);
         }
         self.cargo(&arguments).map(outcome_of)

@@ -1,10 +1,7 @@
 //! When the attempts of one entry begin, and when no more do.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -12,64 +9,62 @@ use oracle::history::{Attempt, Outcome, PlanEntry, Until};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::JoinSet,
-    time::Instant,
+    time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{IN_FLIGHT, attempt, flow::Flow};
 
 /// Answers that take longer are late: what is asked waits somewhere, in the queue of a backend or of a kernel that has no more
-/// processor time. A sixth of the limit of a probe in a lab.
-const LATE: Duration = Duration::from_millis(500);
-/// How long one late answer counts, unless one in time comes before.
-const COUNTS: Duration = Duration::from_secs(1);
+/// processor time. Far longer than a machine with room takes, and so short that clients at their rate have not asked for seconds'
+/// worth of a busy backend's work before the first of them knows.
+const LATE: Duration = Duration::from_millis(100);
+/// So long a late answer counts: others come meanwhile if there is a queue.
+const COUNTS: Duration = Duration::from_millis(250);
 /// Of all entries of a client, attempts that begin while answers are late and are under way at once. More would wait in the same
-/// queue, until the first of them are silent for their client; fewer would be slower than a queue that is worked off at 40 a
-/// second.
-pub(super) const WHILE_LATE: usize = 32;
+/// queue, until the first of them are silent for their client.
+const WHILE_LATE: usize = 16;
 
 /// What the entries of one client know of how late answers are.
 pub(super) struct Queue {
-    since: Instant,
-    /// Answers count as late until then, in microseconds from `since`.
-    late_until_us: AtomicU64,
+    /// Answers count as late until then.
+    late_until: Mutex<Instant>,
     room: Arc<Semaphore>,
 }
 
 impl Queue {
     pub(super) fn new() -> Self {
         Self {
-            since: Instant::now(),
-            late_until_us: AtomicU64::new(0),
+            late_until: Mutex::new(Instant::now()),
             room: Arc::new(Semaphore::new(WHILE_LATE)),
         }
     }
 
-    /// Waits, while answers are late, until there is room for one more attempt, which has it until it ends. Silence delays
-    /// nothing: nothing answers.
+    /// Waits, while answers are late, until there is room for one more attempt, which has it until it ends. Where nothing answers
+    /// any more it waits no longer: silence delays nobody.
     async fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        if self.now_us() >= self.late_until_us.load(Ordering::Relaxed) {
-            return None;
+        loop {
+            let until = *self.late_until();
+            if Instant::now() >= until {
+                return None;
+            }
+            // The semaphore is never closed.
+            if let Ok(room) = timeout_at(until, self.room.clone().acquire_owned()).await {
+                return room.ok();
+            }
         }
-        // The semaphore is never closed.
-        self.room.clone().acquire_owned().await.ok()
     }
 
     fn note(&self, attempt: &Attempt) {
-        if matches!(attempt.outcome, Outcome::Timeout { .. }) {
-            return;
-        }
+        let is_answered = !matches!(attempt.outcome, Outcome::Timeout { .. });
         let took = Duration::from_micros(attempt.end_us.saturating_sub(attempt.start_us));
-        let until = if took > LATE {
-            self.now_us() + COUNTS.as_micros() as u64
-        } else {
-            0
-        };
-        self.late_until_us.store(until, Ordering::Relaxed);
+        if is_answered && took > LATE {
+            *self.late_until() = Instant::now() + COUNTS;
+        }
     }
 
-    fn now_us(&self) -> u64 {
-        self.since.elapsed().as_micros() as u64
+    fn late_until(&self) -> MutexGuard<'_, Instant> {
+        self.late_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

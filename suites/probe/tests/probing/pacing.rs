@@ -71,25 +71,30 @@ async fn as_many_are_under_way_at_once_as_the_plan_says() {
 async fn few_are_under_way_while_answers_are_late_and_silence_delays_nothing() {
     let (_socket, address) = silent().await;
     let mut hanging = entry(Transport::Udp, address);
-    (hanging.count, hanging.interval_ms, hanging.limit_ms) = (200, 5, 700);
-    let late = Mode::Slow(Duration::from_millis(600));
+    (hanging.count, hanging.interval_ms, hanging.limit_ms) = (100, 5, 300);
+    let late = Mode::Slow(Duration::from_millis(200));
     let (_, port) = server(late, "b1", "127.0.0.1", &Sink::default()).await;
     let mut answered = entry(Transport::Udp, SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    (answered.count, answered.interval_ms) = (200, 5);
+    (answered.count, answered.interval_ms) = (100, 5);
     let silence = run(vec![hanging.clone()]).await;
     let attempts = run(vec![hanging, answered]).await;
-    assert_eq!((silence.len(), attempts.len()), (200, 400));
+    assert_eq!((silence.len(), attempts.len()), (100, 200));
     let is_answered = |one: &&Attempt| matches!(one.outcome, Outcome::Answered { .. });
     let first = attempts.iter().filter(is_answered).map(|one| one.end_us).min();
     // And as long again until the client knows.
     let known = first.expect("answers") + 50_000;
     let later: Vec<&Attempt> = attempts.iter().filter(|one| one.start_us > known).collect();
     assert!(!later.is_empty(), "all began before an answer was late");
-    for one in &later {
-        let with_it = |other: &&&Attempt| other.start_us <= one.start_us && one.start_us < other.end_us;
-        let under_way = later.iter().filter(with_it).count();
-        assert!(under_way <= 32, "{under_way} when {one:?} began");
-    }
+    let mut under_way: Vec<usize> = later
+        .iter()
+        .map(|one| {
+            let with_it = |other: &&&Attempt| other.start_us <= one.start_us && one.start_us < other.end_us;
+            later.iter().filter(with_it).count()
+        })
+        .collect();
+    under_way.sort_unstable();
+    // Not all of them: on a busy machine none may come for so long that the next ones don't wait.
+    assert!(under_way[under_way.len() / 2] <= 16, "{under_way:?}");
     let took = |attempts: &[Attempt]| {
         let starts = attempts.iter().map(|one| one.start_us);
         starts.clone().max().expect("many") - starts.min().expect("many")
