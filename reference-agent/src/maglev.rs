@@ -84,7 +84,7 @@ impl Scale {
     }
 
     /// How many slots a service port of so many backends has. Beyond the largest size of the scale they have fewer slots
-    /// each, down to 16, and then one: shares are equal, and whoever comes or goes moves many.
+    /// each, down to 16, and then one: shares are equal, and a backend that comes or goes moves many flows.
     pub fn size(self, backends: usize) -> usize {
         if backends <= 1 {
             return backends;

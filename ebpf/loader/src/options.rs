@@ -1,4 +1,4 @@
-//! What whoever runs the datapath decides.
+//! What can be chosen where the datapath is opened.
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
@@ -21,7 +21,7 @@ pub struct Options {
     /// 1/256 of it at 192 bytes for each, within [`FLOWS_LEAST`](lb_abi::capacity::FLOWS_LEAST) and
     /// [`FLOWS_MOST`](lb_abi::capacity::FLOWS_MOST). CHOSEN, REVERSE and SOCKETS follow it: each has an entry for each connection,
     /// and [`SOCKETS_LEAST`](lb_abi::capacity::SOCKETS_LEAST) at least; the three take as much memory as FLOWS, 21 MiB at least.
-    /// The kernel takes the memory at once, and counts it against the memory limit of the cgroup of whoever opens the datapath.
+    /// The kernel takes the memory at once, and counts it against the memory limit of the cgroup of the process that opens the datapath.
     pub flows: Option<u32>,
     /// How packet programs are attached to network devices.
     pub devices: DeviceMode,

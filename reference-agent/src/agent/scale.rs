@@ -1,4 +1,4 @@
-//! How large Maglev's tables are: told to whoever reads the log when it changes, and as a metric.
+//! How large Maglev's tables are: a log line when that changes, and a metric.
 
 use lb_abi::capacity;
 

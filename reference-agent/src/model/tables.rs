@@ -1,5 +1,5 @@
 //! How many slots Maglev's tables take at most, all Services' together: the same on every node, as it follows from
-//! Services and EndpointSlices alone, whoever is ready, and wherever.
+//! Services and EndpointSlices alone: neither readiness nor the place of an endpoint counts.
 
 use std::net::IpAddr;
 

@@ -58,7 +58,7 @@ impl Batch {
             .into_iter()
             .map(TransportAddress::frontend_key)
             .collect();
-        // Whoever took these over before has lost it since.
+        // The Service that took these frontends over before has lost this backend since.
         for key in &keys {
             if let Some(backends) = self.moved.get_mut(key) {
                 backends.remove(&backend);
@@ -170,7 +170,7 @@ impl Batch {
             let moved = self.moved.get(asked);
             let moved = moved.or_else(|| self.moved.get(&as_node_port()?));
             let goes = match moved {
-                // Whoever had the frontend before, and lost its backends with it.
+                // The frontend has passed to another Service: its backends now decide.
                 Some(backends) => !backends.contains(&TransportAddress {
                     protocol: Protocol::Udp,
                     address: backend.ip(),

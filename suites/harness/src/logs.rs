@@ -1,13 +1,21 @@
 //! What backends have logged. Each line is parsed once, however often it is asked for.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Mutex, PoisonError},
+    time::Instant,
 };
 
-use oracle::history::{Attempt, Served};
+use oracle::{
+    check::Permitted,
+    history::{Attempt, Outcome, Served},
+};
 
-use crate::{context::Context, pods::Backend, verdict::Halt};
+use crate::{context::Context, pods::Backend, target::Target, verdict::Halt, waiting::has_lasted};
+
+/// So many limits of a probe a backend that is behind is waited for at most: four clients that ask at their rate for one limit of a
+/// backend that does a tenth of it.
+const BEHIND: usize = 10;
 
 /// Lines that have been read, by backend.
 #[derive(Debug, Default)]
@@ -65,6 +73,46 @@ impl Context {
         Ok(lines)
     }
 
+    /// As [`Context::logs_if_needed`], once backends have taken up what they were behind with: while they go on to log what was
+    /// silent, they get as long again.
+    pub(crate) async fn logs_in_the_end(
+        &self,
+        targets: &[Target],
+        attempts: &[Attempt],
+    ) -> Result<Vec<Served>, Halt> {
+        let logs = self.logs_if_needed(targets, attempts).await?;
+        let silent: HashSet<&str> = attempts
+            .iter()
+            .filter(|attempt| is_silent(attempt))
+            .map(|attempt| attempt.nonce.as_str())
+            .collect();
+        if silent.is_empty() {
+            return Ok(logs);
+        }
+        let late = |logs: &Vec<Served>| {
+            let nonces = logs.iter().map(|line| line.answer.nonce.as_str());
+            nonces.filter(|nonce| silent.contains(nonce)).count()
+        };
+        let read = async || {
+            has_lasted(Instant::now(), self.limits().probe).await;
+            self.logs_since(attempts).await
+        };
+        until_unchanged(logs, late, read).await
+    }
+
+    /// NONE is decided by the logs of backends, and so is whose a timeout is.
+    pub(crate) async fn logs_if_needed(
+        &self,
+        targets: &[Target],
+        attempts: &[Attempt],
+    ) -> Result<Vec<Served>, Halt> {
+        if targets.iter().any(|target| target.permitted == Permitted::None) || attempts.iter().any(is_silent)
+        {
+            return self.logs_since(attempts).await;
+        }
+        Ok(Vec::new())
+    }
+
     /// Everything that a backend has logged.
     pub async fn log(&self, backend: &Backend) -> Result<Vec<Served>, Halt> {
         self.read_log(backend, |read| read.lines.clone()).await
@@ -79,6 +127,28 @@ impl Context {
         })?;
         Ok(of(read))
     }
+}
+
+fn is_silent(attempt: &Attempt) -> bool {
+    matches!(attempt.outcome, Outcome::Timeout { .. })
+}
+
+/// What is read again and again until a number of it stays, [`BEHIND`] times at most.
+async fn until_unchanged<T>(
+    first: T,
+    number: impl Fn(&T) -> usize,
+    mut read: impl AsyncFnMut() -> Result<T, Halt>,
+) -> Result<T, Halt> {
+    let mut last = first;
+    for _ in 0..BEHIND {
+        let next = read().await?;
+        let stays = number(&next) == number(&last);
+        last = next;
+        if stays {
+            break;
+        }
+    }
+    Ok(last)
 }
 
 #[cfg(test)]
@@ -120,5 +190,19 @@ mod tests {
     fn what_is_no_line_of_a_probe_is_an_error_that_shows_it() {
         let why = Read::default().go_on("out of luck\n").unwrap_err();
         assert!(why.contains("out of luck"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn backends_that_go_on_to_log_are_waited_for_and_not_for_ever() {
+        for (numbers, expected) in [
+            (vec![0, 0, 1], 0),
+            (vec![0, 3, 5, 5, 6], 5),
+            ((0..99).collect(), BEHIND),
+        ] {
+            let mut later = numbers.iter().copied().skip(1);
+            let read = async || Ok(later.next().unwrap());
+            let last = until_unchanged(numbers[0], |number| *number, read).await.unwrap();
+            assert_eq!(last, expected, "{numbers:?}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use oracle::{
     check::{Observed, Permitted},
     finding::{Finding, Weight},
-    history::{Attempt, Outcome, PlanEntry, Served},
+    history::{Attempt, PlanEntry},
     share::shares,
     trap::trap_untouched,
 };
@@ -202,11 +202,7 @@ impl Context {
             };
             repeated.iter().filter(is_of).count()
         };
-        if attempts.iter().any(is_silent) {
-            // A backend that is behind gets as long again to say so.
-            has_lasted(Instant::now(), self.limits().probe).await;
-        }
-        let logs = self.logs_if_needed(targets, &attempts).await?;
+        let logs = self.logs_in_the_end(targets, &attempts).await?;
         let observed = Observed::new(&attempts, &logs, self.limits().times());
         for target in targets {
             let expectations = clients.iter().map(|client| {
@@ -339,23 +335,6 @@ impl Context {
         }
         Ok(())
     }
-
-    /// NONE is decided by the logs of backends, and so is whose a timeout is.
-    pub(crate) async fn logs_if_needed(
-        &self,
-        targets: &[Target],
-        attempts: &[Attempt],
-    ) -> Result<Vec<Served>, Halt> {
-        if targets.iter().any(|target| target.permitted == Permitted::None) || attempts.iter().any(is_silent)
-        {
-            return self.logs_since(attempts).await;
-        }
-        Ok(Vec::new())
-    }
-}
-
-fn is_silent(attempt: &Attempt) -> bool {
-    matches!(attempt.outcome, Outcome::Timeout { .. })
 }
 
 /// Identities of backends on a port.
