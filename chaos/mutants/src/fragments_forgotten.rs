@@ -3,16 +3,13 @@
 //! What an agent does that translates each packet by its ports: of a fragment that has none nobody knows whose it is.
 
 use std::{
-    io,
     path::Path,
     sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::Duration,
 };
 
-use aya::maps::{HashMap, Map, MapData, MapError};
-use lb_abi::{FragmentKey, Ports};
-use lb_loader::LoaderError;
+use lb_loader::{LoaderError, empty_map};
 use reference_agent::datapath::Datapath;
 
 use crate::flawed::{Flaw, Flawed};
@@ -73,19 +70,7 @@ impl<D: Datapath, F: FnMut() + Send + 'static> Flaw<D> for FragmentsForgotten<F>
 /// Empties the map FRAGMENTS that is pinned below a bpffs.
 ///
 /// # Errors
-/// What the kernel said.
-pub fn empty_fragments(bpffs: &Path) -> Result<(), MapError> {
-    let map = Map::LruHashMap(MapData::from_pin(bpffs.join(PINNED))?);
-    let mut fragments: HashMap<_, [u8; size_of::<FragmentKey>()], [u8; size_of::<Ports>()]> =
-        HashMap::try_from(map)?;
-    let keys: Vec<_> = fragments.keys().collect::<Result<_, _>>()?;
-    for key in keys {
-        match fragments.remove(&key) {
-            // The programs' own map gives up the oldest by itself.
-            Err(MapError::KeyNotFound) => {}
-            Err(MapError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => {}
-            removed => removed?,
-        }
-    }
-    Ok(())
+/// Nothing is pinned there; what the kernel said.
+pub fn empty_fragments(bpffs: &Path) -> Result<(), LoaderError> {
+    empty_map(&bpffs.join(PINNED))
 }

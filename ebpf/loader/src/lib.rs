@@ -73,8 +73,8 @@ mod verify;
 
 #[cfg(feature = "testing")]
 pub use self::testing::{
-    CraftedHook, CraftedKind, CraftedMap, Geometry, Offload, PacketSocket, Wired, instruction, load_crafted,
-    load_misleading, load_passing,
+    CraftedHook, CraftedKind, CraftedMap, Geometry, Offload, PacketSocket, Wired, empty_map, instruction,
+    load_crafted, load_misleading, load_passing,
 };
 pub use self::{
     attachment::{

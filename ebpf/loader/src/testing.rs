@@ -7,6 +7,7 @@ mod wire;
 use std::{
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
     path::Path,
+    ptr,
 };
 
 pub use self::{
@@ -271,4 +272,25 @@ pub fn load_crafted(
     let program = crafted::load(name, program_type, attach_type, instructions)
         .map_err(LoaderError::kernel(format!("load a program {name}")))?;
     HeldProgram::new(program)
+}
+
+/// Removes the keys of a map that is pinned at a path, as many as it has room for: of one that is written meanwhile, some stay.
+///
+/// # Errors
+/// Nothing is pinned there, or it is no map whose keys can be removed.
+pub fn empty_map(path: &Path) -> Result<(), LoaderError> {
+    let failed = || LoaderError::path("empty the map that is pinned at", path);
+    let fd = sys::open_pinned(path, 0).map_err(failed())?;
+    let layout = sys::map::describe(fd.as_fd()).map_err(failed())?.layout;
+    let mut key = vec![0_u8; usize::try_from(layout.key_size).unwrap_or(usize::MAX)];
+    for _ in 0..layout.max_entries {
+        // SAFETY: no key, and room for one.
+        let more = unsafe { sys::map::next_key(fd.as_fd(), ptr::null::<u8>(), key.as_mut_ptr()) };
+        if !more.map_err(failed())? {
+            break;
+        }
+        // SAFETY: a key of the map's size.
+        unsafe { sys::map::delete(fd.as_fd(), key.as_ptr()) }.map_err(failed())?;
+    }
+    Ok(())
 }

@@ -80,7 +80,7 @@ impl Context {
         targets: &[Target],
         attempts: &[Attempt],
     ) -> Result<Vec<Served>, Halt> {
-        let logs = self.logs_if_needed(targets, attempts).await?;
+        let mut logs = self.logs_if_needed(targets, attempts).await?;
         let silent: HashSet<&str> = attempts
             .iter()
             .filter(|attempt| is_silent(attempt))
@@ -89,15 +89,14 @@ impl Context {
         if silent.is_empty() {
             return Ok(logs);
         }
-        let late = |logs: &Vec<Served>| {
-            let nonces = logs.iter().map(|line| line.answer.nonce.as_str());
-            nonces.filter(|nonce| silent.contains(nonce)).count()
-        };
-        let read = async || {
+        let mut behind = Behind::new(late(&silent, &logs));
+        loop {
             has_lasted(Instant::now(), self.limits().probe).await;
-            self.logs_since(attempts).await
-        };
-        until_unchanged(logs, late, read).await
+            logs = self.logs_since(attempts).await?;
+            if !behind.goes_on(late(&silent, &logs)) {
+                return Ok(logs);
+            }
+        }
     }
 
     /// NONE is decided by the logs of backends, and so is whose a timeout is.
@@ -133,22 +132,30 @@ fn is_silent(attempt: &Attempt) -> bool {
     matches!(attempt.outcome, Outcome::Timeout { .. })
 }
 
-/// What is read again and again until a number of it stays, [`BEHIND`] times at most.
-async fn until_unchanged<T>(
-    first: T,
-    number: impl Fn(&T) -> usize,
-    mut read: impl AsyncFnMut() -> Result<T, Halt>,
-) -> Result<T, Halt> {
-    let mut last = first;
-    for _ in 0..BEHIND {
-        let next = read().await?;
-        let stays = number(&next) == number(&last);
-        last = next;
-        if stays {
-            break;
-        }
+/// How many of what was silent for its client backends have taken up.
+fn late(silent: &HashSet<&str>, logs: &[Served]) -> usize {
+    let nonces = logs.iter().map(|line| line.answer.nonce.as_str());
+    nonces.filter(|nonce| silent.contains(nonce)).count()
+}
+
+/// Whether backends are behind: from one look at their logs to the next.
+struct Behind {
+    late: usize,
+    looks: usize,
+}
+
+impl Behind {
+    fn new(late: usize) -> Self {
+        Self { late, looks: 0 }
     }
-    Ok(last)
+
+    /// Whether this is more than at the last look, and another one is worth it.
+    fn goes_on(&mut self, late: usize) -> bool {
+        self.looks += 1;
+        let more = late > self.late;
+        self.late = late;
+        more && self.looks < BEHIND
+    }
 }
 
 #[cfg(test)]
@@ -192,17 +199,15 @@ mod tests {
         assert!(why.contains("out of luck"), "{why}");
     }
 
-    #[tokio::test]
-    async fn backends_that_go_on_to_log_are_waited_for_and_not_for_ever() {
-        for (numbers, expected) in [
-            (vec![0, 0, 1], 0),
-            (vec![0, 3, 5, 5, 6], 5),
-            ((0..99).collect(), BEHIND),
-        ] {
-            let mut later = numbers.iter().copied().skip(1);
-            let read = async || Ok(later.next().unwrap());
-            let last = until_unchanged(numbers[0], |number| *number, read).await.unwrap();
-            assert_eq!(last, expected, "{numbers:?}");
-        }
+    #[test]
+    fn backends_that_go_on_to_log_are_waited_for_and_not_for_ever() {
+        let looks = |numbers: &[usize]| {
+            let mut behind = Behind::new(numbers[0]);
+            let goes_on = numbers[1..].iter().take_while(|late| behind.goes_on(**late));
+            goes_on.count() + 1
+        };
+        assert_eq!(looks(&[0, 0, 1]), 1);
+        assert_eq!(looks(&[0, 3, 5, 5, 6]), 3);
+        assert_eq!(looks(&(0..99).collect::<Vec<_>>()), BEHIND);
     }
 }

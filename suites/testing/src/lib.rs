@@ -6,7 +6,6 @@
 
 pub mod cgroup;
 pub mod isolation;
-pub mod loopback;
 pub mod patience;
 
 use std::{

@@ -14,7 +14,7 @@ use std::{
 use lb_loader::{Terminated, namespaces, terminate_udp};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::support::{Protocol, UdpServer, isolated, receive, switch, udp_client};
+use crate::support::{Protocol, UdpServer, isolated, loopback_up, receive, switch, udp_client};
 
 /// The calling thread's network namespace.
 fn here() -> File {
@@ -72,7 +72,7 @@ fn a_socket_whose_backend_leaves_is_told_and_comes_to_another_in_a_pods_namespac
         // A pod: its own network namespace, below the node's cgroup.
         let pod = thread::spawn(move || {
             unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-            testing::loopback::up().expect("its loopback device");
+            loopback_up().expect("its loopback device");
             let servers = [1, 2].map(|last| UdpServer::start(last).address);
             answer
                 .send((here(), servers, cookie(&udp_client())))

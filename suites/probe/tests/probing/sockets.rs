@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 use crate::common::{Sink, entry, one, server};
 use oracle::history::{Attempt, Exchange, Outcome, Round, Stage, Transport};
 use probe::{client::sockets::keep, serve::Mode};
+use rtnetlink::LinkUnspec;
 use testing::isolation::Own;
 use tokio_util::sync::CancellationToken;
 
@@ -322,7 +323,11 @@ async fn fragments_are_seen_as_they_go_out() {
     if Own::of(&testing::current()).is_none() {
         return;
     }
-    testing::loopback::up().expect("the loopback device up");
+    let (connection, netlink, _) = rtnetlink::new_connection().expect("a socket");
+    tokio::spawn(connection);
+    // The loopback device has this index in each network namespace.
+    let up = LinkUnspec::new_with_index(1).up().build();
+    netlink.link().set(up).execute().await.expect("it is up");
     for address in ["127.0.0.1", "::1"] {
         let (_, port) = server(Mode::Prompt, "b1", address, &Sink::default()).await;
         let server = SocketAddr::new(address.parse().expect("an address"), port);

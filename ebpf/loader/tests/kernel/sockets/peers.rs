@@ -16,6 +16,7 @@ use socket2::{Domain, Socket, Type};
 use testing::patience::LIMIT;
 
 use super::world::{Family, Protocol};
+use crate::support::loopback_up;
 
 /// Within this a refusal has come from the hook: the first timer that could be behind it, the retransmission of a
 /// TCP SYN, is of a second.
@@ -164,7 +165,7 @@ pub(super) fn elsewhere<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-            testing::loopback::up().expect("the loopback device up");
+            loopback_up().expect("the loopback device up");
             run()
         });
         thread

@@ -9,7 +9,7 @@ mod sockets;
 
 pub(crate) use self::{
     foreign::{ForeignProgram, overwrite_meta, pin_array, xdp_program},
-    isolation::isolated,
+    isolation::{isolated, loopback_up},
     kernel::{has_tcx, release},
     node::{Node, Protocol, frontend, switch},
     sockets::{TcpServer, UdpServer, dial, receive, udp_client},

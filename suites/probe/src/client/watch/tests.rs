@@ -1,3 +1,5 @@
+//! What packets of a device say of fragments.
+
 use std::net::SocketAddr;
 
 use super::*;
