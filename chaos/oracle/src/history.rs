@@ -185,6 +185,10 @@ pub struct Plan {
     pub entries: Vec<PlanEntry>,
 }
 
+/// Of all entries of a client, attempts that begin while answers are late and are under way at once. More would wait in the same
+/// queue, until the first of them are silent for their client.
+pub const WHILE_LATE: usize = 16;
+
 /// One destination and how often.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanEntry {

@@ -16,7 +16,7 @@
 //! ```text
 //! tests ──▶ suite: the suite in labs, then mutants, which need its verdicts (of an earlier run where it is left out), then
 //!       │   a real API server and kube-proxy in labs
-//!       └─▶ clusters: kind, once the suite in labs has ended
+//!       └─▶ clusters: kind, once mutants have ended
 //! set-ups: what a new machine lacks for checks and clusters
 //! checks:  object, Miri, lint; verifier and fuzzing after the tests
 //!          (both all the while, at the lowest priority)

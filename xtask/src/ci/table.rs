@@ -234,8 +234,8 @@ fn clusters() -> Vec<Part> {
     let kube_proxy = need("kubernetes", "kube-proxy");
     let on_kind = |name, run| Part {
         lane: Lane::Clusters,
-        // Beside mutants, not beside the run whose verdicts they are compared with.
-        after: &["test", "e2e"],
+        // Not beside runs of many labs: a control plane that has no time loses its leases.
+        after: &["test", "e2e", "mutants"],
         ..suite(name, vec![need("kind-host", "kind")], run)
     };
     vec![

@@ -61,8 +61,9 @@ const UNMUTATED: &str = "none";
 /// Where reports go, below the workspace.
 const OUT: &str = "target/plumbline/mutants";
 /// Runs for each processor at most, of two to three cases each: a case that fails waits for most of its time until T_heal has
-/// passed. Each begins when the machine has room; begun all at once, sixteen on two processors decided nothing.
-const PER_PROCESSOR: usize = 8;
+/// passed. Each begins when the machine has room. Sixteen on two processors decided nothing where they began at once, and half of
+/// what they were asked where the machine was slow.
+const PER_PROCESSOR: usize = 4;
 /// The same of what is tried once more, as it decided nothing.
 const ONCE_MORE: usize = 1;
 /// How long a recovery is waited for.

@@ -6,7 +6,7 @@ use std::{fs, thread, time::Duration};
 /// that, too.
 const IDLE: f64 = 0.2;
 /// How long it is watched: a run that begins takes most of what it takes within its first seconds.
-const WATCHED: Duration = Duration::from_secs(2);
+const WATCHED: Duration = Duration::from_secs(4);
 
 /// Returns when there is.
 pub(super) fn wait() {

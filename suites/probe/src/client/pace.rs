@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use oracle::history::{Attempt, Outcome, PlanEntry, Until};
+use oracle::history::{Attempt, Outcome, PlanEntry, Until, WHILE_LATE};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::JoinSet,
@@ -21,10 +21,6 @@ use super::{IN_FLIGHT, attempt, flow::Flow};
 const LATE: Duration = Duration::from_millis(100);
 /// So long a late answer counts: others come meanwhile if there is a queue.
 const COUNTS: Duration = Duration::from_millis(250);
-/// Of all entries of a client, attempts that begin while answers are late and are under way at once. More would wait in the same
-/// queue, until the first of them are silent for their client.
-const WHILE_LATE: usize = 16;
-
 /// What the entries of one client know of how late answers are.
 pub(super) struct Queue {
     /// Answers count as late until then.
