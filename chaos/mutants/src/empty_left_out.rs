@@ -1,6 +1,7 @@
 //! A Service without endpoints is not in the maps: nobody says that there is nothing.
 //!
-//! What its clients send goes wherever the node's routes lead: mostly nowhere, and they wait.
+//! What its clients send goes wherever the node's routes lead: mostly nowhere, and they wait. (An agent that refuses all addresses of
+//! the Service ranges would hide it.)
 
 use reference_agent::{
     control::{Brain, Planner},
@@ -9,9 +10,18 @@ use reference_agent::{
     plan::ServicePlan,
 };
 
+use crate::ranges_unknown::RangesUnknown;
+
 /// A planner without ports that nobody serves.
 #[derive(Debug, Default)]
-pub struct EmptyLeftOut(pub Planner);
+pub struct EmptyLeftOut(RangesUnknown);
+
+impl EmptyLeftOut {
+    /// Beside the production agent's planner.
+    pub fn new(planner: Planner) -> Self {
+        Self(RangesUnknown(planner))
+    }
+}
 
 impl Brain for EmptyLeftOut {
     fn apply(&mut self, event: Event) -> Dirty {

@@ -23,6 +23,7 @@ use mutants::{
     node_ports_taken::NodePortsTaken,
     one_way::{OneWay, untold},
     pins_left,
+    ranges_unknown::RangesUnknown,
     refill_doubled::RefillDoubled,
     refill_ignored::RefillIgnored,
     replies_untranslated::{detach_recvmsg, replies_untranslated},
@@ -88,6 +89,14 @@ fn main() -> ExitCode {
             .exit()
     };
     let stale = |overlooked| execute(&command, datapath(|kernel| overlooking(kernel, overlooked)));
+    // Programs above the agent's cgroup run after its own, and never where those refuse.
+    let stale_above = |overlooked| {
+        execute(&command, |seams| Seams {
+            brain: RangesUnknown(seams.brain),
+            datapath: overlooking(seams.datapath, overlooked),
+            source: seams.source,
+        })
+    };
     let kept = |kept| execute(&command, brain(|planner| EndpointsKept::new(planner, kept)));
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
     match mutant {
@@ -105,7 +114,7 @@ fn main() -> ExitCode {
         Mutant::KubernetesLeftOut => execute(&command, brain(KubernetesLeftOut)),
         Mutant::EmptiedKept => kept(Kept::Emptied),
         Mutant::LeftKept => kept(Kept::Left),
-        Mutant::EmptyLeftOut => execute(&command, brain(EmptyLeftOut)),
+        Mutant::EmptyLeftOut => execute(&command, brain(EmptyLeftOut::new)),
         Mutant::LockedOut => execute(&command, brain(LockedOut::new)),
         Mutant::OneWay => execute(&command, brain(OneWay)),
         Mutant::CutUnnoticed => execute(&command, watching(unnoticing)),
@@ -113,8 +122,8 @@ fn main() -> ExitCode {
         Mutant::StaleLegacyKept => stale(Overlooked::Legacy),
         Mutant::StaleLinkKept => stale(Overlooked::Links),
         Mutant::StaleBelowKept => stale(Overlooked::Below),
-        Mutant::StaleAboveKept => stale(Overlooked::Above),
-        Mutant::StaleAboveShownKept => stale(Overlooked::AboveShown),
+        Mutant::StaleAboveKept => stale_above(Overlooked::Above),
+        Mutant::StaleAboveShownKept => stale_above(Overlooked::AboveShown),
         Mutant::StaleExclusiveKept => shut_out(Overlooked::Exclusive),
         Mutant::StaleTakenForOwn => shut_out(Overlooked::All),
         Mutant::AdoptedKept => execute(&command, datapath(adopted_kept)),

@@ -12,7 +12,7 @@ use reference_agent::{
 
 #[test]
 fn a_service_is_in_the_maps_while_it_has_endpoints() {
-    let mut world = World::with(EmptyLeftOut(Planner::default()), &Contents::default());
+    let mut world = World::with(EmptyLeftOut::new(Planner::default()), &Contents::default());
     world.sync();
     world.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
     assert_eq!(world.serves("TCP 10.96.0.1:80"), None);

@@ -18,6 +18,7 @@ mod looking;
 mod node_ports_taken;
 mod one_way;
 mod prefix_release;
+mod ranges_unknown;
 mod refill_doubled;
 mod refill_ignored;
 mod replies_untranslated;

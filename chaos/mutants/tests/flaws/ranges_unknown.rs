@@ -1,0 +1,23 @@
+//! It hears of no range, where the production planner does.
+
+use mutants::ranges_unknown::RangesUnknown;
+use reference_agent::{
+    control::{Brain, Planner},
+    model::{Event, Kind},
+    transport::Range,
+};
+
+#[test]
+fn no_range_is_heard_of() {
+    fn heard(mut brain: impl Brain) -> usize {
+        for kind in Kind::ALL {
+            brain.apply(Event::Synced(kind));
+        }
+        brain.apply(Event::ServiceRanges(
+            [Range::new("10.96.0.0".parse().unwrap(), 16).unwrap()].into(),
+        ));
+        brain.model().service_ranges().unwrap().ranges.len()
+    }
+    assert_eq!(heard(Planner::default()), 1);
+    assert_eq!(heard(RangesUnknown::default()), 0);
+}
