@@ -1,6 +1,6 @@
 //! What is known of a fragmented datagram is forgotten before its next fragment comes.
 //!
-//! What an agent does that translates each packet by its ports: of a fragment that has none nobody knows whose it is.
+//! As in an agent that translates each packet by its ports alone: later fragments have no ports, and are not translated.
 
 use std::{
     path::Path,

@@ -32,7 +32,7 @@
 //! | [`adopted_kept`] | what an earlier start has written to pinned maps stays there |
 //! | [`foreign_removed`] | programs of other owners are detached too |
 //! | [`pins_left`] | the pins survive a clean-up |
-//! | [`ranges_unknown`] | no bug: what no Service has is nobody's, beside a bug that refusing it would hide |
+//! | [`ranges_unknown`] | no bug of its own: does not refuse addresses without a Service, beside a bug that this would hide |
 //! | [`last_slice_wins`] | a Service has only the endpoints of the slice that was written last |
 //! | [`refill_doubled`] | a slice that was emptied and filled again has an endpoint twice |
 //! | [`rewritten_ignored`] | a Service that has lost a slice takes none of another name |
@@ -217,7 +217,7 @@ impl Mutant {
             Self::EmptiedKept => "a slice that is emptied keeps what it listed",
             Self::LeftKept => "an endpoint that leaves a slice in which others stay is kept",
             Self::EmptyLeftOut => {
-                "a Service without endpoints is not in the maps, nor are the Service ranges, so nobody refuses its clients"
+                "a Service without endpoints is not in the maps, nor are the Service ranges, so its clients are not refused"
             }
             Self::LockedOut => {
                 "while the Service by which the agent reaches the API has no endpoints it finds nobody there, like \
@@ -235,10 +235,10 @@ impl Mutant {
             Self::StaleLinkKept => "the same of those at the agent's cgroup that a link attaches",
             Self::StaleBelowKept => "the same of those at cgroups below the agent's",
             Self::StaleAboveKept => {
-                "the same of those at cgroups that the agent's mount does not show, and addresses that no Service has are nobody's"
+                "the same of those at cgroups that the agent's mount does not show, and addresses in the Service ranges that no Service has are not refused"
             }
             Self::StaleAboveShownKept => {
-                "the same of those at cgroups above the agent's that a mount shows, and addresses that no Service has are nobody's"
+                "the same of those at cgroups above the agent's that a mount shows, and addresses in the Service ranges that no Service has are not refused"
             }
             Self::StaleExclusiveKept => {
                 "where a program of an earlier load lets no other in, it takes that for attached, and does not probe itself"

@@ -1,4 +1,4 @@
-//! Addresses of the Service ranges that no Service has are nobody's, as with most implementations: what is sent to them goes on.
+//! Addresses in the Service ranges that no Service has are not refused, as with most implementations: packets to them are routed on.
 //!
 //! No bug of its own: beside one, it shows what refusing them would hide.
 
