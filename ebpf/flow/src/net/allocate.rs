@@ -7,7 +7,7 @@ use crate::{
     net::{
         Outcome, conntrack, route,
         view::{Entry, Inserted, Node, Socket},
-        work::Work,
+        work::{Old, Work},
     },
     slot,
 };
@@ -86,6 +86,7 @@ pub(super) fn port<N: Node>(node: N, work: &mut Work, now: u32) -> Result<(), Ou
         0
     };
     let others = ports - hole;
+    let before = u32::from(work.old_reply.destination_port.get());
     let pool = if others == 0 { hole } else { others };
     work.trial = Trial {
         first,
@@ -99,9 +100,10 @@ pub(super) fn port<N: Node>(node: N, work: &mut Work, now: u32) -> Result<(), Ou
         clients: false,
         now,
         own: route::is_own(node, work.to.source),
+        again: matches!(work.old, Old::Replaced) && first <= before && before <= last,
     };
-    // Those of sockets, the change to them, and one whose connection has ended, on top.
-    for _ in 0..MOST + MOST / 2 + 2 {
+    // The port that it had, those of sockets, the change to them, and one whose connection has ended, on top.
+    for _ in 0..MOST + MOST / 2 + 3 {
         match node.attempt(work) {
             Attempt::Stored => return Ok(()),
             Attempt::Taken => {}
@@ -133,13 +135,15 @@ pub(crate) struct Trial {
     tried: u32,
     /// A port whose connection has ended; 0: none was seen.
     ended: u32,
-    /// Whether that was this client's: its timestamps go on, so that a backend that still waits for the end of the old connection
-    /// takes the new one at once (RFC 6191).
+    /// Whether that was this client's: where its timestamps go on, a backend that still waits for the end of the old connection takes
+    /// the new one at once (RFC 6191).
     clients: bool,
     /// Seconds, as of when it began.
     now: u32,
     /// Whether the ports are those of the node's own address, which sockets have, too.
     own: bool,
+    /// Whether the port is to be tried first that the connection had which this one replaces.
+    again: bool,
 }
 
 impl Trial {
@@ -156,6 +160,7 @@ impl Trial {
         clients: false,
         now: 0,
         own: false,
+        again: false,
     };
 }
 
@@ -177,6 +182,10 @@ pub enum Attempt {
 #[inline(always)]
 pub fn attempt<N: Node>(node: N, work: &mut Work) -> Attempt {
     let trial = &mut work.trial;
+    if trial.again {
+        trial.again = false;
+        return its_own(node, work);
+    }
     let among_others = trial.others != 0;
     if trial.ended != 0 && (trial.tried >= NEARLY_FULL || trial.left == 0) {
         return again(node, work);
@@ -230,6 +239,28 @@ pub fn attempt<N: Node>(node: N, work: &mut Work) -> Attempt {
         (work.trial.ended, work.trial.clients) = (u32::from(port), clients);
     }
     Attempt::Taken
+}
+
+/// Takes the port that this very client's connection has had which is replaced, if the backend is the same: what the backend
+/// remembers of it is of that client port, as without a translation. So a client that has reset what its backend still knew of an
+/// earlier connection reaches it when it asks again (RFC 9293, 3.5.2 and 3.10.7.3).
+#[inline(always)]
+fn its_own<N: Node>(node: N, work: &mut Work) -> Attempt {
+    work.to.source_port = work.old_reply.destination_port;
+    work.key = work.to.inverse();
+    if work.key != work.old_reply || work.trial.own && !matches!(node.socket(&work.key), Socket::None) {
+        return Attempt::Taken;
+    }
+    match node.flow(&work.key) {
+        Some(there)
+            if there.flags() & flow_flags::SNAT != 0
+                && there.to().inverse() == work.headers.tuple
+                && there.take() =>
+        {
+            stored(node, work)
+        }
+        _ => Attempt::Taken,
+    }
 }
 
 /// Takes the port of a connection that has ended, as others are hard to find.

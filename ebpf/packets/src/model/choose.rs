@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use lb_abi::{
-    Address, Affinity, AffinityKey, Backend, BackendId, Counter, Frontend, FrontendKey, Service, ServiceId,
-    SlotKey, SourceKey, Tuple, address_flags, flow_flags, frontend_flags, seen,
+    Address, Affinity, AffinityKey, Backend, BackendId, Counter, Flow, Frontend, FrontendKey, Service,
+    ServiceId, SlotKey, SourceKey, Tuple, address_flags, flow_flags, frontend_flags, seen,
 };
 
 use super::{
@@ -171,21 +171,24 @@ impl Run<'_> {
     }
 
     /// A port from which the tuple can be sent on, `to` being complete but for it: the one that was taken, if it is
-    /// free. `None`: all that were tried are in use. `dispensable`: then the source stays as it is.
+    /// free. `None`: all that were tried are in use. `dispensable`: then the source stays as it is. `old`: the flow that is replaced.
     pub(super) fn allocate(
         &self,
         tuple: &Tuple,
         to: &Tuple,
         own_address: bool,
         dispensable: bool,
+        old: Option<&Flow>,
     ) -> Option<u16> {
+        let is_sockets =
+            |port: u16| own_address && self.input.sockets.contains(&(to.protocol, to.source, port));
         let at = |port: u16| {
             let key = Tuple {
                 source_port: lb_abi::Port::new(port),
                 ..*to
             }
             .inverse();
-            if own_address && self.input.sockets.contains(&(to.protocol, to.source, port)) {
+            if is_sockets(port) {
                 Port::Taken
             } else if self.free(&key) {
                 Port::Free
@@ -195,6 +198,24 @@ impl Run<'_> {
                 Port::Taken
             }
         };
+        // What it had before.
+        let before = old.map(|old| old.to.inverse()).filter(|key| {
+            let port = key.destination_port;
+            let same = Tuple {
+                source_port: port,
+                ..*to
+            }
+            .inverse()
+                == *key;
+            let reply = self.state.flows.get(key).filter(|_| same);
+            let is_its = |reply: &Flow| reply.flags & flow_flags::SNAT != 0 && reply.to.inverse() == *tuple;
+            let config = &self.state.config;
+            let range = config.snat_first..=config.snat_last;
+            reply.is_some_and(is_its) && range.contains(&port.get()) && !is_sockets(port.get())
+        });
+        if let Some(before) = before {
+            return Some(before.destination_port.get());
+        }
         let stored = self.observed.flows.get(tuple);
         let stayed = dispensable && stored.is_some_and(|flow| flow.flags & flow_flags::SNAT == 0);
         let none = stayed || self.observed.counter == Counter::DroppedPortsExhausted;

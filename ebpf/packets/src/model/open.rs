@@ -124,7 +124,7 @@ impl Run<'_> {
         }
         if way.snat {
             let own_address = self.own(to.source);
-            match self.allocate(&tuple, &to, own_address, tries) {
+            match self.allocate(&tuple, &to, own_address, tries, old.as_ref()) {
                 Some(port) => to.source_port = lb_abi::Port::new(port),
                 None if tries && !another(self.holder(&kept.inverse())) => (to, way.snat) = (kept, false),
                 None => return self.drop(Counter::DroppedPortsExhausted),

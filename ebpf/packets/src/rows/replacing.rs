@@ -112,21 +112,34 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, udp(client, frontend))
             .routed(FlowOpened, udp(masked, also).hops(63))
             .leaves([connection(UDP, [client, frontend], [masked, also])]),
-        row("a SYN on a connection elsewhere that was reset gets another port, and the old one's entries go")
+        row("a SYN on a connection elsewhere that was reset has its port again, at once")
+            .given(
+                remote(at, TCP)
+                    .ports(SNAT_PORT - 200, SNAT_PORT + 200)
+                    .connection(was_reset),
+            )
+            .packet(NodeIngress, tcp(client, frontend).syn())
+            .routed(FlowOpened, tcp(masked, far).syn().hops(63))
+            .leaves([connection(TCP, [client, frontend], [masked, far]).seen(OPEN)]),
+        row("a SYN on a connection elsewhere whose port a socket has got gets another port, and the old one's entries go")
             .given(
                 remote(at, TCP)
                     .ports(SNAT_PORT, SNAT_PORT + 1)
-                    .connection(was_reset.age(5)),
+                    .connection(was_reset)
+                    .held(TCP, masked),
             )
             .packet(NodeIngress, tcp(client, frontend).syn())
             .routed(FlowOpened, tcp((at.node, SNAT_PORT + 1), far).syn().hops(63))
             .leaves([connection(TCP, [client, frontend], [(at.node, SNAT_PORT + 1), far]).seen(OPEN)]),
-        row("a SYN on a connection elsewhere that was reset has its port again where there is no other")
-            .given(remote(at, TCP).connection(was_reset.age(5)))
+        row("a SYN on a connection elsewhere whose port is not among those of SNAT any more gets one that is")
+            .given(
+                remote(at, TCP)
+                    .ports(SNAT_PORT + 1, SNAT_PORT + 1)
+                    .connection(was_reset),
+            )
             .packet(NodeIngress, tcp(client, frontend).syn())
-            .routed(FlowOpened, tcp(masked, far).syn().hops(63))
-            .reusing()
-            .leaves([connection(TCP, [client, frontend], [masked, far]).seen(OPEN)]),
+            .routed(FlowOpened, tcp((at.node, SNAT_PORT + 1), far).syn().hops(63))
+            .leaves([connection(TCP, [client, frontend], [(at.node, SNAT_PORT + 1), far]).seen(OPEN)]),
         row("a flow without the backend's entry gets it again")
             .given(local(at, TCP).connection(flow(TCP, established).without_reply().age(5)))
             .packet(NodeIngress, tcp(client, frontend).ack())

@@ -128,3 +128,49 @@ fn what_is_written_already_is_looked_for_and_not_written_again() {
     assert_eq!(open_from(&fake, 5001), Ok(11));
     assert_eq!(fake.entry(&reply), before);
 }
+
+#[test]
+fn a_client_that_has_reset_and_asks_again_has_the_port_that_it_had() {
+    let mut fake = ports((1000, 1019), (1, 0));
+    begin_at(&mut fake, 7, 20);
+    assert_eq!(open_from(&fake, 5000), Ok(1007));
+    let mut work = Work::NEW;
+    // What a backend says that knows another connection of this port, and what the client makes of it.
+    let answer = segment((POD, 8080), (NODE, 1007), ACK);
+    assert_eq!(arrives(&fake, &answer, &mut work), Outcome::Replied);
+    let reset = segment((CLIENT, 5000), (VIP, 80), RST);
+    assert_eq!(arrives(&fake, &reset, &mut work), Outcome::Forwarded);
+    begin_at(&mut fake, 3, 20);
+    fake.maps.now += 1;
+    assert_eq!(open_from(&fake, 5000), Ok(1007));
+    assert_eq!(
+        open_from(&fake, 5001),
+        Ok(1003),
+        "another connection of this client"
+    );
+    // Its entries lead to each other, as those of any other.
+    let answer = segment((POD, 8080), (NODE, 1007), SYN | ACK);
+    assert_eq!(arrives(&fake, &answer, &mut work), Outcome::Replied);
+    assert_eq!(work.to, tuple((VIP, 80), (CLIENT, 5000)));
+}
+
+#[test]
+fn a_port_that_a_client_had_is_not_its_own_where_a_socket_has_it_or_the_backend_is_another() {
+    let mut fake = ports((1000, 1019), (1, 0));
+    let mut work = Work::NEW;
+    let reset = segment((CLIENT, 5000), (VIP, 80), RST);
+    begin_at(&mut fake, 7, 20);
+    assert_eq!(open_from(&fake, 5000), Ok(1007));
+    arrives(&fake, &reset, &mut work);
+    fake.socket = Some((Port::new(1007), Socket::Bound));
+    begin_at(&mut fake, 3, 20);
+    assert_eq!(open_from(&fake, 5000), Ok(1003));
+    arrives(&fake, &reset, &mut work);
+    for backend in fake.maps.backends.values_mut() {
+        backend.port = Port::new(8081);
+    }
+    begin_at(&mut fake, 5, 20);
+    assert_eq!(open_from(&fake, 5000), Ok(1005));
+    let left = [1003, 1007].map(|port| fake.entry(&tuple((POD, 8080), (NODE, port))));
+    assert_eq!(left, [None, None], "what it had is given up");
+}
