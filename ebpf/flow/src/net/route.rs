@@ -16,15 +16,15 @@ pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work, flags: u32) 
     let snat = flags & flow_flags::SNAT != 0;
     // The stack takes nothing from its own address; and what leaves it was routed to the frontend.
     let routed = snat && hook.inbound() || !reply && matches!(hook, Hook::NodeEgress);
-    // At the loopback device alone the stack takes something in from its own address, and whatever way leads to the address that
-    // an answer is from (`rp_filter`).
-    let inward = if hook.inbound() {
-        reply && work.to.source != work.headers.tuple.source || snat && is_own(node, work.to.source)
-    } else {
-        routed
-    };
-    work.way = if (routed || inward) && is_own(node, work.to.destination) {
-        if inward { Way::Local } else { Way::On }
+    let renamed = reply && hook.inbound() && work.to.source != work.headers.tuple.source;
+    work.way = if (routed || renamed) && is_own(node, work.to.destination) {
+        // At the loopback device alone the stack takes something in from its own address, and whatever way leads to the address that
+        // an answer is from (`rp_filter`).
+        if renamed || !hook.inbound() || is_own(node, work.to.source) {
+            Way::Local
+        } else {
+            Way::On
+        }
     } else if routed {
         Way::Routed
     } else {
