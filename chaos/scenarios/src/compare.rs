@@ -86,7 +86,8 @@ impl Subject<'_> {
         Some((self.world.services.get(&number)?, front))
     }
 
-    /// Who may answer: the endpoints that get connections, and to a socket that is kept those that go on serving.
+    /// Who may answer: the endpoints that get connections, and to a socket that is kept those that go on serving. To a connection
+    /// that is there, all that are listed: that an endpoint is not ready keeps new ones from it alone.
     fn expected(&self) -> BTreeSet<String> {
         let Some((number, _)) = self.world.front(self.to) else {
             return BTreeSet::new();
@@ -95,8 +96,9 @@ impl Subject<'_> {
             return BTreeSet::new();
         };
         let mut all: BTreeSet<Backend> = service.eligible();
-        if self.kept.is_some() {
-            let serving = |condition: &Condition| *condition == Condition::Terminating;
+        if let Some(kept) = &self.kept {
+            let is_there = self.protocol == Protocol::Tcp && kept.before.iter().any(Option::is_some);
+            let serving = |condition: &Condition| is_there || *condition == Condition::Terminating;
             let serving = service.endpoints.iter().filter(|(_, one)| serving(one));
             all.extend(serving.map(|(backend, _)| *backend));
         }

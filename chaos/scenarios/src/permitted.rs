@@ -137,7 +137,8 @@ pub static ALL: [Permitted; 14] = [
         reason: "kube-proxy's flows outlive their Service (kubernetes#141371)",
         deviation: Some("udp-deleted-no-misdelivery"),
         applies: |subject, aspect, _| {
-            aspect == Aspect::Outcome && is_flow(subject) && subject.front().is_none()
+            let is_gone = subject.front().is_none() && subject.world.was_front(subject.to);
+            aspect == Aspect::Outcome && is_flow(subject) && is_gone
         },
     },
     Permitted {

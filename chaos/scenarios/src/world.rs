@@ -13,6 +13,10 @@ pub struct World {
     pub(crate) services: BTreeMap<u8, Service>,
     pub(crate) sockets: BTreeMap<u8, Open>,
     pub(crate) servers: BTreeSet<(u8, u16)>,
+    /// Frontends that a Service has had and given up: flows of datagrams to them may outlive that.
+    given_up: BTreeSet<(Address, u16)>,
+    /// Node ports likewise.
+    node_ports_given_up: BTreeSet<u16>,
 }
 
 /// What a frontend is.
@@ -94,6 +98,10 @@ impl World {
 
     /// One Service as it is from now on. None where it makes no sense, or changes nothing.
     fn write(&mut self, change: &Change) -> Option<()> {
+        if let Some(before) = self.services.get(&change.service) {
+            self.given_up.extend(frontends(before));
+            self.node_ports_given_up.extend(before.node_port);
+        }
         let Some(service) = &change.to else {
             self.services.remove(&change.service)?;
             return Some(());
@@ -163,6 +171,19 @@ impl World {
                 })
             }
             To::Loopback { port } => Some((self.node_port(port)?, Front::NodePort)),
+        }
+    }
+
+    /// Whether a destination was a Service's, which need not have it any more. A cluster IP was.
+    pub(crate) fn was_front(&self, to: To) -> bool {
+        match to {
+            To::ClusterIp { .. } => true,
+            To::At { address, port } => {
+                let is_node = matches!(address, Address::Node1 | Address::Node2);
+                self.given_up.contains(&(address, port))
+                    || is_node && self.node_ports_given_up.contains(&port)
+            }
+            To::Loopback { port } => self.node_ports_given_up.contains(&port),
         }
     }
 

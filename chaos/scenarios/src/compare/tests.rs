@@ -236,6 +236,57 @@ fn what_only_one_known_deviation_permits_needs_it() {
 }
 
 #[test]
+fn a_connection_runs_on_to_an_endpoint_that_is_no_longer_ready_and_none_begins_there() {
+    let unready = world(|service| {
+        service.endpoints.insert(Backend::B2, Condition::Unready);
+    });
+    let (one, other) = ([by("b1:8081", "b2")], [by("b2:8081", "b2")]);
+    let socket = |before: [Option<&str>; 2]| Subject {
+        kept: Some(Kept {
+            before: before.map(|by| by.map(str::to_owned)),
+            leads_there: before[0].is_some(),
+        }),
+        ..subject(&unready, Vantage::B2, Protocol::Tcp, NODE_PORT)
+    };
+    let goes_on = socket([Some("b1:8081"), Some("b2:8081")]);
+    assert_eq!(differ(&goes_on, &one, &other), []);
+    let begins = socket([None, None]);
+    assert_eq!(differ(&begins, &one, &other), [(Aspect::Outcome, false)]);
+}
+
+#[test]
+fn flows_outlive_their_service_alone_and_not_a_machines_own_conversation() {
+    const AT: To = To::At {
+        address: Address::Outside,
+        port: 9000,
+    };
+    let never = world(|_| {});
+    let had = world(|service| {
+        service.port = 9000;
+        service.external_ips = vec![Address::Outside];
+    });
+    let gives_up = Change {
+        service: 1,
+        to: Some(service(9000, 30500)),
+    };
+    let no_more = had.after(&Step::Write(vec![gives_up])).expect("it makes sense");
+    let known = BTreeSet::from(["udp-deleted-no-misdelivery".to_owned()]);
+    let (silent, answered) = ([none(Outcome::Silent, "nothing")], [by("outside:9000", "node1")]);
+    for (world, is_permitted) in [(&never, false), (&no_more, true)] {
+        let socket = Subject {
+            kept: Some(Kept::default()),
+            ..subject(world, Vantage::Host1, Protocol::Udp, AT)
+        };
+        let all = socket.differences([&silent, &answered], &known);
+        let found: Vec<_> = all
+            .iter()
+            .map(|one| (one.aspect, one.permitted.is_some()))
+            .collect();
+        assert_eq!(found, [(Aspect::Outcome, is_permitted)]);
+    }
+}
+
+#[test]
 fn each_reason_is_in_words() {
     for one in &permitted::ALL {
         assert!(one.what.len() > 10 && one.reason.len() > 10, "{one:?}");
