@@ -9,14 +9,27 @@ use reference_agent::plan::Selection;
 
 use self::history::{hold, steps};
 
-proptest! {
-    // PROPTEST_CASES may ask for more.
-    #![proptest_config(ProptestConfig::with_cases(4_750))]
+/// Quarters of one property, side by side: as one test it takes longer than all others of this program together.
+macro_rules! quarters {
+    ($($name:ident)*) => {
+        proptest! {
+            // PROPTEST_CASES may ask for more.
+            #![proptest_config(ProptestConfig::with_cases(4_752 / 4))]
 
-    #[test]
-    fn what_is_written_is_the_plan_from_scratch(steps in steps(40)) {
-        hold(Selection::Random, steps);
-    }
+            $(
+                #[test]
+                fn $name(steps in steps(40)) {
+                    hold(Selection::Random, steps);
+                }
+            )*
+        }
+    };
+}
+
+mod what_is_written_is_the_plan_from_scratch {
+    use super::*;
+
+    quarters!(first second third fourth);
 }
 
 proptest! {
