@@ -88,7 +88,7 @@ impl Subject<'_> {
 
     /// Who may answer: the endpoints that get connections, and to a socket that is kept those that go on serving. To a connection
     /// that is there, all that are listed: that an endpoint is not ready keeps new ones from it alone.
-    fn expected(&self) -> BTreeSet<String> {
+    pub(crate) fn expected(&self) -> BTreeSet<String> {
         let Some((number, _)) = self.world.front(self.to) else {
             return BTreeSet::new();
         };

@@ -23,7 +23,7 @@ pub struct Permitted {
 }
 
 /// All of them; the first that applies is the reason.
-pub static ALL: [Permitted; 14] = [
+pub static ALL: [Permitted; 15] = [
     Permitted {
         what: "which error refuses",
         reason: "it depends on hook and kernel: a socket hook's denial is EPERM, helpers set others, packets are ICMP or RST",
@@ -106,6 +106,15 @@ pub static ALL: [Permitted; 14] = [
         },
     },
     Permitted {
+        what: "datagrams of a socket whose backend serves on, but not here by the policy that the Service has got: kept, or led by it",
+        reason: "a socket keeps its backend as long as that is in the set (udp-socket-sticks), and no policy is said to end it",
+        deviation: None,
+        applies: |subject, aspect, _| {
+            let is_udp = subject.protocol != Protocol::Tcp;
+            aspect == Aspect::Outcome && is_udp && is_elsewhere(subject)
+        },
+    },
+    Permitted {
         what: "the source address that a backend sees",
         reason: "translation is a means: only externalTrafficPolicy Local and a pod at a cluster IP promise the client's own",
         deviation: None,
@@ -174,6 +183,15 @@ fn was_left(subject: &Subject<'_>) -> bool {
     let near = subject.near();
     let before = subject.kept.iter().flat_map(|kept| kept.before.iter().flatten());
     before.into_iter().any(|by| !near.contains(by))
+}
+
+/// In one of the two clusters, who answered a kept socket last serves, but gets nothing new from here.
+fn is_elsewhere(subject: &Subject<'_>) -> bool {
+    let (near, serving) = (subject.near(), subject.expected());
+    let before = subject.kept.iter().flat_map(|kept| kept.before.iter().flatten());
+    before
+        .into_iter()
+        .any(|by| serving.contains(by) && !near.contains(by))
 }
 
 /// In one of the two clusters, the endpoint of a connection is no longer one of the Service that is dialled.

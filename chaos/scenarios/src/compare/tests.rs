@@ -287,6 +287,30 @@ fn flows_outlive_their_service_alone_and_not_a_machines_own_conversation() {
 }
 
 #[test]
+fn a_policy_may_lead_a_sockets_datagrams_elsewhere_and_that_a_backend_leaves_does_so() {
+    let socket = |world| Subject {
+        kept: Some(Kept {
+            before: [Some("b1:8081".to_owned()), Some("b1:8081".to_owned())],
+            leads_there: false,
+        }),
+        ..subject(world, Vantage::Pod2, Protocol::Udp, CIP)
+    };
+    let local = world(|service| {
+        service.internal_local = true;
+        service.endpoints.retain(|one, _| *one == Backend::B1);
+    });
+    let left = world(|service| {
+        service.internal_local = true;
+        service.endpoints.retain(|one, _| *one == Backend::B3);
+    });
+    let (refused, answered) = ([none(Outcome::Refused, "ECONNREFUSED")], [by("b1:8081", "pod2")]);
+    for (world, is_permitted) in [(&local, true), (&left, false)] {
+        let found = differ(&socket(world), &refused, &answered);
+        assert_eq!(found, [(Aspect::Outcome, is_permitted)]);
+    }
+}
+
+#[test]
 fn each_reason_is_in_words() {
     for one in &permitted::ALL {
         assert!(one.what.len() > 10 && one.reason.len() > 10, "{one:?}");
