@@ -1,7 +1,8 @@
 //! `cargo xtask test`: everything that can be tested without a cluster of one's own.
 //!
 //! Cargo builds all test programs and says where they are. Then several run side by side, as most of their tests wait for most
-//! of their time; what one says stays together. Lines of results are those of cargo test.
+//! of their time; what one says stays together. Lines of results are those of cargo test. There are no documentation tests:
+//! `tidy` refuses examples. (Even to find none, rustdoc takes a build of every crate.)
 
 use std::{
     collections::VecDeque,
@@ -71,13 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         threads: env::var_os(THREADS).unwrap_or_else(|| (2 * processors).to_string().into()),
         arguments: &arguments.rest,
     };
-    let mut passed = side_by_side(programs, jobs, &each)?;
-    if arguments.rest.is_empty() {
-        passed &= steps::run(
-            "documentation tests",
-            steps::cargo().args(["test", "--workspace", "--doc"]),
-        )?;
-    }
+    let passed = side_by_side(programs, jobs, &each)?;
     report_skips(&fs::read_to_string(&skips)?);
     Ok(if passed {
         ExitCode::SUCCESS

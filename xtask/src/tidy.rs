@@ -66,6 +66,11 @@ fn source(name: &str, text: &str, found: &mut Vec<String>) {
     if !text.starts_with("//!") {
         found.push(format!("{name} does not open with //! and what it is for"));
     }
+    if has_example(text) {
+        found.push(format!(
+            "{name} has an example in its documentation, which nothing runs: write a test, or say ```text"
+        ));
+    }
     let within = |crates: &[&str]| {
         crates
             .iter()
@@ -82,6 +87,32 @@ fn source(name: &str, text: &str, found: &mut Vec<String>) {
     if !within(&AYA) && code().any(|line| line.contains(concat!("aya", "::"))) {
         found.push(format!("{name} imports aya outside {AYA:?}"));
     }
+}
+
+/// Whether rustdoc would take a block of a comment for a test (its book, "Documentation tests"): it says no language, or Rust's.
+fn has_example(text: &str) -> bool {
+    /// How such a language begins; whatever else is another one.
+    const RUSTS: [&str; 6] = [
+        "rust",
+        "ignore",
+        "no_run",
+        "should_panic",
+        "compile_fail",
+        "edition",
+    ];
+    let mut is_open = false;
+    text.lines().any(|line| {
+        let line = line.trim_start();
+        let Some(said) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
+            is_open = false;
+            return false;
+        };
+        let Some(language) = said.trim_start().strip_prefix("```") else {
+            return false;
+        };
+        is_open = !is_open;
+        is_open && (language.is_empty() || RUSTS.iter().any(|rust| language.starts_with(rust)))
+    })
 }
 
 /// Every manifest has its case, and every case its manifest and claims of the catalogue.
@@ -219,6 +250,19 @@ mod tests {
                 .iter()
                 .all(|line| line.starts_with("suites/probe/src/lib.rs"))
         );
+    }
+
+    #[test]
+    fn examples_in_documentation_are_found_and_drawings_are_not() {
+        let block = |language: &str| {
+            format!("//! A module.\n\n    /// A word.\n    /// ```{language}\n    /// x\n    /// ```\n")
+        };
+        for language in ["", "rust", "no_run", "rust,ignore", "edition2024"] {
+            assert!(has_example(&block(language)), "{language:?}");
+        }
+        for language in ["text", "sh", "json"] {
+            assert!(!has_example(&block(language)), "{language:?}");
+        }
     }
 
     #[test]
