@@ -22,7 +22,7 @@ use harness::{
 };
 use lab::{
     cluster::{Cluster as _, Place},
-    embedded::{AgentCommand, ControlPlane, IpFamilies, LIMITS, LabCluster, LabConfig, Lifetime},
+    embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime},
 };
 use serde_json::json;
 use tokio::{process::Child, time::sleep};
@@ -66,6 +66,9 @@ const NUDGE: &str = "nudge";
 const ANCHOR: u16 = 7999;
 /// From one look to the next.
 const LOOK: Duration = Duration::from_millis(50);
+/// An agent is ready within a second. Beside tests that keep all processors busy it was not within ten, and scenarios could not be
+/// played.
+const READY: Duration = Duration::from_secs(60);
 
 /// What a cluster is made of.
 #[derive(Clone, Debug)]
@@ -348,7 +351,7 @@ async fn ready(lab: &LabCluster, scale: f64) -> Result<(), PlayError> {
             if state.ready == Some(true) {
                 break;
             }
-            if state.last_exit.is_some() || began.elapsed() > LIMITS.agents_ready.mul_f64(scale) {
+            if state.last_exit.is_some() || began.elapsed() > READY.mul_f64(scale) {
                 let why = format!("the agent of node{number} is not ready: {state:?}");
                 return Err(PlayError::NotStaged { why });
             }
