@@ -74,10 +74,21 @@ fn client(folder: &Folder, plan: &str, more: &[&str]) -> Running {
 
 fn until_there(socket: &Path) {
     let begin = Instant::now();
-    while !socket.exists() {
-        assert!(begin.elapsed() < LIMIT, "no {}", socket.display());
+    while !listens(socket) {
+        assert!(begin.elapsed() < LIMIT, "nothing listens at {}", socket.display());
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Whether a connection would be taken: the file is there from bind() on, which is before listen().
+fn listens(socket: &Path) -> bool {
+    /// `__SO_ACCEPTCON`.
+    const LISTENING: &str = "00010000";
+    let all = std::fs::read_to_string("/proc/net/unix").expect("sockets of this network namespace");
+    all.lines().any(|line| {
+        let mut fields = line.split_whitespace();
+        fields.nth(3) == Some(LISTENING) && fields.next_back() == socket.to_str()
+    })
 }
 
 fn attach(folder: &Folder, more: &[&str]) -> (Running, BufReader<ChildStdout>) {
