@@ -109,9 +109,10 @@ pub static ALL: [Permitted; 15] = [
         what: "datagrams of a socket whose backend serves on, but not here by the policy that the Service has got: kept, or led by it",
         reason: "a socket keeps its backend as long as that is in the set (udp-socket-sticks), and no policy is said to end it",
         deviation: None,
-        applies: |subject, aspect, _| {
+        applies: |subject, aspect, shown| {
             let is_udp = subject.protocol != Protocol::Tcp;
-            aspect == Aspect::Outcome && is_udp && is_elsewhere(subject)
+            let misleads = shown.iter().any(|one| !one.others.is_empty());
+            aspect == Aspect::Outcome && is_udp && is_elsewhere(subject) && !misleads
         },
     },
     Permitted {

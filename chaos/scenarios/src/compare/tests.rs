@@ -308,6 +308,9 @@ fn a_policy_may_lead_a_sockets_datagrams_elsewhere_and_that_a_backend_leaves_doe
         let found = differ(&socket(world), &refused, &answered);
         assert_eq!(found, [(Aspect::Outcome, is_permitted)]);
     }
+    let another_services = [by("b1:8082", "pod2")];
+    let found = differ(&socket(&local), &another_services, &answered);
+    assert_eq!(found, [(Aspect::Outcome, false)]);
 }
 
 #[test]
