@@ -35,6 +35,8 @@ pub struct Input<'a> {
     /// Index of the device, in the calling thread's network namespace, that the packet is at: where it came in, for
     /// ingress, or goes out.
     pub ifindex: u32,
+    /// Whether it is the node's own, and goes out: it has come in by no device. Otherwise by `ifindex`.
+    pub own: bool,
     /// Length of the segments that the packet was merged from or is to be cut into; 0: it is one.
     pub gso_size: u32,
     /// How often the program runs, each time on what the time before has left of the packet; at least once.

@@ -110,6 +110,7 @@ fn samples(both: [&Detached; 2], path: &Path) -> anyhow::Result<[Sample; 2]> {
             let input = Input {
                 packet: &path.packet,
                 ifindex: path.device,
+                own: false,
                 gso_size: 0,
                 repeat: path.repeat,
             };

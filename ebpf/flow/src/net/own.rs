@@ -28,6 +28,10 @@ pub(super) fn has<N: Node>(node: N, work: &Work) -> bool {
 
 /// Notes what a local socket of UDP sends from a node port to somebody who is no service: the answers are its own. (One that is
 /// connected is found by itself; one that is not, only by whom it has sent to.)
+///
+/// An answer that was on its way when the port became a node port has been taken for a client's datagram. What the socket sends
+/// next ends that flow, whose client would be the Service's for as long as both go on. Other datagrams from there are the Service's
+/// answers, translated where they came in.
 #[inline(always)]
 pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut Work) {
     let tuple = &work.headers.tuple;
@@ -66,6 +70,15 @@ pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut Work) {
         }
         Some(there) if there.flags() & flow_flags::OWN != 0 => there.note(0, now),
         Some(there) if allocate::is_over(node, there, UDP, now) => {
+            node.store(&work.key, &work.flow);
+        }
+        Some(there) if there.flags() & flow_flags::REPLY == 0 && node.has_sent() => {
+            work.old_reply = there.to().inverse();
+            if let Some(reply) = node.flow(&work.old_reply)
+                && reply.to() == *tuple
+            {
+                node.remove(&work.old_reply);
+            }
             node.store(&work.key, &work.flow);
         }
         Some(_) => {}

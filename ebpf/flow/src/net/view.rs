@@ -90,6 +90,8 @@ pub trait Node: Tables + Copy {
     fn in_service_range(self, address: Address) -> bool;
     /// `Config.rejects_per_second`.
     fn rejects_per_second(self) -> u32;
+    /// Whether the packet is the node's own: it has come in by no device.
+    fn has_sent(self) -> bool;
     /// Which local socket would get packets with this tuple.
     fn socket(self, tuple: &Tuple) -> Socket;
     /// Counts on [`Counter::SnatReused`](lb_abi::Counter::SnatReused).

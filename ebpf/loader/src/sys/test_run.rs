@@ -57,11 +57,12 @@ pub(crate) fn run(program: BorrowedFd<'_>, input: &Input<'_>) -> io::Result<Run>
     let Input {
         packet,
         ifindex,
+        own,
         gso_size,
         repeat,
     } = *input;
     let context = Context {
-        ingress_ifindex: ifindex,
+        ingress_ifindex: if own { 0 } else { ifindex },
         ifindex,
         gso_size,
         ..Context::default()

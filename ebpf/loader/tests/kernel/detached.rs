@@ -18,6 +18,7 @@ fn a_packet_that_is_nobodys_passes_unchanged_and_is_counted() {
         let input = Input {
             packet: &packet,
             ifindex: LOOPBACK,
+            own: false,
             gso_size: 0,
             repeat: 3,
         };
@@ -43,6 +44,7 @@ fn what_can_not_be_run_is_an_error_that_names_it() {
         let good = Input {
             packet: &packet,
             ifindex: LOOPBACK,
+            own: false,
             gso_size: 0,
             repeat: 1,
         };

@@ -74,6 +74,7 @@ impl Case {
         Shot {
             hook,
             ifindex: if closed { CLOSED } else { open },
+            own: step.own && !hook.inbound(),
             gso_size: step.gso_size,
             frame: frame::bytes(step, &tuple, IpAddr::from(tuple.source).is_ipv4()),
         }

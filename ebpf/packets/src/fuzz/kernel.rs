@@ -49,6 +49,8 @@ pub struct Shot {
     pub hook: Device,
     /// The device.
     pub ifindex: u32,
+    /// Whether it is the node's own, and goes out.
+    pub own: bool,
     /// Of the merged packet.
     pub gso_size: u32,
     /// From the Ethernet header on.
@@ -66,6 +68,7 @@ impl Shot {
         model::Input {
             hook: self.hook,
             frame: &self.frame,
+            own: self.own,
             gso_size: self.gso_size,
             forwards: self.ifindex != CLOSED,
             now,
@@ -185,6 +188,7 @@ impl Kernel {
         let input = Input {
             packet: &shot.frame,
             ifindex: shot.ifindex,
+            own: shot.own,
             gso_size: shot.gso_size,
             repeat: 1,
         };

@@ -188,6 +188,9 @@ impl fmt::Display for Row {
             shot.ifindex,
             hex(&shot.frame)
         )?;
+        if shot.own {
+            writeln!(f, "    .own()")?;
+        }
         if shot.gso_size != 0 {
             writeln!(f, "    .segments({})", shot.gso_size)?;
         }

@@ -148,6 +148,10 @@ fn candidates(mismatch: &Mismatch) -> Vec<(State, Shot)> {
             },
         ));
     }
+    if shot.own {
+        let own = false;
+        all.push((state.clone(), Shot { own, ..shot.clone() }));
+    }
     if shot.gso_size != 0 {
         let gso_size = 0;
         all.push((

@@ -13,6 +13,8 @@ pub(super) struct Step {
     pub(super) natural: bool,
     /// The device does not forward.
     pub(super) closed: bool,
+    /// Of what goes out: a process of the node has sent it.
+    pub(super) own: bool,
     pub(super) target: Target,
     pub(super) kind: Kind,
     pub(super) shape: Shape,
@@ -265,12 +267,13 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Device::PodEgress),
     ];
     let twists = prop_oneof![5 => Just(Vec::new()), 1 => vec(twist(), 1..3)];
-    let hook = (hook, any::<bool>());
+    let hook = (hook, any::<bool>(), any::<bool>());
     let gso = prop_oneof![12 => Just(0_u32), 1 => 500..1400_u32];
     (hook, rarely(24), target(), kind(), shape(), twists, gso).prop_map(
-        |((hook, natural), closed, target, kind, shape, twists, gso_size)| Step {
+        |((hook, natural, own), closed, target, kind, shape, twists, gso_size)| Step {
             hook,
             natural,
+            own,
             closed,
             target,
             kind,

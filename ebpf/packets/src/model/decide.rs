@@ -312,6 +312,14 @@ impl Run<'_> {
                 ..*there
             },
             Some(_) if self.free(&key) => new,
+            // Whoever answers a process of the node is no client, even if it was taken for one.
+            Some(there) if there.flags & flow_flags::REPLY == 0 && self.input.own => {
+                let reply = there.to.inverse();
+                if self.flows.get(&reply).is_some_and(|flow| flow.to == packet.tuple) {
+                    self.flows.remove(&reply);
+                }
+                new
+            }
             Some(_) => return,
         };
         self.flows.insert(key, flow);

@@ -84,6 +84,8 @@ pub struct Input<'a> {
     pub hook: Device,
     /// The frame, from the link layer's header on.
     pub frame: &'a [u8],
+    /// Whether it is the node's own: it has come in by no device.
+    pub own: bool,
     /// Into what the device will cut it; 0: it will not.
     pub gso_size: u32,
     /// Whether the device that the packet is at forwards.

@@ -212,11 +212,25 @@ fn own(at: &Addresses) -> Vec<Row> {
             .packet(NodeEgress, udp(node_port, client))
             .left_alone(PacketPassed)
             .leaves([sends]),
-        row("a client of the Service stays one, whatever the node sends it")
+        row("a client of the Service stays one, whatever passes on its way to it from another device")
             .given(local(at, UDP).connection(connection(UDP, [client, node_port], [client, pod]).age(5)))
             .packet(NodeEgress, udp(node_port, client))
             .left_alone(PacketPassed)
             .leaves([connection(UDP, [client, node_port], [client, pod]).age(5)]),
+        row("but whom a process of the node sends a datagram is none: what it sent was an answer, and the next is the process's")
+            .given(local(at, UDP).connection(connection(UDP, [client, node_port], [client, pod]).age(5)))
+            .packet(NodeEgress, udp(node_port, client))
+            .own()
+            .left_alone(PacketPassed)
+            .packet(NodeIngress, udp(client, node_port))
+            .left_alone(PacketPassed)
+            .leaves([sends.seen(ANSWER)]),
+        row("what answers a connection of the node's own, or one that has a port of its address, is that connection's")
+            .given(local(at, UDP).connection(connection(UDP, [stranger, node_port], [node_port, client]).age(5)))
+            .packet(NodeEgress, udp(node_port, client))
+            .own()
+            .left_alone(PacketPassed)
+            .leaves([connection(UDP, [stranger, node_port], [node_port, client]).age(5)]),
         row("nothing is noted of what is not from a node port, and of what is not the node's")
             .given(local(at, UDP))
             .packet(NodeEgress, udp((at.node, 5353), client))

@@ -113,6 +113,7 @@ impl Stage {
         let input = Input {
             packet: frame,
             ifindex: step.device,
+            own: step.own,
             gso_size: step.gso_size,
             repeat: 1,
         };

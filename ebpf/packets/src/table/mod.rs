@@ -56,6 +56,8 @@ pub struct Step {
     pub hook: DeviceHook,
     /// The device: its index.
     pub device: u32,
+    /// Whether it is the node's own.
+    pub own: bool,
     /// Length of the segments of a merged packet; 0: it is one.
     pub gso_size: u32,
     /// The packet.
@@ -131,6 +133,7 @@ impl Row {
         self.steps.push(Step {
             hook,
             device,
+            own: false,
             gso_size: 0,
             out: packet.clone(),
             packet,
@@ -140,6 +143,13 @@ impl Row {
             reused: false,
             checked: true,
         });
+        self
+    }
+
+    /// A process of the node has sent the packet, which has come in by no device.
+    #[must_use]
+    pub fn own(mut self) -> Self {
+        self.last().own = true;
         self
     }
 

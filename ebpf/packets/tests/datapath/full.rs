@@ -45,6 +45,7 @@ fn open(stage: &Stage, at: &Addresses, port: u16) {
     let input = Input {
         packet: &frame,
         ifindex: UPLINK,
+        own: false,
         gso_size: 0,
         repeat: 1,
     };

@@ -111,6 +111,7 @@ fn modelled(row: &Row, state: &State, step: &Step) -> Outcome {
     let input = Input {
         hook: device(step.hook),
         frame: &frame,
+        own: step.own,
         gso_size: step.gso_size,
         forwards: step.device != CLOSED,
         now: NOW,

@@ -85,6 +85,7 @@ fn at_once(detached: &Detached, processors: [usize; 2], frames: &[Vec<Vec<u8>>; 
                     let input = Input {
                         packet: frame,
                         ifindex: UPLINK,
+                        own: false,
                         gso_size: 0,
                         repeat: 1,
                     };

@@ -196,6 +196,11 @@ impl Node for Local {
     }
 
     #[inline(always)]
+    fn has_sent(self) -> bool {
+        self.skb.came_in_by() == 0
+    }
+
+    #[inline(always)]
     fn socket(self, tuple: &Tuple) -> Socket {
         let (source_port, destination_port) = (tuple.source_port.0, tuple.destination_port.0);
         let (source, destination) = (tuple.source.words(), tuple.destination.words());

@@ -105,6 +105,26 @@ fn whom_a_socket_has_sent_to_from_a_node_port_answers_that_socket() {
 }
 
 #[test]
+fn an_answer_that_was_taken_for_a_clients_ends_with_what_the_socket_sends_next() {
+    for (hook, back) in [
+        (Hook::NodeEgress, Hook::NodeIngress),
+        (Hook::PodEgress, Hook::PodIngress),
+    ] {
+        let mut fake = with_node_port(30501);
+        let answer = datagram((OTHER, 7000), (NODE, 30501));
+        let sent = datagram((NODE, 30501), (OTHER, 7000));
+        assert_eq!(at(back, &fake, &answer), Outcome::Opened, "it was on its way");
+        // From another device it is the Service's answer.
+        assert_eq!(at(hook, &fake, &sent), Outcome::Passed);
+        assert_ne!(at(back, &fake, &answer), Outcome::Passed);
+        fake.sends = true;
+        assert_eq!(at(hook, &fake, &sent), Outcome::Passed);
+        assert_eq!(fake.count(), 1, "nothing is left of the flow");
+        assert_eq!(at(back, &fake, &answer), Outcome::Passed);
+    }
+}
+
+#[test]
 fn nothing_is_noted_of_datagrams_that_are_not_the_nodes_or_from_no_node_port() {
     let fake = with_node_port(30501);
     for source in [(POD, 30501), (NODE, 30502)] {

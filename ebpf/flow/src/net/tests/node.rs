@@ -76,6 +76,8 @@ pub(in crate::net) struct Fake {
     pub(in crate::net) config: Config,
     /// The port of a local socket, and which it is.
     pub(in crate::net) socket: Option<(Port, Socket)>,
+    /// Whether packets are the node's own.
+    pub(in crate::net) sends: bool,
     /// Ports that were taken before their time.
     pub(in crate::net) reused: Cell<u32>,
     /// HELD, without the frames.
@@ -92,6 +94,7 @@ impl Default for Fake {
             maps: Model::default(),
             config: Config::NONE,
             socket: None,
+            sends: false,
             reused: Cell::new(0),
             held: RefCell::default(),
             of_cluster: None,
@@ -110,6 +113,11 @@ impl Fake {
     /// Whether it has nothing.
     pub(in crate::net) fn is_empty(&self) -> bool {
         self.flows.borrow().is_empty()
+    }
+
+    /// How many entries it has.
+    pub(in crate::net) fn count(&self) -> usize {
+        self.flows.borrow().len()
     }
 
     /// Changes an entry that is there.
@@ -226,6 +234,9 @@ impl<'a> Node for &'a Fake {
     }
     fn rejects_per_second(self) -> u32 {
         self.config.rejects_per_second
+    }
+    fn has_sent(self) -> bool {
+        self.sends
     }
     fn socket(self, tuple: &Tuple) -> Socket {
         match self.socket {

@@ -65,11 +65,7 @@ fn an_answer_to_a_node_ports_number_is_no_datagram_to_the_node_port() {
     isolated(|node| {
         let network = Network::new();
         // Of the node's, from before the node port.
-        let sockets = FAMILIES.map(|family| {
-            let socket = UdpSocket::bind((family.node, NODE_PORT)).expect("a socket");
-            socket.set_read_timeout(Some(LIMIT)).expect("a limit");
-            socket
-        });
+        let sockets = FAMILIES.map(|family| limited((family.node, NODE_PORT)));
         for mode in MODES {
             // With the programs at the cgroup, which see where a server sends its answer.
             let mut datapath = super::start(node, mode);
@@ -89,6 +85,52 @@ fn an_answer_to_a_node_ports_number_is_no_datagram_to_the_node_port() {
             detach(&mut datapath);
         }
     });
+}
+
+#[test]
+fn whom_a_socket_sends_to_answers_that_socket_even_if_taken_for_a_client_before() {
+    isolated(|node| {
+        let network = Network::new();
+        let sockets = FAMILIES.map(|family| limited((family.node, NODE_PORT)));
+        for mode in MODES {
+            let mut datapath = super::start(node, mode);
+            for (family, own) in FAMILIES.into_iter().zip(&sockets) {
+                announce(&datapath, family);
+                let pod = serve(&network.pod, family.pod);
+                expose(&datapath, family, UDP, 1, Some((pod, backend_flags::LOCAL)));
+                attach(&mut datapath);
+                let other = network.client.run(move || limited((family.client, 0)));
+                let node_port = SocketAddr::new(family.node, NODE_PORT);
+                // As an answer that was on its way when the port became a node port: the pod gets it, and says so.
+                let mut buffer = [0; 64];
+                other.send_to(b"late", node_port).expect("sent");
+                let (length, from) = other.recv_from(&mut buffer).expect("the pod's answer");
+                assert_eq!(from, node_port, "{mode:?}");
+                assert!(
+                    buffer[..length].starts_with(pod.to_string().as_bytes()),
+                    "{mode:?}"
+                );
+
+                let there = other.local_addr().expect("its address");
+                own.send_to(b"again", there).expect("sent");
+                assert_eq!(other.recv_from(&mut buffer).expect("it arrives").1, node_port);
+                other.send_to(b"answer", node_port).expect("sent");
+                let (length, from) = own
+                    .recv_from(&mut buffer)
+                    .unwrap_or_else(|error| panic!("{mode:?}, {there}: {error}"));
+                assert_eq!((&buffer[..length], from), (&b"answer"[..], there), "{mode:?}");
+            }
+            counted(&datapath, &NEVER);
+            detach(&mut datapath);
+        }
+    });
+}
+
+/// A socket that waits for an answer no longer than tests do.
+fn limited(address: (IpAddr, u16)) -> UdpSocket {
+    let socket = UdpSocket::bind(address).expect("a socket");
+    socket.set_read_timeout(Some(LIMIT)).expect("a limit");
+    socket
 }
 
 #[test]

@@ -212,6 +212,7 @@ impl Stage {
                 let input = Input {
                     packet: &frame,
                     ifindex: POD_A,
+                    own: false,
                     gso_size: 0,
                     repeat: 1,
                 };
@@ -248,6 +249,7 @@ impl Stage {
         let input = Input {
             packet: &frame,
             ifindex: UPLINK,
+            own: false,
             gso_size: 0,
             repeat: REPEAT,
         };
