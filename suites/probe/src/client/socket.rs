@@ -137,18 +137,19 @@ impl Socket {
     /// The next answer and who gave it as the socket sees it. Cancelled, it keeps what it has read of one in `begun`; so it
     /// does when the other side ends in the middle of one, which is an unexpected end of file.
     pub(super) async fn receive(&self, begun: &mut Vec<u8>) -> io::Result<(Vec<u8>, SocketAddr)> {
-        let mut buffer = [0; READ];
         match self {
             Self::Stream(stream) => receive(stream, begun, take_line).await,
             Self::Http(stream, _) => receive(stream, begun, http::take_body).await,
             Self::Tls(tls) => tls.receive(begun).await,
             Self::Connected(socket) => {
-                let length = socket.recv(&mut buffer).await?;
-                Ok((buffer[..length].to_vec(), socket.peer_addr()?))
+                let mut datagram = Vec::with_capacity(READ);
+                socket.recv_buf(&mut datagram).await?;
+                Ok((datagram, socket.peer_addr()?))
             }
             Self::Unconnected(socket, _) => {
-                let (length, source) = socket.recv_from(&mut buffer).await?;
-                Ok((buffer[..length].to_vec(), source))
+                let mut datagram = Vec::with_capacity(READ);
+                let (_, source) = socket.recv_buf_from(&mut datagram).await?;
+                Ok((datagram, source))
             }
         }
     }
@@ -185,15 +186,15 @@ async fn receive(
     begun: &mut Vec<u8>,
     take: impl Fn(&mut Vec<u8>) -> Option<Vec<u8>>,
 ) -> io::Result<(Vec<u8>, SocketAddr)> {
-    let mut buffer = [0; READ];
     loop {
         if let Some(message) = take(begun) {
             return Ok((message, stream.peer_addr()?));
         }
         stream.readable().await?;
-        match stream.try_read(&mut buffer) {
+        begun.reserve(READ);
+        match stream.try_read_buf(begun) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(length) => begun.extend_from_slice(&buffer[..length]),
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
