@@ -111,7 +111,7 @@ impl Frontends {
         address: SocketAddr,
         identities: &BTreeSet<String>,
     ) -> Target {
-        let name = format!("{} {place}", self.service.name);
+        let name = format!("{} {place}", self.service.plain());
         Target::serves(axis, &name, transport, address, identities.iter().cloned())
     }
 }

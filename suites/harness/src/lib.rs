@@ -50,6 +50,7 @@ pub mod limits;
 mod logs;
 mod machine;
 pub mod manifest;
+mod names;
 pub mod objects;
 pub mod pods;
 pub mod probing;

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::{
     history::{Event, History, now_us},
     limits::Limits,
+    names,
     pods::Dressing,
     sending::answered,
     verdict::Halt,
@@ -92,18 +93,24 @@ pub struct Key {
     pub kind: Kind,
     /// Namespace; empty for namespaces.
     pub namespace: String,
-    /// Name.
+    /// Its name in the API.
     pub name: String,
 }
 
 impl Key {
-    /// A key.
+    /// That of what a case calls `name` ([`crate::names`]).
     pub fn new(kind: Kind, namespace: &str, name: &str) -> Self {
         Self {
             kind,
             namespace: namespace.to_owned(),
-            name: name.to_owned(),
+            name: names::own(namespace, name),
         }
+    }
+
+    /// What the case calls it.
+    #[must_use]
+    pub fn plain(&self) -> &str {
+        names::plain(&self.namespace, &self.name)
     }
 
     /// A Service.
@@ -178,9 +185,10 @@ impl Objects {
     /// Creates an object of a manifest, with the labels of the run and its case; a pod, as the cluster takes it.
     pub async fn create(&self, object: &Value) -> Result<Written, Halt> {
         let kind = Kind::of(object)?;
-        let object = &with_labels(self.dressing.put_on(object), &self.labels);
+        let mut object = with_labels(self.dressing.put_on(object), &self.labels);
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let key = Key::new(kind, text("namespace"), text("name"));
+        names::put_on(&key.namespace, &mut object);
         let typed: DynamicObject = serde_json::from_value(object.clone())
             .map_err(|error| Halt::Harness(format!("{key} in the manifest is no object: {error}")))?;
         let mut sent_us = now_us();
@@ -201,12 +209,13 @@ impl Objects {
 
     /// Changes an object by a merge patch (RFC 7386), which is the same if it comes twice; so it may name no
     /// resourceVersion, which the first would have changed.
-    pub async fn patch(&self, key: &Key, patch: Value) -> Result<Written, Halt> {
+    pub async fn patch(&self, key: &Key, mut patch: Value) -> Result<Written, Halt> {
         if !patch["metadata"]["resourceVersion"].is_null() {
             return Err(Halt::Harness(format!(
                 "a patch of {key} names a resourceVersion, and could not be sent again"
             )));
         }
+        names::put_on(&key.namespace, &mut patch);
         let sent_us = now_us();
         let params = PatchParams {
             field_manager: Some(MANAGER.to_owned()),
@@ -239,6 +248,7 @@ impl Objects {
         for (name, value) in fields.as_object().into_iter().flatten() {
             object[name] = value.clone();
         }
+        names::put_on(&key.namespace, &mut object);
         let typed: DynamicObject = serde_json::from_value(object)
             .map_err(|error| Halt::Harness(format!("{key} can't be put back: {error}")))?;
         let sent_us = now_us();

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     case::Family,
     context::Context,
+    names,
     objects::{Key, Kind},
     sending::answered,
     spent::Activity,
@@ -25,7 +26,7 @@ use crate::{
 pub struct Backend {
     /// Its namespace.
     pub namespace: String,
-    /// Its name.
+    /// Its name in the API.
     pub name: String,
     /// Its node.
     pub node: String,
@@ -34,10 +35,16 @@ pub struct Backend {
 }
 
 impl Backend {
+    /// What the case calls it.
+    #[must_use]
+    pub fn plain(&self) -> &str {
+        names::plain(&self.namespace, &self.name)
+    }
+
     /// Name of its server, unique in the cluster: what identities begin with.
     #[must_use]
     pub fn server(&self) -> String {
-        format!("{}.{}", self.name, self.namespace)
+        format!("{}.{}", self.plain(), self.namespace)
     }
 
     /// Its identity on a port.

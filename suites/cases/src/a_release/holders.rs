@@ -169,7 +169,7 @@ impl Holder {
         let serves = |transport| {
             let expected = identities(backends, transport, self.target);
             let address = (self.address, self.port).into();
-            Target::serves(&self.axis, &self.service.name, transport, address, expected)
+            Target::serves(&self.axis, self.service.plain(), transport, address, expected)
         };
         transports.iter().copied().map(serves).collect()
     }
@@ -182,7 +182,7 @@ impl Holder {
     /// It has nobody.
     pub(super) fn refuses(&self) -> Target {
         let address = (self.address, self.port).into();
-        Target::refuses(&self.axis, &self.service.name, Transport::Tcp, address)
+        Target::refuses(&self.axis, self.service.plain(), Transport::Tcp, address)
     }
 
     /// Its address is nobody's any more.

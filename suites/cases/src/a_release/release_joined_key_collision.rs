@@ -62,12 +62,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             if !namespaces.contains_key(&ending) {
                 namespaces.insert(ending.clone(), cx.namespace_ending(&ending).await?);
             }
+            // Names end with what no other axis has, which changes nothing about how they begin.
+            let name = format!("{name}{at:02}");
             let wanted = Wanted {
                 axis: &axis,
                 family,
                 namespace: &namespaces[&ending],
-                service: name,
-                slice: name,
+                service: &name,
+                slice: &name,
                 target: target(at),
                 backends: &shared_backends,
             };

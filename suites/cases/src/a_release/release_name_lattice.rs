@@ -79,7 +79,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         for holder in lattices
             .iter_mut()
             .flatten()
-            .filter(|one| one.service.name == name)
+            .filter(|one| one.service.plain() == name)
         {
             holder.list(cx, &[]).await?;
             seen.push(holder.refuses());
@@ -89,14 +89,17 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         } else {
             Hold::Probes
         };
-        let victims = lattices.iter().flatten().filter(|one| one.service.name != name);
+        let victims = lattices
+            .iter()
+            .flatten()
+            .filter(|one| one.service.plain() != name);
         released(cx, &format!("{name} is REFUSE"), &seen, victims, hold).await?;
         cx.phase(&format!("{name} is refilled"));
         let mut refilled = Vec::new();
         for holder in lattices
             .iter_mut()
             .flatten()
-            .filter(|one| one.service.name == name)
+            .filter(|one| one.service.plain() == name)
         {
             holder.list_again(cx).await?;
             refilled.extend(holder.serves());

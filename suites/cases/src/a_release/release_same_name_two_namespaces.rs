@@ -1,5 +1,5 @@
-//! `release-same-name-two-namespaces`: `ns1/web` and `ns2/web` share b, and their slices carry the same object name.
-//! Emptying, then deleting, the slice in ns1 leaves `ns2/web` serving {b} after a trigger.
+//! `release-same-name-two-namespaces`: `ns1/equal` and `ns2/equal` share b, and their slices carry the same object name.
+//! Emptying, then deleting, the slice in ns1 leaves `ns2/equal` serving {b} after a trigger.
 //!
 //! The slices' names are fixed, never generated: generated ones cannot collide.
 use std::time::Duration;
@@ -35,10 +35,10 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-const NAME: &str = "web";
+const NAME: &str = "equal";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: web in two namespaces lists the same backends, in slices of one name");
+    cx.phase("staging: one name in two namespaces lists the same backends, in slices of one name");
     let namespace = cx.namespace().await?;
     let points = points(cx);
     let shared = points.iter().map(|(_, shared, _)| *shared);
@@ -49,8 +49,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         let (at, axis) = (pairs.len(), axis(&point));
         let (family, shared, victim_first) = point;
         let shared = some(&all, at, shared);
-        let first = make(cx, &axis, family, at, &shared).await?;
-        let second = make(cx, &axis, family, at, &shared).await?;
+        let first = make(cx, &axis, family, (at, "first"), &shared).await?;
+        let second = make(cx, &axis, family, (at, "second"), &shared).await?;
         pairs.push(if victim_first {
             [second, first]
         } else {
@@ -66,13 +66,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     let seen: Vec<_> = pairs.iter().map(|[culprit, _]| culprit.refuses()).collect();
     let victims = || pairs.iter().map(|[_, victim]| victim);
-    released(cx, "ns1/web is REFUSE", &seen, victims(), Hold::Probes).await?;
+    released(cx, "the one in ns1 is REFUSE", &seen, victims(), Hold::Probes).await?;
 
     cx.phase("release: the slice in ns1 is deleted");
     for [culprit, _] in &pairs {
         cx.objects().delete(&culprit.slice).await?;
     }
-    released(cx, "ns1/web is still REFUSE", &seen, victims(), Hold::Time).await?;
+    released(cx, "the one in ns1 is still REFUSE", &seen, victims(), Hold::Time).await?;
     undisturbed(cx, victims(), agents.as_ref()).await
 }
 
@@ -95,16 +95,18 @@ async fn make(
     cx: &Context,
     axis: &str,
     family: Family,
-    at: usize,
+    (at, which): (usize, &str),
     shared: &[Backend],
 ) -> Result<Holder, Halt> {
-    let namespace = cx.namespace().await?;
+    // One name in both namespaces of the axis, and in no other.
+    let namespace = cx.namespace_ending(&format!("{at:02}-{which}")).await?;
+    let name = format!("{NAME}{at:02}");
     let wanted = Wanted {
         axis,
         family,
         namespace: &namespace,
-        service: NAME,
-        slice: NAME,
+        service: &name,
+        slice: &name,
         target: target(at),
         backends: shared,
     };

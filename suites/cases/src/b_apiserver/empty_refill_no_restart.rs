@@ -276,7 +276,7 @@ impl Group {
             TRANSPORTS.map(|transport| {
                 let expected = identities(backends, transport, staged.target);
                 let address = (staged.vip, PORT).into();
-                Target::serves(&self.axis, &staged.service.name, transport, address, expected)
+                Target::serves(&self.axis, staged.service.plain(), transport, address, expected)
             })
         };
         self.services.iter().flat_map(of).collect()

@@ -54,7 +54,7 @@ impl Served {
                 let address = (backend.address(family)?, TARGET).into();
                 let serves = |&transport: &Transport| {
                     let itself = [backend.identity(transport, TARGET)];
-                    Target::serves(axis, &backend.name, transport, address, itself)
+                    Target::serves(axis, backend.plain(), transport, address, itself)
                 };
                 targets.extend(TRANSPORTS.iter().map(serves));
             }

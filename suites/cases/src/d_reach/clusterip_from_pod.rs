@@ -73,7 +73,7 @@ async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Ba
     for backend in ready.iter().chain([trap]) {
         for (transport, _, target) in PORTS {
             let address = SocketAddr::new(backend.address(family)?, target);
-            let name = format!("{} itself", backend.name);
+            let name = format!("{} itself", backend.plain());
             direct.push(Target::serves(
                 &axis,
                 &name,

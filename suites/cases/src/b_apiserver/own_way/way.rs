@@ -108,7 +108,7 @@ impl Way {
 
     /// Others are refused there.
     pub(in crate::b_apiserver) fn refuses(&self, axis: &str) -> Target {
-        Target::refuses(axis, &self.service.name, Transport::Tcp, self.address)
+        Target::refuses(axis, self.service.plain(), Transport::Tcp, self.address)
     }
 
     /// Others get nothing there.
