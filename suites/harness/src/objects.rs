@@ -98,7 +98,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// That of what a case calls `name` ([`crate::names`]).
+    /// That of what a case calls `name`: in a namespace of one axis, its name in the API begins with the namespace's.
     pub fn new(kind: Kind, namespace: &str, name: &str) -> Self {
         Self {
             kind,
