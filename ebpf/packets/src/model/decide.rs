@@ -312,7 +312,7 @@ impl Run<'_> {
                 ..*there
             },
             Some(_) if self.free(&key) => new,
-            // Whoever answers a process of the node is no client, even if it was taken for one.
+            // The peer of a process of the node: an answer of it was taken for a datagram of a client.
             Some(there) if there.flags & flow_flags::REPLY == 0 && self.input.own => {
                 let reply = there.to.inverse();
                 if self.flows.get(&reply).is_some_and(|flow| flow.to == packet.tuple) {
