@@ -216,7 +216,7 @@ impl Context {
             let host = Place::Host {
                 node: pod.node.clone(),
             };
-            let (namespace, name) = (pod.namespace, pod.name);
+            let (namespace, name) = (pod.namespace, pod.in_api);
             clients.push(Client {
                 name: format!("pod@{}", pod.node),
                 node: pod.node.clone(),

@@ -90,11 +90,11 @@ pub(crate) async fn collect(cx: &Context) -> Vec<String> {
     for pod in cx.backends_made() {
         let log = cx
             .cluster
-            .log(&pod.namespace, &pod.name)
+            .log(&pod.namespace, &pod.in_api)
             .await
             .map_err(|error| error.to_string());
         keep(
-            &pod.name,
+            &pod.in_api,
             log.and_then(|text| {
                 write(
                     &folder.join(format!("{LOGS}/{}.jsonl", pod.server())),

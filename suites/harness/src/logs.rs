@@ -118,11 +118,14 @@ impl Context {
     }
 
     async fn read_log<T>(&self, backend: &Backend, of: impl FnOnce(&Read) -> T) -> Result<T, Halt> {
-        let text = self.cluster.log(&backend.namespace, &backend.name).await?;
+        let text = self.cluster.log(&backend.namespace, &backend.in_api).await?;
         let mut logs = self.logs.0.lock().unwrap_or_else(PoisonError::into_inner);
         let read = logs.entry(backend.server()).or_default();
         read.go_on(&text).map_err(|why| {
-            Halt::Harness(format!("the log of {} has no probe's line: {why}", backend.name))
+            Halt::Harness(format!(
+                "the log of {} has no probe's line: {why}",
+                backend.in_api
+            ))
         })?;
         Ok(of(read))
     }

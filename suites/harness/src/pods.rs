@@ -26,8 +26,8 @@ use crate::{
 pub struct Backend {
     /// Its namespace.
     pub namespace: String,
-    /// Its name in the API.
-    pub name: String,
+    /// Its name in the API, which need not be what the case calls it ([`plain`](Self::plain)).
+    pub in_api: String,
     /// Its node.
     pub node: String,
     /// Its addresses.
@@ -38,7 +38,7 @@ impl Backend {
     /// What the case calls it.
     #[must_use]
     pub fn plain(&self) -> &str {
-        names::plain(&self.namespace, &self.name)
+        names::plain(&self.namespace, &self.in_api)
     }
 
     /// Name of its server, unique in the cluster: what identities begin with.
@@ -183,7 +183,7 @@ impl Context {
             .ok_or_else(|| Halt::Inconclusive(format!("{key} was deleted by somebody")))?;
         Ok(Backend {
             namespace: key.namespace,
-            name: key.name,
+            in_api: key.name,
             node: pod.data["spec"]["nodeName"]
                 .as_str()
                 .unwrap_or_default()

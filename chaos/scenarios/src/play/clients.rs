@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    PlayError,
+    PlayError, objects,
     side::{Side, node},
 };
 use crate::step::{Protocol, Vantage};
@@ -77,31 +77,30 @@ impl Side {
     }
 
     /// The client of a vantage.
-    pub(super) fn client(&self, at: Vantage) -> Client {
-        let pod = |name: &str| Place::Pod {
-            namespace: self.namespace.clone(),
-            name: name.to_owned(),
-        };
+    pub(super) fn client(&self, at: Vantage) -> Result<Client, Halt> {
         let number = at.node().unwrap_or_default();
         let of_node = |wanted: fn(&Place) -> bool| {
             let mut all = self.cx.clients().iter();
             let found = all.find(|client| client.node == node(number) && wanted(&client.place));
             found.map(|client| client.place.clone())
         };
-        let place = match at {
-            Vantage::Pod1 | Vantage::Pod2 => of_node(|place| matches!(place, Place::Pod { .. })),
-            Vantage::Host1 | Vantage::Host2 => of_node(|place| matches!(place, Place::Host { .. })),
-            Vantage::B1 | Vantage::B2 | Vantage::Outside => None,
+        let place = match at.backend() {
+            Some(backend) => {
+                let pod = objects::pod(&self.pods, backend)?;
+                let (namespace, name) = (pod.namespace.clone(), pod.in_api.clone());
+                Some(Place::Pod { namespace, name })
+            }
+            None if at.is_host() => of_node(|place| matches!(place, Place::Host { .. })),
+            None if at.is_pod() => of_node(|place| matches!(place, Place::Pod { .. })),
+            None => Some(Place::Outside),
         };
-        Client {
+        let place = place.ok_or_else(|| Halt::Harness(format!("there is no client at {}", at.name())))?;
+        Ok(Client {
             name: at.name().to_owned(),
             node: at.node().map(node).unwrap_or_default(),
-            place: place.unwrap_or_else(|| match at {
-                Vantage::B1 | Vantage::B2 => pod(at.name()),
-                _ => Place::Outside,
-            }),
+            place,
             private_cgroups: false,
-        }
+        })
     }
 }
 

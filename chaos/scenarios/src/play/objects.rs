@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     compare::TARGETS,
-    step::{Address, Change, Condition, Kind, Service, To},
+    step::{Address, Backend, Change, Condition, Kind, Service, To},
     world::World,
 };
 
@@ -144,11 +144,15 @@ fn spec(number: u8, service: &Service) -> Value {
     })
 }
 
+/// The pod of a backend.
+pub(super) fn pod(pods: &[Pod], backend: Backend) -> Result<&Pod, Halt> {
+    let pod = pods.iter().find(|pod| pod.plain() == backend.name());
+    pod.ok_or_else(|| Halt::Harness(format!("there is no pod {backend}")))
+}
+
 fn endpoints(service: &Service, pods: &[Pod]) -> Result<Value, Halt> {
-    let endpoint = |(backend, condition): (&crate::step::Backend, &Condition)| {
-        let pod = pods.iter().find(|pod| pod.name == backend.name());
-        let pod = pod.ok_or_else(|| Halt::Harness(format!("there is no pod {backend}")))?;
-        let mut endpoint = pod.endpoint(Family::IPv4, *condition == Condition::Ready)?;
+    let endpoint = |(backend, condition): (&Backend, &Condition)| {
+        let mut endpoint = pod(pods, *backend)?.endpoint(Family::IPv4, *condition == Condition::Ready)?;
         if *condition == Condition::Terminating {
             endpoint["conditions"] = json!({ "ready": false, "serving": true, "terminating": true });
         }

@@ -86,7 +86,7 @@ pub(super) struct Side {
     pub(super) cx: Context,
     lab: Arc<LabCluster>,
     pub(super) namespace: String,
-    pods: Vec<Pod>,
+    pub(super) pods: Vec<Pod>,
     names: Names,
     /// Fresh sockets of each vantage.
     fresh: BTreeMap<Vantage, Keeper>,
@@ -157,8 +157,8 @@ impl Side {
         self.pods = cx.backends(&Backend::ALL.map(pod)).await?;
         cx.apply("${nudge}", &json!({ "nudge": NUDGE, "namespace": namespace }))
             .await?;
-        for (address, backend) in [(Address::Routed1, "b1"), (Address::Routed2, "b2")] {
-            let pod = self.pods.iter().filter(|pod| pod.name == backend);
+        for (address, backend) in [(Address::Routed1, Backend::B1), (Address::Routed2, Backend::B2)] {
+            let pod = [objects::pod(&self.pods, backend)?];
             let values = json!({
                 "routed": address.to_string(), "namespace": namespace, "address": objects::address(address),
                 "endpoints": endpoints(pod, harness::case::Family::IPv4)?,
@@ -181,7 +181,7 @@ impl Side {
             addresses.insert(objects::address(one), one.to_string());
         }
         for pod in &self.pods {
-            addresses.extend(pod.addresses.iter().map(|one| (*one, pod.name.clone())));
+            addresses.extend(pod.addresses.iter().map(|one| (*one, pod.plain().to_owned())));
         }
         for number in [1, 2] {
             // The gateway of its pods: what a node itself says to a pod of its own comes from there.
@@ -258,7 +258,7 @@ impl Side {
     pub(super) async fn fresh(&mut self, exchange: &Exchange<'_>) -> Result<Vec<Seen>, PlayError> {
         let keeper = match self.fresh.remove(&exchange.from) {
             Some(keeper) => keeper,
-            None => self.cx.keeper(&self.client(exchange.from)).await?,
+            None => self.cx.keeper(&self.client(exchange.from)?).await?,
         };
         let keeper = self.fresh.entry(exchange.from).or_insert(keeper);
         let round = round(exchange, true);
@@ -274,7 +274,7 @@ impl Side {
     pub(super) async fn kept(&mut self, socket: u8, exchange: &Exchange<'_>) -> Result<Vec<Seen>, PlayError> {
         let keeper = match self.kept.remove(&socket) {
             Some(keeper) => keeper,
-            None => self.cx.keeper(&self.client(exchange.from)).await?,
+            None => self.cx.keeper(&self.client(exchange.from)?).await?,
         };
         let keeper = self.kept.entry(socket).or_insert(keeper);
         let round = round(exchange, false);

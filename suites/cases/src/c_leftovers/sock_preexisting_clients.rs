@@ -187,7 +187,7 @@ async fn clients(cx: &Context, node: &str) -> Result<Vec<(Client, bool)>, Halt> 
             node: node.to_owned(),
             place: Place::Pod {
                 namespace: pod.namespace.clone(),
-                name: pod.name.clone(),
+                name: pod.in_api.clone(),
             },
             private_cgroups: *private,
         };
