@@ -9,6 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    broke::what_broke,
     finding::{self, Finding, SHOWN, Weight},
     history::{Attempt, Outcome, Served, Stage, Transport},
     outcome::{faithful, is_answered_by, is_certified, is_silent, took, were_there_together},
@@ -16,7 +17,7 @@ use crate::{
 };
 
 pub use crate::{
-    outcome::{REFUSALS, is_cut, is_refusal},
+    outcome::{REFUSALS, is_cut, is_foreign, is_refusal},
     permitted::{CUT_OF, Permitted},
 };
 
@@ -196,7 +197,8 @@ impl Judged<'_> {
             findings.push(self.finding(
                 Weight::Violation,
                 format!(
-                    "{} of {} outside: {}",
+                    "{}, {} of {} outside: {}",
+                    what_broke(&outside),
                     outside.len(),
                     judged.len(),
                     record::line(&found)
@@ -273,7 +275,7 @@ impl Judged<'_> {
             Permitted::Silent => is_silent(&attempt.outcome),
             // A refusal that comes late comes after silence.
             Permitted::None => {
-                (is_refusal(&attempt.outcome) || is_silent(&attempt.outcome))
+                (is_refusal(&attempt.outcome) || is_silent(&attempt.outcome) || is_foreign(&attempt.outcome))
                     && !self.observed.delivered.contains_key(attempt.nonce.as_str())
             }
         }

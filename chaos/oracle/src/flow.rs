@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    broke::what_broke,
     check::{Observed, Stream, shown},
     finding::{Finding, Weight},
     history::{Attempt, Outcome, Transport},
@@ -72,7 +73,11 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
         .collect();
     if !ended.is_empty() {
         let how = record::line(&record::outcomes(ended.iter().copied()));
-        found(Weight::Violation, format!("ends: {how}"), &ended);
+        found(
+            Weight::Violation,
+            format!("{}: {how}", what_broke(&ended)),
+            &ended,
+        );
     }
     let changed: Vec<&Attempt> = by_flow
         .values()

@@ -12,9 +12,10 @@
 //! - `peer.rs`: whom sockets show as the one they talk to. `bound.rs`: whether they get the port they ask for.
 //! - `share.rs`: how answers are shared among backends. `stick.rs`: whether unconnected sockets have one backend each.
 //! - `fragments.rs`: datagrams in fragments, and where these come from.
-//! - `finding.rs`: what a checker says.
+//! - `finding.rs`: what a checker says. `broke.rs`: what broke, in words.
 //! - `record.rs`: counts that are reported and never judged.
 pub mod bound;
+pub mod broke;
 pub mod check;
 pub mod finding;
 pub mod flow;

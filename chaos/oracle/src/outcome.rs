@@ -38,6 +38,13 @@ pub(crate) fn were_there_together(attempts: &[&Attempt]) -> bool {
     last_begin <= first_end
 }
 
+/// Something spoke that is no backend of the suite, as a gateway does behind an address that nobody translates any more: it
+/// took a connection and ended it, or said what no probe server says.
+#[must_use]
+pub fn is_foreign(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Garbled { .. }) || is_cut(outcome)
+}
+
 pub(crate) fn is_answered_by(attempt: &Attempt, identities: &BTreeSet<String>) -> bool {
     matches!(&attempt.outcome, Outcome::Answered { answer, .. }
         if identities.contains(&answer.identity) && faithful(answer, attempt))

@@ -26,7 +26,8 @@ pub enum Permitted {
     Refuse,
     /// Every probe hears nothing.
     Silent,
-    /// A refusal, whenever it comes, or SILENT for every probe, and its nonce is in no backend's log.
+    /// A refusal, whenever it comes, or SILENT for every probe, or the voice of what is no backend (rule 8 of the catalogue:
+    /// the address is nobody's, so the network may lead it to a gateway), and its nonce is in no backend's log.
     None,
 }
 
@@ -72,7 +73,9 @@ impl fmt::Display for Permitted {
             ),
             Self::Refuse => f.write_str("every probe REFUSEd"),
             Self::Silent => f.write_str("SILENCE for every probe"),
-            Self::None => f.write_str("NONE: every probe refused or silent, and none delivered"),
+            Self::None => {
+                f.write_str("NONE: every probe refused, silent or answered by no backend, and none delivered")
+            }
         }
     }
 }

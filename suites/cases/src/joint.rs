@@ -110,11 +110,11 @@ fn not_shown(report: &CaseReport, axes: &[AxisReport]) -> Option<AxisReport> {
         }
         _ => return None,
     };
-    Some(AxisReport {
-        name: format!("{}: its verdict", report.id),
-        verdict: Verdict::Inconclusive { why },
-        findings: Vec::new(),
-    })
+    Some(AxisReport::new(
+        format!("{}: its verdict", report.id),
+        Verdict::Inconclusive { why },
+        Vec::new(),
+    ))
 }
 
 /// None of its cases applies.

@@ -7,7 +7,7 @@ use std::{
 
 use oracle::finding::{Finding, Weight};
 
-use crate::{context::Context, report::AxisReport, verdict::Verdict};
+use crate::{context::Context, effect::Effect, probing::first_line, report::AxisReport, verdict::Verdict};
 
 /// All axes of a case; each is one from the first time it is named.
 #[derive(Debug, Default)]
@@ -21,6 +21,8 @@ struct Axis {
     verdict: Option<Verdict>,
     findings: Vec<Finding>,
     judged: bool,
+    /// It is no point of the row's own axes.
+    breaks: Option<Effect>,
 }
 
 impl Axes {
@@ -37,6 +39,22 @@ impl Axes {
         let axis = all.entry(axis.to_owned()).or_default();
         axis.verdict.get_or_insert(Verdict::Inconclusive { why });
         axis.findings.extend(findings);
+    }
+
+    /// Beside an axis, which goes on.
+    fn breaks(&self, axis: &str, effect: Effect, what: &str, findings: Vec<Finding>) {
+        let mut all = self.all();
+        // It is one from now on, whatever else comes of it.
+        all.entry(axis.to_owned()).or_default();
+        let beside = all.entry(format!("{axis}: {what}")).or_default();
+        let first = findings
+            .iter()
+            .min_by_key(|finding| finding.weight)
+            .map(first_line);
+        let why = format!("breaks {}: {}", effect.claim(), first.unwrap_or_default());
+        beside.verdict.get_or_insert(Verdict::Fail { why });
+        beside.breaks = Some(effect);
+        beside.findings.extend(findings);
     }
 
     fn judged(&self, axis: &str, findings: Vec<Finding>) {
@@ -96,6 +114,7 @@ impl Axes {
             name: name.clone(),
             verdict: axis.verdict.clone().unwrap_or_else(|| open(axis)),
             findings: axis.findings.clone(),
+            breaks: axis.breaks.map(|effect| effect.claim().to_owned()),
         };
         self.all().iter().map(report).collect()
     }
@@ -116,6 +135,11 @@ impl Context {
     /// An axis of the row that does not run here, and why: it is reported once, and no part of the verdict.
     pub fn not_enabled(&self, axis: &str, why: &str) {
         self.axes.leave_out(format!("{axis}: {why}"));
+    }
+
+    /// What a row leans on is broken, in one of its axes: what a write must come to, what was to be seen of it, and what was found.
+    pub fn breaks(&self, axis: &str, effect: Effect, what: &str, findings: Vec<Finding>) {
+        self.axes.breaks(axis, effect, what, findings);
     }
 
     /// Something of an axis has been judged, and this was found; nothing found is inside the permitted set.
@@ -167,6 +191,35 @@ mod tests {
         let axes = Axes::default();
         axes.judged("a", vec![finding(Weight::Undecided), finding(Weight::Violation)]);
         assert_eq!(verdict(&axes, None), "fail: s: expected e, found Violation");
+    }
+
+    #[test]
+    fn what_breaks_another_claim_is_told_beside_its_axis_which_goes_on() {
+        let axes = Axes::default();
+        axes.breaks(
+            "a",
+            Effect::Emptied,
+            "C is REFUSE",
+            vec![finding(Weight::Violation)],
+        );
+        assert!(axes.is_open("a"));
+        axes.judged("a", Vec::new());
+        let reports = axes.reports(None);
+        let told: Vec<_> = reports
+            .iter()
+            .map(|axis| (axis.name.as_str(), axis.verdict.to_string()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("a", "pass".to_owned()),
+                (
+                    "a: C is REFUSE",
+                    "fail: breaks slice-empty-drops-to-zero: s: expected e, found Violation".to_owned()
+                ),
+            ]
+        );
+        assert_eq!(reports[1].breaks.as_deref(), Some("slice-empty-drops-to-zero"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -79,6 +79,8 @@ pub struct Context {
     pub(crate) clock: Clock,
     recorded: Mutex<BTreeMap<String, String>>,
     delays: Mutex<BTreeMap<String, Duration>>,
+    /// Something else than writes to the API has been done to the cluster.
+    pub(crate) has_faults: AtomicBool,
 }
 
 impl Context {
@@ -128,6 +130,7 @@ impl Context {
             clock: Clock::default(),
             recorded: Mutex::default(),
             delays: Mutex::default(),
+            has_faults: AtomicBool::new(false),
         };
         cx.phase("clients and fence");
         let fence = format!("fence-{}", cx.token);
@@ -295,6 +298,7 @@ impl Context {
 
     /// Notes a fault, in the history.
     pub fn fault(&self, what: &str) {
+        self.has_faults.store(true, Ordering::Relaxed);
         self.history.add(&Event::Fault {
             what: what.to_owned(),
         });

@@ -230,11 +230,7 @@ pub(crate) mod tests {
     pub(crate) fn report(axes: Vec<Verdict>) -> CaseReport {
         let axes = axes
             .into_iter()
-            .map(|verdict| AxisReport {
-                name: "a".into(),
-                verdict,
-                findings: Vec::new(),
-            })
+            .map(|verdict| AxisReport::new("a", verdict, Vec::new()))
             .collect();
         CaseReport {
             id: "c".into(),

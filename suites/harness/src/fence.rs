@@ -11,12 +11,17 @@
 //! (`udp-not-ready-yet`).
 
 use std::{
+    collections::BTreeSet,
     net::{IpAddr, SocketAddr},
+    sync::{PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use futures::future::try_join_all;
-use oracle::history::{Outcome, PlanEntry, Transport, Until};
+use oracle::{
+    finding::{Finding, Weight},
+    history::{Attempt, Outcome, PlanEntry, Transport, Until},
+};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -24,6 +29,7 @@ use crate::{
     case::Family,
     client::{Client, Run},
     context::Context,
+    effect::Effect,
     history::Event,
     limits::Limits,
     objects::Key,
@@ -47,12 +53,20 @@ const LOOK_LIMIT: Duration = Duration::from_millis(500);
 /// Looks side by side: silent ones do not delay the one that is answered.
 const LANES: usize = 4;
 
+/// Looks are half of a second apart at most, [`LOOK_LIMIT`]; where one was later by so much the machine stood still, and nobody is
+/// accused of being late.
+const GAP: Duration = Duration::from_secs(2);
+/// The part of the limit that clients take to be started and to end, at most.
+const SLACK: f64 = 0.1;
+
 /// The Service and slice of the fence.
 pub(crate) struct Fence {
     pub(crate) namespace: String,
     address: IpAddr,
     pub(crate) backend: Backend,
     number: Mutex<u16>,
+    /// Nodes on which one was seen.
+    seen: std::sync::Mutex<BTreeSet<String>>,
 }
 
 impl Fence {
@@ -90,6 +104,7 @@ impl Fence {
             address,
             backend,
             number: Mutex::new(0),
+            seen: std::sync::Mutex::default(),
         })
     }
 }
@@ -142,8 +157,12 @@ impl Context {
 
     /// Everything written before is handled on these nodes when this returns.
     ///
+    /// The fence is a Service's port and a slice like any other. Where nothing has been done to the cluster but writes to its API,
+    /// and the suite's own watch holds them, a fence that comes later than T_ep, or not at all where one has come before, breaks
+    /// `service-change-live`.
+    ///
     /// # Errors
-    /// Inconclusive if it is not seen within T_ep.
+    /// Inconclusive if it is not seen: within T_ep where there was a fault, and otherwise within twice that.
     pub async fn fence_on(&self, nodes: &[String]) -> Result<(), Halt> {
         let _spent = self.clock.during(Activity::Fence);
         let fence = self.fence_objects()?;
@@ -161,7 +180,9 @@ impl Context {
             .await?;
         let clients = self.pod_clients();
         let clients = clients.iter().filter(|client| nodes.contains(&client.node));
-        try_join_all(clients.map(|client| self.await_fence(fence, client, *number, began))).await?;
+        let written = Instant::now();
+        try_join_all(clients.map(|client| self.await_fence(fence, client, *number, (began, written))))
+            .await?;
         Ok(())
     }
 
@@ -170,13 +191,16 @@ impl Context {
         fence: &Fence,
         client: &Client,
         number: u16,
-        began: Instant,
+        (began, written): (Instant, Instant),
     ) -> Result<(), Halt> {
         let identity = fence.backend.identity(Transport::Tcp, target(number));
         let limit = self.limits().endpoints;
+        let is_the_targets = !self.has_faults.load(Ordering::Relaxed);
+        // So that late and never are told apart.
+        let longest = if is_the_targets { limit * 2 } else { limit };
         let address = SocketAddr::new(fence.address, FIRST_PORT + number);
         let (interval, look_limit) = look(self.limits());
-        let looks = limit.as_millis().div_ceil(interval.as_millis());
+        let looks = longest.as_millis().div_ceil(interval.as_millis());
         let entry = PlanEntry {
             target: format!("fence {number}"),
             transport: Transport::Tcp,
@@ -192,21 +216,44 @@ impl Context {
         };
         let plan = plan(client, vec![entry; LANES]);
         let run = Run::start(&*self.cluster, client, &plan, self.history.clone()).await?;
-        let unseen = |found: &str| {
-            Halt::Inconclusive(format!(
-                "fence {number} was not seen on {} within {limit:?}: expected {address} served by {identity}, \
+        let attempts = tokio::time::timeout(longest, run.finish(longest + look_limit)).await;
+        let is_it = |outcome: &Outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.identity == identity);
+        let mut is_even = false;
+        let found = match attempts {
+            Ok(attempts) => {
+                let attempts = attempts?;
+                is_even = are_even(&attempts, GAP.mul_f64(self.limits().scale.max(1.0)));
+                let is_seen = attempts.iter().any(|attempt| is_it(&attempt.outcome));
+                (!is_seen).then(|| oracle::record::line(&oracle::record::outcomes(&attempts)))
+            }
+            Err(_) => Some("no end of the probes".to_owned()),
+        };
+        let took = written.elapsed();
+        // A look that began in time may end later; and starting and ending a client is no matter of the target's.
+        let is_late = found.is_some() || took > limit.mul_f64(1.0 + SLACK) + look_limit;
+        let has_come_before = {
+            let mut seen = fence.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = seen.contains(&client.node);
+            if found.is_none() {
+                seen.insert(client.node.clone());
+            }
+            before
+        };
+        if is_the_targets && is_even && is_late && (has_come_before || found.is_none()) {
+            self.breaks_in_time(
+                &client.node,
+                number,
+                (address, &identity),
+                (limit, took),
+                found.as_deref(),
+            );
+        }
+        if let Some(found) = found {
+            return Err(Halt::Inconclusive(format!(
+                "fence {number} was not seen on {} within {longest:?}: expected {address} served by {identity}, \
                  found {found}; what was written before it may not have been handled",
                 client.node
-            ))
-        };
-        let attempts = match tokio::time::timeout(limit, run.finish(limit + look_limit)).await {
-            Ok(attempts) => attempts?,
-            Err(_) => return Err(unseen("no end of the probes")),
-        };
-        let is_it = |outcome: &Outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.identity == identity);
-        if !attempts.iter().any(|attempt| is_it(&attempt.outcome)) {
-            let found = oracle::record::line(&oracle::record::outcomes(&attempts));
-            return Err(unseen(&found));
+            )));
         }
         self.history.add(&Event::Fence {
             number: u32::from(number),
@@ -215,6 +262,45 @@ impl Context {
         });
         Ok(())
     }
+
+    fn breaks_in_time(
+        &self,
+        node: &str,
+        number: u16,
+        (address, identity): (SocketAddr, &str),
+        (limit, took): (Duration, Duration),
+        found: Option<&str>,
+    ) {
+        let found = found.map_or_else(
+            || format!("that after {:.1} s", took.as_secs_f64()),
+            |found| format!("in {:.1} s {found}", took.as_secs_f64()),
+        );
+        let finding = Finding {
+            weight: Weight::Violation,
+            subject: format!("fence {number} on {node}"),
+            expected: format!("{address} served by {identity} within {limit:?} of the write"),
+            found,
+            first: Vec::new(),
+        };
+        let axis = format!("the fence on {node}");
+        self.judged(&axis, Vec::new());
+        self.breaks(
+            &axis,
+            Effect::Changed,
+            "a changed port is in force",
+            vec![finding],
+        );
+    }
+}
+
+/// Whether looks have followed each other as they should: a machine that did not let them would have kept the target waiting, too.
+fn are_even(attempts: &[Attempt], gap: Duration) -> bool {
+    let mut starts: Vec<u64> = attempts.iter().map(|attempt| attempt.start_us).collect();
+    starts.sort_unstable();
+    starts.len() > 1
+        && starts
+            .windows(2)
+            .all(|two| Duration::from_micros(two[1] - two[0]) < gap)
 }
 
 /// From one look to the next, and how long each may take. All lanes of a client together keep to its rate, and limits are
@@ -267,6 +353,29 @@ pub(crate) fn slice_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_that_stood_still_accuses_nobody() {
+        let at = |start_us| Attempt {
+            start_us,
+            end_us: start_us + 1,
+            client: String::new(),
+            target: String::new(),
+            transport: Transport::Tcp,
+            destination: "10.0.0.1:80".parse().unwrap(),
+            local: None,
+            nonce: String::new(),
+            exchange: None,
+            fragments: None,
+            outcome: Outcome::Timeout {
+                stage: oracle::history::Stage::Connect,
+            },
+        };
+        let looks = |starts: &[u64]| starts.iter().map(|start| at(start * 1_000)).collect::<Vec<_>>();
+        assert!(are_even(&looks(&[0, 700, 100, 1_200]), GAP));
+        assert!(!are_even(&looks(&[0, 100, 2_300]), GAP));
+        assert!(!are_even(&looks(&[0]), GAP));
+    }
 
     #[test]
     fn looks_keep_to_what_clients_and_machines_bear() {

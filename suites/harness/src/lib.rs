@@ -13,7 +13,7 @@
 //! - `limits.rs`: every limit, documented; no case has one of its own.
 //! - `case.rs`: a case as data, and what a cluster must have for it. `verdict.rs`, `report.rs`: what comes out.
 //! - `context.rs`, `execute.rs`: the session of one case, from its namespaces to their removal (`cleanup.rs`).
-//!   `axes.rs`: the verdicts of its axes. `quick.rs`: one axis of each row.
+//!   `axes.rs`: the verdicts of its axes. `effect.rs`: what a row leans on, and what breaks another claim. `quick.rs`: one axis of each row.
 //! - `frontends.rs`: what leads to a Service, and who dials it.
 //! - `objects.rs`, `manifest.rs`, `pods.rs`, `watch.rs`: objects, and the suite's own watch of them. `sending.rs`:
 //!   requests that may be sent again.
@@ -39,6 +39,7 @@ pub mod client;
 pub mod commands;
 pub mod compressed;
 pub mod context;
+pub mod effect;
 pub mod evidence;
 pub mod execute;
 pub mod fence;

@@ -9,9 +9,10 @@ use std::{
 };
 
 use oracle::{
-    check::{Observed, Permitted},
+    check::{Observed, Permitted, is_foreign},
     finding::{Finding, Weight},
     history::{Attempt, PlanEntry},
+    record::{line, outcomes},
     share::shares,
     trap::trap_untouched,
 };
@@ -70,11 +71,22 @@ impl Within {
 #[must_use = "what has not settled must become a verdict"]
 pub struct Settled {
     /// Of each axis that has not settled: what its last round showed.
-    open: BTreeMap<String, Vec<Finding>>,
+    pub(crate) open: BTreeMap<String, Vec<Finding>>,
     /// Axes that have, and when the last round began, after the beginning of the limit: all was inside from then on.
     settled: BTreeSet<String>,
-    took: Duration,
-    limit: Duration,
+    pub(crate) took: Duration,
+    pub(crate) limit: Duration,
+}
+
+impl Settled {
+    /// Whether and when, in a line, for what is recorded.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self.open.len() {
+            0 => format!("after {} ms", self.took.as_millis()),
+            open => format!("not within {:?} by {open} axes", self.limit),
+        }
+    }
 }
 
 impl Context {
@@ -93,8 +105,9 @@ impl Context {
             .await
     }
 
-    /// Witness: the fault has happened and the agent has met it, as every client sees. An axis where it is not
-    /// seen becomes inconclusive.
+    /// Witness: a fault of the suite's own is there (what it has left over decides, what it has cut off is gone), as every
+    /// client sees. An axis where it is not seen becomes inconclusive. Of what the target must do, because the API says so,
+    /// [`Context::takes_effect`] is the witness.
     ///
     /// # Errors
     /// If no axis is left.
@@ -214,8 +227,31 @@ impl Context {
                 .collect();
             self.judged(&target.axis, findings);
         }
+        self.record_foreign(targets, &attempts);
         self.note_flows(&attempts);
         Ok(attempts)
+    }
+
+    /// Records who answered in the place of nobody: an answer by what is no backend is NONE, and told (rule 8 of the catalogue).
+    fn record_foreign(&self, targets: &[Target], attempts: &[Attempt]) {
+        let dead = targets
+            .iter()
+            .filter(|target| target.permitted == Permitted::None);
+        for target in dead {
+            let label = target.label();
+            let foreign: Vec<&Attempt> = attempts
+                .iter()
+                .filter(|attempt| attempt.target == label && attempt.transport == target.transport)
+                .filter(|attempt| is_foreign(&attempt.outcome))
+                .collect();
+            if !foreign.is_empty() {
+                let said = line(&outcomes(foreign.iter().copied()));
+                self.record(
+                    &format!("answered by what is no backend at {}", target.address),
+                    said,
+                );
+            }
+        }
     }
 
     /// Verdict: of the answers that each client got from a target, each of its backends gave at least this fraction.
@@ -327,7 +363,7 @@ impl Context {
             .collect()
     }
 
-    fn any_open(&self, targets: &[Target]) -> Result<(), Halt> {
+    pub(crate) fn any_open(&self, targets: &[Target]) -> Result<(), Halt> {
         if self.open_targets(targets).is_empty() {
             return Err(Halt::Inconclusive(
                 "no axis is left that could be decided".to_owned(),
@@ -349,7 +385,7 @@ pub fn identities<'a>(
         .collect()
 }
 
-fn first_line(finding: &Finding) -> String {
+pub(crate) fn first_line(finding: &Finding) -> String {
     let weight = match finding.weight {
         Weight::Violation => "",
         Weight::Undecided => "(undecided) ",

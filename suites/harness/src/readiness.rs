@@ -141,18 +141,14 @@ impl Readiness {
                 None if is_watched && !ready.is_empty() => Verdict::Pass,
                 None => continue,
             };
-            axes.push(AxisReport {
-                name: format!("{AXIS}, {node}"),
-                verdict,
-                findings,
-            });
+            axes.push(AxisReport::new(format!("{AXIS}, {node}"), verdict, findings));
         }
         if !lost.is_empty() {
-            axes.push(AxisReport {
-                name: AXIS.to_owned(),
-                verdict: Verdict::Inconclusive { why: lost.join("; ") },
-                findings: Vec::new(),
-            });
+            axes.push(AxisReport::new(
+                AXIS,
+                Verdict::Inconclusive { why: lost.join("; ") },
+                Vec::new(),
+            ));
         }
         axes
     }

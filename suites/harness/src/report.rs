@@ -17,6 +17,22 @@ pub struct AxisReport {
     pub verdict: Verdict,
     /// Everything that was found.
     pub findings: Vec<Finding>,
+    /// The claim that it breaks, if that is none of the case's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaks: Option<String>,
+}
+
+impl AxisReport {
+    /// An axis of the case's own claims.
+    #[must_use]
+    pub fn new(name: impl Into<String>, verdict: Verdict, findings: Vec<Finding>) -> Self {
+        Self {
+            name: name.into(),
+            verdict,
+            findings,
+            breaks: None,
+        }
+    }
 }
 
 /// One case.
@@ -126,11 +142,7 @@ mod tests {
     use super::*;
 
     fn axis(verdict: Verdict) -> AxisReport {
-        AxisReport {
-            name: "axis".into(),
-            verdict,
-            findings: Vec::new(),
-        }
+        AxisReport::new("axis", verdict, Vec::new())
     }
     fn fail() -> Verdict {
         Verdict::Fail { why: "w".into() }

@@ -120,7 +120,7 @@ fn flows_that_go_on_are_as_expected(#[case] transport: Transport) {
 #[test]
 fn an_end_is_found() {
     let attempts = history(Transport::Tcp, &[Is::By("b1/TCP/8080"), Is::Reset]);
-    let text = "ends: 1 ECONNRESET from receive".to_owned();
+    let text = "open sockets ended: 1 ECONNRESET from receive".to_owned();
     assert_eq!(found(&attempts, Transport::Tcp), [(Weight::Violation, text)]);
 }
 

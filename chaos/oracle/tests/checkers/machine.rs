@@ -106,7 +106,7 @@ fn wrong_answers_accuse_however_the_machine_is() {
     assert!(
         findings[0]
             .found
-            .starts_with("1 of 42 outside: 1 answered by b2/TCP/8080"),
+            .starts_with("wrong answers, 1 of 42 outside: 1 answered by b2/TCP/8080"),
         "{}",
         findings[0]
     );

@@ -37,6 +37,11 @@ use crate::support::{
 #[case::several_cut_at_one_moment(Permitted::CertifiedOrCut("a".into()),
     many(50, |n| if (9..14).contains(&n) { cut(n, 10 * n as u64, 50) } else { answered(n, "a/TCP/443") }))]
 #[case::none_is_refused_or_silent(Permitted::None, many(28, |n| if n % 2 == 0 { silent(n) } else { refused(n) }))]
+#[case::none_is_what_no_backend_says(Permitted::None, many(28, |n| match n % 3 {
+    0 => attempt(n, Outcome::Garbled { said: "HTTP/1.1 400 Bad Request".into() }, 1),
+    1 => attempt(n, failed(Stage::Receive, "ECONNRESET"), 1),
+    _ => silent(n),
+}))]
 #[case::none_is_refused_whenever_it_is(Permitted::None,
     many(28, |n| attempt(n, failed(Stage::Connect, "ECONNREFUSED"), if n % 2 == 0 { 1300 } else { 1 })))]
 fn what_is_permitted_has_no_finding(#[case] permitted: Permitted, #[case] attempts: Vec<Attempt>) {
@@ -45,7 +50,7 @@ fn what_is_permitted_has_no_finding(#[case] permitted: Permitted, #[case] attemp
 
 #[rstest]
 #[case::one_of_n_refused(serves(&[B1]), many(28, |n| if n == 7 { refused(n) } else { answered(n, B1) }),
-    "1 of 28 outside: 1 ECONNREFUSED from connect")]
+    "new connections refused, 1 of 28 outside: 1 ECONNREFUSED from connect")]
 #[case::one_of_n_silent(serves(&[B1]), many(28, |n| if n == 7 { silent(n) } else { answered(n, B1) }),
     "1 of 28 outside: 1 nothing, waiting in connect")]
 #[case::misdelivered(serves(&[B1]), many(28, |n| answered(n, if n == 3 { B2 } else { B1 })),
@@ -82,6 +87,9 @@ fn what_is_permitted_has_no_finding(#[case] permitted: Permitted, #[case] attemp
     "5 of 50 outside: 5 ECONNRESET from the handshake of TLS")]
 #[case::served_by_another(serves_or_refuses(&[B1]), many(28, |n| if n == 3 { answered(n, B2) } else { refused(n) }),
     "1 of 28 outside: 1 answered by b2/TCP/8080")]
+#[case::what_no_backend_says_is_no_refusal(Permitted::Refuse,
+    many(28, |n| attempt(n, Outcome::Garbled { said: "HTTP/1.1 400 Bad Request".into() }, 1)),
+    "answered by what is no backend, 28 of 28 outside: ")]
 #[case::neither_served_nor_refused(serves_or_refuses(&[B1]), many(28, silent), "28 nothing, waiting in connect")]
 #[case::served_is_not_none(Permitted::None, many(28, |n| answered(n, B1)), "28 answered by b1/TCP/8080")]
 fn what_is_outside_is_a_violation(
@@ -105,7 +113,8 @@ fn a_probe_that_a_backend_logged_is_not_none_though_the_client_was_refused_late(
     assert_eq!(findings.len(), 1);
     let found = &findings[0].found;
     assert!(
-        found.starts_with("1 of 28 outside: ") && found.ends_with("; 1 delivered to a backend all the same"),
+        found.starts_with("open sockets ended, 1 of 28 outside: ")
+            && found.ends_with("; 1 delivered to a backend all the same"),
         "{found}"
     );
 }
@@ -189,7 +198,7 @@ fn a_finding_reads_expected_found_and_the_first_attempts() {
     let text = findings[0].to_string();
     assert!(
         text.starts_with(
-            "web TCP from pod@node-1: expected every probe served by exactly {b1/TCP/8080}, found 28 of 28 outside"
+            "web TCP from pod@node-1: expected every probe served by exactly {b1/TCP/8080}, found new connections refused, 28 of 28 outside"
         ),
         "{text}"
     );

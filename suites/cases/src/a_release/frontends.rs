@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use harness::{
     client::Client,
     context::Context,
+    effect::Effect,
     frontends::{balancers, node_port},
     probing::Within,
     target::Target,
@@ -57,7 +58,7 @@ pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<()
         pair.culprit.list(cx, &[]).await?;
         seen.push(pair.culprit.refuses());
     }
-    witnessed(cx, "C is REFUSE", &seen).await?;
+    witnessed(cx, (Effect::Emptied, "C is REFUSE"), &seen).await?;
 
     cx.phase("trigger: V is patched, and every frontend must serve {b} for T_hold");
     let mut windows = Vec::new();

@@ -15,6 +15,7 @@ use harness::{
     case::Family,
     client::Client,
     context::Context,
+    effect::Effect,
     objects::{Key, annotation},
     pods::{Backend, endpoints, serve},
     probing::{Within, identities},
@@ -31,7 +32,7 @@ use serde_json::{Value, json};
 /// Shared backends: an axis of every row.
 pub(super) const SHARED: [usize; 3] = [1, 2, 10];
 /// The port of every Service.
-pub(super) const PORT: u16 = 80;
+pub(super) const PORT: u16 = 7480;
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 /// The first port that backends listen on; each axis has its own, so that no backend has other holders.
 const FIRST_TARGET: u16 = 8000;
@@ -249,13 +250,23 @@ pub(super) async fn all_serve<'a>(
 /// Returns the victims' probes.
 pub(super) async fn released<'a>(
     cx: &Context,
-    what: &str,
+    (effect, what): (Effect, &str),
     seen: &[Target],
     victims: impl IntoIterator<Item = &'a Holder>,
     hold: Hold,
 ) -> Result<Vec<Attempt>, Halt> {
+    witnessed(cx, (effect, what), seen).await?;
+    serve_on(cx, what, victims, hold).await
+}
+
+/// The second half of [`released`]: a trigger for each victim, fence, and they serve what they did. Returns their probes.
+pub(super) async fn serve_on<'a>(
+    cx: &Context,
+    what: &str,
+    victims: impl IntoIterator<Item = &'a Holder>,
+    hold: Hold,
+) -> Result<Vec<Attempt>, Halt> {
     let victims: Vec<&Holder> = victims.into_iter().collect();
-    witnessed(cx, what, seen).await?;
     cx.phase("trigger: the others are patched, and must serve what they did");
     let window = probed(cx, victims.iter().copied(), hold).await?;
     trigger(cx, what, victims).await?;
@@ -289,11 +300,15 @@ pub(super) async fn probed_by(
 }
 
 /// What follows on a release at once: the fence, and the proof that it has happened.
-pub(super) async fn witnessed(cx: &Context, what: &str, seen: &[Target]) -> Result<(), Halt> {
+pub(super) async fn witnessed(
+    cx: &Context,
+    (effect, what): (Effect, &str),
+    seen: &[Target],
+) -> Result<(), Halt> {
     let since = Instant::now();
     cx.fence().await?;
     let within = Within::from(since, cx.limits().endpoints);
-    cx.witness(what, cx.clients(), seen, within).await
+    cx.takes_effect(effect, what, cx.clients(), seen, within).await
 }
 
 /// The agent reconciles each of them, and has when this returns: a changed annotation, which tells triggers apart, and the

@@ -12,6 +12,7 @@ use faults::StoppedAgent;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     probing::Within,
     target::Target,
     verdict::Halt,
@@ -68,7 +69,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         match run.0 {
             Down::AfterRelease => {
                 release(cx, &mut pairs).await?;
-                witnessed(cx, "C is REFUSE", &seen).await?;
+                witnessed(cx, (Effect::Emptied, "C is REFUSE"), &seen).await?;
                 Killed::kill(cx).await?.start(cx).await?;
             }
             Down::DuringRelease => {
@@ -77,7 +78,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
                 let started = Instant::now();
                 killed.start(cx).await?;
                 let within = Within::from(started, cx.limits().heal);
-                cx.witness("C is REFUSE after the start", cx.clients(), &seen, within)
+                let what = "C is REFUSE after the start";
+                cx.takes_effect(Effect::Emptied, what, cx.clients(), &seen, within)
                     .await?;
             }
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     probing::Within,
     target::Target,
     verdict::Halt,
@@ -64,7 +65,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         pair.culprit.list(cx, &[]).await?;
         seen.push(pair.culprit.refuses());
     }
-    witnessed(cx, "C is REFUSE", &seen).await?;
+    witnessed(cx, (Effect::Emptied, "C is REFUSE"), &seen).await?;
     cx.phase("trigger: V is patched, and its flows go on for T_hold");
     let victims = victims(&pairs);
     trigger(cx, "1", victims.iter().copied()).await?;
@@ -74,9 +75,6 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let targets: Vec<Target> = victims.iter().flat_map(|victim| victim.serves()).collect();
     let within = Within::from_now(cx.limits().service);
     let settled = cx.settle(cx.clients(), &targets, within).await?;
-    cx.require(
-        "V does not serve new probes, which other rows of this area judge,",
-        settled,
-    );
+    cx.must_hold(Effect::Kept, "V serves new probes, too", settled);
     undisturbed(cx, victims, agents.as_ref()).await
 }

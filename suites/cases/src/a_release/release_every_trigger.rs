@@ -10,6 +10,7 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     limits::Profile,
     objects::Key,
     target::Target,
@@ -79,7 +80,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         pair.culprit.list(cx, &[]).await?;
     }
     let seen: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
-    witnessed(cx, "C is REFUSE", &seen).await?;
+    witnessed(cx, (Effect::Emptied, "C is REFUSE"), &seen).await?;
 
     cx.phase("triggers: each V must serve {b} for T_hold");
     let window = probed(cx, victims(&pairs), Hold::Time).await?;
@@ -131,7 +132,7 @@ async fn change(cx: &Context, pair: &Pair<Trigger>) -> Result<(), Halt> {
         }
         Trigger::PortAdded => {
             let mut ports = ports(cx, service).await?;
-            ports.push(json!({ "name": "added", "port": 82, "protocol": "TCP" }));
+            ports.push(json!({ "name": "added", "port": 7482, "protocol": "TCP" }));
             json!({ "spec": { "ports": ports } })
         }
         Trigger::PortRemoved => {

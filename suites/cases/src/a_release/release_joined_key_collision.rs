@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     verdict::Halt,
 };
 
@@ -90,7 +91,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
         let seen: Vec<_> = pairs.iter().map(|pair| pair[culprit].refuses()).collect();
         let victims = pairs.iter().map(|pair| &pair[1 - culprit]);
-        released(cx, "it is REFUSE", &seen, victims, hold).await?;
+        released(cx, (Effect::Emptied, "it is REFUSE"), &seen, victims, hold).await?;
         if hold == Hold::Probes {
             for pair in &mut pairs {
                 pair[culprit].list_again(cx).await?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     probing::Within,
     verdict::Halt,
 };
@@ -93,7 +94,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             .iter()
             .flatten()
             .filter(|one| one.service.plain() != name);
-        released(cx, &format!("{name} is REFUSE"), &seen, victims, hold).await?;
+        released(
+            cx,
+            (Effect::Emptied, &format!("{name} is REFUSE")),
+            &seen,
+            victims,
+            hold,
+        )
+        .await?;
         cx.phase(&format!("{name} is refilled"));
         let mut refilled = Vec::new();
         for holder in lattices

@@ -8,6 +8,7 @@ use std::{net::IpAddr, time::Duration};
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     pods::{Backend, endpoints},
     verdict::Halt,
 };
@@ -76,7 +77,7 @@ fn parts(shape: Shape, targets: [u16; 2]) -> [Part; 2] {
         service: "t",
         slice: "t",
         ending: "",
-        number: 80,
+        number: 7480,
         target: targets[0],
         transports: BOTH,
     };
@@ -90,7 +91,7 @@ fn parts(shape: Shape, targets: [u16; 2]) -> [Part; 2] {
             let victim = Part {
                 service: "t",
                 ending: "-x",
-                number: 81,
+                number: 7481,
                 target: targets[1],
                 ..victim
             };
@@ -165,7 +166,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         seen.push(culprit.refuses());
     }
     let victims = || pairs.iter().map(|[_, victim]| victim);
-    released(cx, "C is REFUSE", &seen, victims(), Hold::Time).await?;
+    released(cx, (Effect::Emptied, "C is REFUSE"), &seen, victims(), Hold::Time).await?;
     undisturbed(cx, victims(), agents.as_ref()).await
 }
 

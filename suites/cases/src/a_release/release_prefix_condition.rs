@@ -8,6 +8,7 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     verdict::Halt,
 };
 use serde_json::{Value, json};
@@ -69,7 +70,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             Hold::Probes
         };
         let what = format!("C is REFUSE with endpoints {name}");
-        released(cx, &what, &seen, victims(&pairs), hold).await?;
+        released(cx, (Effect::Emptied, &what), &seen, victims(&pairs), hold).await?;
     }
     undisturbed(cx, victims(&pairs), agents.as_ref()).await
 }

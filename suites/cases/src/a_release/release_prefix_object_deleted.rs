@@ -8,12 +8,13 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     target::Target,
     verdict::Halt,
 };
 
 use super::{
-    holders::{Hold, Holder, all_serve, released, undisturbed},
+    holders::{Hold, Holder, all_serve, serve_on, undisturbed, witnessed},
     pairs::{Pair, pairs, victims},
 };
 
@@ -61,14 +62,37 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
     cx.phase("release: objects of C are deleted");
-    let mut seen = Vec::new();
     for pair in &pairs {
         release(cx, pair).await?;
-        seen.extend(shows(pair));
+    }
+    for (effect, what) in [
+        (Effect::Emptied, "C without its slice is REFUSE"),
+        (Effect::Deleted, "C that was deleted is NONE"),
+        (Effect::Moved, "C whose endpoints have moved serves them"),
+    ] {
+        let seen: Vec<Target> = pairs
+            .iter()
+            .filter(|pair| pair.how.effect() == effect)
+            .flat_map(shows)
+            .collect();
+        if !seen.is_empty() {
+            witnessed(cx, (effect, what), &seen).await?;
+        }
     }
     let victims = || victims(&pairs);
-    released(cx, "C is what its objects say", &seen, victims(), Hold::Time).await?;
+    serve_on(cx, "1", victims(), Hold::Time).await?;
     undisturbed(cx, victims(), agents.as_ref()).await
+}
+
+impl Release {
+    /// What C must come to.
+    fn effect(self) -> Effect {
+        match self {
+            Self::Slice => Effect::Emptied,
+            Self::SliceThenService | Self::ServiceThenSlice => Effect::Deleted,
+            Self::ToAnotherSlice => Effect::Moved,
+        }
+    }
 }
 
 async fn release(cx: &Context, pair: &Pair<Release>) -> Result<(), Halt> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     verdict::Halt,
 };
 
@@ -79,7 +80,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         seen.extend(made[0].serves_only(left));
     }
     let victims = || pairs.iter().map(|(made, _)| &made[1]);
-    let attempts = released(cx, "C serves {b2} only", &seen, victims(), Hold::Time).await?;
+    let attempts = released(
+        cx,
+        (Effect::Left, "C serves {b2} only"),
+        &seen,
+        victims(),
+        Hold::Time,
+    )
+    .await?;
     if cx.has_n("shares of both backends") {
         for victim in victims() {
             cx.judge_shares(cx.clients(), &victim.serves(), &attempts, LEAST_SHARE);

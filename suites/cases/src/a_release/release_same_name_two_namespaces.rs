@@ -7,6 +7,7 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     pods::Backend,
     verdict::Halt,
 };
@@ -66,13 +67,27 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     let seen: Vec<_> = pairs.iter().map(|[culprit, _]| culprit.refuses()).collect();
     let victims = || pairs.iter().map(|[_, victim]| victim);
-    released(cx, "the one in ns1 is REFUSE", &seen, victims(), Hold::Probes).await?;
+    released(
+        cx,
+        (Effect::Emptied, "the one in ns1 is REFUSE"),
+        &seen,
+        victims(),
+        Hold::Probes,
+    )
+    .await?;
 
     cx.phase("release: the slice in ns1 is deleted");
     for [culprit, _] in &pairs {
         cx.objects().delete(&culprit.slice).await?;
     }
-    released(cx, "the one in ns1 is still REFUSE", &seen, victims(), Hold::Time).await?;
+    released(
+        cx,
+        (Effect::Emptied, "the one in ns1 is still REFUSE"),
+        &seen,
+        victims(),
+        Hold::Time,
+    )
+    .await?;
     undisturbed(cx, victims(), agents.as_ref()).await
 }
 

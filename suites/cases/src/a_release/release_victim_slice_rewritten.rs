@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     probing::Within,
     target::Target,
     verdict::Halt,
@@ -54,7 +55,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         pair.culprit.list(cx, &[]).await?;
     }
     let released: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
-    witnessed(cx, "C is REFUSE", &released).await?;
+    witnessed(cx, (Effect::Emptied, "C is REFUSE"), &released).await?;
 
     cx.phase("V's slice is deleted: V is REFUSE");
     for pair in &pairs {

@@ -12,6 +12,7 @@ use futures::future::try_join_all;
 use harness::{
     case::Family,
     context::Context,
+    effect::Effect,
     objects::{Key, Written, annotation},
     pods::{Backend, endpoints, serve},
     probing::{Within, identities},
@@ -28,8 +29,8 @@ const VICTIM: &str = "t-ext";
 const SHARED: [usize; 3] = [1, 2, 10];
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 /// Service ports p1 and p2; not the backends' ports.
-const P1: u16 = 80;
-const P2: u16 = 81;
+const P1: u16 = 7480;
+const P2: u16 = 7481;
 /// Backend ports of the variants: two each from here.
 const FIRST_TARGET: u16 = 8000;
 
@@ -112,7 +113,8 @@ pub(super) async fn prefix_release(
     cx.fence().await?;
     let refused: Vec<Target> = staged.iter().map(Staged::culprit_refuses).collect();
     let within = Within::from(released, cx.limits().endpoints);
-    cx.witness("C is REFUSE on every node", cx.clients(), &refused, within)
+    let (effect, what) = (Effect::Emptied, "C is REFUSE on every node");
+    cx.takes_effect(effect, what, cx.clients(), &refused, within)
         .await?;
 
     cx.phase("trigger: Service V is patched, and must serve {b} for T_hold");
@@ -129,7 +131,7 @@ pub(super) async fn prefix_release(
     let (_, reconciled) = futures::try_join!(cx.hold(window), reconciled)?;
     // After the hold's verdict: a victim that lost {b} has lost it on p2 too, which is a failure, not a missing witness.
     cx.record_settled(&reconciled);
-    cx.require("not witnessed (V was reconciled: p2 serves {b})", reconciled);
+    cx.must_hold(Effect::Changed, "V was reconciled: p2 serves {b}", reconciled);
     undisturbed(cx, &staged, agents.as_ref()).await
 }
 

@@ -18,7 +18,7 @@ use lab::cluster::{ApiFault, ApiServer, ApiWay, Capability, LONGEST, Stop};
 
 use super::{
     kubernetes::Kubernetes,
-    own_way::{Canary, EMPTY, Led, must_take_services, node},
+    own_way::{Canary, EMPTY, Led, Reset, must_take_services, node},
 };
 
 pub(crate) const CASE: Case = Case {
@@ -149,7 +149,7 @@ async fn empty(
     for server in servers {
         down.push(kill(cx, server).await?);
     }
-    let reset = led.had(before)?;
+    let reset = Reset::of(before);
     led.dials_anew(cx, axis, &reset, emptied.at).await?;
     let found = led.connections(cx).await?;
     if !found.established.is_empty() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     objects::annotation,
     probing::Within,
     verdict::Halt,
@@ -97,8 +98,8 @@ async fn own_is_emptied(cx: &Context, way: &Way, led: &Led, canary: &mut Canary)
     let refuses = [way.refuses(OWN)];
     let emptied = way.empty(cx).await?;
     let within = Within::from(emptied.at, cx.limits().endpoints);
-    cx.witness("others see that it is empty", &others, &refuses, within)
-        .await?;
+    let (effect, what) = (Effect::Emptied, "others see that it is empty");
+    cx.takes_effect(effect, what, &others, &refuses, within).await?;
     let reset = led.reset(cx).await?;
     led.dials_anew(cx, OWN, &reset, emptied.at).await?;
     cx.judge(&others, &refuses, Within::from_now(cx.limits().endpoints))

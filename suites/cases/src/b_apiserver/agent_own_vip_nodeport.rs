@@ -8,6 +8,7 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     probing::Within,
     verdict::Halt,
 };
@@ -64,8 +65,8 @@ async fn one(cx: &Context, axis: &str, node: &str, of: &str) -> Result<(), Halt>
     let refuses = [way.refuses(axis)];
     let emptied = way.empty(cx).await?;
     let within = Within::from(emptied.at, cx.limits().endpoints);
-    cx.witness("others see that it is empty", &others, &refuses, within)
-        .await?;
+    let (effect, what) = (Effect::Emptied, "others see that it is empty");
+    cx.takes_effect(effect, what, &others, &refuses, within).await?;
     let reset = led.reset(cx).await?;
     led.dials_anew(cx, axis, &reset, emptied.at).await?;
     cx.judge(&others, &refuses, Within::from_now(cx.limits().endpoints))

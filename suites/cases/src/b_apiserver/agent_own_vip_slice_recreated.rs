@@ -8,6 +8,7 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     probing::Within,
     verdict::Halt,
 };
@@ -76,13 +77,14 @@ async fn recreate(cx: &Context, axis: &str, way: &Way, led: &Led, canary: &mut C
         gone = way.is_dead(axis);
     }
     let within = Within::from(deleted.at, cx.limits().endpoints);
-    cx.witness(
-        "others see that it is gone",
-        &others,
-        std::slice::from_ref(&gone),
-        within,
-    )
-    .await?;
+    let effect = if axis == BOTH {
+        Effect::Deleted
+    } else {
+        Effect::Emptied
+    };
+    let seen = std::slice::from_ref(&gone);
+    cx.takes_effect(effect, "others see that it is gone", &others, seen, within)
+        .await?;
     let reset = led.reset(cx).await?;
     led.dials_anew(cx, axis, &reset, deleted.at).await?;
     cx.judge(&others, &[gone], Within::from_now(cx.limits().endpoints))

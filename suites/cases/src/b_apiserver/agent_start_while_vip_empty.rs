@@ -8,6 +8,7 @@ use faults::StoppedAgent;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     probing::Within,
     verdict::Halt,
 };
@@ -55,8 +56,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("fault: the Service is emptied, and the agent killed");
     let emptied = way.empty(cx).await?;
     let within = Within::from(emptied.at, cx.limits().endpoints);
-    cx.witness("others see that it is empty", &others, &refuses, within)
-        .await?;
+    let (effect, what) = (Effect::Emptied, "others see that it is empty");
+    cx.takes_effect(effect, what, &others, &refuses, within).await?;
     let before = cx.cluster().agent(&node).await?;
     let killed = StoppedAgent::stop(Arc::clone(cx.cluster()), &node, Stop::Kill).await?;
     cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));

@@ -51,7 +51,7 @@ pub(crate) const CASE: Case = Case {
 };
 
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 /// Where the backends of each Service listen.
 const TARGETS: [u16; 3] = [8001, 8002, 8003];
 /// The canary is written after so much of T_hold: of 10 min 60 s.

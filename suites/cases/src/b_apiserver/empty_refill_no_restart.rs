@@ -17,6 +17,7 @@ use futures::future::try_join_all;
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     objects::{Key, Written},
     pods::{Backend, endpoints, serve},
     probing::{Within, identities},
@@ -27,6 +28,7 @@ use harness::{
 use lab::cluster::AgentState;
 use oracle::{
     check::is_refusal,
+    finding::{Finding, Weight},
     history::{PlanEntry, Transport, Until},
 };
 use serde_json::{Value, json};
@@ -55,7 +57,7 @@ pub(crate) const CASE: Case = Case {
 };
 
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 /// Backend port of the first Service; each has its own.
 const FIRST_TARGET: u16 = 8000;
 /// From one probe to the next while a Service is empty.
@@ -154,9 +156,21 @@ async fn rounds(cx: &Context, group: &Group, backends: &[Backend]) -> Result<(),
         &format!("{}: refusals seen while empty", group.axis),
         seen.join(", "),
     );
-    if group.delay >= SEEN_FROM && refused.is_empty() {
-        let why = "no emptying was seen as REFUSE: the fault was not witnessed".to_owned();
-        cx.inconclusive(&group.axis, why, Vec::new());
+    // Who applies a change later than this, within T_ep, need not show it.
+    if group.delay >= cx.limits().endpoints && refused.is_empty() {
+        let finding = Finding {
+            weight: Weight::Violation,
+            subject: group.axis.clone(),
+            expected: "REFUSE while it is empty, on some node at least".to_owned(),
+            found: format!("no refusal in {} rounds", group.rounds),
+            first: Vec::new(),
+        };
+        cx.breaks(
+            &group.axis,
+            Effect::Emptied,
+            "an emptied Service is refused",
+            vec![finding],
+        );
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::UdpConnected, Transport::Udp];
 /// By which nobody is to be reached: a connected socket of UDP hears of a closed port as late as kernels limit such news.
 const UNANSWERED: [Transport; 2] = [Transport::Tcp, Transport::Udp];
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 
 /// Services with node ports, of one family.

@@ -20,7 +20,7 @@ use oracle::history::{Attempt, Transport};
 use serde_json::{Value, json};
 
 const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::UdpConnected, Transport::Udp];
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 
 /// The Services of one family, of one axis.

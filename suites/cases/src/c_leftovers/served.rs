@@ -12,7 +12,7 @@ use oracle::history::Transport;
 use serde_json::json;
 
 const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::UdpConnected, Transport::Udp];
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 
 /// The Service's cluster IPs, and what serves them.

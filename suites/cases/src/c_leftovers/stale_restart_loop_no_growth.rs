@@ -105,11 +105,9 @@ async fn restart(cx: &Context, node: &str) -> Result<(), Halt> {
     agent.start().await?;
     cx.fault(&format!("agent of {node} killed and started"));
     let within = Within::from_now(cx.limits().heal);
-    match cx.agent_ready(node, &before, within).await? {
-        Some(_) => Ok(()),
-        None => Err(Halt::Inconclusive(format!(
-            "the agent of {node} was not ready within {:?}",
-            within.limit
-        ))),
+    // What is left over is counted, and packets are asked, whatever it says of itself.
+    if cx.agent_ready(node, &before, within).await?.is_none() {
+        cx.record("started again", format!("not ready within {:?}", within.limit));
     }
+    Ok(())
 }

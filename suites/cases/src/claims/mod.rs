@@ -92,7 +92,7 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
-    use harness::case::Tier;
+    use harness::{case::Tier, effect::Effect};
 
     use super::*;
 
@@ -106,6 +106,14 @@ mod tests {
             assert_eq!(claim.needs.split(" · ").count(), 3, "{claim:?}");
             assert!(claim.text.len() > 40 && !claim.text.ends_with('.'), "{claim:?}");
             assert_eq!(find(claim.id), Some(claim));
+        }
+    }
+
+    #[test]
+    fn what_rows_lean_on_are_claims_that_bind_everybody() {
+        for effect in Effect::ALL {
+            let claim = find(effect.claim()).unwrap_or_else(|| panic!("{effect:?}"));
+            assert!(claim.tier.starts_with("core"), "{claim:?}");
         }
     }
 

@@ -41,8 +41,8 @@ pub(crate) const CASE: Case = Case {
 
 /// Transport, Service port, target port: as in the manifest.
 const PORTS: [(Transport, u16, u16); 6] = [
-    (Transport::Tcp, 80, 8080),
-    (Transport::Tcp, 81, 9090),
+    (Transport::Tcp, 7480, 8080),
+    (Transport::Tcp, 7481, 9090),
     (Transport::Udp, 53, 5353),
     (Transport::Udp, 514, 5514),
     (Transport::UdpConnected, 53, 5353),
@@ -51,7 +51,7 @@ const PORTS: [(Transport, u16, u16); 6] = [
 
 /// What the backends listen on: targets, and Service ports too, so that a connection that was forwarded
 /// unchanged is answered, by the wrong identity.
-const TCP: [u16; 4] = [8080, 9090, 80, 81];
+const TCP: [u16; 4] = [8080, 9090, 7480, 7481];
 const UDP: [u16; 4] = [5353, 5514, 53, 514];
 
 async fn run(cx: &Context) -> Result<(), Halt> {

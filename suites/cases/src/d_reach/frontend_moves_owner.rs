@@ -52,7 +52,7 @@ pub(crate) const LB: Case = Case {
     ..CASE
 };
 
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 /// A class of load balancers that no controller has: the case writes their status.
 const BY_HAND: &str = "plumbline.example/written-by-hand";

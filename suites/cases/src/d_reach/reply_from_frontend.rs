@@ -52,7 +52,7 @@ pub(crate) const PEERNAME: Case = Case {
     ..CASE
 };
 
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 /// Of each client, and how often each of them asks each frontend.
 const SOCKETS: u32 = 1000;

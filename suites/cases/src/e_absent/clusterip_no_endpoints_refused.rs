@@ -44,7 +44,7 @@ pub(crate) const CASE: Case = Case {
 };
 
 const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Udp, Transport::UdpConnected];
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 
 /// How the endpoints go.

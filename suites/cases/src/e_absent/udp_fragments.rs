@@ -47,7 +47,7 @@ pub(crate) const REORDERED: Case = Case {
     ..CASE
 };
 
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 /// Of a request, and of its answer.
 const BYTES: u16 = 4000;

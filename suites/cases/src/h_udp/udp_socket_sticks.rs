@@ -8,6 +8,7 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    effect::Effect,
     flows::Flows,
     frontends::permitting,
     objects::Key,
@@ -38,7 +39,7 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 /// Sockets of each client that send all the while, to each frontend, and datagrams of each that decide.
 const SOCKETS: u32 = 4;
@@ -97,8 +98,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let grown = Permitted::Serves(by(&all));
     for (clients, targets) in dialled.iter().filter(|(_, of)| cx.is_open(&of[0].axis)) {
         let grown = permitting(targets, &grown);
-        cx.witness("what was added serves", clients, &grown, within)
-            .await?;
+        let (effect, what) = (Effect::Listed, "what was added serves");
+        cx.takes_effect(effect, what, clients, &grown, within).await?;
     }
 
     cx.phase("verdict: each socket has one backend, and never what was added");

@@ -11,6 +11,7 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    effect::Effect,
     frontends::{Frontends, Vantage},
     pods::{Backend, endpoints},
     probing::{Within, identities},
@@ -99,13 +100,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
         let within = Within::from_now(cx.limits().service);
         cx.fence().await?;
-        cx.witness(
-            "what is listed leads to the Service",
-            &cx.pod_clients(),
-            &listed,
-            within,
-        )
-        .await?;
+        let (effect, what) = (Effect::Changed, "what is listed leads to the Service");
+        cx.takes_effect(effect, what, &cx.pod_clients(), &listed, within)
+            .await?;
         for (clients, targets) in dialled(cx, &services, &backends, run)? {
             cx.judge(&clients, &targets, within).await?;
         }

@@ -91,11 +91,11 @@ fn earlier(row: &Joint, report: &Report, again: &BTreeSet<String>) -> Option<Ear
     let judged = report.cases.iter().find(|case| case.id == row.id)?;
     let is_again = |name: &str| again.iter().any(|id| is_of(name, id));
     let goes_on = |axis: &&Axis| axis.verdict == Verdict::Pass && !is_again(&axis.name);
-    let axes = judged.axes.iter().filter(goes_on).map(|axis| AxisReport {
-        name: axis.name.clone(),
-        verdict: verdict::Verdict::Pass,
-        findings: Vec::new(),
-    });
+    let axes = judged
+        .axes
+        .iter()
+        .filter(goes_on)
+        .map(|axis| AxisReport::new(axis.name.clone(), verdict::Verdict::Pass, Vec::new()));
     let cases = row.cases();
     let selected = |case: &Case| report.cases.iter().any(|one| one.id == case.id);
     Some(Earlier {

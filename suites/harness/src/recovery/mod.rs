@@ -117,11 +117,9 @@ impl Recovering {
     /// # Errors
     /// The node can't be looked at, or a probe client has ended.
     pub async fn end(self, cx: &Context, axes: &[&str]) -> Result<(), Halt> {
-        let so_far = axes.iter().map(|axis| AxisReport {
-            name: (*axis).to_owned(),
-            verdict: cx.axes.so_far(axis),
-            findings: Vec::new(),
-        });
+        let so_far = axes
+            .iter()
+            .map(|axis| AxisReport::new(*axis, cx.axes.so_far(axis), Vec::new()));
         let unaided = overall(&so_far.collect::<Vec<_>>());
         self.record(cx, axes.join(", "), unaided).await
     }

@@ -43,11 +43,8 @@ impl Needed {
                 Weight::Undecided => Verdict::Inconclusive { why },
             }
         };
-        AxisReport {
-            name: format!("{case}: {}", self.from),
-            verdict: findings.first().map_or(Verdict::Pass, first),
-            findings,
-        }
+        let verdict = findings.first().map_or(Verdict::Pass, first);
+        AxisReport::new(format!("{case}: {}", self.from), verdict, findings)
     }
 
     /// Help that it needed.

@@ -16,7 +16,7 @@ use serde_json::json;
 
 const NAME: &str = "canary";
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 
 /// The Service, its slice, and the backends by turns. The one that it has left stays alive, and would answer.

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use faults::{Connections, LedAgent};
+use faults::{Connections, FaultError, LedAgent};
 use harness::{
     context::Context,
     objects::Key,
@@ -39,6 +39,16 @@ pub(in crate::b_apiserver) struct Led {
 pub(in crate::b_apiserver) struct Reset {
     gone: BTreeSet<SocketAddr>,
     failed: u64,
+}
+
+impl Reset {
+    /// Those that it had before the other end has ended them.
+    pub(in crate::b_apiserver) fn of(had: Connections) -> Self {
+        Self {
+            gone: had.established,
+            failed: had.failed,
+        }
+    }
 }
 
 impl Led {
@@ -87,39 +97,35 @@ impl Led {
         Ok(led)
     }
 
-    /// Its connections to the API just now.
+    /// Its connections to the API just now; none, if it has ended, of which [`Led::not_restarted`] is the verdict.
     pub(in crate::b_apiserver) async fn connections(&self, cx: &Context) -> Result<Connections, Halt> {
-        Ok(Connections::of(&**cx.cluster(), &self.node, self.process, &self.to).await?)
+        let found = Connections::of(&**cx.cluster(), &self.node, self.process, &self.to).await;
+        self.or_ended(cx, found).await
     }
 
-    /// Resets them, so that it must dial anew.
-    ///
-    /// # Errors
-    /// Inconclusive if there is none.
+    async fn or_ended(
+        &self,
+        cx: &Context,
+        found: Result<Connections, FaultError>,
+    ) -> Result<Connections, Halt> {
+        match found {
+            Err(error) if cx.cluster().agent(&self.node).await?.pid == Some(self.process) => {
+                Err(error.into())
+            }
+            found => Ok(found.unwrap_or_default()),
+        }
+    }
+
+    /// Resets them, so that it must dial anew. It had some when it was led here: if it has none now, it has lost them by itself,
+    /// and has to dial all the same.
     pub(in crate::b_apiserver) async fn reset(&self, cx: &Context) -> Result<Reset, Halt> {
-        let found = Connections::reset(&**cx.cluster(), &self.node, self.process, &self.to).await?;
+        let found = Connections::reset(&**cx.cluster(), &self.node, self.process, &self.to).await;
+        let found = self.or_ended(cx, found).await?;
         cx.fault(&format!(
             "connections of the agent of {} to the API reset: {:?}",
             self.node, found.established
         ));
-        self.had(found)
-    }
-
-    /// The same where the other end has ended them: those that it had before.
-    ///
-    /// # Errors
-    /// Inconclusive if there was none.
-    pub(in crate::b_apiserver) fn had(&self, found: Connections) -> Result<Reset, Halt> {
-        if found.established.is_empty() {
-            return Err(Halt::Inconclusive(format!(
-                "the agent of {} had no connection to the API that could be reset",
-                self.node
-            )));
-        }
-        Ok(Reset {
-            gone: found.established,
-            failed: found.failed,
-        })
+        Ok(Reset::of(found))
     }
 
     /// Witness: it has had to dial anew since. Its old connections are gone, and until the fault has lasted so long it has

@@ -20,7 +20,7 @@ use harness::{context::Context, verdict::Halt};
 pub(super) use self::{
     canary::Canary,
     dials::all_taken,
-    led::{EMPTY, Led, ends},
+    led::{EMPTY, Led, Reset, ends},
     way::{Frontend, Way},
 };
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 /// Its name, where the case makes it.
 const NAME: &str = "kubernetes-x";
-const PORT: u16 = 443;
+const PORT: u16 = 7443;
 
 /// By which of its frontends the agent reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// Every transport that a socket hook sees.
 pub(in super::super) const ALL: &[Transport] = &[Transport::Tcp, Transport::UdpConnected, Transport::Udp];
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 
 /// The addresses under test.

@@ -119,7 +119,7 @@ impl Gate {
     async fn make(&self, cx: &Context) -> Result<[u16; 2], Halt> {
         let ports = TRANSPORTS.iter().zip(self.ports).map(|(&transport, number)| {
             let protocol = protocol(transport);
-            let mut port = json!({ "name": protocol.to_lowercase(), "port": 80, "protocol": protocol });
+            let mut port = json!({ "name": protocol.to_lowercase(), "port": 7480, "protocol": protocol });
             if number != 0 {
                 port["nodePort"] = json!(number);
             }

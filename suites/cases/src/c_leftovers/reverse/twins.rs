@@ -28,7 +28,7 @@ use super::{GETPEERNAME, RECVMSG, of_family};
 /// Sockets of each family, over all clients and both transports.
 const SOCKETS: u32 = 10_000;
 /// Of the Services.
-const PORT: u16 = 80;
+const PORT: u16 = 7480;
 /// Of the backend.
 pub(in super::super) const TARGET: u16 = 8080;
 

@@ -1,0 +1,129 @@
+//! What a row leans on: a write of its own that must have come into force before its claim can be asked.
+//!
+//! When the suite's own watch holds the write and the fence has passed, the target has met it. What it then serves outside the
+//! permitted set is no missing witness but a failure, of the claim whose sentence it breaks, in whatever row it is seen (rule 6 of
+//! the catalogue). It is told as an axis of its own, and the row goes on: what it is about is judged all the same.
+
+use oracle::{check::Permitted, finding::Weight};
+
+use crate::{
+    client::Client,
+    context::Context,
+    probing::{Settled, Within, first_line},
+    spent::Activity,
+    target::Target,
+    verdict::Halt,
+};
+
+/// A write, by what it must come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// All endpoints of a Service have left, or are not ready.
+    Emptied,
+    /// Some of its endpoints have left; the others serve.
+    Left,
+    /// Its endpoints are others, or more.
+    Listed,
+    /// Its endpoints have moved to another slice.
+    Moved,
+    /// It was deleted.
+    Deleted,
+    /// Its ports, addresses or type are others.
+    Changed,
+    /// A Service whose name is a prefix of its own was emptied: its own backends stay.
+    Kept,
+}
+
+impl Effect {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Emptied,
+        Self::Left,
+        Self::Listed,
+        Self::Moved,
+        Self::Deleted,
+        Self::Changed,
+        Self::Kept,
+    ];
+
+    /// The claim that says so.
+    #[must_use]
+    pub fn claim(self) -> &'static str {
+        match self {
+            Self::Emptied => "slice-empty-drops-to-zero",
+            Self::Left => "unready-no-new",
+            Self::Listed => "slice-union",
+            Self::Moved => "slice-duplicate-and-move",
+            Self::Deleted => "service-deleted-vip-dead",
+            Self::Changed => "service-change-live",
+            Self::Kept => "release-prefix-empty-list",
+        }
+    }
+
+    /// A target as the claim has it: NONE is all that it asks for where a row says REFUSE, which is a claim of its own.
+    fn permits(self, target: &Target) -> Target {
+        let mut target = target.clone();
+        if matches!(self, Self::Emptied | Self::Deleted) && target.permitted == Permitted::Refuse {
+            target.permitted = Permitted::None;
+        }
+        target
+    }
+}
+
+impl Context {
+    /// Returns when the targets of every client are what a write must come to, or the limit has passed. A fence has passed before,
+    /// or the limit begins with the write. An axis where it is not so fails, beside itself, by the claim of the effect; it
+    /// goes on. Of an axis that can't be decided, it is inconclusive.
+    ///
+    /// # Errors
+    /// If no axis is left.
+    pub async fn takes_effect(
+        &self,
+        effect: Effect,
+        what: &str,
+        clients: &[Client],
+        targets: &[Target],
+        within: Within,
+    ) -> Result<(), Halt> {
+        let _spent = self.clock.during(Activity::Control);
+        let targets: Vec<Target> = targets.iter().map(|target| effect.permits(target)).collect();
+        let settled = self.settle(clients, &targets, within).await?;
+        if settled.open.is_empty() {
+            self.record_delay(what, settled.took);
+        }
+        self.must_hold(effect, what, settled);
+        self.any_open(&targets)
+    }
+
+    /// The verdict of [`Context::takes_effect`], of what has been settled.
+    pub fn must_hold(&self, effect: Effect, what: &str, settled: Settled) {
+        let limit = settled.limit;
+        for (axis, findings) in settled.open {
+            let worst = findings.iter().min_by_key(|finding| finding.weight);
+            let Some(worst) = worst else { continue };
+            match worst.weight {
+                Weight::Violation => self.breaks(&axis, effect, what, findings),
+                Weight::Undecided => {
+                    let why = format!("not seen ({what}) within {limit:?}: {}", first_line(worst));
+                    self.inconclusive(&axis, why, findings);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oracle::history::Transport;
+
+    use super::*;
+
+    #[test]
+    fn a_service_without_endpoints_may_be_silent_where_that_is_not_what_the_row_is_about() {
+        let refuses = Target::refuses("a", "t", Transport::Tcp, "10.0.0.1:80".parse().unwrap());
+        assert_eq!(Effect::Emptied.permits(&refuses).permitted, Permitted::None);
+        assert_eq!(Effect::Deleted.permits(&refuses).permitted, Permitted::None);
+        let serves = Target::serves("a", "t", Transport::Tcp, refuses.address, ["b".to_owned()]);
+        assert_eq!(Effect::Emptied.permits(&serves).permitted, serves.permitted);
+    }
+}
