@@ -10,7 +10,7 @@ use std::{
 
 use lb_abi::{
     Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Remembered, ReverseKey,
-    Tuple,
+    Tuple, UDP,
 };
 use lb_loader::LoaderError;
 use reference_agent::{datapath::Datapath, udp::Connections};
@@ -36,32 +36,44 @@ impl<D: Datapath> Flaw<D> for FlowsKept {
     fn connections(&self, inner: &D) -> Result<Ending<D::Connections>, LoaderError> {
         Ok(Ending {
             inner: inner.connections()?,
-            only_to_nobody: true,
+            which: Which::ToNobody,
         })
     }
 }
 
-/// Flows and sockets, of which all end that are to, or only flows to backends that nobody has.
+/// Flows and sockets that end.
 #[derive(Debug)]
 pub struct Ending<C> {
     inner: C,
-    only_to_nobody: bool,
+    which: Which,
+}
+
+/// Which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// All that are to.
+    All,
+    /// Of flows only those to backends that nobody has.
+    ToNobody,
+    /// Sockets whose backend has left any Service, whichever they have dialled.
+    ByAddress,
 }
 
 impl<C> Ending<C> {
     /// All that are to end.
     pub(crate) fn all(inner: C) -> Self {
-        Self {
-            inner,
-            only_to_nobody: false,
-        }
+        Self::which(inner, Which::All)
+    }
+
+    pub(crate) fn which(inner: C, which: Which) -> Self {
+        Self { inner, which }
     }
 }
 
 impl<C: Connections> Connections for Ending<C> {
     fn end_flows(&mut self, goes: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
         let mut kept = BTreeSet::new();
-        if self.only_to_nobody {
+        if self.which == Which::ToNobody {
             kept.extend(self.inner.backends()?.into_iter().map(|(id, _)| id));
         }
         self.inner
@@ -73,7 +85,24 @@ impl<C: Connections> Connections for Ending<C> {
     }
 
     fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError> {
-        self.inner.sockets(show)
+        if self.which != Which::ByAddress {
+            return self.inner.sockets(show);
+        }
+        let frontends = self.inner.frontends()?;
+        let of_udp: Vec<FrontendKey> = frontends
+            .into_iter()
+            .map(|(key, _)| key)
+            .filter(|key| key.protocol == UDP)
+            .collect();
+        self.inner.sockets(&mut |key, remembered| {
+            for frontend in &of_udp {
+                let shown = Remembered {
+                    frontend: *frontend,
+                    ..*remembered
+                };
+                show(key, &shown);
+            }
+        })
     }
 
     fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError> {

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use lb_loader::{Found, Inventory, LoaderError, MapName, Ownership, Place, Scope, inventory};
+use lb_loader::{Found, Inventory, Layer, LoaderError, MapName, Ownership, Place, Scope, inventory};
 use reference_agent::datapath::Datapath;
 
 use crate::{
@@ -44,6 +44,21 @@ pub fn others() -> Vec<Found> {
         .into_iter()
         .filter(|found| found.ownership == Ownership::Foreign && here(&found.place))
         .collect()
+}
+
+/// Those of them that are filters of a device: whoever takes a device over by TCX clears its clsact, whosever filters are there.
+pub fn filters() -> Vec<Found> {
+    let mut others = others();
+    others.retain(|found| {
+        matches!(
+            found.place,
+            Place::Device {
+                layer: Layer::Clsact,
+                ..
+            }
+        )
+    });
+    others
 }
 
 /// Those of them that use a map of the name of one of the agent's.

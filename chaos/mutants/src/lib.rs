@@ -44,6 +44,10 @@
 //! | [`cut_unnoticed`] | a watch whose connection is cut is taken for a quiet one |
 //! | [`endpoints_kept`] | what has left a slice stays: all, or those that left others |
 //! | [`kubernetes_left_out`] | `default/kubernetes` is not in the maps |
+//! | [`slices_by_name`] | slices are known by their bare names |
+//! | [`sockets_by_address`] | a UDP socket ends with any Service that lets go of its backend |
+//! | [`slices_late`] | what watches say of slices comes late: after T_ep, or, which is no bug, before |
+//! | [`refused_as`] | no bug: who has no backend is refused with another errno |
 //! | [`flows_kept`] | a UDP flow ends only when no Service uses its backend |
 //! | [`replies_untranslated`] | answers to unconnected sockets show the backend |
 //! | [`node_ports_taken`] | a node port takes the packets of the node's own sockets |
@@ -73,10 +77,14 @@ pub mod pins_left;
 pub mod ranges_unknown;
 pub mod refill_doubled;
 pub mod refill_ignored;
+pub mod refused_as;
 pub mod replies_untranslated;
 pub mod restored_by_prefix;
 pub mod rewritten_ignored;
 pub mod shut_out;
+pub mod slices_by_name;
+pub mod slices_late;
+pub mod sockets_by_address;
 pub mod stale_kept;
 pub mod starts_twice;
 pub mod wide_release;
@@ -178,6 +186,22 @@ pub enum Mutant {
     BalancersOwned,
     /// [`host_once::HostOnce`].
     HostOnce,
+    /// [`slices_by_name`].
+    SlicesByName,
+    /// [`wide_release::WideRelease::by_prefix`] and [`slices_by_name`] at once, as Cilium 1.18.5 has both.
+    PrefixReleaseSlicesByName,
+    /// [`sockets_by_address`].
+    SocketsByAddress,
+    /// [`foreign_removed::filters`].
+    FiltersRemoved,
+    /// [`slices_late`], by 40 s.
+    SlicesLate40,
+    /// The same, by 20 s: no bug.
+    SlicesLate20,
+    /// [`refused_as::EPERM`]: no bug.
+    RefusedEperm,
+    /// [`refused_as::EHOSTUNREACH`]: no bug.
+    RefusedEhostunreach,
     /// `cleanup` does nothing.
     CleanupForgets,
     /// `cleanup` does not find the pins.
@@ -284,6 +308,18 @@ impl Mutant {
                 "addresses of load balancers and external IPs are taken for Services' alone, and never for a client's"
             }
             Self::HostOnce => "the node's addresses are those that it had when the agent started",
+            Self::SlicesByName => {
+                "slices are known by their bare names: of two in two namespaces one keeps what it listed once it is emptied"
+            }
+            Self::PrefixReleaseSlicesByName => "prefix-release and slices-by-name at once",
+            Self::SocketsByAddress => {
+                "a UDP socket ends when its backend leaves any Service, whichever it has dialled"
+            }
+            Self::FiltersRemoved => "filters of others at its devices are removed",
+            Self::SlicesLate40 => "changes of EndpointSlices are in force 40 s later",
+            Self::SlicesLate20 => "none: changes of EndpointSlices are in force 20 s later",
+            Self::RefusedEperm => "none: who has no backend is refused with EPERM",
+            Self::RefusedEhostunreach => "none: who has no backend is refused with EHOSTUNREACH",
             Self::PinsLeft => "its clean-up detaches everything, and leaves its pins",
             Self::CleanupForgets => "its clean-up takes nothing away, and says that all went well",
         }
@@ -348,6 +384,46 @@ impl Mutant {
             Self::BalancersOwned => &["lb-address-as-source"],
             Self::HostOnce => &["node-addresses-followed"],
             Self::CleanupForgets | Self::PinsLeft => &["uninstall-leaves-nothing"],
+            Self::SlicesByName => &["release-same-name-two-namespaces"],
+            Self::PrefixReleaseSlicesByName => &[
+                "release-prefix-empty-list",
+                "release-prefix-null-slice",
+                "release-prefix-one-of-two",
+                "release-prefix-condition",
+                "release-name-lattice",
+                "release-all-frontends",
+                "release-culprit-refilled",
+                "release-same-name-two-namespaces",
+            ],
+            Self::SocketsByAddress => &["release-established-flows"],
+            Self::FiltersRemoved => &["foreign-programs-kept"],
+            Self::SlicesLate40 => &["release-prefix-empty-list", "clusterip-no-endpoints-refused"],
+            Self::SlicesLate20 | Self::RefusedEperm | Self::RefusedEhostunreach => &[],
+        }
+    }
+
+    /// Cases that it must pass, beside the control: what it does wrong is none of theirs, or nothing is wrong with it.
+    pub const fn passed_by(self) -> &'static [&'static str] {
+        match self {
+            Self::PrefixReleaseSlicesByName => &[
+                "release-joined-key-collision",
+                "release-port-scoped",
+                "release-victim-slice-rewritten",
+            ],
+            Self::SlicesByName | Self::SocketsByAddress => {
+                &["release-prefix-empty-list", "release-port-scoped"]
+            }
+            // Nobody to say so is what it is about; that nobody serves is what others lean on.
+            Self::EmptyLeftOut => &["release-prefix-empty-list", "release-prefix-object-deleted"],
+            Self::SlicesLate20 => &[
+                "release-prefix-empty-list",
+                "clusterip-no-endpoints-refused",
+                "udp-socket-sticks",
+            ],
+            Self::RefusedEperm | Self::RefusedEhostunreach => {
+                &["release-prefix-empty-list", "clusterip-no-endpoints-refused"]
+            }
+            _ => &[],
         }
     }
 

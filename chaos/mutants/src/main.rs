@@ -1,6 +1,6 @@
 //! The agent's command line, with a bug.
 
-use std::{collections::BTreeMap, ffi::OsString, path::Path, process::ExitCode};
+use std::{collections::BTreeMap, ffi::OsString, path::Path, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use kube::Client;
@@ -26,10 +26,14 @@ use mutants::{
     ranges_unknown::RangesUnknown,
     refill_doubled::RefillDoubled,
     refill_ignored::RefillIgnored,
+    refused_as,
     replies_untranslated::{detach_recvmsg, replies_untranslated},
     restored_by_prefix::RestoredByPrefix,
     rewritten_ignored::RewrittenIgnored,
     shut_out::shut_out,
+    slices_by_name::SlicesByName,
+    slices_late::late,
+    sockets_by_address::sockets_by_address,
     stale_kept::{CGROUP, Overlooked, overlooking},
     starts_twice::starts_twice,
     wide_release::WideRelease,
@@ -62,7 +66,7 @@ struct Arguments {
 enum Command {
     /// List the mutants with their bugs.
     List {
-        /// As JSON: a list of objects with `name`, `bug`, `caught_by`, the ids of what must fail, and `through`, which case
+        /// As JSON: a list of objects with `name`, `bug`, `caught_by`, the ids of what must fail, `passed_by`, of what must pass, and `through`, which case
         /// to run for that where it is no case itself
         #[arg(long)]
         json: bool,
@@ -99,6 +103,19 @@ fn main() -> ExitCode {
     };
     let kept = |kept| execute(&command, brain(|planner| EndpointsKept::new(planner, kept)));
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
+    let late = |seconds| {
+        execute(
+            &command,
+            watching(move |client| late(client, Duration::from_secs(seconds))),
+        )
+    };
+    let refused = |errno| {
+        let also = move || refused_as::attach_behind(Path::new(CGROUP), errno);
+        execute(
+            &command,
+            datapath(move |kernel| refused_as::refused_as(kernel, also)),
+        )
+    };
     match mutant {
         Mutant::PrefixRelease => execute(&command, brain(WideRelease::by_prefix)),
         Mutant::JoinedKeyRelease => execute(&command, brain(WideRelease::by_joined_key)),
@@ -161,6 +178,20 @@ fn main() -> ExitCode {
         Mutant::NodePortsTaken => execute(&command, brain(NodePortsTaken)),
         Mutant::BalancersOwned => execute(&command, brain(BalancersOwned)),
         Mutant::HostOnce => execute(&command, brain(HostOnce::new)),
+        Mutant::SlicesByName => execute(&command, brain(SlicesByName::new)),
+        Mutant::PrefixReleaseSlicesByName => {
+            let both = |planner| SlicesByName::new(WideRelease::by_prefix(planner));
+            execute(&command, brain(both))
+        }
+        Mutant::SocketsByAddress => execute(&command, datapath(sockets_by_address)),
+        Mutant::FiltersRemoved => {
+            let greedy = |kernel| foreign_removed::greedy(kernel, foreign_removed::filters);
+            execute(&command, datapath(greedy))
+        }
+        Mutant::SlicesLate40 => late(40),
+        Mutant::SlicesLate20 => late(20),
+        Mutant::RefusedEperm => refused(refused_as::EPERM),
+        Mutant::RefusedEhostunreach => refused(refused_as::EHOSTUNREACH),
         Mutant::PinsLeft => {
             let misplaced = match &command {
                 cli::Command::Cleanup(cleanup) => pins_left::misplace(cleanup.bpffs()),
@@ -238,7 +269,7 @@ fn list(json: bool) {
             .map(|(name, mutant)| {
                 let through: BTreeMap<_, _> = mutant.through().iter().copied().collect();
                 json!({
-                    "name": name, "bug": mutant.bug(), "caught_by": mutant.caught_by(), "through": through,
+                    "name": name, "bug": mutant.bug(), "caught_by": mutant.caught_by(), "passed_by": mutant.passed_by(), "through": through,
                 })
             })
             .collect();

@@ -1,7 +1,8 @@
 //! `cargo xtask mutants`: the suite against agents with one known bug each.
 //!
 //! Each mutant names the cases that must fail on it, and is killed if all of them do while a control, a case that is about
-//! something else, passes: an agent that does not work at all is caught by nothing in particular. The unmutated agent is tried
+//! something else, passes: an agent that does not work at all is caught by nothing in particular. It may name cases that must
+//! pass, too: nobody is to be accused of what he does not do. Some have no bug at all, and name these alone. The unmutated agent is tried
 //! as well: a case that fails it can kill nothing. A mutant is one run, whose undisruptive cases share a lab; many runs are under
 //! way at once, what takes the unmutated agent longest first; what decided nothing is tried once more.
 //!
@@ -76,6 +77,8 @@ struct Mutant {
     name: String,
     /// Ids of the cases and rows that must fail on it.
     caught_by: BTreeSet<String>,
+    /// Ids of those that must pass, beside the control; all that there is of one that does nothing wrong.
+    passed_by: BTreeSet<String>,
     /// The case to run for a row that is none.
     through: BTreeMap<String, String>,
 }
@@ -145,12 +148,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for (mutant, outcomes) in &results {
         let survived = survived(&mutant.caught_by, &baseline, outcomes);
         let works = is(outcomes, mutant.control(), "pass");
-        killed += usize::from(survived.is_empty() && works);
+        let accused = accused(&mutant.passed_by, outcomes);
+        killed += usize::from(survived.is_empty() && works && accused.is_empty());
         if not_run.contains_key(&*mutant.name) {
             continue;
         }
         for case in survived {
             println!("{} is not caught by {case}, which is meant to", mutant.name);
+        }
+        for (case, verdict) in accused {
+            println!(
+                "{} is accused of what it does not do: {case} ends with {verdict}, and must pass",
+                mutant.name
+            );
         }
         if !works {
             println!(
@@ -204,13 +214,14 @@ impl Mutant {
     /// What is tried with it.
     fn tried(&self) -> BTreeSet<&str> {
         let caught_by = self.caught_by.iter().map(String::as_str);
-        caught_by.chain([self.control()]).collect()
+        let passed_by = self.passed_by.iter().map(String::as_str);
+        caught_by.chain(passed_by).chain([self.control()]).collect()
     }
 
     /// What must pass on it.
     fn control(&self) -> &'static str {
         let [first, second] = CONTROLS;
-        if self.caught_by.contains(first) {
+        if self.caught_by.contains(first) || self.passed_by.contains(first) {
             second
         } else {
             first
@@ -266,6 +277,13 @@ fn survived<'a>(caught_by: &'a BTreeSet<String>, baseline: &Outcomes, mutant: &O
         .collect()
 }
 
+/// Of the cases that must pass, those that do not, with their verdicts.
+fn accused<'a>(passed_by: &'a BTreeSet<String>, mutant: &'a Outcomes) -> Vec<(&'a str, &'a str)> {
+    let verdict = |case: &'a String| mutant.get(case).map_or("nothing", |outcome| &*outcome.verdict);
+    let all = passed_by.iter().map(|case| (case.as_str(), verdict(case)));
+    all.filter(|(_, verdict)| *verdict != "pass").collect()
+}
+
 fn failing(verdict: &str) -> bool {
     !matches!(verdict, "pass" | "skipped" | "not-supported")
 }
@@ -282,21 +300,20 @@ fn list() -> anyhow::Result<Vec<Mutant>> {
         .iter()
         .map(|one| {
             let name = one["name"].as_str().context("a mutant without a name")?;
-            let cases = one["caught_by"].as_array();
-            let caught_by: BTreeSet<String> = cases
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect();
-            if caught_by.is_empty() {
-                bail!("the mutant {name} names no case that must fail on it");
+            let cases = |key: &str| -> BTreeSet<String> {
+                let cases = one[key].as_array().into_iter().flatten();
+                cases.filter_map(Value::as_str).map(str::to_owned).collect()
+            };
+            let (caught_by, passed_by) = (cases("caught_by"), cases("passed_by"));
+            if caught_by.is_empty() && passed_by.is_empty() {
+                bail!("the mutant {name} names no case that must fail on it, nor one that must pass");
             }
             let through = one["through"].as_object().into_iter().flatten();
             let run = |(row, case): (&String, &Value)| Some((row.clone(), case.as_str()?.to_owned()));
             Ok(Mutant {
                 name: name.to_owned(),
                 caught_by,
+                passed_by,
                 through: through.filter_map(run).collect(),
             })
         })
@@ -321,8 +338,21 @@ mod tests {
         Mutant {
             name: name.to_owned(),
             caught_by: caught_by.iter().map(|case| (*case).to_owned()).collect(),
+            passed_by: BTreeSet::new(),
             through: BTreeMap::new(),
         }
+    }
+
+    #[test]
+    fn whoever_must_pass_is_accused_by_any_other_verdict() {
+        let must = mutant("m", &["a", "b", "c"]).caught_by;
+        let tried = outcomes(&[("a", "pass"), ("b", "inconclusive")]);
+        assert_eq!(accused(&must, &tried), [("b", "inconclusive"), ("c", "nothing")]);
+        let lawful = Mutant {
+            passed_by: [CONTROLS[0].to_owned()].into(),
+            ..mutant("m", &[])
+        };
+        assert_eq!(lawful.tried(), CONTROLS.into());
     }
 
     #[test]

@@ -1,0 +1,33 @@
+//! Sockets of UDP end with any Service that lets go of their backend.
+//!
+//! Cilium 1.19.5: whoever leaves is looked up by address and port alone, and every connected socket to it is ended, whichever
+//! Service it has dialled. A socket to a Service that goes on sees EDESTADDRREQ or ECONNABORTED.
+
+use lb_loader::LoaderError;
+use reference_agent::datapath::Datapath;
+
+use crate::{
+    flawed::{Flaw, Flawed},
+    flows_kept::{Ending, Which},
+};
+
+/// The production agent's datapath, for which a socket has dialled every Service.
+pub fn sockets_by_address<D: Datapath>(inner: D) -> Flawed<D, SocketsByAddress> {
+    Flawed::new(inner, SocketsByAddress)
+}
+
+/// Its flaw.
+#[derive(Debug)]
+pub struct SocketsByAddress;
+
+impl<D: Datapath> Flaw<D> for SocketsByAddress {
+    type Maps = D::Maps;
+
+    fn maps(&self, inner: &D) -> D::Maps {
+        inner.maps()
+    }
+
+    fn connections(&self, inner: &D) -> Result<Ending<D::Connections>, LoaderError> {
+        Ok(Ending::which(inner.connections()?, Which::ByAddress))
+    }
+}
