@@ -1,5 +1,8 @@
 //! What the kernel says, as the report's parts.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     fs,
