@@ -125,6 +125,7 @@ impl Node<'_> {
         let inventory = Inventory {
             attachments,
             loose,
+            prog_arrays: Vec::new(),
             blind,
         };
         Ok(Seen {

@@ -74,7 +74,7 @@ mod verify;
 #[cfg(feature = "testing")]
 pub use self::testing::{
     CraftedHook, CraftedKind, CraftedMap, Geometry, Offload, PacketSocket, Wired, empty_map, instruction,
-    load_crafted, load_misleading, load_passing,
+    load_crafted, load_misleading, load_passing, load_tail_calling,
 };
 pub use self::{
     attachment::{
@@ -92,7 +92,7 @@ pub use self::{
     hook::{DeviceHook, Hook},
     inventory::{
         Blind, CgroupState, Evicted, Found, Holder, Inventory, Layer, LooseProgram, Manner, MapDescription,
-        Place, ProgramDescription, Scope, XdpMode, disarm, effective, evict, inventory,
+        Place, ProgArray, ProgramDescription, Scope, XdpMode, disarm, effective, evict, inventory,
         programs_of_this_node,
     },
     map::{

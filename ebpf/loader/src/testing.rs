@@ -20,7 +20,7 @@ use crate::{
     raw_map::bytes_of_value,
     sys::{
         self, crafted,
-        map::{ARRAY, HASH, LPM_TRIE, Layout, NO_PREALLOC},
+        map::{ARRAY, HASH, LPM_TRIE, Layout, NO_PREALLOC, PROG_ARRAY},
     },
 };
 
@@ -33,6 +33,8 @@ pub enum CraftedKind {
     Hash,
     /// `BPF_MAP_TYPE_LPM_TRIE`.
     Trie,
+    /// `BPF_MAP_TYPE_PROG_ARRAY`: filled by [`CraftedMap::put_program`].
+    ProgArray,
 }
 
 /// By how much a map differs from the one that it is like.
@@ -70,6 +72,7 @@ impl CraftedMap {
             CraftedKind::Array => (ARRAY, 0),
             CraftedKind::Hash => (HASH, 0),
             CraftedKind::Trie => (LPM_TRIE, NO_PREALLOC),
+            CraftedKind::ProgArray => (PROG_ARRAY, 0),
         };
         let layout = Layout {
             map_type,
@@ -144,6 +147,18 @@ impl CraftedMap {
         // SAFETY: the sizes were compared with the map's.
         unsafe { sys::map::update(self.fd.as_fd(), key.as_ptr(), value.as_ptr()) }
             .map_err(LoaderError::kernel(format!("write map {}", self.id())))
+    }
+
+    /// Puts a program into an array of programs.
+    ///
+    /// # Errors
+    /// What the kernel said: EINVAL for a program of another type than those that use the array.
+    ///
+    /// # Panics
+    /// It is no array of programs.
+    pub fn put_program(&self, index: u32, program: &HeldProgram) -> Result<(), LoaderError> {
+        let descriptor = program.as_fd().as_raw_fd();
+        self.put(&index.to_ne_bytes(), &descriptor.to_ne_bytes())
     }
 
     /// Pins it.
@@ -242,6 +257,30 @@ pub fn load_passing(
     if let Some(counter) = counter {
         instructions.extend(counter.load_into(1));
         instructions.extend(COUNT);
+    }
+    // r0 = …; exit
+    instructions.extend([instruction(0xb7, 0, 0, 0, hook.pass()), 0x95]);
+    load_crafted(name, hook, &instructions)
+}
+
+/// Loads a program that goes on as the program in the first entry of the first array that has one there (a tail call), and
+/// else lets everything pass.
+///
+/// # Errors
+/// What the kernel said.
+pub fn load_tail_calling(
+    name: &str,
+    hook: impl Into<CraftedHook>,
+    arrays: &[&CraftedMap],
+) -> Result<HeldProgram, LoaderError> {
+    let hook = hook.into();
+    // r6 = the context
+    let mut instructions = vec![instruction(0xbf, 6, 1, 0, 0)];
+    for array in arrays {
+        instructions.push(instruction(0xbf, 1, 6, 0, 0));
+        instructions.extend(array.load_into(2));
+        // r3 = 0; bpf_tail_call(r1, r2, r3), which comes back only where it leads nowhere
+        instructions.extend([instruction(0xb7, 3, 0, 0, 0), instruction(0x85, 0, 0, 0, 12)]);
     }
     // r0 = …; exit
     instructions.extend([instruction(0xb7, 0, 0, 0, hook.pass()), 0x95]);

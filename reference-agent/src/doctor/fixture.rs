@@ -137,7 +137,7 @@ impl Fixture {
             held_by: Vec::new(),
             owner: owner::ours(),
         };
-        program.owner = owner::guess(&program, maps.iter().filter_map(|id| self.maps.get(id)));
+        program.owner = owner::guess(&program, maps.iter().filter_map(|id| self.maps.get(id)), &[]);
         self.programs.insert(id, program);
     }
 
@@ -187,6 +187,7 @@ impl Fixture {
             loose: Vec::new(),
             programs: self.programs.clone(),
             maps: self.maps.clone(),
+            prog_arrays: Vec::new(),
             services: None,
             others: BTreeMap::new(),
             checks: Vec::new(),

@@ -215,6 +215,7 @@ mod tests {
             called_from: Vec::new(),
             unexplained: true,
             armed: Some(true),
+            tail_called: None,
         });
         report
     }

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `report` | what was found, as machines read it: a stable form |
 //! | `gather` | what the kernel says → the report's parts |
+//! | `tail_calls` | programs that others go on as, and where that begins |
 //! | `owner` | whose a program is, by names and pins: a guess, called one |
 //! | `layout` | known layouts of maps: ours, Cilium's, Calico's |
 //! | `read` | maps as bytes |
@@ -33,6 +34,7 @@ pub mod layout;
 mod owner;
 pub mod read;
 pub mod report;
+mod tail_calls;
 
 use std::{
     net::SocketAddr,
@@ -136,6 +138,7 @@ pub fn examine(options: &Options) -> Result<Examination, DoctorError> {
             loose: parts.loose,
             programs: parts.programs,
             maps: parts.maps,
+            prog_arrays: parts.prog_arrays,
             services: None,
             others: parts.others,
             checks,

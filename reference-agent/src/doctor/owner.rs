@@ -18,7 +18,9 @@ struct Signature {
 }
 
 /// Names as of Cilium 1.6 to 1.19 (`bpf/bpf_sock.c`, `bpf_lxc.c`, `bpf_host.c`, `bpf_overlay.c`, `bpf_xdp.c`: `cil_…` since
-/// 1.12, `sockN_…` before), Calico 3.31 (`felix/bpf-gpl`), systemd 258 (`src/core/bpf-*.c`).
+/// 1.12, `sockN_…` before; `tail_…` by tail calls alone), Calico 3.31 (`felix/bpf-gpl`; its policies, which are programs named
+/// after devices, by tail calls through `cali_jump…` and `xdp_cali_jump…` of `felix/bpf/jump/map.go`), systemd 258
+/// (`src/core/bpf-*.c`).
 const KNOWN: [Signature; 3] = [
     Signature {
         whose: Whose::Cilium,
@@ -41,8 +43,8 @@ const KNOWN: [Signature; 3] = [
     Signature {
         whose: Whose::Calico,
         programs: &["calico_", "cali_"],
-        maps: &["cali_"],
-        pins: &["/calico", "/tc/globals/cali_"],
+        maps: &["cali_", "xdp_cali_"],
+        pins: &["/calico", "/tc/globals/cali_", "/tc/globals/xdp_cali_"],
     },
     Signature {
         whose: Whose::Systemd,
@@ -52,8 +54,12 @@ const KNOWN: [Signature; 3] = [
     },
 ];
 
-/// Whose a program is, that is not ours.
-pub(super) fn guess<'a>(program: &Program, maps: impl IntoIterator<Item = &'a Map>) -> Owner {
+/// Whose a program is, that is not ours; `inside`: names of the arrays of programs that it is in.
+pub(super) fn guess<'a>(
+    program: &Program,
+    maps: impl IntoIterator<Item = &'a Map>,
+    inside: &[&str],
+) -> Owner {
     let maps: Vec<&Map> = maps.into_iter().collect();
     let mut best = Owner {
         whose: Whose::Unknown,
@@ -61,7 +67,7 @@ pub(super) fn guess<'a>(program: &Program, maps: impl IntoIterator<Item = &'a Ma
         because: Vec::new(),
     };
     for signature in &KNOWN {
-        let because = signs(signature, program, &maps);
+        let because = signs(signature, program, &maps, inside);
         if because.len() > best.because.len() {
             best = Owner {
                 whose: signature.whose,
@@ -82,7 +88,7 @@ pub(super) fn ours() -> Owner {
     }
 }
 
-fn signs(signature: &Signature, program: &Program, maps: &[&Map]) -> Vec<String> {
+fn signs(signature: &Signature, program: &Program, maps: &[&Map], inside: &[&str]) -> Vec<String> {
     let begins = |name: &str, with: &[&str]| with.iter().any(|beginning| name.starts_with(beginning));
     let mut signs = Vec::new();
     if begins(&program.name, signature.programs) {
@@ -99,6 +105,8 @@ fn signs(signature: &Signature, program: &Program, maps: &[&Map]) -> Vec<String>
             more => format!("it uses {} maps named {first} and the like", more + 1),
         });
     }
+    let array = inside.iter().find(|name| begins(name, signature.maps));
+    signs.extend(array.map(|name| format!("it is in an array of programs named {name}")));
     let pins = program
         .pinned_at
         .iter()
@@ -166,10 +174,23 @@ mod tests {
                 Whose::Cilium,
             ),
         ] {
-            let owner = guess(&program(name), maps);
+            let owner = guess(&program(name), maps, &[]);
             assert_eq!(owner.whose, whose, "{name} {maps:?}: {owner:?}");
             assert!(owner.guess, "{owner:?}");
             assert_eq!(owner.because.is_empty(), whose == Whose::Unknown, "{owner:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_says_nothing_is_its_arrays() {
+        for (array, whose) in [
+            ("cilium_calls_00", Whose::Cilium),
+            ("cali_jump3", Whose::Calico),
+            ("xdp_cali_jump3", Whose::Calico),
+            ("jumps", Whose::Unknown),
+        ] {
+            let owner = guess(&program("p4i_eth0"), &[], &[array]);
+            assert_eq!(owner.whose, whose, "{array}: {owner:?}");
         }
     }
 
@@ -179,7 +200,7 @@ mod tests {
             "cali_v4_nat_fe3",
             &["/sys/fs/bpf/tc/globals/cali_v4_nat_fe3"],
         )];
-        let owner = guess(&program("cil_sock4_conne"), &maps);
+        let owner = guess(&program("cil_sock4_conne"), &maps, &[]);
         assert_eq!(owner.whose, Whose::Calico, "{owner:?}");
         assert_eq!(owner.because.len(), 2);
     }

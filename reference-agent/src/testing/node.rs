@@ -338,6 +338,7 @@ impl Datapath for NodeDatapath {
         Ok(Inventory {
             attachments: attachments.collect(),
             loose: loose.collect(),
+            prog_arrays: Vec::new(),
             blind: state.blind.clone(),
         })
     }

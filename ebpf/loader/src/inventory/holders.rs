@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Blind, Holder, ProgramDescription};
+use super::{Blind, Holder, MapDescription, ProgramDescription};
 use crate::namespace;
 
 /// Most processes whose descriptors are looked at.
@@ -62,8 +62,13 @@ impl Keepers {
     pub(crate) fn fill(&self, program: &mut ProgramDescription) {
         (program.pinned_at, program.held_by) = self.of(Object::Program(program.id));
         for map in &mut program.maps {
-            (map.pinned_at, map.held_by) = self.of(Object::Map(map.id));
+            self.fill_map(map);
         }
+    }
+
+    /// Says of a map who keeps it.
+    pub(super) fn fill_map(&self, map: &mut MapDescription) {
+        (map.pinned_at, map.held_by) = self.of(Object::Map(map.id));
     }
 }
 

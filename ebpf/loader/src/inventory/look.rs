@@ -6,7 +6,7 @@ use super::{
     cgroups::Hierarchy,
     holders, loose,
     names::CGROUP_HOOKS,
-    pinned,
+    pinned, prog_arrays,
     programs::{Owner, Programs},
 };
 use crate::{LoaderError, device, environment, map::pins::Pins, node};
@@ -25,8 +25,9 @@ pub fn inventory(scope: &Scope) -> Result<Inventory, LoaderError> {
     let hooks: Vec<u32> = CGROUP_HOOKS.iter().map(|(number, _)| *number).collect();
     let Attached { raw, walked } = attached(&hierarchy, &hooks, &mut device::netlink()?)?;
     let mut found = describe(raw, &mut programs, &owner)?;
-    let mut loose = loose::programs(&programs, &owner, &found)?;
     let mut blind = walked.blind;
+    let mut prog_arrays = prog_arrays::look(&mut programs, &mut blind)?;
+    let mut loose = loose::programs(&programs, &owner, &found, &prog_arrays)?;
     let mut keepers = holders::look(&mut blind);
     keepers.extend(pinned::look(&mut blind));
     for found in &mut found {
@@ -43,9 +44,13 @@ pub fn inventory(scope: &Scope) -> Result<Inventory, LoaderError> {
     for loose in &mut loose {
         keepers.fill(&mut loose.program);
     }
+    for array in &mut prog_arrays {
+        keepers.fill_map(&mut array.map);
+    }
     Ok(Inventory {
         attachments: found,
         loose,
+        prog_arrays,
         blind,
     })
 }

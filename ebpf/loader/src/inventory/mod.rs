@@ -7,6 +7,7 @@
 //! ids of links ─────────▶ what each carries, and where ─────────────────────────────────────────────────────────────┤
 //! rtnetlink ────────────▶ devices: XDP, TCX, filters of clsact ─────────────────────────────────────────────────────┼─▶ Inventory
 //! ids of programs ──────▶ those that are attached nowhere that can be seen ─────────────────────────────────────────┤
+//! ids of maps ──────────▶ arrays of programs: what jumps through each, and to what ─────────────────────────────────┤
 //! bpffs, /proc/*/fd ────▶ pins and holders ─────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -18,6 +19,7 @@
 //! | `devices` | what is attached to the devices of a network namespace |
 //! | `programs` | descriptions of programs and maps, and whose programs are |
 //! | `loose` | programs that are attached nowhere that can be seen |
+//! | `prog_arrays` | arrays of programs: those that tail calls lead to |
 //! | `holders` | processes that hold programs, maps and links |
 //! | `pinned` | programs, maps and links that are pinned |
 //! | `evict` | ends an attachment, in whichever way it was made |
@@ -32,6 +34,7 @@ mod look;
 pub(crate) mod loose;
 mod names;
 pub(crate) mod pinned;
+mod prog_arrays;
 pub(crate) mod programs;
 
 use std::{fmt, path::PathBuf, time::Duration};
@@ -66,6 +69,8 @@ pub struct Inventory {
     pub attachments: Vec<Found>,
     /// Programs that could decide where packets and connections go, and are attached nowhere that can be seen.
     pub loose: Vec<LooseProgram>,
+    /// Every array of programs on this machine, by id, used or not.
+    pub prog_arrays: Vec<ProgArray>,
     /// What could not be looked at. Empty: everything was.
     pub blind: Vec<Blind>,
 }
@@ -268,6 +273,18 @@ pub struct LooseProgram {
     /// Of a program of ours: whether it would do anything if it ran. One whose META is not of its own version leaves
     /// everything alone.
     pub armed: bool,
+}
+
+/// An array of programs (`BPF_MAP_TYPE_PROG_ARRAY`). A program that uses it can go on as any program in it (a tail call):
+/// those run without being attached anywhere. The kernel empties it when neither a pin nor a descriptor is left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgArray {
+    /// What it is; `pinned_at` and `held_by` say who keeps it filled.
+    pub map: MapDescription,
+    /// Programs that use it, attached or not, by id.
+    pub callers: Vec<u32>,
+    /// Programs in it, each once, by id; of one that could not be read (see [`Blind`]), not all of them.
+    pub programs: Vec<u32>,
 }
 
 impl LooseProgram {

@@ -7,12 +7,14 @@ use std::{
     ptr,
 };
 
-use super::{address, batch::Batch, bpf, bpf_fd, by_id, info, raw};
+use super::{address, batch::Batch, bpf, bpf_fd, by_id, ids, info, raw};
 
 /// `BPF_MAP_TYPE_HASH`.
 pub(crate) const HASH: u32 = 1;
 /// `BPF_MAP_TYPE_ARRAY`.
 pub(crate) const ARRAY: u32 = 2;
+/// `BPF_MAP_TYPE_PROG_ARRAY`.
+pub(crate) const PROG_ARRAY: u32 = 3;
 /// `BPF_MAP_TYPE_PERCPU_HASH`.
 pub(crate) const PERCPU_HASH: u32 = 5;
 /// `BPF_MAP_TYPE_PERCPU_ARRAY`.
@@ -35,6 +37,7 @@ const LOOKUP: i32 = 1;
 const UPDATE: i32 = 2;
 const DELETE: i32 = 3;
 const NEXT_KEY: i32 = 4;
+const GET_NEXT_ID: i32 = 12;
 const GET_FD_BY_ID: i32 = 14;
 const LOOKUP_BATCH: i32 = 24;
 
@@ -125,6 +128,11 @@ pub(crate) fn create(layout: Layout, inner: Option<BorrowedFd<'_>>) -> io::Resul
     };
     // SAFETY: no addresses; returns a new descriptor.
     unsafe { bpf_fd(CREATE, &mut attributes) }
+}
+
+/// Ids of all maps on this machine, rising.
+pub(crate) fn all() -> impl Iterator<Item = io::Result<u32>> {
+    ids(GET_NEXT_ID)
 }
 
 /// Opens a map by id; `flags`: 0 or [`READ_ONLY`](super::READ_ONLY).

@@ -102,7 +102,7 @@ pub struct Step {
     pub name: String,
     /// Whose it is.
     pub owner: Owner,
-    /// The maps by which it decides, if their layout is known.
+    /// The maps by which it decides, if their layout is known: its own, or those of what it goes on as by tail calls.
     pub by_maps: Vec<u32>,
     /// What it is given.
     pub sees: BTreeSet<SocketAddr>,

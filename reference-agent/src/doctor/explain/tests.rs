@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use super::*;
 use crate::doctor::{
     fixture::{Fixture, at, map},
-    report::{Manner, Standing},
+    report::{Manner, ProgArray, Standing},
 };
 
 fn request(text: &str) -> Request {
@@ -183,4 +183,49 @@ fn udp_has_two_ways_and_packets_from_outside_have_devices() {
     );
     assert_eq!(explanation.ways[0].name, "ingress of eth0");
     assert!(explanation.consistent);
+}
+
+/// Program 1 reads no services itself, and goes on as others by array 9.
+#[track_caller]
+fn explain_calling(programs: &[u32]) -> Explanation {
+    let mut fixture = Fixture::incident();
+    fixture.attachments.clear();
+    fixture.map(map(9, "cilium_calls_00", 4, 4, &[]));
+    fixture.program(1, "cil_sock4_conne", Some(1), &[9]);
+    fixture.legacy(at("/sys/fs/cgroup", "connect4"), 0, 1);
+    let mut report = fixture.report();
+    report.prog_arrays = vec![ProgArray {
+        map: 9,
+        callers: vec![1],
+        programs: programs.to_vec(),
+    }];
+    let request = request("TCP 172.17.93.4:8080");
+    let Ok(explanation) = explain(&report, &fixture.bytes, &request, |_| {
+        Ok::<_, Infallible>(vec![1])
+    });
+    explanation
+}
+
+#[test]
+fn a_program_decides_by_the_maps_of_those_that_it_goes_on_as() {
+    let explanation = explain_calling(&[205]);
+    let steps = &explanation.ways[0].steps;
+    assert_eq!(steps[0].by_maps, [144]);
+    assert_eq!(
+        reaches(&explanation),
+        Some(vec!["172.16.109.127:8080".to_owned()])
+    );
+    let nothing = explain_calling(&[]);
+    let because = "can't be known: the layout of its maps (9 cilium_calls_00) is not known here";
+    assert_eq!(nothing.ways[0].steps[0].answer.to_string(), because);
+}
+
+#[test]
+fn where_those_read_different_maps_it_is_not_known_which_decide() {
+    let explanation = explain_calling(&[113, 205]);
+    assert_eq!(
+        explanation.ways[0].steps[0].answer.to_string(),
+        "can't be known: it goes on as other programs by tail calls, which read different maps: program 113 maps 27, \
+         program 205 maps 144"
+    );
 }

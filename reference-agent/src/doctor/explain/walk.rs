@@ -7,7 +7,8 @@ use crate::{
     doctor::{
         layout::{Answer, From, Question, Tables},
         read::MapBytes,
-        report::{Attachment, Map, Program, Report},
+        report::{Attachment, Map, Place, Program, Report},
+        tail_calls::TailCalls,
     },
     transport::TransportAddress,
 };
@@ -19,32 +20,72 @@ pub(super) struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    fn tables(&self, program: &Program) -> Result<Tables, Answer> {
-        let maps: Vec<&Map> = program
-            .maps
-            .iter()
-            .filter_map(|id| self.report.maps.get(id))
-            .collect();
-        match Tables::recognise(self.bytes, &program.owner, &maps) {
-            Ok(Some(tables)) => Ok(tables),
-            // A program without maps decides nothing by services.
-            Ok(None) if maps.is_empty() => Err(Answer::Unknown {
-                because: "it uses no map: whatever it does, it does not know services".to_owned(),
-            }),
-            Ok(None) => Err(Answer::Unknown {
-                because: format!(
-                    "the layout of its maps ({}) is not known here",
-                    maps.iter()
-                        .map(|map| format!("{} {}", map.id, map.name))
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                ),
-            }),
-            Err(error) => Err(Answer::Unknown {
-                because: error.to_string(),
+    /// By which tables a program decides: its own, or else those of the programs that it goes on as by tail calls.
+    fn tables(&self, program: &Program, place: &Place) -> Result<Tables, Answer> {
+        if let Some(tables) = self.own_tables(program)? {
+            return Ok(tables);
+        }
+        let calls = TailCalls::from([(program.id, place)], &self.report.prog_arrays);
+        let mut found: Option<(u32, Tables)> = None;
+        for called in calls.reached() {
+            let Some(called) = self.report.programs.get(&called) else {
+                continue;
+            };
+            match (self.own_tables(called)?, &found) {
+                (Some(tables), None) => found = Some((called.id, tables)),
+                // Which of them it goes on as, only its instructions say.
+                (Some(tables), Some((other, known))) if tables != *known => {
+                    return Err(Answer::Unknown {
+                        because: format!(
+                            "it goes on as other programs by tail calls, which read different maps: program {other} maps {}, \
+                             program {} maps {}",
+                            ids(&known.generation()),
+                            called.id,
+                            ids(&tables.generation())
+                        ),
+                    });
+                }
+                _ => {}
+            }
+        }
+        match found {
+            Some((_, tables)) => Ok(tables),
+            None => Err(Answer::Unknown {
+                because: self.why_not(program),
             }),
         }
     }
+
+    /// Those of a program's own maps; `None`: it has none that are known.
+    fn own_tables(&self, program: &Program) -> Result<Option<Tables>, Answer> {
+        Tables::recognise(self.bytes, &program.owner, &self.maps(program)).map_err(|error| Answer::Unknown {
+            because: error.to_string(),
+        })
+    }
+
+    fn maps(&self, program: &Program) -> Vec<&Map> {
+        let ids = program.maps.iter();
+        ids.filter_map(|id| self.report.maps.get(id)).collect()
+    }
+
+    /// Why it is not known how a program decides.
+    fn why_not(&self, program: &Program) -> String {
+        let maps = self.maps(program);
+        // A program without maps decides nothing by services.
+        if maps.is_empty() {
+            return "it uses no map: whatever it does, it does not know services".to_owned();
+        }
+        let maps: Vec<String> = maps
+            .iter()
+            .map(|map| format!("{} {}", map.id, map.name))
+            .collect();
+        format!("the layout of its maps ({}) is not known here", maps.join(", "))
+    }
+}
+
+fn ids(ids: &[u32]) -> String {
+    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    ids.join(", ")
 }
 
 /// Follows a destination, or what has been made of it already (`sent`), through programs in their order.
@@ -67,7 +108,8 @@ pub(super) fn walk(
         let Some(program) = chain.report.programs.get(&attachment.program) else {
             continue;
         };
-        let ask = |address: SocketAddr| match chain.tables(program) {
+        let tables = chain.tables(program, &attachment.place);
+        let ask = |address: SocketAddr| match &tables {
             Ok(tables) => tables.ask(
                 chain.bytes,
                 &Question {
@@ -79,7 +121,7 @@ pub(super) fn walk(
                     from,
                 },
             ),
-            Err(unknown) => unknown,
+            Err(unknown) => unknown.clone(),
         };
         let (answer, becomes) = pass(&addresses, &ask);
         let alone = ask(own);
@@ -88,10 +130,7 @@ pub(super) fn walk(
             program: program.id,
             name: program.name.clone(),
             owner: program.owner.clone(),
-            by_maps: chain
-                .tables(program)
-                .map(|tables| tables.generation())
-                .unwrap_or_default(),
+            by_maps: tables.as_ref().map(Tables::generation).unwrap_or_default(),
             sees: addresses.clone(),
             answer: answer.clone(),
             alone,

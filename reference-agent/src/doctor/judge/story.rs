@@ -8,6 +8,7 @@ use super::{
     groups::Group,
 };
 use crate::doctor::{
+    checks::some_of,
     layout::Tables,
     read::MapBytes,
     report::{Attachment, Certainty, Manner, Map, Misled, Place, Problem, ProblemKind, Program, Whose},
@@ -96,7 +97,7 @@ pub(super) fn stale(facts: &Facts<'_>, group: &Group, bytes: &dyn MapBytes) -> P
         let _ = write!(
             story,
             " The same load is attached elsewhere too: {}.",
-            others.join(", ")
+            some_of(&others, ", ")
         );
     }
     let (misled, misled_in_all) = lead.map_or((Vec::new(), 0), |lead| {

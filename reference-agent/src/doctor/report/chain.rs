@@ -149,6 +149,47 @@ pub struct Loose {
     pub unexplained: bool,
     /// Of an earlier load of this project's: whether it would do anything if it ran. Of others: not known.
     pub armed: Option<bool>,
+    /// How tail calls lead to it; absent: it is in no array of programs that a program uses.
+    #[serde(default)]
+    pub tail_called: Option<TailCalled>,
+}
+
+impl Loose {
+    /// The attached program from which tail calls reach it: then it runs, as if it were attached there.
+    pub fn in_use(&self) -> Option<&Entry> {
+        self.tail_called.as_ref()?.from.as_ref()
+    }
+}
+
+/// How tail calls lead to a program that is attached nowhere itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TailCalled {
+    /// A program that goes on as it.
+    pub caller: u32,
+    /// The array of programs through which that does.
+    pub map: u32,
+    /// Where the calls begin; absent: no caller is attached anywhere that can be seen, or reached from one that is.
+    pub from: Option<Entry>,
+}
+
+/// The attached program at which tail calls begin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The program.
+    pub program: u32,
+    /// Where it is attached, first of several places.
+    pub place: Place,
+}
+
+/// An array of programs: what uses it goes on as any program in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgArray {
+    /// The map.
+    pub map: u32,
+    /// Programs that use it, attached or not.
+    pub callers: Vec<u32>,
+    /// Programs in it; of one that can't be read, which is said in [`Report::blind`](super::Report::blind), not all.
+    pub programs: Vec<u32>,
 }
 
 /// A loaded program.

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `mod` | the report, its problems and checks |
 //! | `place` | where programs are attached |
-//! | `chain` | attachments, programs, maps |
+//! | `chain` | attachments, programs, maps, tail calls |
 
 mod chain;
 mod place;
@@ -18,7 +18,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    chain::{Attachment, Holder, Loose, Manner, Map, Owner, Program, Stale, Standing, Whose, XdpMode},
+    chain::{
+        Attachment, Entry, Holder, Loose, Manner, Map, Owner, ProgArray, Program, Stale, Standing,
+        TailCalled, Whose, XdpMode,
+    },
     place::{CgroupState, Direction, Layer, Place},
 };
 use super::layout::Answer;
@@ -41,8 +44,11 @@ pub struct Report {
     pub loose: Vec<Loose>,
     /// The programs of both, by id.
     pub programs: BTreeMap<u32, Program>,
-    /// The maps that those use, by id.
+    /// The maps that those use, and arrays of programs that no program uses and something pins, by id.
     pub maps: BTreeMap<u32, Map>,
+    /// The arrays of programs among them: what calls what.
+    #[serde(default)]
+    pub prog_arrays: Vec<ProgArray>,
     /// What sets of maps whose layout is known say of services; absent: that was not asked for.
     pub services: Option<Vec<Services>>,
     /// How many programs are attached at hooks that have nothing to do with load balancing, by hook.

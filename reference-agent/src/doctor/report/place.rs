@@ -49,7 +49,38 @@ impl Place {
     }
 }
 
+/// Hooks at which programs can rewrite addresses, in the order in which a connection meets them: those of its socket as
+/// it is opened, then what shows it addresses.
+const SOCKET_HOOKS: [&str; 12] = [
+    "bind4",
+    "bind6",
+    "connect4",
+    "connect6",
+    "sendmsg4",
+    "sendmsg6",
+    "recvmsg4",
+    "recvmsg6",
+    "getpeername4",
+    "getpeername6",
+    "getsockname4",
+    "getsockname6",
+];
+
 impl Place {
+    /// The place's turn among those at which a connection's addresses can be rewritten: sockets, then packets that come in
+    /// by a device, in the order of its layers, and those that leave by one, then the choice of a socket. `None`: programs
+    /// there can let things pass or not, and rewrite no address.
+    pub fn rewrites(&self) -> Option<usize> {
+        let after = SOCKET_HOOKS.len();
+        match self {
+            Self::Cgroup { hook, .. } => SOCKET_HOOKS.iter().position(|known| known == hook),
+            Self::Device { layer, direction, .. } => {
+                Some(after + usize::from(*direction == Direction::Egress) * 4 + layer.turn())
+            }
+            Self::Namespace { hook, .. } => (hook == "sk_lookup").then_some(after + 8),
+        }
+    }
+
     /// Where it is without the hook: what programs at all hooks of one cgroup or device have in common.
     pub fn whole(&self) -> String {
         match self {
@@ -147,6 +178,17 @@ pub enum Layer {
     Tcx,
     /// Filters of clsact.
     Clsact,
+}
+
+impl Layer {
+    const fn turn(self) -> usize {
+        match self {
+            Self::Xdp => 0,
+            Self::Netkit => 1,
+            Self::Tcx => 2,
+            Self::Clsact => 3,
+        }
+    }
 }
 
 impl fmt::Display for Layer {

@@ -13,7 +13,7 @@ use reference_agent::doctor::{
 };
 use serde::Serialize;
 
-use super::{Place, code, look, show, text};
+use super::{Place, code, look, problems::problems, show, text};
 
 /// What is to be evicted.
 #[derive(Debug, clap::Args)]
@@ -101,7 +101,7 @@ pub(super) async fn run(
 
 /// What would be done, and why.
 fn plan(examination: &Examination, chosen: &[Eviction], wanted: &Wanted, width: u16) -> String {
-    let mut shown = show::problems(&examination.report, width);
+    let mut shown = problems(&examination.report, None, width);
     if chosen.is_empty() {
         shown.push_str("Nothing to evict.\n");
     } else {
@@ -147,5 +147,5 @@ fn result(done: &[Done], after: &Report, width: u16) -> String {
     if !done.is_empty() {
         shown.push_str("\nLooked again:\n");
     }
-    shown + &show::problems(after, width) + &show::verdict(after, width)
+    shown + &problems(after, None, width) + &show::verdict(after, width)
 }

@@ -1,6 +1,6 @@
 //! `plumbline doctor`: what rewrites connections and packets on this node, of any implementation.
 //!
-//! Files: `show` (the report as text), `explain` and `client` (one destination, and whose cgroup is meant), `fix` (evicts),
+//! Files: `page` and `group` (the report on a page), `show` and `loose` (all of it), `problems` (of both), `explain` and `client` (one destination, and whose cgroup is meant), `fix` (evicts),
 //! `look` (examines, with a sign of life), `text` (paragraphs and tables of the terminal's width).
 //!
 //! Exit codes: [`HEALTHY`], [`PROBLEMS`]; what fails altogether ends with [`COULD_NOT_RUN`](crate::COULD_NOT_RUN).
@@ -8,7 +8,13 @@
 mod client;
 mod explain;
 mod fix;
+#[cfg(test)]
+mod fixture;
+mod group;
 mod look;
+mod loose;
+mod page;
+mod problems;
 mod show;
 mod text;
 
@@ -76,6 +82,9 @@ pub(crate) struct Arguments {
     /// Also list every service of every set of maps whose layout is known
     #[arg(long)]
     services: bool,
+    /// List every program, tail call and map, place by place, instead of a page
+    #[arg(short, long, conflicts_with_all = ["json", "fix"])]
+    verbose: bool,
     #[command(flatten)]
     fix: fix::Fix,
 }
@@ -120,6 +129,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         place,
         json,
         services,
+        verbose,
         fix,
     } = arguments;
     if let Some(Command::Explain(arguments)) = command {
@@ -134,8 +144,10 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             "{}\n",
             serde_json::to_string_pretty(&examination.report)?
         ))?;
-    } else {
+    } else if verbose {
         text::say(&show::report(&examination.report, text::width()))?;
+    } else {
+        text::say(&page::page(&examination.report, text::width()))?;
     }
     Ok(code(&examination.report))
 }

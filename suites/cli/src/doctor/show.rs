@@ -1,24 +1,26 @@
-//! The report as text.
+//! All of the report as text: `plumbline doctor -v`.
 
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
 
 use reference_agent::doctor::{
     ago,
     report::{Attachment, Certainty, Map, Outcome, Place, Program, Report, Services, Standing, Verdict},
 };
 
-use super::text::{paragraph, table};
+use super::{
+    loose::loose,
+    problems::problems,
+    text::{paragraph, table},
+};
 use crate::count::counted;
 
 /// All of it.
 pub(super) fn report(report: &Report, width: u16) -> String {
-    let mut text = problems(report, width);
+    let mut text = problems(report, None, width);
     text += &attachments(report, width);
     text += &loose(report, width);
     text += &maps(report, width);
-    for services in report.services.iter().flatten() {
-        text += &self::services(services, width);
-    }
+    text += &services(report, width);
     if !report.checks.is_empty() {
         text.push_str("CHECKS\n");
         for check in &report.checks {
@@ -32,38 +34,6 @@ pub(super) fn report(report: &Report, width: u16) -> String {
         text.push('\n');
     }
     text + &blind(report, width) + &verdict(report, width)
-}
-
-/// What is wrong, worst first.
-pub(super) fn problems(report: &Report, width: u16) -> String {
-    let mut text = String::new();
-    for (problem, number) in report.problems.iter().zip(1..) {
-        let number: usize = number;
-        text += &paragraph(&format!("{number}. {}", problem.summary), 0, width);
-        text += &paragraph(&problem.story, 3, width);
-        if !problem.misled.is_empty() {
-            let rows = problem.misled.iter().map(|misled| {
-                [
-                    misled.service.clone(),
-                    misled.stale.to_string(),
-                    misled.current.to_string(),
-                ]
-            });
-            text += &table(["SERVICE", "THERE", "BY THE CURRENT MAPS"], rows, 3, width);
-            if let Some(more) = problem
-                .misled_in_all
-                .checked_sub(problem.misled.len())
-                .filter(|more| *more > 0)
-            {
-                text += &format!("   and {more} more\n");
-            }
-        }
-        if !problem.remedy.is_empty() {
-            text += &paragraph(&format!("To do: {}", problem.remedy), 3, width);
-        }
-        text.push('\n');
-    }
-    text
 }
 
 /// Programs, place by place.
@@ -124,11 +94,6 @@ fn attachments(report: &Report, width: u16) -> String {
 
 fn row(report: &Report, attachment: &Attachment) -> [String; 8] {
     let program = report.programs.get(&attachment.program);
-    let stale = match attachment.stale.as_ref().map(|stale| stale.certainty) {
-        Some(Certainty::Certain) => "STALE",
-        Some(Certainty::Suspected) => "STALE (suspected)",
-        None => "",
-    };
     [
         attachment.place.hook(),
         (attachment.order + 1).to_string(),
@@ -147,11 +112,20 @@ fn row(report: &Report, attachment: &Attachment) -> [String; 8] {
             .map(|program| maps_of(report, program))
             .unwrap_or_default(),
         attachment.manner.to_string(),
-        stale.to_owned(),
+        stale(attachment).to_owned(),
     ]
 }
 
-fn whose(program: &Program, standing: Standing) -> String {
+/// How sure it is that an attachment is stale; empty: it isn't.
+pub(super) fn stale(attachment: &Attachment) -> &'static str {
+    match attachment.stale.as_ref().map(|stale| stale.certainty) {
+        Some(Certainty::Certain) => "STALE",
+        Some(Certainty::Suspected) => "STALE (suspected)",
+        None => "",
+    }
+}
+
+pub(super) fn whose(program: &Program, standing: Standing) -> String {
     match standing {
         Standing::OtherNode => format!("{}, another node's", program.owner.whose),
         Standing::Current | Standing::Earlier => program.owner.whose.to_string(),
@@ -176,78 +150,43 @@ fn maps_of(report: &Report, program: &Program) -> String {
     cell.join(", ")
 }
 
-fn loose(report: &Report, width: u16) -> String {
-    if report.loose.is_empty() {
-        return String::new();
-    }
-    let rows = report.loose.iter().map(|loose| {
-        let program = report.programs.get(&loose.program);
-        let kept = program
-            .map(|program| kept(&program.pinned_at, &program.held_by))
-            .unwrap_or_default();
-        [
-            program.map_or_else(
-                || loose.program.to_string(),
-                |program| format!("{} {}", program.id, program.name),
-            ),
-            program.map(|program| program.kind.clone()).unwrap_or_default(),
-            program
-                .and_then(|program| program.loaded_seconds_ago)
-                .map(ago)
-                .unwrap_or_default(),
-            program
-                .map(|program| whose(program, loose.standing))
-                .unwrap_or_default(),
-            match (kept, loose.called_from.as_slice()) {
-                (kept, _) if !kept.is_empty() => kept,
-                (_, [map, ..]) => format!("called by others, through map {map}"),
-                (_, []) => "nothing that can be seen".to_owned(),
-            },
-        ]
-    });
-    let heading = ["PROGRAM", "TYPE", "LOADED", "WHOSE", "KEPT BY"];
-    format!(
-        "LOADED, AND ATTACHED NOWHERE THAT CAN BE SEEN\n{}\n",
-        table(heading, rows, 2, width)
-    )
-}
-
-fn kept(pinned_at: &[PathBuf], held_by: &[reference_agent::doctor::report::Holder]) -> String {
-    let pins = pinned_at.iter().map(|path| path.display().to_string());
-    let holders = held_by.iter().map(ToString::to_string);
-    let all: Vec<String> = pins.chain(holders).collect();
-    all.join(", ")
-}
-
 fn maps(report: &Report, width: u16) -> String {
     if report.maps.is_empty() {
         return String::new();
     }
-    let here = |program: &Program| {
-        let mut attachments = report.attachments.iter();
-        let other = |one: &Attachment| one.program == program.id && one.standing == Standing::OtherNode;
-        !attachments.any(other)
-    };
-    let users = |map: &Map| {
-        let programs = report.programs.values();
-        let users = programs.filter(|program| program.maps.contains(&map.id) && here(program));
-        users.count()
-    };
-    let maps = report.maps.values().map(|map| (map, users(map)));
-    let rows = maps.filter(|(_, users)| *users > 0).map(|(map, users)| {
-        [
-            map.id.to_string(),
-            map.name.clone(),
-            map.kind.clone(),
-            format!("{}/{}", map.key_size, map.value_size),
-            map.max_entries.to_string(),
-            map.layout.clone().unwrap_or_else(|| "not known here".to_owned()),
-            map.pinned_at
-                .first()
-                .map_or_else(|| "nowhere".to_owned(), |path| path.display().to_string()),
-            users.to_string(),
-        ]
-    });
+    let mut users: BTreeMap<u32, usize> = report.prog_arrays.iter().map(|array| (array.map, 0)).collect();
+    let other_nodes: BTreeSet<u32> = report
+        .attachments
+        .iter()
+        .filter(|one| one.standing == Standing::OtherNode)
+        .map(|one| one.program)
+        .collect();
+    for program in report
+        .programs
+        .values()
+        .filter(|program| !other_nodes.contains(&program.id))
+    {
+        for map in &program.maps {
+            *users.entry(*map).or_default() += 1;
+        }
+    }
+    let maps = report.maps.values();
+    let rows = maps
+        .filter_map(|map| Some((map, users.get(&map.id)?)))
+        .map(|(map, users)| {
+            [
+                map.id.to_string(),
+                map.name.clone(),
+                map.kind.clone(),
+                format!("{}/{}", map.key_size, map.value_size),
+                map.max_entries.to_string(),
+                map.layout.clone().unwrap_or_else(|| "not known here".to_owned()),
+                map.pinned_at
+                    .first()
+                    .map_or_else(|| "nowhere".to_owned(), |path| path.display().to_string()),
+                users.to_string(),
+            ]
+        });
     let heading = [
         "MAP",
         "NAME",
@@ -261,7 +200,13 @@ fn maps(report: &Report, width: u16) -> String {
     format!("MAPS\n{}\n", table(heading, rows, 2, width))
 }
 
-fn services(services: &Services, width: u16) -> String {
+/// The services of every set of maps, if they were asked for.
+pub(super) fn services(report: &Report, width: u16) -> String {
+    let all = report.services.iter().flatten();
+    all.map(|services| services_of(services, width)).collect()
+}
+
+fn services_of(services: &Services, width: u16) -> String {
     let maps: Vec<String> = services.maps.iter().map(ToString::to_string).collect();
     let programs: Vec<String> = services.programs.iter().map(ToString::to_string).collect();
     let mut text = format!(
@@ -284,7 +229,7 @@ fn services(services: &Services, width: u16) -> String {
     text + "\n"
 }
 
-fn blind(report: &Report, width: u16) -> String {
+pub(super) fn blind(report: &Report, width: u16) -> String {
     if report.blind.is_empty() {
         return String::new();
     }
@@ -299,7 +244,7 @@ fn blind(report: &Report, width: u16) -> String {
     text + "\n"
 }
 
-/// The last line.
+/// What it comes to, in a line.
 pub(super) fn verdict(report: &Report, width: u16) -> String {
     let places: std::collections::BTreeSet<&Place> =
         report.attachments.iter().map(|one| &one.place).collect();
@@ -308,6 +253,15 @@ pub(super) fn verdict(report: &Report, width: u16) -> String {
         counted(report.attachments.len(), "program", "programs"),
         counted(places.len(), "place", "places")
     );
+    let called = match report
+        .loose
+        .iter()
+        .filter(|loose| loose.in_use().is_some())
+        .count()
+    {
+        0 => String::new(),
+        count => format!(", {count} reached by tail calls"),
+    };
     let blind = match report.blind.len() {
         0 => String::new(),
         count => format!(", {} could not be looked at", counted(count, "thing", "things")),
@@ -316,5 +270,5 @@ pub(super) fn verdict(report: &Report, width: u16) -> String {
         Verdict::Healthy => "healthy".to_owned(),
         Verdict::Problems => counted(report.problems.len(), "problem", "problems"),
     };
-    paragraph(&format!("{verdict}: {seen}{blind}"), 0, width)
+    paragraph(&format!("{verdict}: {seen}{called}{blind}"), 0, width)
 }

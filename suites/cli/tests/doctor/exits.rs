@@ -89,6 +89,8 @@ fn what_is_asked_wrongly_is_told_so() {
     isolated(|node| {
         for (arguments, expected) in [
             (["--suspected", "--yes"].as_slice(), "--fix"),
+            (&["-v", "--json"], "cannot be used with"),
+            (&["-v", "--fix"], "cannot be used with"),
             (&["explain", "10.96.0.1"], "10.96.0.1"),
             (
                 &["explain", "10.96.0.1:80", "--pid", "4194305"],

@@ -1,7 +1,7 @@
 //! `plumbline doctor` on nodes that tests break: each in a process, namespaces and a cgroup of its own.
 //!
 //! `incident`: two generations of Cilium's maps and programs, made by hand. `asking`: the question of `--fix`. `ours`: two
-//! generations of our own. `exits`: what it says and how it ends where nothing, or not all, can be looked at. `support`:
+//! generations of our own. `tail_calls`: programs that are attached nowhere and run. `exits`: what it says and how it ends where nothing, or not all, can be looked at. `support`:
 //! the node.
 
 #![expect(
@@ -14,3 +14,4 @@ mod exits;
 mod incident;
 mod ours;
 mod support;
+mod tail_calls;

@@ -118,6 +118,24 @@ impl Node {
         command
     }
 
+    /// Makes so many pairs of devices, and names one end of each; they go with the network namespace.
+    pub(crate) fn pairs(&self, prefix: &str, count: u32) -> Vec<String> {
+        let names: Vec<String> = (0..count).map(|number| format!("{prefix}{number}")).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (connection, handle, _) = rtnetlink::new_connection().unwrap();
+            tokio::spawn(connection);
+            for name in &names {
+                let pair = rtnetlink::LinkVeth::new(name, &format!("{name}p")).build();
+                handle.link().add(pair).execute().await.unwrap();
+            }
+        });
+        names
+    }
+
     /// Brings the loopback device up, with these addresses.
     pub(crate) fn addresses(&self, addresses: &[IpAddr]) {
         let runtime = tokio::runtime::Builder::new_current_thread()

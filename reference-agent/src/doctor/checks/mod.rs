@@ -1,4 +1,8 @@
 //! What else explains a broken node, and is cheap to look at.
+//!
+//! `others`: programs and maps that several have, or that nobody has any more.
+
+mod others;
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +17,7 @@ use lb_loader::Hook;
 
 use super::{
     gather::Parts,
-    report::{CgroupState, Check, Manner, Outcome, Place, Program, Standing, Whose},
+    report::{CgroupState, Check, Manner, Outcome, Place, Standing},
 };
 
 /// How long the agent may take to accept a connection, and then to answer: it is on this machine.
@@ -34,9 +38,24 @@ pub(super) fn checks(parts: &Parts, cgroup: &Path, bpffs: &Path, agent: SocketAd
         checks.extend(hooks(parts));
     }
     checks.extend(other_nodes(parts));
-    checks.extend(unexplained(parts));
-    checks.extend(generations(parts));
+    checks.extend(others::unexplained(parts));
+    checks.extend(others::generations(parts));
+    checks.extend(others::unused_arrays(parts));
+    checks.extend(others::owners(parts));
     checks
+}
+
+/// Most things that a sentence names; all of them are in the report's other parts.
+const NAMED: usize = 8;
+
+/// The first few, and how many others there are.
+pub(super) fn some_of(all: &[String], between: &str) -> String {
+    let (named, others) = all.split_at(all.len().min(NAMED));
+    let mut text = named.join(between);
+    if !others.is_empty() {
+        let _ = write!(text, "{between}and {} others", others.len());
+    }
+    text
 }
 
 fn check(name: &str, outcome: Outcome, text: String) -> Check {
@@ -198,60 +217,5 @@ fn other_nodes(parts: &Parts) -> Option<Check> {
         let text =
             format!("{count} attachments are of other nodes that this kernel runs too: they are left alone");
         check("other nodes", Outcome::Note, text)
-    })
-}
-
-/// Others' programs of the kinds that balance load, which run nowhere that can be seen, and are kept by nothing that can.
-fn unexplained(parts: &Parts) -> Option<Check> {
-    let programs: Vec<String> = parts
-        .loose
-        .iter()
-        .filter(|loose| loose.unexplained && loose.standing == Standing::Foreign)
-        .filter_map(|loose| parts.programs.get(&loose.program).map(Program::title))
-        .collect();
-    (!programs.is_empty()).then(|| {
-        let text = format!(
-            "nothing that can be seen attaches or keeps these programs, so something does that can't: mostly a cgroup that \
-             was removed while sockets of it live on, for which they run: {}",
-            programs.join(", ")
-        );
-        check("unexplained", Outcome::Note, text)
-    })
-}
-
-/// Several maps of one name among those that hold services: how incident-like trouble looks from the maps' side.
-fn generations(parts: &Parts) -> Option<Check> {
-    let other_nodes: Vec<u32> = parts
-        .attachments
-        .iter()
-        .filter(|attachment| attachment.standing == Standing::OtherNode)
-        .map(|attachment| attachment.program)
-        .collect();
-    let mut same: BTreeMap<(Whose, &str, &str), Vec<u32>> = BTreeMap::new();
-    for map in parts.maps.values() {
-        let Some(layout) = &map.layout else { continue };
-        let mut users = parts
-            .programs
-            .values()
-            .filter(|program| program.maps.contains(&map.id) && !other_nodes.contains(&program.id));
-        if let Some(Program { owner, .. }) = users.next() {
-            let key = (owner.whose, map.name.as_str(), layout.as_str());
-            same.entry(key).or_default().push(map.id);
-        }
-    }
-    let several: Vec<String> = same
-        .into_iter()
-        .filter(|(_, ids)| ids.len() > 1)
-        .map(|((whose, name, _), ids)| {
-            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-            format!("{name} of {whose} ({})", ids.join(", "))
-        })
-        .collect();
-    (!several.is_empty()).then(|| {
-        let text = format!(
-            "several maps have the same name and layout, so no tool that goes by names tells them apart: {}",
-            several.join("; ")
-        );
-        check("maps", Outcome::Note, text)
     })
 }

@@ -1,5 +1,8 @@
 //! What the kernel says, as the report's parts.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -9,16 +12,17 @@ use std::{
     time::Duration,
 };
 
-use lb_loader::{Inventory, MapDescription, Ownership, ProgramDescription, RawMap};
+use lb_loader::{Found, Inventory, LooseProgram, MapDescription, Ownership, ProgramDescription, RawMap};
 
 use super::{
     layout::Tables,
     owner,
     read::{MapBytes, ReadError},
     report::{
-        Attachment, Blind, CgroupState, Direction, Holder, Layer, Loose, Manner, Map, Place, Program,
-        Standing, XdpMode,
+        Attachment, Blind, CgroupState, Direction, Holder, Layer, Loose, Manner, Map, Place, ProgArray,
+        Program, Standing, XdpMode,
     },
+    tail_calls::TailCalls,
 };
 
 /// Hooks that have nothing to do with where connections and packets go: what is there is counted, not shown.
@@ -39,11 +43,12 @@ const OTHER_HOOKS: [&str; 9] = [
 pub(super) struct Parts {
     pub(super) attachments: Vec<Attachment>,
     /// What each of them was made from, in the same order.
-    pub(super) found: Vec<lb_loader::Found>,
+    pub(super) found: Vec<Found>,
     pub(super) loose: Vec<Loose>,
-    pub(super) loose_found: Vec<lb_loader::LooseProgram>,
+    pub(super) loose_found: Vec<LooseProgram>,
     pub(super) programs: BTreeMap<u32, Program>,
     pub(super) maps: BTreeMap<u32, Map>,
+    pub(super) prog_arrays: Vec<ProgArray>,
     pub(super) others: BTreeMap<String, usize>,
     pub(super) blind: Vec<Blind>,
 }
@@ -53,17 +58,19 @@ pub(super) fn parts(inventory: Inventory, now: Option<Duration>, below: Option<&
     let Inventory {
         attachments,
         loose,
+        prog_arrays,
         blind,
     } = inventory;
     let mut parts = Parts::default();
     let mut left_out = 0;
+    let (mut entries, mut elsewhere) = (Vec::new(), Vec::new());
     for found in attachments {
         let place = place(&found.place);
         match below.map(|below| is_of(&place, below)) {
-            None | Some(Some(true)) => {}
-            Some(Some(false)) => continue,
-            Some(None) => {
-                left_out += 1;
+            None | Some(Some(true)) => entries.push((found.program.id, place.clone())),
+            of => {
+                left_out += usize::from(of == Some(None));
+                elsewhere.push((found.program.id, place));
                 continue;
             }
         }
@@ -72,7 +79,7 @@ pub(super) fn parts(inventory: Inventory, now: Option<Duration>, below: Option<&
             *parts.others.entry(hook).or_default() += 1;
             continue;
         }
-        parts.describe(&found.program, found.ownership, now);
+        parts.describe(&found.program, found.ownership, &[], now);
         parts.attachments.push(Attachment {
             place,
             order: found.order,
@@ -83,17 +90,19 @@ pub(super) fn parts(inventory: Inventory, now: Option<Duration>, below: Option<&
         });
         parts.found.push(found);
     }
-    for found in loose {
-        parts.describe(&found.program, found.ownership, now);
-        parts.loose.push(Loose {
-            program: found.program.id,
-            standing: standing(found.ownership),
-            called_from: found.called_from.clone(),
-            unexplained: found.is_unexplained(),
-            armed: (found.ownership != Ownership::Foreign).then_some(found.armed),
-        });
-        parts.loose_found.push(found);
+    let arrays: Vec<ProgArray> = prog_arrays.iter().map(prog_array).collect();
+    let entries = entries.iter().map(|(program, place)| (*program, place));
+    let calls = TailCalls::from(entries, &arrays);
+    let elsewhere = elsewhere.iter().map(|(program, place)| (*program, place));
+    let others = TailCalls::from(elsewhere, &arrays);
+    // What is reached from places that were not asked for alone is not asked for either.
+    let asked = loose
+        .into_iter()
+        .filter(|found| calls.runs(found.program.id) || !others.runs(found.program.id));
+    for found in asked {
+        parts.loose(found, &prog_arrays, &calls, now);
     }
+    parts.arrays(&prog_arrays, arrays);
     if left_out > 0 {
         parts.blind.push(Blind {
             what: format!("{left_out} attachments at cgroups that no mount shows, or at network namespaces"),
@@ -134,7 +143,50 @@ pub(super) fn uptime() -> Option<Duration> {
 }
 
 impl Parts {
-    fn describe(&mut self, found: &ProgramDescription, ownership: Ownership, now: Option<Duration>) {
+    /// A program that is attached nowhere.
+    fn loose(
+        &mut self,
+        found: LooseProgram,
+        arrays: &[lb_loader::ProgArray],
+        calls: &TailCalls<'_>,
+        now: Option<Duration>,
+    ) {
+        let inside = arrays
+            .iter()
+            .filter(|array| found.called_from.contains(&array.map.id));
+        let names: Vec<&str> = inside.map(|array| array.map.name.as_str()).collect();
+        self.describe(&found.program, found.ownership, &names, now);
+        self.loose.push(Loose {
+            program: found.program.id,
+            standing: standing(found.ownership),
+            called_from: found.called_from.clone(),
+            unexplained: found.is_unexplained(),
+            armed: (found.ownership != Ownership::Foreign).then_some(found.armed),
+            tail_called: calls.of(found.program.id),
+        });
+        self.loose_found.push(found);
+    }
+
+    /// Arrays of the programs that are described, and pinned ones that no program uses.
+    fn arrays(&mut self, found: &[lb_loader::ProgArray], arrays: Vec<ProgArray>) {
+        for (found, array) in found.iter().zip(arrays) {
+            let mut all = array.callers.iter().chain(&array.programs);
+            let pinned = array.callers.is_empty() && !found.map.pinned_at.is_empty();
+            if pinned || all.any(|program| self.programs.contains_key(program)) {
+                self.maps.entry(array.map).or_insert_with(|| map(&found.map));
+                self.prog_arrays.push(array);
+            }
+        }
+    }
+
+    /// A program and its maps; `inside`: names of the arrays of programs that it is in.
+    fn describe(
+        &mut self,
+        found: &ProgramDescription,
+        ownership: Ownership,
+        inside: &[&str],
+        now: Option<Duration>,
+    ) {
         if self.programs.contains_key(&found.id) {
             return;
         }
@@ -153,7 +205,7 @@ impl Parts {
         };
         let mut maps: Vec<Map> = found.maps.iter().map(map).collect();
         if ownership == Ownership::Foreign {
-            program.owner = owner::guess(&program, &maps);
+            program.owner = owner::guess(&program, &maps, inside);
         }
         for map in &mut maps {
             map.layout = Tables::layout_of(&program.owner, map);
@@ -162,6 +214,14 @@ impl Parts {
             self.maps.entry(map.id).or_insert(map);
         }
         self.programs.insert(program.id, program);
+    }
+}
+
+fn prog_array(found: &lb_loader::ProgArray) -> ProgArray {
+    ProgArray {
+        map: found.map.id,
+        callers: found.callers.clone(),
+        programs: found.programs.clone(),
     }
 }
 
