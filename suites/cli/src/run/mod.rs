@@ -2,8 +2,8 @@
 //!
 //! - `arguments.rs`: what can be said. `labs.rs`: the labs that are used or made. `machine.rs`: how many at once.
 //!   `clusters.rs`: a cluster that is there. `kinds.rs`: one of kind.
-//! - `select.rs`: what runs, decided before the run; `unmatched.rs`: why nothing does. `exempt.rs`: what is known to deviate.
-//!   `declared.rs`: what a target says of both.
+//! - `select.rs`: what runs, decided before the run; `filter.rs`: by `--filter`; `unmatched.rs`: why nothing does.
+//! - `exempt.rs`: what is known to deviate. `declared.rs`: what a target says of itself.
 //! - `schedule/`: labs and cases side by side, disruptive ones alone in theirs. `process.rs`: one case as a process.
 //! - `last.rs`: what is known of the run before. `estimate.rs`: how long this one will take.
 //! - `joint.rs`: rows that are judged over cases of others.
@@ -16,6 +16,7 @@ mod conclusion;
 mod declared;
 mod estimate;
 mod exempt;
+mod filter;
 mod interruption;
 mod joint;
 mod kinds;
