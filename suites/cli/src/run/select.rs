@@ -159,6 +159,7 @@ mod tests {
             image: lab::cluster::PROBE.to_owned(),
             pull_secrets: Vec::new(),
             confined: None,
+            software: Default::default(),
         }
     }
 
