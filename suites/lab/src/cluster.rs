@@ -17,8 +17,11 @@ use std::{
 };
 
 use async_trait::async_trait;
+use semver::VersionReq;
 use serde::{Deserialize, Serialize};
 use tokio::process::Child;
+
+use crate::software::Software;
 
 pub use crate::embedded::HeldApiFault;
 pub use api::{ApiFault, ApiServer, ApiWay, Clients, Fault, LONGEST, Refusal, Ways, api_server_name, users};
@@ -105,6 +108,9 @@ pub struct Description {
     /// The only namespace that the suite may use, if it may make none: cases run one after another in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
+    /// What was found to run there, as far as it was read.
+    #[serde(default)]
+    pub software: Software,
 }
 
 /// The pattern of every pin of a node.
@@ -120,7 +126,7 @@ fn probe() -> String {
     PROBE.to_owned()
 }
 
-/// A claim of the catalogue that a target is known not to keep.
+/// A claim of the catalogue that a target is known not to keep: always, or only in some versions, families or frontends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deviation {
@@ -130,6 +136,37 @@ pub struct Deviation {
     pub reason: String,
     /// Where that is known.
     pub link: String,
+    /// Versions of the agent that deviate, as Cargo writes requirements (`>=1.18.0, <1.18.7`). All do, if there is none; where the
+    /// version is not known, it is no deviation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions: Option<VersionReq>,
+    /// Families in which it deviates; all, if there are none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub families: BTreeSet<Family>,
+    /// Frontends at which it deviates; all, if there are none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub frontends: BTreeSet<Frontend>,
+}
+
+/// A family of addresses, as Services name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Family {
+    /// IPv4.
+    IPv4,
+    /// IPv6.
+    IPv6,
+}
+
+/// What of a Service is dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Frontend {
+    /// Its ClusterIP.
+    ClusterIp,
+    /// Its node port, at an address of a node.
+    NodePort,
+    /// An address of its load balancer.
+    LoadBalancer,
 }
 
 /// The variable that names a folder for processes in [`Place::Host`]: it goes with the node. Where it is not set, the node's

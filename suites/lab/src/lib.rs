@@ -15,5 +15,6 @@ pub mod embedded;
 pub mod image;
 pub mod kind;
 pub mod kubernetes;
+pub mod software;
 pub mod target;
 pub mod user_file;

@@ -15,7 +15,8 @@ use super::NAMESPACE;
   plumbline rbac --tier namespaced --namespace team | kubectl apply -f -     nothing outside of a namespace that is there
 
 Everything that a run makes has the label plumbline-run, and is in namespaces of its own (or in the one that it is given). It
-reads Services, EndpointSlices and pods of others, and changes none. With --tier node and a --target, cases stop and start its
+reads Services, EndpointSlices and pods of others, and changes none. For reports it reads the ConfigMaps that pods of the
+--target name: without that right (get configmaps) the report says what was not read. With --tier node and a --target, cases stop and start its
 agents: their DaemonSet gets the label, too, with another update strategy and an affinity, and nodes do whose agent is stopped;
 both are given back at the end, or by `plumbline heal`. Privileged pods are no right of RBAC: the run's namespace has the label
 pod-security.kubernetes.io/enforce=privileged, and other policies of the cluster have to except it.")]

@@ -9,7 +9,7 @@ use harness::{limits::Profile, quick::NO_CONFORMANCE};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::timeline::Timeline;
+use super::{software::Software, timeline::Timeline};
 
 /// Name and version of the format.
 pub(crate) const FORMAT: &str = "plumbline.report/v2";
@@ -61,6 +61,12 @@ pub(crate) struct Cluster {
     pub(crate) features: Vec<String>,
     /// Axes of every case that the cluster could not enable.
     pub(crate) axes_not_enabled: Vec<String>,
+    /// Known deviations of the target that exempt nothing here, as nobody can tell whether it is of their versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) deviations_not_applied: Vec<String>,
+    /// What ran there, as far as it could be read.
+    #[serde(default, skip_serializing_if = "Software::is_empty")]
+    pub(crate) software: Software,
 }
 
 /// What was said on the command line.

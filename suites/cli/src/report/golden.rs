@@ -6,6 +6,7 @@ use super::{
     files,
     format::{Axis, Case, Cluster, Counts, FORMAT, Finding, Report, Run, Undecided, Verdict},
     html, junit, markdown,
+    software::tests::example,
     timeline::{Lane, Mark, MarkKind, Span, Timeline},
 };
 
@@ -44,6 +45,10 @@ pub(crate) fn report() -> Report {
             capabilities: vec!["ipv4".into(), "node".into()],
             features: vec!["loadbalancer".into()],
             axes_not_enabled: vec!["IPv6: the cluster does not declare it".into()],
+            deviations_not_applied: vec![
+                "slice-union: known of versions <0.1.0, and the version of the agents is not known".into(),
+            ],
+            software: example(),
         },
         run: Run {
             seed: u64::MAX,

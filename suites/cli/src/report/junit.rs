@@ -36,6 +36,10 @@ fn document(report: &Report) -> quick_junit::Report {
         ] {
             suite.add_property(Property::new(name, value));
         }
+        for (name, value) in report.cluster.software.lines() {
+            let name = name.to_lowercase().replace(' ', "-");
+            suite.add_property(Property::new(name, value));
+        }
         for (name, value) in &report.limits {
             suite.add_property(Property::new(format!("limit.{name}"), value.to_string()));
         }

@@ -26,6 +26,8 @@ use super::{
 pub(crate) struct Made<'a> {
     pub(crate) description: &'a Description,
     pub(crate) features: &'a BTreeSet<String>,
+    /// Deviations that exempt nothing.
+    pub(crate) not_applied: Vec<String>,
     pub(crate) limits: &'a Limits,
     pub(crate) run: Run,
     pub(crate) started: SystemTime,
@@ -51,7 +53,7 @@ pub(crate) fn report(made: Made<'_>) -> Report {
         started: time(Timestamp::try_from(made.started).ok()),
         seconds: rounded(made.took.as_secs_f64()),
         interrupted: made.interrupted,
-        cluster: cluster(made.description, made.features),
+        cluster: cluster(made.description, made.features, made.not_applied),
         run: made.run,
         limits: made
             .limits
@@ -64,7 +66,7 @@ pub(crate) fn report(made: Made<'_>) -> Report {
     }
 }
 
-fn cluster(description: &Description, features: &BTreeSet<String>) -> Cluster {
+fn cluster(description: &Description, features: &BTreeSet<String>, not_applied: Vec<String>) -> Cluster {
     let node = |node: &lab::cluster::Node| (node.name.clone(), node.addresses.clone());
     Cluster {
         provider: description.provider.clone(),
@@ -79,6 +81,8 @@ fn cluster(description: &Description, features: &BTreeSet<String>) -> Cluster {
             .collect(),
         features: features.iter().cloned().collect(),
         axes_not_enabled: axes_not_enabled(description),
+        deviations_not_applied: not_applied,
+        software: (&description.software).into(),
     }
 }
 

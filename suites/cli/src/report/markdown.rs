@@ -29,6 +29,15 @@ pub(crate) fn render(report: &Report) -> String {
         escaped(&cluster.kernel),
         run::counts(report),
     );
+    let cluster = &report.cluster;
+    let deviations = cluster.deviations_not_applied.iter();
+    let deviations = deviations.map(|words| ("no exemption", words.clone()));
+    for (name, words) in cluster.software.lines().into_iter().chain(deviations) {
+        let _ = write!(text, "\n- {name}: {}", escaped(&words));
+    }
+    if !cluster.software.is_empty() || !cluster.deviations_not_applied.is_empty() {
+        text.push('\n');
+    }
     text += "\n| verdict | case | tier | axes | seconds |\n|---|---|---|---|---|\n";
     // A stable sort: within both halves the order of the catalogue.
     let mut cases: Vec<&Case> = report.cases.iter().collect();

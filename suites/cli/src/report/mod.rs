@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `format.rs` is what is public; `suites/reports/schema` has the same for other programs. `validate.rs`: what a
-//! report must hold to besides. `timeline.rs`: what every client
-//! saw. `command.rs`: `plumbline report`, which has a summary in Markdown, too (`markdown.rs`).
+//! report must hold to besides. `software.rs`: what ran. `timeline.rs`: what every client saw.
+//! `command.rs`: `plumbline report`, which has a summary in Markdown, too (`markdown.rs`).
 pub(crate) mod command;
 pub(crate) mod files;
 pub(crate) mod format;
@@ -18,5 +18,6 @@ mod html;
 mod junit;
 pub(crate) mod make;
 mod markdown;
+pub(crate) mod software;
 pub(crate) mod timeline;
 mod validate;

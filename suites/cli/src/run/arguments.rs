@@ -6,7 +6,7 @@ use anyhow::bail;
 use harness::{evidence::Evidence, limits::Profile};
 use lab::embedded::{Advertise, ControlPlane, LabConfig};
 
-use super::{exempt::Exemption, select::ClaimId, select::Feature};
+use super::{exempt::Exemption, filter::Filter, select::ClaimId, select::Feature};
 use crate::{
     cluster::{ExistingArgs, KindArgs, Provider},
     lab::{FamilyArgs, TargetArgs, programs},
@@ -44,10 +44,10 @@ Files in --out:
                    evidence/CASE.1/ is that of its first try, if it was tried again
 Paths in reports are relative to the folder of the report.")]
 pub(crate) struct Arguments {
-    /// Only cases whose id or one of whose claims matches. A row that is judged over cases of others (`stale-no-reboot`)
-    /// selects all of them; where only some are selected it can fail, and does not pass
-    #[arg(long, value_name = "REGEX")]
-    pub(super) filter: Option<regex::Regex>,
+    /// Only this case, or those of a claim or an area (its letter or name); otherwise those of which the id or a claim matches. A
+    /// row that is judged over cases of others (`stale-no-reboot`) selects all: with some of them it can fail, and never passes
+    #[arg(long, value_name = "ID|CLAIM|AREA|REGEX")]
+    pub(super) filter: Option<Filter>,
     /// Only cases that decide one of these claims of the catalogue (`plumbline list --claims`)
     #[arg(long, value_name = "CLAIM", value_delimiter = ',')]
     pub(super) claims: Vec<ClaimId>,

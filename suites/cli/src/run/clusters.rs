@@ -3,10 +3,8 @@
 use std::{
     io::Write as _,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::{Context as _, bail};
@@ -384,6 +382,7 @@ async fn heal(cluster: &KubernetesCluster) -> anyhow::Result<bool> {
 /// What is known of a cluster only when it is held, and all of it for the processes of cases.
 async fn learn(cluster: &mut KubernetesCluster, about: &mut NamedTempFile) -> anyhow::Result<()> {
     cluster.find_nodes().await?;
+    cluster.look_at_software(None, &Default::default()).await;
     cluster.look_at_hosts().await?;
     serde_json::to_writer(&mut *about, cluster.about())?;
     Ok(about.flush()?)

@@ -3,15 +3,20 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, anyhow};
-use lab::cluster::Description;
+use lab::cluster::{Description, Deviation};
 
-use super::{exempt::Exemption, select::Feature};
+use super::{
+    exempt::{Exemption, Only},
+    select::Feature,
+};
 
 /// Features that it has, and claims that it is known not to keep.
 #[derive(Debug)]
 pub(super) struct Declared {
     pub(super) features: BTreeSet<String>,
     pub(super) exemptions: Vec<Exemption>,
+    /// Deviations of versions that are not known to be those that run: no exemptions, each in words.
+    pub(super) not_applied: Vec<String>,
 }
 
 impl Declared {
@@ -33,23 +38,75 @@ impl Declared {
             .map_or_else(own, Ok)
             .map_err(|why| anyhow!(why))
             .with_context(wrong)?;
-        let mut exemptions = exempt;
+        let (mut exemptions, mut not_applied) = (exempt, Vec::new());
         for deviation in &cluster.deviations {
             let reason = format!("{} ({})", deviation.reason, deviation.link);
             let own = Exemption::new(&deviation.claim, &reason).map_err(|why| anyhow!(why));
-            exemptions.push(own.with_context(wrong)?);
+            let own = own.with_context(wrong)?;
+            match deviates(deviation, cluster) {
+                Ok(true) => exemptions.push(Exemption {
+                    only: part(deviation, cluster),
+                    ..own
+                }),
+                Ok(false) => {}
+                Err(why) => not_applied.push(format!("{}: {why}", deviation.claim)),
+            }
         }
         Ok(Self {
             features: features.into_iter().filter_map(|feature| feature.0).collect(),
             exemptions,
+            not_applied,
         })
     }
+}
+
+/// Whether the version that runs is one of those that deviate.
+///
+/// # Errors
+/// Nobody can tell, and why.
+fn deviates(deviation: &Deviation, cluster: &Description) -> Result<bool, String> {
+    let Some(versions) = &deviation.versions else {
+        return Ok(true);
+    };
+    let found = cluster
+        .software
+        .agent_versions()
+        .ok_or_else(|| format!("known of versions {versions}, and the version of the agents is not known"))?;
+    let of_them = found.iter().filter(|version| versions.matches(version)).count();
+    match of_them {
+        0 => Ok(false),
+        count if count == found.len() => Ok(true),
+        _ => {
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            Err(format!(
+                "known of versions {versions}, and agents are of {}",
+                found.join(" and ")
+            ))
+        }
+    }
+}
+
+fn part(deviation: &Deviation, cluster: &Description) -> Option<Only> {
+    let Deviation {
+        families, frontends, ..
+    } = deviation;
+    let is_whole = families.is_empty() && frontends.is_empty();
+    (!is_whole).then(|| Only {
+        families: families.clone(),
+        frontends: frontends.clone(),
+        nodes: cluster
+            .nodes
+            .iter()
+            .flat_map(|node| node.addresses.clone())
+            .collect(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use lab::{
-        cluster::{Deviation, Ways},
+        cluster::Ways,
+        software::{AgentSoftware, Software},
         target::Target,
     };
 
@@ -72,6 +129,7 @@ mod tests {
             image: lab::cluster::PROBE.to_owned(),
             pull_secrets: Vec::new(),
             confined: None,
+            software: Software::default(),
         }
     }
 
@@ -89,11 +147,43 @@ mod tests {
         let exempt: Exemption = "empty-refill-no-restart=not today".parse().unwrap();
         let said = Declared::new(Some(vec!["sctp".parse().unwrap()]), vec![exempt], &target).unwrap();
         assert_eq!(said.features, BTreeSet::from(["sctp".to_owned()]));
-        let case = cases::find("empty-refill-no-restart").unwrap();
-        let reason = |exemptions: &[Exemption]| super::super::exempt::reason(&case, exemptions).unwrap();
-        assert_eq!(reason(&said.exemptions), "empty-refill-no-restart: not today");
+        let first = |exemptions: &[Exemption]| {
+            let of_claim = |one: &&Exemption| one.claim == "empty-refill-no-restart";
+            exemptions.iter().find(of_claim).unwrap().reason.clone()
+        };
+        assert_eq!(first(&said.exemptions), "not today");
         let own = Declared::new(None, Vec::new(), &target).unwrap();
-        assert!(reason(&own.exemptions).contains("https://github.com/"), "{own:?}");
+        assert!(first(&own.exemptions).contains("https://github.com/"), "{own:?}");
+    }
+
+    #[test]
+    fn a_deviation_of_versions_is_one_of_those_that_run_alone() {
+        let exempt = |versions: &[Option<&str>]| {
+            let mut target = cluster("cilium");
+            let agent = |version: &Option<&str>| AgentSoftware {
+                version: version.map(str::to_owned),
+                ..AgentSoftware::default()
+            };
+            target.software.agents = versions.iter().map(agent).collect();
+            let declared = Declared::new(None, Vec::new(), &target).unwrap();
+            let is_it = |one: &Exemption| one.claim == "release-prefix-empty-list";
+            let said = declared.not_applied.into_iter();
+            let said = said.filter(|words| words.starts_with("release-prefix-empty-list: "));
+            (declared.exemptions.iter().any(is_it), said.collect::<Vec<_>>())
+        };
+        assert_eq!(exempt(&[Some("v1.18.5")]), (true, vec![]));
+        assert_eq!(exempt(&[Some("v1.19.5")]), (false, vec![]));
+        for (versions, part) in [
+            (&[None][..], "the version of the agents is not known"),
+            (&[], "the version of the agents is not known"),
+            (
+                &[Some("v1.18.5"), Some("v1.19.5")],
+                "agents are of 1.18.5 and 1.19.5",
+            ),
+        ] {
+            let (is_exempt, said) = exempt(versions);
+            assert!(!is_exempt && said[0].contains(part), "{said:?}");
+        }
     }
 
     #[test]
@@ -103,6 +193,9 @@ mod tests {
             claim: "no-such-claim".into(),
             reason: "r".into(),
             link: "l".into(),
+            versions: None,
+            families: BTreeSet::new(),
+            frontends: BTreeSet::new(),
         });
         let error = Declared::new(None, Vec::new(), &target).unwrap_err();
         assert!(format!("{error:#}").contains("no-such-claim"), "{error:#}");

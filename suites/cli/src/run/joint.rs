@@ -23,10 +23,9 @@ pub(super) fn with_joint_rows(
         let cases = row.cases();
         let is_one = |(report, _): &(CaseReport, _)| cases.iter().any(|case| case.id == report.id);
         if let Some(at) = reports.iter().rposition(is_one) {
-            let exempt = exempt::of_claims(&[row.id], exemptions);
             let all: Vec<&CaseReport> = reports.iter().map(|(report, _)| report).collect();
             let judged = report(row, &all, settings, last);
-            reports.insert(at + 1, (judged, exempt));
+            reports.insert(at + 1, exempt::with_reason(judged, exemptions));
         }
     }
     reports

@@ -14,6 +14,7 @@ use harness::{case::Case, cleanup::Made, report::CaseReport};
 use lab::{
     cluster::{Cluster as _, Description},
     embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime, sibling},
+    software::{Software, printed_version},
 };
 
 use super::{
@@ -130,6 +131,32 @@ impl<'a> Labs<'a> {
             stay: Mutex::default(),
             spent: LabsSpent::default(),
         })
+    }
+
+    /// What runs in them: one agent, the same in each, and what answers as the API.
+    pub(super) async fn software(&self) -> Software {
+        let From::Made(config) = &self.from else {
+            let not_read = "what runs in the lab: it was up before (--lab)".to_owned();
+            return Software {
+                not_read: vec![not_read],
+                ..Software::default()
+            };
+        };
+        let (agent, mut not_read) = config.agent.software().await;
+        let kubernetes = match &config.control_plane.programs {
+            Some(folder) => {
+                let program = folder.join("kube-apiserver");
+                let version = printed_version(&program, &["--version".to_owned()]).await;
+                version.map_err(|why| not_read.push(format!("the version of Kubernetes: {why}")))
+            }
+            None => Ok(format!("API server of plumbline {}", env!("CARGO_PKG_VERSION"))),
+        };
+        Software {
+            kubernetes: kubernetes.ok(),
+            agents: vec![agent],
+            not_read,
+            ..Software::default()
+        }
     }
 
     /// What those that have ended have taken.

@@ -2,8 +2,8 @@
 //!
 //! - `arguments.rs`: what can be said. `labs.rs`: the labs that are used or made. `machine.rs`: how many at once.
 //!   `clusters.rs`: a cluster that is there. `kinds.rs`: one of kind.
-//! - `select.rs`: what runs, decided before the run; `unmatched.rs`: why nothing does. `exempt.rs`: what is known to deviate.
-//!   `declared.rs`: what a target says of both.
+//! - `select.rs`: what runs, decided before the run; `filter.rs`: by `--filter`; `unmatched.rs`: why nothing does.
+//! - `exempt.rs`: what is known to deviate. `declared.rs`: what a target says of itself.
 //! - `schedule/`: labs and cases side by side, disruptive ones alone in theirs. `process.rs`: one case as a process.
 //! - `last.rs`: what is known of the run before. `estimate.rs`: how long this one will take.
 //! - `joint.rs`: rows that are judged over cases of others.
@@ -16,6 +16,7 @@ mod conclusion;
 mod declared;
 mod estimate;
 mod exempt;
+mod filter;
 mod interruption;
 mod joint;
 mod kinds;
@@ -49,12 +50,13 @@ use lab::{
     cluster::Description,
     kind::{Existing, KindConfig},
     kubernetes::Tested,
+    software::Software,
 };
 
 use crate::{
     cluster::{ExistingArgs, Provider},
     quick::marked,
-    report::{files, format, make},
+    report::{files, format, make, software},
 };
 
 use self::{
@@ -166,12 +168,13 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         tries: arguments.tries.into(),
         interrupted,
     };
-    let asked = Asked {
+    let mut asked = Asked {
         named,
         features: arguments.features,
         exempt: arguments.exempt,
         durations,
         last,
+        software: None,
         began,
         started,
     };
@@ -179,6 +182,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Where::Labs(target) => {
             eprintln!("{}", marked(profile, "bringing up the lab …"));
             let labs = Labs::new(&settings, &target, families, control_plane, arguments.nodes)?;
+            asked.software = Some(labs.software().await);
             let done = go(&settings, &labs, RunLab::describe, asked, Some(labs.spent())).await;
             for name in labs.stay() {
                 let text = format!("the lab {name} stays up: `plumbline lab down --name {name}`");
@@ -235,6 +239,8 @@ struct Asked {
     durations: Durations,
     /// The run that this one goes on with.
     last: Option<Last>,
+    /// What runs there, if that is not the cluster's to tell.
+    software: Option<Software>,
     began: Instant,
     started: SystemTime,
 }
@@ -253,9 +259,16 @@ async fn go<S: Site>(
         lab = site.make() => lab?,
         () = interrupted.cancelled() => return Ok(ExitCode::from(INTERRUPTED)),
     };
-    let description = describe(&first).clone();
+    let mut description = describe(&first).clone();
+    if let Some(software) = asked.software {
+        description.software = software;
+    }
     let declared = Declared::new(asked.features, asked.exempt, &description);
-    let Declared { features, exemptions } = match declared {
+    let Declared {
+        features,
+        exemptions,
+        not_applied,
+    } = match declared {
         Ok(declared) => declared,
         Err(why) => {
             site.end(first).await?;
@@ -267,6 +280,7 @@ async fn go<S: Site>(
     let before = summary::before(
         &description,
         &features,
+        &not_applied,
         settings,
         &selection,
         asked.began.elapsed(),
@@ -291,6 +305,7 @@ async fn go<S: Site>(
     let report = make::report(make::Made {
         description: &description,
         features: &features,
+        not_applied,
         limits: &settings.limits,
         run: format::Run {
             seed: settings.seed,
@@ -308,7 +323,8 @@ async fn go<S: Site>(
         out: &settings.out,
         cases,
     });
-    let written = files::write(&report, &settings.out);
+    let kept = software::keep(&description.software, &settings.out);
+    let written = files::write(&report, &settings.out).and_then(|paths| kept.map(|()| paths));
     let mark = |text: &str| marked(&report.run.profile, text);
     print!(
         "{}{}{}",

@@ -3,15 +3,11 @@
 use std::{collections::BTreeSet, str::FromStr};
 
 use anyhow::bail;
-use cases::{
-    claims::{self, Claim},
-    joint::{self, Joint},
-};
+use cases::claims::{self, Claim};
 use harness::{case::Case, limits::Limits, verdict::Verdict};
 use lab::cluster::Description;
-use regex::Regex;
 
-use super::unmatched::unmatched;
+use super::{filter::Filter, unmatched::unmatched};
 use crate::near::near;
 
 /// Cases that run, and those that do not, with the reason.
@@ -62,8 +58,8 @@ impl FromStr for Feature {
 /// What of the catalogue is asked for.
 #[derive(Debug, Default)]
 pub(super) struct Wanted<'a> {
-    /// Ids or claims that match; with a row that is judged over cases of others, these.
-    pub(super) filter: Option<&'a Regex>,
+    /// What is selected by name or by an expression.
+    pub(super) filter: Option<&'a Filter>,
     /// Claims of which one is decided; all, if there are none.
     pub(super) claims: &'a [ClaimId],
     /// Ids; all, if it is none.
@@ -72,15 +68,8 @@ pub(super) struct Wanted<'a> {
 
 impl Wanted<'_> {
     pub(super) fn is(&self, case: &Case) -> bool {
-        let matches = |filter: &Regex| {
-            let is_in = |row: &&Joint| row.cases().iter().any(|one| one.id == case.id);
-            let mut rows = joint::ALL.iter().filter(|row| filter.is_match(row.id));
-            filter.is_match(case.id)
-                || case.claims.iter().any(|claim| filter.is_match(claim))
-                || rows.any(|row| is_in(&row))
-        };
         let decides = |claim: &ClaimId| claim.0.cases().iter().any(|one| one.id == case.id);
-        self.filter.is_none_or(matches)
+        self.filter.is_none_or(|filter| filter.is_match(case))
             && (self.claims.is_empty() || self.claims.iter().any(decides))
             && self.ids.is_none_or(|ids| ids.contains(case.id))
     }
@@ -88,10 +77,12 @@ impl Wanted<'_> {
 
 /// Cases that are asked for; at least one.
 pub(super) fn named(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Case>> {
-    if let Some(claim) = wanted.claims.iter().find(|claim| claim.0.cases().is_empty()) {
+    let filtered = wanted.filter.and_then(Filter::claim).and_then(claims::find);
+    let mut claims = wanted.claims.iter().map(|claim| claim.0).chain(filtered);
+    if let Some(claim) = claims.find(|claim| claim.cases().is_empty()) {
         bail!(
             "the claim {} has no case yet: `plumbline list --claims` shows which have",
-            claim.0.id
+            claim.id
         );
     }
     let named: Vec<Case> = cases::ALL
@@ -128,6 +119,7 @@ pub(super) fn select(
 
 #[cfg(test)]
 mod tests {
+    use cases::joint;
     use harness::{case::Rights, limits::Profile};
     use lab::cluster::{Capability, Node, Ways};
 
@@ -135,7 +127,7 @@ mod tests {
 
     fn matching(filter: &str) -> anyhow::Result<Vec<Case>> {
         named(&Wanted {
-            filter: Some(&Regex::new(filter).unwrap()),
+            filter: Some(&filter.parse().unwrap()),
             ..Wanted::default()
         })
     }
@@ -167,6 +159,7 @@ mod tests {
             image: lab::cluster::PROBE.to_owned(),
             pull_secrets: Vec::new(),
             confined: None,
+            software: Default::default(),
         }
     }
 
@@ -253,6 +246,7 @@ mod tests {
             error.contains(without.id) && error.contains("no case yet"),
             "{error}"
         );
+        assert_eq!(matching(without.id).unwrap_err().to_string(), error);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::{
     quick::marked,
     report::{
         format::{Case, Report, Verdict},
+        software::Software,
         timeline::MarkKind,
     },
 };
@@ -27,6 +28,7 @@ const ATTEMPTS: usize = 2;
 pub(super) fn before(
     cluster: &Description,
     features: &BTreeSet<String>,
+    not_applied: &[String],
     settings: &Settings,
     selection: &Selection,
     took: Duration,
@@ -63,6 +65,9 @@ pub(super) fn before(
         ("features", features.join(", ")),
     ];
     lines.extend(axes_not_enabled(cluster).into_iter().map(|axis| ("not", axis)));
+    lines.extend(Software::from(&cluster.software).lines());
+    let not_applied = not_applied.iter().cloned();
+    lines.extend(not_applied.map(|words| ("no exemption", words)));
     let at_once = format!(
         "{} at once, {} at once in all of them",
         settings.labs,
@@ -84,7 +89,7 @@ pub(super) fn before(
     lines.extend(takes.map(|takes| ("takes", takes.to_owned())));
     lines
         .iter()
-        .map(|(name, text)| format!("{name:<10}{text}\n"))
+        .map(|(name, text)| format!("{name:<12} {text}\n"))
         .collect()
 }
 

@@ -1,7 +1,9 @@
 //! Why a run has no case: what matches none, and names that are near.
 
+use std::collections::BTreeSet;
+
 use anyhow::anyhow;
-use cases::joint;
+use cases::claims;
 
 use super::select::Wanted;
 use crate::near::near;
@@ -15,11 +17,16 @@ pub(super) fn unmatched(wanted: &Wanted<'_>) -> anyhow::Error {
             ..Wanted::default()
         })
     {
-        let rows = joint::ALL.iter().map(|row| row.id);
-        let ids = cases::ALL.iter().map(|case| case.id).chain(rows);
-        let near = near(filter.as_str(), ids);
+        let ids = cases::ALL.iter().map(|case| case.id);
+        let decided = claims::all().filter(|claim| !claim.cases().is_empty());
+        let mut names: Vec<&str> = ids.chain(decided.map(|claim| claim.id)).collect();
+        names.extend(claims::AREAS.map(|area| area.name));
+        let mut known = BTreeSet::new();
+        names.retain(|name| known.insert(*name));
+        let near = near(filter.as_str(), names);
         return anyhow!(
-            "no case or row has an id or a claim that matches --filter '{filter}'{near}: `plumbline list` shows all ids"
+            "no case has an id, a claim or an area that is or matches --filter '{}'{near}: `plumbline list` shows all ids",
+            filter.as_str()
         );
     }
     if wanted.ids.is_some()
@@ -35,7 +42,9 @@ pub(super) fn unmatched(wanted: &Wanted<'_>) -> anyhow::Error {
     }
     let claims: Vec<&str> = wanted.claims.iter().map(|claim| claim.0.id).collect();
     let options = [
-        wanted.filter.map(|filter| format!("--filter '{filter}'")),
+        wanted
+            .filter
+            .map(|filter| format!("--filter '{}'", filter.as_str())),
         (!claims.is_empty()).then(|| format!("--claims {}", claims.join(","))),
         wanted.ids.map(|_| "--rerun-failed".to_owned()),
     ];
@@ -48,17 +57,13 @@ pub(super) fn unmatched(wanted: &Wanted<'_>) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use regex::Regex;
-
     use super::*;
     use crate::run::select::named;
 
     #[test]
     fn a_filter_that_matches_nothing_is_named_with_ids_that_are_near() {
         let error = |filter: &str| {
-            let filter = Regex::new(filter).unwrap();
+            let filter = filter.parse().unwrap();
             let wanted = Wanted {
                 filter: Some(&filter),
                 ..Wanted::default()
@@ -67,16 +72,17 @@ mod tests {
         };
         assert_eq!(
             error("zzz"),
-            "no case or row has an id or a claim that matches --filter 'zzz': `plumbline list` shows all ids"
+            "no case has an id, a claim or an area that is or matches --filter 'zzz': `plumbline list` shows all ids"
         );
         assert_eq!(
             error(r"^stale-no-rebot\d$"),
-            "no case or row has an id or a claim that matches --filter '^stale-no-rebot\\d$'; near is stale-no-reboot: \
+            "no case has an id, a claim or an area that is or matches --filter '^stale-no-rebot\\d$'; near is stale-no-reboot: \
              `plumbline list` shows all ids"
         );
         for (filter, near) in [
             ("relaese-name-lattice", "release-name-lattice"),
             ("Clusterip-from-pod", "clusterip-from-pod"),
+            ("release isolaton", "A release isolation"),
         ] {
             let error = error(filter);
             assert!(error.contains(" near ") && error.contains(near), "{error}");
@@ -86,7 +92,7 @@ mod tests {
     #[test]
     fn options_that_select_no_case_together_are_named() {
         let (filter, claims) = (
-            Regex::new("^release-").unwrap(),
+            "^release-".parse().unwrap(),
             ["clusterip-from-pod".parse().unwrap()],
         );
         let both = Wanted {

@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     CASE, LIMIT, privileged,
-    support::{lab_up, report},
+    support::{lab_up, report, tells_what_ran},
 };
 
 pub(super) const NAMESPACE: &str = "plumbline-run";
@@ -182,6 +182,7 @@ async fn a_case_passes_in_a_cluster_by_its_kubeconfig_and_nothing_is_left() {
         let replay = case["replay"].as_str().unwrap();
         assert_eq!(replay.contains(" --evidence all"), keeps_all, "{replay}");
     }
+    tells_what_ran(&report(own.path()), &report(given.path()));
     let report = report(given.path());
     let cases = report["cases"].as_array().unwrap();
     let skipped = cases.iter().find(|case| case["id"] == OWN_NAMESPACES).unwrap();

@@ -207,3 +207,27 @@ fn parent(pid: u32) -> Option<u32> {
         .parse()
         .ok()
 }
+
+/// A report of a cluster names its agents where it was told which pods they are, and says so where it was not.
+pub(super) fn tells_what_ran(of_agents: &serde_json::Value, of_nobody: &serde_json::Value) {
+    let software = &of_agents["cluster"]["software"];
+    let agents = software["agents"].as_array().unwrap();
+    assert_eq!(
+        (agents.len(), &agents[0]["name"]),
+        (1, &"probe".into()),
+        "{software}"
+    );
+    assert_eq!(
+        agents[0]["nodes"],
+        serde_json::json!(["node1", "node2"]),
+        "{software}"
+    );
+    assert_eq!(agents[0]["arguments"][0], "serve", "{software}");
+    let kernel = &software["nodes"][0]["kernel"];
+    assert!(
+        software["kubernetes"].is_string() && kernel.is_string(),
+        "{software}"
+    );
+    let software = of_nobody["cluster"]["software"].to_string();
+    assert!(software.contains("what agents run: no target"), "{software}");
+}

@@ -9,7 +9,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{LIMITS, LabError, Program, api::PROGRAMS, topology};
-use crate::{cluster::Deviation, target::Target};
+use crate::{
+    cluster::Deviation,
+    software::{AgentSoftware, arguments},
+    target::Target,
+};
 
 /// Name of a lab that nobody gave a name.
 pub const DEFAULT_NAME: &str = "lab";
@@ -156,6 +160,18 @@ impl AgentCommand {
             deviations: target.deviations,
             program: own,
         })
+    }
+
+    /// Its program, by digest and version, and what of these could not be found out.
+    pub async fn software(&self) -> (AgentSoftware, Vec<String>) {
+        let [path, first @ ..] = self.argv.as_slice() else {
+            return Default::default();
+        };
+        let version = self.program.version.as_ref();
+        let asked = version.map(|version| [first, version.as_slice()].concat());
+        let (mut found, not_read) = AgentSoftware::of_program(Path::new(path), asked).await;
+        found.arguments = arguments(first.iter().chain(&self.program.run));
+        (found, not_read)
     }
 }
 

@@ -36,7 +36,10 @@ use super::{
     protocol::{About, Descriptor, Located, Missing, NodeStatus, Refusal, Status},
     topology::NodeAddresses,
 };
-use crate::cluster::{self, Capability, Description};
+use crate::{
+    cluster::{self, Capability, Description},
+    software::Software,
+};
 
 /// Everything; its end is that of all tasks, and with them of their processes and namespaces.
 #[derive(Debug)]
@@ -259,6 +262,8 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         image: cluster::PROBE.to_owned(),
         pull_secrets: Vec::new(),
         confined: None,
+        // One agent for all labs of a run, which reads it once.
+        software: Software::default(),
     }
 }
 

@@ -49,6 +49,9 @@ pub struct Program {
     /// Arguments with which it prints what it has programmed, if it can.
     #[serde(default)]
     pub dump: Option<Vec<String>>,
+    /// Arguments with which it prints its version, if it can.
+    #[serde(default)]
+    pub version: Option<Vec<String>>,
     /// Where it says that it is ready.
     pub ready: Ready,
 }

@@ -164,6 +164,8 @@ impl KindCluster {
             plumbline: programs.plumbline.clone(),
             pods: PodOptions::default(),
         };
+        let image = |node: &Container| (node.name.clone(), node.image.clone());
+        let images = nodes.iter().map(image).collect();
         let beside = Beside {
             nodes,
             agents,
@@ -176,7 +178,9 @@ impl KindCluster {
             baseline: baseline::read(&folder)?,
             plumbline: programs.plumbline,
         };
-        let cluster = KubernetesCluster::survey(options, Arc::new(beside)).await?;
+        let mut cluster = KubernetesCluster::survey(options, Arc::new(beside)).await?;
+        let agent = target.cluster.map(|installed| installed.agent);
+        cluster.look_at_software(agent.as_ref(), &images).await;
         folder.put(ABOUT, cluster.about())?;
         if let Some(undo) = undo {
             undo.not();

@@ -20,6 +20,8 @@ use crate::embedded::{EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6, NetNs};
 pub(super) struct Container {
     /// Its name, which is the node's in the API.
     pub(super) name: String,
+    /// Its image, with the digest on this machine.
+    pub(super) image: String,
     /// Whether the API server runs on it.
     pub(super) is_control_plane: bool,
     /// Its first process, as this host sees it.
@@ -185,6 +187,7 @@ fn locate(inspected: &Inspected) -> Result<Container, KindError> {
     let network = inspected.network(&tools::network());
     let (network, addresses) = network.ok_or_else(|| elsewhere("it is in no network".to_owned()))?;
     Ok(Container {
+        image: inspected.image(),
         is_control_plane: inspected.is_control_plane(),
         pid,
         network: network.to_owned(),

@@ -180,6 +180,7 @@ mod tests {
         let tiny = program(folder.path(), "tiny", &static_program());
         let archive = Archive::make(&IMAGE, &tiny).expect("an image");
         let node = Container {
+            image: String::new(),
             name: "c-control-plane".to_owned(),
             is_control_plane: true,
             pid: 1,

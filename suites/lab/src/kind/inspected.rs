@@ -15,6 +15,9 @@ const CONTROL_PLANE: &str = "control-plane";
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Inspected {
     name: String,
+    /// Digest of its image on this machine.
+    #[serde(default)]
+    image: String,
     state: State,
     config: Config,
     network_settings: NetworkSettings,
@@ -31,6 +34,9 @@ struct State {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Config {
+    /// Its image, as it was asked for.
+    #[serde(default)]
+    image: String,
     labels: BTreeMap<String, String>,
 }
 
@@ -93,6 +99,11 @@ impl Inspected {
     /// Whether it is not stopped.
     pub(super) fn runs(&self) -> bool {
         self.state.running
+    }
+
+    /// Its image as it was asked for, and its digest on this machine.
+    pub(super) fn image(&self) -> String {
+        format!("{} ({})", self.config.image, self.image)
     }
 
     /// Its first process, as this host sees it; 0 if it has none.

@@ -241,6 +241,7 @@ mod tests {
         let own = std::process::id();
         fs::write(deep.join("cgroup.procs"), format!("0\n{own}\n")).expect("a file");
         let node = Container {
+            image: String::new(),
             name: "a".to_owned(),
             is_control_plane: false,
             pid: own,

@@ -25,6 +25,7 @@ use super::{
     hosts,
     options::{host_pod, on_host},
     scouts::scout,
+    software,
     survey::survey,
 };
 use crate::{
@@ -33,6 +34,7 @@ use crate::{
         Place, Stop, Variant, command_line,
     },
     embedded::{Placement, spawn},
+    target::Agent,
 };
 
 /// Everything that another process needs to use the same cluster in the same way, but for its extension.
@@ -121,6 +123,17 @@ impl KubernetesCluster {
             self.about.host = Some(hosts::look(&self.client, options, &description.nodes).await?);
         }
         Ok(())
+    }
+
+    /// Reads what runs on its nodes: agents are these, or those of the target that was told; `images` are those of nodes that are
+    /// containers. What can't be read is named in it.
+    pub async fn look_at_software(&mut self, agent: Option<&Agent>, images: &BTreeMap<String, String>) {
+        let About {
+            options, description, ..
+        } = &self.about;
+        let agent = agent.or(options.tested.agents.as_ref().map(|agents| &agents.agent));
+        let nodes = &description.nodes;
+        self.about.description.software = software::read(&self.client, nodes, agent, images).await;
     }
 
     /// Nodes that are not used, each with its reason, as far as this has looked at the cluster itself.

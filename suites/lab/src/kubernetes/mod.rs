@@ -41,6 +41,7 @@ mod proxy;
 mod rights;
 mod scouts;
 mod secrets;
+mod software;
 mod survey;
 
 pub use cluster::{About, KubernetesCluster};

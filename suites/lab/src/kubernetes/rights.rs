@@ -111,14 +111,25 @@ const NODE_RULES: &[Rule] = &[
     },
 ];
 
-/// The rules that a tier needs, and nothing else: of a ClusterRole, or under [`Tier::Namespaced`] of a Role in its namespace.
+/// What is read for reports of how the agents of a target are configured: no case needs it, and who is not shown it has a line in
+/// the report that says so. By its name, which their pods give; ConfigMaps of others are left alone.
+const REPORT_RULES: &[Rule] = &[Rule {
+    group: "",
+    resources: &["configmaps"],
+    name: None,
+    verbs: &["get"],
+}];
+
+/// The rules that a tier needs, what its reports read, and nothing else: of a ClusterRole, or under [`Tier::Namespaced`] of a Role in its namespace.
 ///
 /// Privileged pods are no right of RBAC but one of admission: the namespace that they are in says so by its label
 /// `pod-security.kubernetes.io/enforce: privileged`, which the suite sets on its own.
 #[must_use]
 pub fn rules(tier: Tier) -> Vec<PolicyRule> {
     let all = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    let of_reports = (tier > Tier::Namespaced).then_some(REPORT_RULES);
     of(tier)
+        .chain(of_reports.into_iter().flatten())
         .map(|rule| PolicyRule {
             api_groups: Some(vec![rule.group.to_owned()]),
             resources: Some(all(rule.resources)),

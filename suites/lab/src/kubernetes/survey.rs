@@ -12,7 +12,10 @@ use tokio::time::timeout;
 use super::{
     Extension, KubernetesError, LIMITS, Options, Tier, daemon_set, error, installed, limits::ask, rights,
 };
-use crate::cluster::{Capability, Description, Node};
+use crate::{
+    cluster::{Capability, Description, Node},
+    software::Software,
+};
 
 /// Reads it: what it is, and why nodes of it are left out. Nothing is written: the one Service that is sent is a dry run.
 ///
@@ -66,6 +69,7 @@ pub(super) async fn survey(
         image: options.image.clone(),
         pull_secrets: options.pods.pull_secrets.clone(),
         confined: options.confined().map(str::to_owned),
+        software: Software::default(),
     };
     Ok((description, left_out))
 }

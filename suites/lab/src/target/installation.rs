@@ -214,9 +214,10 @@ fn command(argv: &[String], version: Option<&str>) -> Result<(), String> {
         let installs = arguments
             .first()
             .is_some_and(|verb| ["install", "upgrade"].contains(&verb.as_str()));
-        return if installs && !arguments.iter().any(|argument| argument == "--version") {
+        let is_pinned = arguments.iter().any(|argument| argument == "--version");
+        return if installs && !is_pinned && !has_local_chart(arguments) {
             Err(format!(
-                "expected --version, as charts change without it: {}",
+                "expected --version, as charts change without it, or a chart that is a local path (./CHART): {}",
                 argv.join(" ")
             ))
         } else {
@@ -232,6 +233,24 @@ fn command(argv: &[String], version: Option<&str>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Options of helm that have no value, after which the chart may stand.
+const ALONE: [&str; 6] = [
+    "--install",
+    "-i",
+    "--generate-name",
+    "-g",
+    "--wait",
+    "--create-namespace",
+];
+
+/// Whether the chart is a folder or a file here (`./…`, `../…`, `/…`), which is what it is: `--version` picks one of a repository's.
+fn has_local_chart(arguments: &[String]) -> bool {
+    arguments.windows(2).any(|pair| {
+        let is_value = pair[0].starts_with('-') && !ALONE.contains(&pair[0].as_str());
+        !is_value && ["./", "../", "/"].iter().any(|start| pair[1].starts_with(start))
+    })
 }
 
 /// Manifests that can be applied.
@@ -312,6 +331,13 @@ mod tests {
             "version: v1.2.3\ninstall: [{{run: [kubectl, apply, -f, '{url}']}}]"
         ))
         .expect("pinned");
+        for local in [
+            "x, ./chart",
+            "x, ../x/chart, --values, v.yaml",
+            "--generate-name, /x.tgz",
+        ] {
+            parsed(&format!("install: [{{run: [helm, install, {local}]}}]")).expect(local);
+        }
         for (text, part) in [
             (
                 format!("install: [{{run: [kubectl, apply, -f, '{url}']}}]"),
@@ -331,6 +357,10 @@ mod tests {
             (
                 "install: [{run: [helm, install, x]}]".to_owned(),
                 "expected --version",
+            ),
+            (
+                "install: [{run: [helm, install, x, oci://h/x, --values, ./x.yaml]}]".to_owned(),
+                "a local path",
             ),
             ("install: [{run: [sh, -c, x]}]".to_owned(), "kubectl, helm"),
             ("uninstall: [{run: []}]".to_owned(), "found nothing"),

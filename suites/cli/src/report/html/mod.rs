@@ -5,7 +5,10 @@ mod timeline;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::format::{Axis, Case, Report, Verdict};
+use super::{
+    format::{Axis, Case, Report, Verdict},
+    software::AgentSoftware,
+};
 use crate::count::counted;
 
 /// The text of the file.
@@ -107,10 +110,29 @@ fn environment(report: &Report) -> Markup {
                 dt { "seed" } dd { (report.run.seed) @if report.run.shuffled { ", cases shuffled" } }
                 dt { "limits" } dd { "profile " (report.run.profile) }
                 @for axis in &cluster.axes_not_enabled { dt { "not" } dd { (axis) } }
+                @for (name, text) in cluster.software.lines() { dt { (name) } dd { (text) } }
+                @for words in &cluster.deviations_not_applied { dt { "no exemption" } dd { (words) } }
             }
+            (configuration(report))
             details class="small" {
                 summary { "All limits" }
                 dl { @for (name, value) in &report.limits { dt { (name) } dd { (value) } } }
+            }
+        }
+    }
+}
+
+/// How agents were called.
+fn configuration(report: &Report) -> Markup {
+    let configured = |agent: &&AgentSoftware| !agent.arguments.is_empty() || !agent.environment.is_empty();
+    html! {
+        @for agent in report.cluster.software.agents.iter().filter(configured) {
+            details class="small" {
+                summary { "Configuration of " (agent.name) }
+                pre {
+                    @for argument in &agent.arguments { (argument) "\n" }
+                    @for (name, value) in &agent.environment { (name) "=" (value) "\n" }
+                }
             }
         }
     }

@@ -195,10 +195,7 @@ pub(super) async fn all<S: Site>(
     }
     let place = |report: &CaseReport| cases::ALL.iter().position(|case| case.id == report.id);
     reports.sort_by_key(place);
-    let with_exemption = |report: CaseReport| {
-        let exempt = cases::find(&report.id).and_then(|case| exempt::reason(&case, exemptions));
-        (report, exempt)
-    };
+    let with_exemption = |report: CaseReport| exempt::with_reason(report, exemptions);
     Ended {
         reports: reports.into_iter().map(with_exemption).collect(),
         down,
@@ -243,7 +240,7 @@ impl<S: Site> Schedule<'_, S> {
             line.undecided(&report);
             return After::OnceMore(case);
         }
-        let exempt = exempt::reason(&case, self.exemptions);
+        let exempt = exempt::reason(&report, self.exemptions);
         if self.settings.fail_fast && fails_the_run(&report.verdict, exempt.as_deref()) {
             self.stopped_by.get_or_init(|| case.id);
         }

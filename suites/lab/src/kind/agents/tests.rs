@@ -107,6 +107,7 @@ fn names<T: kube::Resource>(all: &[T]) -> Vec<String> {
 
 fn container(name: &str) -> Container {
     Container {
+        image: String::new(),
         name: name.to_owned(),
         is_control_plane: false,
         pid: 0,

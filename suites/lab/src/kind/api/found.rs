@@ -101,6 +101,7 @@ mod tests {
     /// A node whose files are this thread's.
     fn node(name: &str, is_control_plane: bool, address: [u8; 4]) -> Container {
         Container {
+            image: String::new(),
             name: name.to_owned(),
             is_control_plane,
             pid: gettid().as_raw().try_into().expect("a number"),

@@ -1,0 +1,283 @@
+//! What ran, as a report names it: versions, images with their digests, and how the agents were configured.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use anyhow::Context as _;
+use lab::software;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where the ConfigMaps are kept that agents' pods name, in the folder of the report.
+const KEPT: &str = "evidence/configuration";
+
+/// What ran. What could not be read is named in `not_read`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Software {
+    /// Version of Kubernetes, as its API server says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kubernetes: Option<String>,
+    /// Nodes, those with the same software together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) nodes: Vec<NodeSoftware>,
+    /// Agents, those that are the same together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) agents: Vec<AgentSoftware>,
+    /// ConfigMaps that pods of the agents name; what was in them is in `evidence/configuration`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) config_maps: Vec<ConfigMap>,
+    /// What could not be read, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) not_read: Vec<String>,
+}
+
+/// What some nodes run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeSoftware {
+    /// Their names.
+    pub(crate) names: Vec<String>,
+    /// The image that they are containers of, with its digest, where they are (kind).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) image: Option<String>,
+    /// Operating system.
+    pub(crate) os: String,
+    /// Kernel.
+    pub(crate) kernel: String,
+    /// Container runtime.
+    pub(crate) container_runtime: String,
+    /// kubelet.
+    pub(crate) kubelet: String,
+}
+
+/// The agent of some nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AgentSoftware {
+    /// The image of its container; in the lab, the path of its program.
+    pub(crate) name: String,
+    /// `sha256:…` of that image, or of that program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) digest: Option<String>,
+    /// Its version: the tag of the image, or what the program prints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<String>,
+    /// How it is called, without values that may be secrets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) arguments: Vec<String>,
+    /// Its environment, without values that may be secrets.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) environment: BTreeMap<String, String>,
+    /// On which nodes; none where it is the same program everywhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) nodes: Vec<String>,
+}
+
+/// A ConfigMap that pods of the agents name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConfigMap {
+    /// Its namespace.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// SHA-256 of its keys and values, in the order of the keys, each ended by a zero byte.
+    pub(crate) sha256: String,
+    /// Its keys.
+    pub(crate) keys: Vec<String>,
+}
+
+impl From<&software::Software> for Software {
+    fn from(found: &software::Software) -> Self {
+        let found = found.clone();
+        let node = |node: software::NodeSoftware| NodeSoftware {
+            names: node.names,
+            image: node.image,
+            os: node.os,
+            kernel: node.kernel,
+            container_runtime: node.container_runtime,
+            kubelet: node.kubelet,
+        };
+        let agent = |agent: software::AgentSoftware| AgentSoftware {
+            name: agent.name,
+            digest: agent.digest,
+            version: agent.version,
+            arguments: agent.arguments,
+            environment: agent.environment,
+            nodes: agent.nodes,
+        };
+        let config_map = |map: software::ConfigMapFound| ConfigMap {
+            namespace: map.namespace,
+            name: map.name,
+            sha256: map.sha256,
+            keys: map.keys,
+        };
+        Self {
+            kubernetes: found.kubernetes,
+            nodes: found.nodes.into_iter().map(node).collect(),
+            agents: found.agents.into_iter().map(agent).collect(),
+            config_maps: found.config_maps.into_iter().map(config_map).collect(),
+            not_read: found.not_read,
+        }
+    }
+}
+
+impl Software {
+    /// Whether nothing is known, as of a report of an earlier version.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What there is to say of it, in lines for people: a name, and what it is.
+    pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines: Vec<(&str, String)> = Vec::new();
+        lines.extend(
+            self.kubernetes
+                .iter()
+                .map(|version| ("Kubernetes", version.clone())),
+        );
+        for node in &self.nodes {
+            let image = node.image.iter().map(|image| format!("image {image}, "));
+            let image: String = image.collect();
+            let NodeSoftware {
+                os,
+                kernel,
+                container_runtime,
+                kubelet,
+                names,
+                ..
+            } = node;
+            let text = format!(
+                "{image}{os}, kernel {kernel}, {container_runtime}, kubelet {kubelet} ({})",
+                names.join(", ")
+            );
+            lines.push(("node", text));
+        }
+        for agent in &self.agents {
+            let mut text = agent.name.clone();
+            let of_image = agent
+                .version
+                .as_ref()
+                .is_some_and(|version| agent.name.contains(version));
+            if let Some(version) = agent.version.as_ref().filter(|_| !of_image) {
+                text += &format!(", {version}");
+            }
+            match &agent.digest {
+                Some(digest) if !agent.name.contains(digest) => text += &format!(", {digest}"),
+                Some(_) => {}
+                None => text += ", digest not known",
+            }
+            if !agent.nodes.is_empty() {
+                text += &format!(" ({})", agent.nodes.join(", "));
+            }
+            lines.push(("agent", text));
+        }
+        for map in &self.config_maps {
+            let text = format!("{}/{}, sha256:{}", map.namespace, map.name, map.sha256);
+            lines.push(("ConfigMap", text));
+        }
+        if self.agents.len() > 1 {
+            let words = "nodes have different agents: what a case shows may be of either";
+            lines.push(("warning", words.to_owned()));
+        }
+        lines.extend(self.not_read.iter().map(|why| ("not read", why.clone())));
+        lines
+    }
+}
+
+/// Keeps what was in ConfigMaps, as evidence in the folder of a run.
+///
+/// # Errors
+/// It can't be written.
+pub(crate) fn keep(found: &software::Software, out: &Path) -> anyhow::Result<()> {
+    for map in &found.config_maps {
+        if map.data.is_empty() {
+            continue;
+        }
+        let folder = out.join(KEPT);
+        // No namespace or name has a dot in the first place, or a slash.
+        let path = folder.join(format!("{}.{}.yaml", map.namespace, map.name));
+        let text = serde_saphyr::to_string(&map.data).context("failed to write a ConfigMap as YAML")?;
+        fs::create_dir_all(&folder)
+            .and_then(|()| fs::write(&path, text))
+            .with_context(|| format!("failed to write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// One with everything in it.
+    pub(crate) fn example() -> Software {
+        Software {
+            kubernetes: Some("v1.36.1".into()),
+            nodes: vec![NodeSoftware {
+                names: vec!["node1".into(), "node2".into()],
+                image: Some("kindest/node:v1.36.1 (sha256:aa)".into()),
+                os: "Debian GNU/Linux 12".into(),
+                kernel: "6.1.0".into(),
+                container_runtime: "containerd://2.0.1".into(),
+                kubelet: "v1.36.1".into(),
+            }],
+            agents: vec![AgentSoftware {
+                name: "registry.example/agent:v1.2.3".into(),
+                digest: Some("sha256:bb".into()),
+                version: Some("v1.2.3".into()),
+                arguments: vec!["agent".into(), "--token=(left out)".into()],
+                environment: BTreeMap::from([("PASSWORD".to_owned(), "(of the Secret s)".to_owned())]),
+                nodes: vec!["node1".into(), "node2".into()],
+            }],
+            config_maps: vec![ConfigMap {
+                namespace: "kube-system".into(),
+                name: "agent".into(),
+                sha256: "cc".into(),
+                keys: vec!["mode".into()],
+            }],
+            not_read: vec!["the ConfigMap kube-system/more: configmaps \"more\" is forbidden".into()],
+        }
+    }
+
+    #[test]
+    fn agents_that_differ_are_warned_of() {
+        let agent = |version: &str| software::AgentSoftware {
+            name: format!("x/agent:{version}"),
+            version: Some(version.to_owned()),
+            ..Default::default()
+        };
+        let of = |agents| {
+            Software::from(&software::Software {
+                agents,
+                ..Default::default()
+            })
+        };
+        assert_eq!(
+            of(vec![agent("v1")]).lines(),
+            [("agent", "x/agent:v1, digest not known".to_owned())]
+        );
+        let both = of(vec![agent("v1"), agent("v2")]).lines();
+        assert!(
+            both[2].0 == "warning" && both[2].1.starts_with("nodes have different agents"),
+            "{both:?}"
+        );
+    }
+
+    #[test]
+    fn what_was_in_config_maps_is_kept_beside_the_report() {
+        let folder = tempfile::tempdir().unwrap();
+        let map = software::ConfigMapFound {
+            namespace: "kube-system".into(),
+            name: "agent.config".into(),
+            data: BTreeMap::from([("mode".to_owned(), "a".to_owned())]),
+            ..Default::default()
+        };
+        let found = software::Software {
+            config_maps: vec![map],
+            ..Default::default()
+        };
+        keep(&found, folder.path()).unwrap();
+        let kept = folder.path().join(KEPT).join("kube-system.agent.config.yaml");
+        assert_eq!(fs::read_to_string(kept).unwrap().trim(), "mode: a");
+    }
+}

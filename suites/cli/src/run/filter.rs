@@ -1,0 +1,151 @@
+//! What `--filter` selects: what is typed is taken as the name of something before it is taken as an expression.
+
+use std::str::FromStr;
+
+use cases::{
+    claims::{self, AREAS, Area},
+    joint,
+};
+use harness::case::Case;
+use regex::Regex;
+
+/// The text of a `--filter`, and what it was taken for.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    text: String,
+    means: Means,
+}
+
+/// The first of these that the text is.
+#[derive(Clone, Debug)]
+enum Means {
+    /// The id of a case: that case, and none whose id begins with it.
+    Case(&'static str),
+    /// The id of a claim (a row that is judged over cases of others is one): the cases that decide it.
+    Claim(&'static str),
+    /// The letter of an area, its name, or both: its cases.
+    Area(Area),
+    /// Whatever matches somewhere in the id of a case, of a claim that it decides, or of a row that is judged over it.
+    Expression(Regex),
+}
+
+impl FromStr for Filter {
+    type Err = regex::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let means = match (cases::find(text), claims::find(text), area(text)) {
+            (Some(case), ..) => Means::Case(case.id),
+            (_, Some(claim), _) => Means::Claim(claim.id),
+            (.., Some(area)) => Means::Area(area),
+            _ => Means::Expression(Regex::new(text)?),
+        };
+        Ok(Self {
+            text: text.to_owned(),
+            means,
+        })
+    }
+}
+
+impl Filter {
+    /// As it was typed.
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The claim that it names, if it names one alone.
+    pub(super) fn claim(&self) -> Option<&'static str> {
+        match self.means {
+            Means::Claim(id) => Some(id),
+            Means::Case(_) | Means::Area(_) | Means::Expression(_) => None,
+        }
+    }
+
+    /// Whether it selects a case.
+    pub(super) fn is_match(&self, case: &Case) -> bool {
+        match &self.means {
+            Means::Case(id) => case.id == *id,
+            Means::Claim(id) => claims::find(id).is_some_and(|claim| is_among(case, &claim.cases())),
+            Means::Area(area) => case.area == area.name,
+            Means::Expression(regex) => {
+                let mut rows = joint::ALL.iter().filter(|row| regex.is_match(row.id));
+                regex.is_match(case.id)
+                    || case.claims.iter().any(|claim| regex.is_match(claim))
+                    || rows.any(|row| is_among(case, &row.cases()))
+            }
+        }
+    }
+}
+
+fn is_among(case: &Case, cases: &[Case]) -> bool {
+    cases.iter().any(|one| one.id == case.id)
+}
+
+/// An area by its letter, by its name without it, or by both, in capitals or not.
+fn area(text: &str) -> Option<Area> {
+    AREAS.into_iter().find(|area| {
+        let (letter, name) = area.name.split_once(' ').unwrap_or((area.name, area.name));
+        [letter, name, area.name]
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(text))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selected(text: &str) -> Vec<&'static str> {
+        let filter: Filter = text.parse().unwrap();
+        let cases = cases::ALL.iter().filter(|case| filter.is_match(case));
+        cases.map(|case| case.id).collect()
+    }
+
+    #[test]
+    fn the_id_of_a_case_selects_none_that_begins_with_it() {
+        assert_eq!(selected("release-all-frontends"), ["release-all-frontends"]);
+        assert_eq!(
+            selected("release-all-frontends.*"),
+            ["release-all-frontends", "release-all-frontends-lb"]
+        );
+        assert_eq!(
+            selected("release-all-frontends-lb$"),
+            ["release-all-frontends-lb"]
+        );
+    }
+
+    #[test]
+    fn the_id_of_a_claim_selects_what_decides_it() {
+        let of_another_name = claims::all().find(|claim| {
+            let cases = claim.cases();
+            !cases.is_empty() && cases::find(claim.id).is_none() && joint::find(claim.id).is_none()
+        });
+        let claim = of_another_name.unwrap();
+        let expected: Vec<&str> = claim.cases().iter().map(|case| case.id).collect();
+        assert_eq!(selected(claim.id), expected);
+        let row = joint::find("stale-no-reboot").unwrap();
+        let all: Vec<&str> = row.cases().iter().map(|case| case.id).collect();
+        assert_eq!(selected(row.id), all);
+        assert_eq!(selected("^stale-no-reboot$"), all);
+    }
+
+    #[test]
+    fn an_area_is_selected_by_its_letter_or_its_name() {
+        let expected: Vec<&str> = cases::ALL
+            .iter()
+            .filter(|case| case.area == "A release isolation")
+            .map(|case| case.id)
+            .collect();
+        for text in ["A", "a", "release isolation", "A release isolation"] {
+            assert_eq!(selected(text), expected, "{text}");
+        }
+        assert!(selected("K").is_empty(), "no case of it is there yet");
+    }
+
+    #[test]
+    fn what_names_nothing_is_an_expression() {
+        let releases = cases::ALL.iter().filter(|case| case.id.starts_with("release-"));
+        let releases: Vec<&str> = releases.map(|case| case.id).collect();
+        assert_eq!(selected("^release-"), releases);
+        assert!("(".parse::<Filter>().is_err());
+    }
+}
