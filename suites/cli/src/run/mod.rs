@@ -1,7 +1,7 @@
 //! `plumbline run`: a cluster, a selection, the cases, the reports.
 //!
 //! - `arguments.rs`: what can be said. `labs.rs`: the labs that are used or made. `machine.rs`: how many at once.
-//!   `clusters.rs`: a cluster that is there. `kinds.rs`: one of kind.
+//!   `clusters.rs`: a cluster that is there; `held.rs`: as long as the run has it. `kinds.rs`: one of kind.
 //! - `select.rs`: what runs, decided before the run; `unmatched.rs`: why nothing does. `exempt.rs`: what is known to deviate.
 //!   `declared.rs`: what a target says of both.
 //! - `schedule/`: labs and cases side by side, disruptive ones alone in theirs. `process.rs`: one case as a process.
@@ -16,6 +16,7 @@ mod conclusion;
 mod declared;
 mod estimate;
 mod exempt;
+mod held;
 mod interruption;
 mod joint;
 mod kinds;
@@ -58,9 +59,10 @@ use crate::{
 };
 
 use self::{
-    clusters::{Clusters, Held},
+    clusters::Clusters,
     declared::Declared,
     exempt::Exemption,
+    held::Held,
     interruption::INTERRUPTED,
     kinds::Kinds,
     labs::{Labs, RunLab, Target},
