@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{cluster::ExistingArgs, repair};
 
 use super::{
+    ending,
     held::{self, Held, lost},
     machine,
     process::{self, At, End, Settings, without_run},
@@ -108,8 +109,10 @@ impl<'a> Clusters<'a> {
             (None, guard.leave().await.context(LEFT))
         };
         // Of one that is lost, the namespace of the run may be another's by now; cases have removed theirs.
-        let cleaned = if settings.keep || held.lease.lost().is_some() {
+        let cleaned = if held.lease.lost().is_some() {
             Ok(())
+        } else if settings.keep {
+            ending::all(&held.cluster, settings).await
         } else {
             let cleaned = held.cleanup(settings, None).await;
             cleaned.map_err(|halt| anyhow::anyhow!("{halt}"))
@@ -146,6 +149,7 @@ impl Site for Clusters<'_> {
         if let Err(why) = held_again {
             return without(&why);
         }
+        ending::few(&held.cluster, self.settings, line).await;
         let absences = held.lease.absences();
         // Whoever has the cluster next is disturbed by it, and disturbs it.
         let settings = Settings {

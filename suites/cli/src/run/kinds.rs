@@ -19,6 +19,7 @@ use tokio::{sync::OnceCell, time::sleep};
 use crate::repair;
 
 use super::{
+    ending,
     process::{self, At, End, Settings, without_run},
     progress::Line,
     schedule::Site,
@@ -72,6 +73,8 @@ impl<'a> Kinds<'a> {
         };
         let name = cluster.name();
         if self.settings.keep || self.existing == Existing::Use {
+            // Its balancer and its controllers go with this process, and finalizers with them.
+            let ended = ending::all(cluster.cluster(), self.settings).await;
             let kept = cluster.keep().await;
             eprintln!(
                 "the kind cluster {name} stays up, KUBECONFIG={}: `plumbline run --provider kind --reuse {name}` uses it, \
@@ -83,6 +86,9 @@ impl<'a> Kinds<'a> {
                     "the verdicts stand, but not everything was undone; `plumbline heal --kind {name}` does, when its API answers"
                 )
             })?;
+            ended.context(
+                "the verdicts stand, but namespaces of cases are left; `plumbline cleanup` removes them",
+            )?;
             ensure!(
                 !self.is_disordered.load(Ordering::Relaxed),
                 "the verdicts stand, but nodes of {name} have what a case did to them: `plumbline heal --kind {name}` undoes it"
@@ -208,6 +214,7 @@ impl Site for Kinds<'_> {
             let why = why.to_owned();
             return without_run(&case, self.settings, Verdict::Inconclusive { why });
         }
+        ending::few(cluster.cluster(), self.settings, line).await;
         let (at, absences) = (At::Kind(cluster.name()), self.absences(cluster));
         let End {
             mut report,

@@ -2,6 +2,7 @@
 //!
 //! - `arguments.rs`: what can be said. `labs.rs`: the labs that are used or made. `machine.rs`: how many at once.
 //!   `clusters.rs`: a cluster that is there; `held.rs`: as long as the run has it. `kinds.rs`: one of kind.
+//!   `ending.rs`: what cases have left to end there.
 //! - `select.rs`: what runs, decided before the run; `unmatched.rs`: why nothing does. `exempt.rs`: what is known to deviate.
 //!   `declared.rs`: what a target says of both.
 //! - `schedule/`: labs and cases side by side, disruptive ones alone in theirs. `process.rs`: one case as a process.
@@ -14,6 +15,7 @@ mod arguments;
 mod clusters;
 mod conclusion;
 mod declared;
+mod ending;
 mod estimate;
 mod exempt;
 mod held;
