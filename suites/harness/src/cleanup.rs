@@ -1,6 +1,10 @@
 //! What a run has made, and its removal.
+//!
+//! Kubernetes takes ten seconds and more to end a namespace: kubelets end its pods, and the namespace controller looks again after
+//! a while. Where cases share a cluster, a case only begins this ([`Made::remove`]); the run sees to it that namespaces of a few
+//! cases end at once, and at its end that none is left ([`Made::until_few_end`], [`Made::cleanup`]).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use kube::{
     Api, Client,
@@ -39,13 +43,47 @@ impl Made<'_> {
                 None => self.namespaces(client).await,
             }
         };
-        let late = |_| {
-            Halt::Inconclusive(format!(
-                "what {} has made is not gone within {limit:?}",
-                self.selector()
-            ))
+        timeout(limit, gone).await.map_err(|_| self.late(limit))?
+    }
+
+    /// Removes it, and waits only where it may use one namespace, in which the next case's objects may have the same names.
+    ///
+    /// # Errors
+    /// What the API refuses; inconclusive, if it takes longer than the limit.
+    pub async fn remove(&self, client: &Client, limit: Duration) -> Result<(), Halt> {
+        if self.confined.is_some() {
+            return self.cleanup(client, limit).await;
+        }
+        let begun = timeout(limit, self.begin(client)).await;
+        begun.map_err(|_| self.late(limit))?
+    }
+
+    /// Waits until namespaces of no more than so many cases are ending.
+    ///
+    /// # Errors
+    /// What the API refuses; inconclusive, if that takes longer than the limit.
+    pub async fn until_few_end(&self, client: &Client, most: usize, limit: Duration) -> Result<(), Halt> {
+        let namespaces: Api<DynamicObject> = all(client, Kind::Namespace, None);
+        let few = async {
+            loop {
+                let list = namespaces.list(&self.list()).await.map_err(wrong)?;
+                let ending = list.items.into_iter().map(|one| one.metadata);
+                let ending = ending.filter(|one| one.deletion_timestamp.is_some());
+                let cases = ending.map(|one| one.labels.and_then(|mut labels| labels.remove(CASE_LABEL)));
+                if cases.collect::<BTreeSet<_>>().len() <= most {
+                    return Ok(());
+                }
+                sleep(LOOK).await;
+            }
         };
-        timeout(limit, gone).await.map_err(late)?
+        timeout(limit, few).await.map_err(|_| self.late(limit))?
+    }
+
+    fn late(&self, limit: Duration) -> Halt {
+        Halt::Inconclusive(format!(
+            "what {} has made is not gone within {limit:?}",
+            self.selector()
+        ))
     }
 
     fn selector(&self) -> String {
@@ -59,17 +97,16 @@ impl Made<'_> {
 
     /// Namespaces, with what is in them, and what a case or the run has made in those of others.
     async fn namespaces(&self, client: &Client) -> Result<(), Halt> {
-        let namespaces: Api<DynamicObject> = all(client, Kind::Namespace, None);
-        let names = || async {
-            let list = namespaces.list(&self.list()).await.map_err(wrong)?;
-            Ok::<_, Halt>(
-                list.items
-                    .into_iter()
-                    .filter_map(|one| one.metadata.name)
-                    .collect::<Vec<_>>(),
-            )
-        };
-        let own = names().await?;
+        self.begin(client).await?;
+        while !self.names(client).await?.is_empty() {
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// The same, without the wait.
+    async fn begin(&self, client: &Client) -> Result<(), Halt> {
+        let own = self.names(client).await?;
         for kind in [Kind::Service, Kind::EndpointSlice, Kind::Pod] {
             for key in self.keys(client, kind, None).await? {
                 if !own.contains(&key.namespace) {
@@ -80,10 +117,14 @@ impl Made<'_> {
         for name in own {
             delete(client, &Key::new(Kind::Namespace, "", &name)).await?;
         }
-        while !names().await?.is_empty() {
-            sleep(LOOK).await;
-        }
         Ok(())
+    }
+
+    async fn names(&self, client: &Client) -> Result<Vec<String>, Halt> {
+        let namespaces: Api<DynamicObject> = all(client, Kind::Namespace, None);
+        let list = namespaces.list(&self.list()).await.map_err(wrong)?;
+        let names = list.items.into_iter().filter_map(|one| one.metadata.name);
+        Ok(names.collect())
     }
 
     /// Objects in a namespace that stays. Controllers make slices with a Service's labels until they see that it is gone.

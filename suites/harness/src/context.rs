@@ -135,9 +135,13 @@ impl Context {
         cx.phase("clients and fence");
         let fence = format!("fence-{}", cx.token);
         let fence = cx.make_namespace(&fence).await?;
-        // The clients live beside the fence: the namespaces of the case hold the objects under test only.
-        cx.clients = cx.make_clients(&fence).await?;
-        cx.fence = Some(Fence::start(&cx, &fence).await?);
+        // The clients live beside the fence: the namespaces of the case hold the objects under test only. All come up at once.
+        let mut objects = vec![Fence::pod(&cx, &fence)?];
+        objects.extend(cx.client_pods(&fence));
+        let mut pods = cx.pods(objects).await?;
+        let backend = pods.remove(0);
+        cx.clients = cx.clients_in(pods);
+        cx.fence = Some(Fence::start(&cx, &fence, backend).await?);
         Ok(cx)
     }
 
@@ -203,19 +207,23 @@ impl Context {
         Ok(name.to_owned())
     }
 
-    async fn make_clients(&self, namespace: &str) -> Result<Vec<Client>, Halt> {
-        let mut objects = Vec::new();
-        for node in self.nodes() {
-            let name = format!("client-{node}");
-            objects.push(pod(namespace, &name, &node, &[8080]));
-        }
+    /// A pod on each node.
+    fn client_pods(&self, namespace: &str) -> Vec<Value> {
+        let nodes = self.nodes().into_iter();
+        nodes
+            .map(|node| pod(namespace, &format!("client-{node}"), &node, &[8080]))
+            .collect()
+    }
+
+    /// Clients in these pods, and on their nodes where there are such.
+    fn clients_in(&self, pods: Vec<Backend>) -> Vec<Client> {
         let has_hosts = self
             .cluster
             .describe()
             .capabilities
             .contains(&Capability::HostNetwork);
         let mut clients = Vec::new();
-        for pod in self.pods(objects).await? {
+        for pod in pods {
             let host = Place::Host {
                 node: pod.node.clone(),
             };
@@ -235,7 +243,7 @@ impl Context {
                 });
             }
         }
-        Ok(clients)
+        clients
     }
 
     /// Creates the backends of the manifest's pod named `${name}`: one for each of `values`.

@@ -109,7 +109,11 @@ pub async fn execute(
                 case: Some(case.id),
                 confined: cluster.describe().confined.as_deref(),
             };
-            let cleaned = made.cleanup(&cluster.client(), options.limits.cleanup).await;
+            let (client, limit) = (cluster.client(), options.limits.cleanup);
+            let cleaned = match cluster.describe().provider.as_str() {
+                LAB => made.cleanup(&client, limit).await,
+                _ => made.remove(&client, limit).await,
+            };
             report.warnings.extend(cleaned.err().map(|halt| halt.to_string()));
         }
     };

@@ -70,19 +70,19 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
+    /// Its pod, for [`Fence::start`] when that is ready.
+    pub(crate) fn pod(cx: &Context, namespace: &str) -> Result<Value, Halt> {
+        let nodes = cx.nodes();
+        let node = nodes.first().ok_or_else(|| Halt::Harness("no node".to_owned()))?;
+        Ok(pod(namespace, NAME, node, &TARGETS))
+    }
+
     /// Creates it.
-    pub(crate) async fn start(cx: &Context, namespace: &str) -> Result<Self, Halt> {
-        let node = cx
-            .nodes()
-            .into_iter()
-            .next()
-            .ok_or_else(|| Halt::Harness("no node".to_owned()))?;
+    pub(crate) async fn start(cx: &Context, namespace: &str, backend: Backend) -> Result<Self, Halt> {
         let family = *cx
             .families()
             .first()
             .ok_or_else(|| Halt::Harness("no family".to_owned()))?;
-        let object = pod(namespace, NAME, &node, &TARGETS);
-        let backend = cx.pods(vec![object]).await?.remove(0);
         let service = cx
             .objects()
             .create(&json!({

@@ -8,17 +8,11 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use harness::{
-    case::Case,
-    cleanup::Made,
-    report::CaseReport,
-    verdict::{Halt, Verdict},
-};
+use harness::{case::Case, report::CaseReport, verdict::Verdict};
 use lab::{
-    cluster::{Cluster as _, Description},
+    cluster::Cluster as _,
     kubernetes::{
-        Guard, KubernetesCluster, KubernetesError, Loss, Options, Tested, Tier, extension, give_back,
-        processors,
+        Guard, KubernetesCluster, KubernetesError, Options, Tested, Tier, extension, give_back, processors,
     },
     target::Agent,
 };
@@ -32,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{cluster::ExistingArgs, repair};
 
 use super::{
+    ending,
+    held::{self, Held, lost},
     machine,
     process::{self, At, End, Settings, without_run},
     progress::Line,
@@ -49,78 +45,6 @@ pub(super) struct Clusters<'a> {
     held: OnceCell<Arc<Held>>,
     /// Takes hold of it. A task of its own: whoever waits for it may stop to wait, and what it has begun is ended all the same.
     coming: Mutex<Option<JoinHandle<anyhow::Result<Held>>>>,
-}
-
-/// A cluster that the run has for itself.
-#[derive(Debug)]
-pub(super) struct Held {
-    cluster: KubernetesCluster,
-    guard: Mutex<Option<Guard>>,
-    loss: Loss,
-    /// A case has left something on nodes that could not be undone.
-    is_disordered: AtomicBool,
-    /// What processes of cases are told of it.
-    about: NamedTempFile,
-}
-
-impl Held {
-    pub(super) fn describe(held: &Arc<Self>) -> &Description {
-        held.cluster.describe()
-    }
-
-    /// Removes what the run has made, or one of its cases.
-    async fn cleanup(&self, settings: &Settings, case: Option<&str>) -> Result<(), Halt> {
-        let made = Made {
-            run: &settings.run,
-            case,
-            confined: self.cluster.describe().confined.as_deref(),
-        };
-        made.cleanup(&self.cluster.client(), settings.limits.cleanup)
-            .await
-    }
-
-    /// Heals after a case that died; returns what can't be healed.
-    async fn after_death(&self, settings: &Settings, case: Case) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if case.disruptive {
-            match repair::nodes(&self.cluster).await {
-                Ok(all) => {
-                    let is_held = all.iter().any(|healed| !healed.held.is_empty());
-                    self.is_disordered.fetch_or(is_held, Ordering::Relaxed);
-                    warnings.extend(all.into_iter().flat_map(|healed| healed.undone));
-                }
-                Err(error) => {
-                    self.is_disordered.store(true, Ordering::Relaxed);
-                    warnings.push(format!("{error:#}"));
-                }
-            }
-        }
-        if !settings.keep {
-            let cleaned = self.cleanup(settings, Some(case.id)).await;
-            warnings.extend(cleaned.err().map(|halt| halt.to_string()));
-        }
-        warnings
-    }
-
-    /// Gives back what is others', and heals what could not be healed before.
-    async fn settle(&self, run: &str) -> anyhow::Result<()> {
-        if self.cluster.about().options.tier < Tier::Node {
-            return Ok(());
-        }
-        for words in give_back(&self.cluster.client(), Some(run)).await? {
-            eprintln!("  {words}");
-        }
-        if self.is_disordered.load(Ordering::Relaxed) {
-            if let Some(why) = self.loss.now() {
-                bail!("{}", lost(&why));
-            }
-            let healed = repair::nodes(&self.cluster).await?;
-            if let Some(held) = healed.iter().flat_map(|healed| &healed.held).next() {
-                bail!("{held}");
-            }
-        }
-        Ok(())
-    }
 }
 
 impl<'a> Clusters<'a> {
@@ -162,6 +86,12 @@ impl<'a> Clusters<'a> {
             return Ok(());
         };
         let settings = self.settings;
+        // Nothing can be undone while the API server is away, and it may come back.
+        let mut lease = held.lease.clone();
+        tokio::select! {
+            _ = lease.settled() => {}
+            () = settings.interrupted.cancelled() => {}
+        }
         for node in guard.beyond() {
             eprintln!(
                 "  the node {node} can't be reached, and may have what an earlier run has left: `plumbline heal` when it is Ready"
@@ -177,8 +107,10 @@ impl<'a> Clusters<'a> {
             (None, guard.leave().await.context(LEFT))
         };
         // Of one that is lost, the namespace of the run may be another's by now; cases have removed theirs.
-        let cleaned = if settings.keep || held.loss.now().is_some() {
+        let cleaned = if held.lease.lost().is_some() {
             Ok(())
+        } else if settings.keep {
+            ending::all(&held.cluster, settings).await
         } else {
             let cleaned = held.cleanup(settings, None).await;
             cleaned.map_err(|halt| anyhow::anyhow!("{halt}"))
@@ -200,37 +132,54 @@ impl Site for Clusters<'_> {
 
     async fn make(&self) -> anyhow::Result<Arc<Held>> {
         let held = self.held.get_or_try_init(|| self.hold()).await?;
-        if let Some(why) = held.loss.now() {
+        if let Some(why) = held.lease.lost() {
             bail!("{}", lost(&why));
         }
         Ok(Arc::clone(held))
     }
 
     async fn run(&self, held: &Arc<Held>, case: Case, line: &Line<'_>) -> CaseReport {
-        let inconclusive = |why: &str| Verdict::Inconclusive { why: lost(why) };
-        if let Some(why) = held.loss.now() {
-            return without_run(&case, self.settings, inconclusive(&why));
+        let without = |why: &str| without_run(&case, self.settings, Verdict::Inconclusive { why: lost(why) });
+        let Some(held_again) = held.wait(self.settings, line).await else {
+            let why = "the run was interrupted before it began".to_owned();
+            return without_run(&case, self.settings, Verdict::Inconclusive { why });
+        };
+        if let Err(why) = held_again {
+            return without(&why);
         }
+        ending::few(&held.cluster, self.settings, line).await;
+        let absences = held.lease.absences();
         // Whoever has the cluster next is disturbed by it, and disturbs it.
         let settings = Settings {
             interrupted: self.settings.interrupted.child_token(),
             ..self.settings.clone()
         };
-        let mut loss = held.loss.clone();
+        let mut lease = held.lease.clone();
         let running = process::run(&settings, At::Cluster(held.about.path()), case, line);
         tokio::pin!(running);
-        let end = tokio::select! {
-            end = &mut running => end,
-            _ = loss.wait() => {
+        let (end, expired) = tokio::select! {
+            end = &mut running => (end, false),
+            () = lease.expires() => {
                 settings.interrupted.cancel();
-                running.await
+                (running.await, true)
             }
         };
         let End {
             mut report,
             is_its_own,
         } = end;
-        if let Some(why) = held.loss.now() {
+        if matches!(report.verdict, Verdict::Inconclusive { .. }) {
+            if expired && !self.settings.interrupted.is_cancelled() {
+                report.verdict = Verdict::Inconclusive { why: held::expired() };
+            }
+            // Why, may be an API server that went away a moment ago.
+            tokio::select! {
+                () = lease.confirmed() => {}
+                () = self.settings.interrupted.cancelled() => {}
+            }
+        }
+        let settled = held.wait(self.settings, line).await;
+        if let Some(Err(why)) = settled {
             // What it has left on nodes is for whoever has the cluster now, or for `heal`.
             let died = !is_its_own && case.disruptive;
             held.is_disordered.fetch_or(died, Ordering::Relaxed);
@@ -243,15 +192,19 @@ impl Site for Clusters<'_> {
                 seconds: report.seconds,
                 warnings: report.warnings,
                 evidence: report.evidence,
-                ..without_run(&case, self.settings, inconclusive(&why))
+                ..without(&why)
             };
         }
-        if !is_its_own {
-            report
-                .warnings
-                .extend(held.after_death(self.settings, case).await);
+        // What it could not undo while the API server was away would meet the next try.
+        if !is_its_own || held.lease.absences() > absences {
+            let warnings = held.after_death(self.settings, case).await;
+            report.warnings.extend(warnings);
         }
         report
+    }
+
+    fn absences(&self, held: &Arc<Held>) -> u64 {
+        held.lease.absences()
     }
 
     /// A cluster that is there bears what it bears.
@@ -260,7 +213,7 @@ impl Site for Clusters<'_> {
     }
 
     async fn is_intact(&self, held: &Arc<Held>) -> bool {
-        held.loss.now().is_none() && held.cluster.intact().await.is_ok()
+        held.lease.lost().is_none() && held.cluster.intact().await.is_ok()
     }
 
     async fn end(&self, _: Arc<Held>) -> anyhow::Result<()> {
@@ -274,10 +227,6 @@ pub(super) async fn jobs(existing: ExistingArgs) -> usize {
     let options = existing.cluster(Tested::default(), "", PathBuf::new());
     let weakest = processors(&options).await;
     weakest.map_or(1, machine::jobs_of_cluster)
-}
-
-fn lost(why: &str) -> String {
-    format!("the run has lost the cluster: {why}, so that another run may have disturbed it")
 }
 
 fn is_interruption(error: &anyhow::Error) -> bool {
@@ -327,7 +276,7 @@ async fn hold(options: Options, out: PathBuf, interrupted: CancellationToken) ->
     }
     Ok(Held {
         cluster,
-        loss: guard.loss(),
+        lease: guard.lease(),
         guard: Mutex::new(Some(guard)),
         is_disordered: AtomicBool::new(false),
         about,

@@ -3,27 +3,33 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail, ensure};
-use harness::{case::Case, cleanup::Made, report::CaseReport};
+use harness::{case::Case, cleanup::Made, report::CaseReport, verdict::Verdict};
 use lab::{
-    cluster::{Cluster, Description},
+    cluster::{Cluster, ClusterError, Description},
     kind::{self, Existing, KindCluster, KindConfig, Step},
 };
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::sleep};
 
 use crate::repair;
 
 use super::{
-    process::{self, At, End, Settings},
+    ending,
+    process::{self, At, End, Settings, without_run},
     progress::Line,
     schedule::Site,
     seconds,
 };
+
+/// How long its API server may be away until it is lost: as that of a cluster that is there ([`lab::kubernetes::LIMITS`]).
+const AWAY: Duration = lab::kubernetes::LIMITS.lease_awaited;
+/// Between two looks at it meanwhile.
+const LOOK: Duration = lab::kubernetes::LIMITS.lease_renewed;
 
 /// The only cluster of a run.
 #[derive(Debug)]
@@ -34,6 +40,8 @@ pub(super) struct Kinds<'a> {
     up: OnceCell<Arc<KindCluster>>,
     /// Why no further case begins in it.
     lost: OnceCell<String>,
+    /// How often the API server did not answer when no case could be why.
+    absences: AtomicU64,
     /// A case has left something on nodes that could not be undone.
     is_disordered: AtomicBool,
 }
@@ -46,6 +54,7 @@ impl<'a> Kinds<'a> {
             existing,
             up: OnceCell::new(),
             lost: OnceCell::new(),
+            absences: AtomicU64::new(0),
             is_disordered: AtomicBool::new(false),
         }
     }
@@ -64,6 +73,8 @@ impl<'a> Kinds<'a> {
         };
         let name = cluster.name();
         if self.settings.keep || self.existing == Existing::Use {
+            // Its balancer and its controllers go with this process, and finalizers with them.
+            let ended = ending::all(cluster.cluster(), self.settings).await;
             let kept = cluster.keep().await;
             eprintln!(
                 "the kind cluster {name} stays up, KUBECONFIG={}: `plumbline run --provider kind --reuse {name}` uses it, \
@@ -75,6 +86,9 @@ impl<'a> Kinds<'a> {
                     "the verdicts stand, but not everything was undone; `plumbline heal --kind {name}` does, when its API answers"
                 )
             })?;
+            ended.context(
+                "the verdicts stand, but namespaces of cases are left; `plumbline cleanup` removes them",
+            )?;
             ensure!(
                 !self.is_disordered.load(Ordering::Relaxed),
                 "the verdicts stand, but nodes of {name} have what a case did to them: `plumbline heal --kind {name}` undoes it"
@@ -90,10 +104,40 @@ impl<'a> Kinds<'a> {
         Ok(())
     }
 
-    /// Why it is no cluster any more. One that was lost stays so for the run: what cases saw before and after is not the same.
-    async fn lost(&self, kind: &KindCluster) -> Option<&str> {
-        if self.lost.get().is_none() {
-            let error = kind.cluster().intact().await.err()?;
+    /// Why it is no cluster any more: a node of it has ended, or its API server does not answer for [`AWAY`]. One that was lost
+    /// stays so for the run: what cases saw before and after is not the same.
+    async fn lost(&self, kind: &KindCluster, line: Option<&Line<'_>>) -> Option<&str> {
+        let began = Instant::now();
+        let mut is_away = false;
+        while self.lost.get().is_none() {
+            let error = match kind.cluster().intact().await {
+                Ok(()) => {
+                    if is_away && let Some(line) = line {
+                        line.phase(&format!(
+                            "the API server answers again after {}",
+                            seconds(began.elapsed())
+                        ));
+                    }
+                    return None;
+                }
+                Err(error) => error,
+            };
+            let may_come_back = !matches!(error, ClusterError::NotFound { .. })
+                && began.elapsed() < AWAY
+                && !self.settings.interrupted.is_cancelled();
+            if may_come_back {
+                if !std::mem::replace(&mut is_away, true) {
+                    self.absences.fetch_add(1, Ordering::Relaxed);
+                    if let Some(line) = line {
+                        line.phase(&format!(
+                            "waits for the API server, for up to {}: {error}",
+                            seconds(AWAY)
+                        ));
+                    }
+                }
+                sleep(LOOK).await;
+                continue;
+            }
             let name = kind.name();
             let why = format!(
                 "the kind cluster {name} does not answer any more: {error}. Expected that all its nodes run: `docker ps --all \
@@ -152,7 +196,7 @@ impl Site for Kinds<'_> {
 
     async fn make(&self) -> anyhow::Result<Arc<KindCluster>> {
         if let Some(up) = self.up.get()
-            && let Some(why) = self.lost(up).await
+            && let Some(why) = self.lost(up, None).await
         {
             bail!("{why}");
         }
@@ -166,17 +210,27 @@ impl Site for Kinds<'_> {
     }
 
     async fn run(&self, cluster: &Arc<KindCluster>, case: Case, line: &Line<'_>) -> CaseReport {
-        let at = At::Kind(cluster.name());
+        if let Some(why) = self.lost(cluster, Some(line)).await {
+            let why = why.to_owned();
+            return without_run(&case, self.settings, Verdict::Inconclusive { why });
+        }
+        ending::few(cluster.cluster(), self.settings, line).await;
+        let (at, absences) = (At::Kind(cluster.name()), self.absences(cluster));
         let End {
             mut report,
             is_its_own,
         } = process::run(self.settings, at, case, line).await;
-        if let Some(why) = self.lost(cluster).await {
+        if let Some(why) = self.lost(cluster, Some(line)).await {
             report.warnings.push(why.to_owned());
-        } else if !is_its_own {
+        } else if !is_its_own || self.absences(cluster) > absences {
+            // What it could not undo while the API server was away would meet the next try.
             report.warnings.extend(self.after_death(cluster, case).await);
         }
         report
+    }
+
+    fn absences(&self, _: &Arc<KindCluster>) -> u64 {
+        self.absences.load(Ordering::Relaxed)
     }
 
     /// A cluster that is there bears what it bears.
@@ -185,7 +239,7 @@ impl Site for Kinds<'_> {
     }
 
     async fn is_intact(&self, cluster: &Arc<KindCluster>) -> bool {
-        self.lost(cluster).await.is_none()
+        self.lost(cluster, None).await.is_none()
     }
 
     async fn end(&self, _: Arc<KindCluster>) -> anyhow::Result<()> {

@@ -307,6 +307,11 @@ impl Site for Labs<'_> {
         machine::room().await;
     }
 
+    /// It is on this machine, and goes away only by a case.
+    fn absences(&self, _: &RunLab) -> u64 {
+        0
+    }
+
     async fn is_intact(&self, lab: &RunLab) -> bool {
         lab.cluster.intact().await.is_ok()
     }

@@ -1,7 +1,8 @@
 //! `plumbline run`: a cluster, a selection, the cases, the reports.
 //!
 //! - `arguments.rs`: what can be said. `labs.rs`: the labs that are used or made. `machine.rs`: how many at once.
-//!   `clusters.rs`: a cluster that is there. `kinds.rs`: one of kind.
+//!   `clusters.rs`: a cluster that is there; `held.rs`: as long as the run has it. `kinds.rs`: one of kind.
+//!   `ending.rs`: what cases have left to end there.
 //! - `select.rs`: what runs, decided before the run; `filter.rs`: by `--filter`; `unmatched.rs`: why nothing does.
 //! - `exempt.rs`: what is known to deviate. `declared.rs`: what a target says of itself.
 //! - `schedule/`: labs and cases side by side, disruptive ones alone in theirs. `process.rs`: one case as a process.
@@ -14,9 +15,11 @@ mod arguments;
 mod clusters;
 mod conclusion;
 mod declared;
+mod ending;
 mod estimate;
 mod exempt;
 mod filter;
+mod held;
 mod interruption;
 mod joint;
 mod kinds;
@@ -60,9 +63,10 @@ use crate::{
 };
 
 use self::{
-    clusters::{Clusters, Held},
+    clusters::Clusters,
     declared::Declared,
     exempt::Exemption,
+    held::Held,
     interruption::INTERRUPTED,
     kinds::Kinds,
     labs::{Labs, RunLab, Target},

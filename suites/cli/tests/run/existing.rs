@@ -73,32 +73,33 @@ pub(super) async fn survey(options: Options) -> Result<KubernetesCluster, Kubern
 
 /// Runs cases.
 pub(super) async fn run(kubeconfig: &Path, out: &Path, which: &[&str]) -> Output {
+    let mut command = command(kubeconfig, out);
+    command.args(which);
+    tokio::task::spawn_blocking(move || command.output().unwrap())
+        .await
+        .unwrap()
+}
+
+/// What runs them.
+pub(super) fn command(kubeconfig: &Path, out: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plumbline"));
     command
         .args(["run", "--provider", "existing", "--image", "probe"])
         .args(["--image-program", "plumbline", "--profile", "lab"])
         .args(["--timeout-scale", &TIMES.to_string()])
-        .args(which)
         // The image from scratch has none.
         .env("TMPDIR", "/no/such/folder")
-        .arg("--kubeconfig")
-        .arg(kubeconfig)
-        .arg("--out")
-        .arg(out);
-    tokio::task::spawn_blocking(move || command.output().unwrap())
-        .await
-        .unwrap()
+        .args([OsStr::new("--kubeconfig"), kubeconfig.as_ref()])
+        .args([OsStr::new("--out"), out.as_ref()]);
+    command
 }
 
 /// Names of the namespaces that runs have.
 pub(super) async fn namespaces(lab: &LabCluster) -> Vec<String> {
     let api: Api<Namespace> = Api::all(lab.client());
     let of_runs = ListParams::default().labels(RUN_LABEL);
-    let list = api.list(&of_runs).await.unwrap();
-    list.items
-        .into_iter()
-        .filter_map(|namespace| namespace.metadata.name)
-        .collect()
+    let items = api.list(&of_runs).await.unwrap().items.into_iter();
+    items.filter_map(|namespace| namespace.metadata.name).collect()
 }
 
 /// How many objects of a kind runs have in the namespace that is not theirs.

@@ -1,9 +1,10 @@
-//! A run that loses a cluster that is there: to another, or because its API server is away.
+//! A run whose cluster is taken by another, or whose API server goes away.
 
 use std::{
+    io::{BufRead as _, BufReader},
     net::SocketAddr,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -16,7 +17,9 @@ use lab::{
     cluster::{Cluster as _, RUN_LABEL},
     embedded::LabCluster,
 };
-use serde_json::json;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -24,14 +27,16 @@ use tokio::{
 };
 
 use super::{
-    LIMIT,
-    existing::{NAMESPACE, lab, namespaces, run},
+    CASE, LIMIT,
+    existing::{NAMESPACE, command, lab, namespaces, run},
     privileged,
-    support::report,
+    support::{report, signal},
 };
 
 /// A case that lasts longer than it takes to notice.
 const LONG: &str = "release-prefix-object-deleted";
+/// How long the API server is away: longer than the Lease counts.
+const AWAY: Duration = Duration::from_secs(60);
 
 /// Waits until there is a namespace of the case, beside the run's own.
 async fn until_the_case_begins(lab: &LabCluster) {
@@ -82,33 +87,56 @@ async fn a_case_is_inconclusive_under_which_the_lease_was_lost_and_the_others_na
     lab.down().await.unwrap();
 }
 
-/// Carries connections on to an API server, as long as the way is open; closed, it is silent. Returns its port.
-async fn way_to(server: SocketAddr, open: watch::Receiver<bool>) -> u16 {
+/// What becomes of connections to an API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Open,
+    /// They end, and there are no others: what a server that is killed leaves.
+    Cut,
+}
+
+/// Carries connections on to an API server as the way is, and a kubeconfig that leads there.
+async fn way_to(lab: &LabCluster, way: watch::Receiver<Way>) -> NamedTempFile {
+    let text = std::fs::read_to_string(lab.kubeconfig()).unwrap();
+    let server = text.split("https://").nth(1).unwrap();
+    let server = server.split(['"', '\n']).next().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let through = format!("127.0.0.1:{}", listener.local_addr().unwrap().port());
+    let kubeconfig = NamedTempFile::new().unwrap();
+    std::fs::write(kubeconfig.path(), text.replace(server, &through)).unwrap();
+    let server: SocketAddr = server.parse().unwrap();
     tokio::spawn(async move {
         while let Ok((from, _)) = listener.accept().await {
-            let open = open.clone();
+            let way = way.clone();
             tokio::spawn(async move {
+                let mut cut = way.clone();
+                if *cut.borrow() == Way::Cut {
+                    return;
+                }
                 let Ok(to) = TcpStream::connect(server).await else {
                     return;
                 };
                 let ((from, back), (answers, to)) = (from.into_split(), to.into_split());
-                tokio::join!(carry(from, to, open.clone()), carry(answers, back, open));
+                let carried = async { tokio::join!(carry(from, to, way.clone()), carry(answers, back, way)) };
+                tokio::select! {
+                    _ = carried => {}
+                    _ = cut.wait_for(|way| *way == Way::Cut) => {}
+                }
             });
         }
     });
-    port
+    kubeconfig
 }
 
 async fn carry(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    mut open: watch::Receiver<bool>,
+    mut way: watch::Receiver<Way>,
 ) {
     let mut bytes = vec![0; 16 * 1024];
     while let Ok(read @ 1..) = from.read(&mut bytes).await {
-        if open.wait_for(|open| *open).await.is_err() || to.write_all(&bytes[..read]).await.is_err() {
+        let is_open = way.wait_for(|way| *way == Way::Open).await.is_ok();
+        if !is_open || to.write_all(&bytes[..read]).await.is_err() {
             return;
         }
     }
@@ -126,26 +154,85 @@ async fn repair(command: &'static str, kubeconfig: &Path) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_api_server_goes_away_stops_says_so_and_what_it_has_left_is_removed_later() {
+async fn a_run_survives_a_minute_without_its_api_server_and_all_cases_pass() {
+    if !privileged() {
+        return;
+    }
+    let lab = lab("existing-survives").await;
+    let (way, as_it_is) = watch::channel(Way::Open);
+    let kubeconfig = way_to(&lab, as_it_is).await;
+    let out = tempfile::tempdir().unwrap();
+    let filter = format!("^({LONG}|{CASE}|release-port-scoped)$");
+    let options = [
+        "--tier", "node", "--filter", &filter, "--jobs", "1", "--tries", "1",
+    ];
+    let away = async {
+        until_the_case_begins(&lab).await;
+        way.send_replace(Way::Cut);
+        tokio::time::sleep(AWAY).await;
+        way.send_replace(Way::Open);
+    };
+    let (output, ()) = tokio::join!(run(kubeconfig.path(), out.path(), &options), away);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for words in [
+        "waits for the API server, for up to 300.0 s",
+        "the API server answers again after",
+        "and the Lease is still this run's",
+        "will be tried again",
+    ] {
+        assert!(said.contains(words), "{words:?} is not in {said}");
+    }
+    let report = report(out.path());
+    let tries = |case: &Value| case["undecided"].as_array().map_or(0, Vec::len);
+    let mut tried_again = 0;
+    for case in report["cases"].as_array().unwrap() {
+        assert!(
+            ["pass", "skipped"].contains(&case["verdict"].as_str().unwrap()),
+            "{case}"
+        );
+        tried_again += tries(case);
+    }
+    assert_eq!(tried_again, 1, "the one that was under way: {said}");
+    assert_eq!(namespaces(&lab).await, Vec::<String>::new());
+    lab.down().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_ended_while_its_api_server_is_away_says_so_and_what_it_has_left_is_removed_later() {
     if !privileged() {
         return;
     }
     let lab = lab("existing-away").await;
-    let text = std::fs::read_to_string(lab.kubeconfig()).unwrap();
-    let server = text.split("https://").nth(1).unwrap();
-    let server = server.split(['"', '\n']).next().unwrap();
-    let (open, is_open) = watch::channel(true);
-    let port = way_to(server.parse().unwrap(), is_open).await;
-    let through = tempfile::NamedTempFile::new().unwrap();
-    let way = format!("127.0.0.1:{port}");
-    std::fs::write(through.path(), text.replace(server, &way)).unwrap();
-
-    let gone = async {
-        until_the_case_begins(&lab).await;
-        open.send_replace(false);
-    };
-    let (said, why) = loses(through.path(), gone).await;
-    assert!(why.contains("it could not be renewed for 30s"), "{why}");
+    let (way, as_it_is) = watch::channel(Way::Open);
+    let kubeconfig = way_to(&lab, as_it_is).await;
+    let out = tempfile::tempdir().unwrap();
+    let mut child = command(kubeconfig.path(), out.path())
+        .args(["--tier", "node", "--filter", &format!("^{LONG}$")])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until_the_case_begins(&lab).await;
+    way.send_replace(Way::Cut);
+    let pid = child.id();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let said = tokio::task::spawn_blocking(move || {
+        let mut said = String::new();
+        for line in stderr.lines() {
+            let line = line.unwrap();
+            if line.contains("waits for the API server") {
+                signal(pid, Signal::SIGINT);
+            }
+            said = said + &line + "\n";
+        }
+        said
+    });
+    let said = said.await.unwrap();
+    let status = tokio::task::spawn_blocking(move || child.wait().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(status.code(), Some(130), "{said}");
     // It can't know any more whether agents are as they were, and nobody is told less than that.
     assert!(
         said.contains("`plumbline heal` with the kubeconfig does it"),
@@ -154,7 +241,16 @@ async fn a_run_whose_api_server_goes_away_stops_says_so_and_what_it_has_left_is_
     assert!(namespaces(&lab).await.len() >= 2, "nobody could remove them");
 
     // The API server is there for others all the time.
-    let healed = repair("heal", lab.kubeconfig()).await;
+    let began = Instant::now();
+    let healed = loop {
+        let healed = repair("heal", lab.kubeconfig()).await;
+        // The run may have the cluster until its Lease has run out.
+        let is_held = String::from_utf8_lossy(&healed.stderr).contains("try again");
+        if !is_held || began.elapsed() > LIMIT {
+            break healed;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
     let said = String::from_utf8_lossy(&healed.stdout);
     assert!(
         healed.status.success() && said.contains("nothing is wrong"),

@@ -247,9 +247,11 @@ impl Cluster for KubernetesCluster {
     }
 
     async fn intact(&self) -> Result<(), ClusterError> {
+        // First what does not come back by itself.
+        self.extension.intact().await?;
         self.ask("reach the API server", self.client.apiserver_version())
             .await?;
-        self.extension.intact().await
+        Ok(())
     }
 
     async fn agent(&self, node: &str) -> Result<AgentState, ClusterError> {

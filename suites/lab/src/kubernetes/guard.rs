@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    KubernetesCluster, KubernetesError, LIMITS, Loss, Options, Tier,
+    KubernetesCluster, KubernetesError, LIMITS, LeaseWatch, Options, Tier,
     error::{Hidden, api},
     holders::expect_alone,
     lease::{Lease, Whose, settle},
@@ -128,13 +128,13 @@ impl Guard {
     /// Whether another run may have the cluster by now.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.lease.loss().now().is_some()
+        self.lease.watch().lost().is_some()
     }
 
-    /// The same, for whoever has to end then.
+    /// The state of the Lease, for what works under it.
     #[must_use]
-    pub fn loss(&self) -> Loss {
-        self.lease.loss().clone()
+    pub fn lease(&self) -> LeaseWatch {
+        self.lease.watch().clone()
     }
 
     /// Nodes that an earlier run may have left in disorder, and that can't be reached now: not Ready, say.

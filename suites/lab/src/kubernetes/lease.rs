@@ -1,8 +1,10 @@
 //! The Lease that says which run has a cluster: taken, renewed, given back.
 //!
-//! Whoever has it renews it, and is told when it is lost: that is when another has it, or when it could not be renewed for
-//! [`lease_given_up`](super::Limits::lease_given_up), which is before anybody else may take it. A write that meets another is
-//! no loss by itself: the Lease is read again, and whose it is decides.
+//! The run that has it renews it, and follows its state ([`LeaseState`]). While the API server does not answer, renewals go on:
+//! after [`lease_given_up`](super::Limits::lease_given_up) what is under way ends, which is before another run may take the Lease,
+//! and as soon as a renewal succeeds, the run goes on. It is lost when another has it, when it is gone (`plumbline cleanup` removes
+//! it together with the pods that a run needs), or after [`lease_awaited`](super::Limits::lease_awaited). A write that meets
+//! another is no loss by itself: the Lease is read again, and whose it is decides.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +18,6 @@ use kube::{
     api::{DeleteParams, ObjectMeta, PostParams, Preconditions},
 };
 use tokio::{
-    sync::watch,
     task::JoinHandle,
     time::{Instant, sleep_until, timeout_at},
 };
@@ -31,8 +32,12 @@ use super::{
 };
 use crate::cluster::RUN_LABEL;
 
+mod state;
 #[cfg(test)]
 mod tests;
+
+use self::state::Announced;
+pub use self::state::{LeaseState, LeaseWatch};
 
 /// Its name, in the namespace of the run.
 pub(super) const NAME: &str = "plumbline-run";
@@ -42,28 +47,8 @@ pub(super) const NAME: &str = "plumbline-run";
 pub(super) struct Lease {
     leases: Hidden<Api<Object>>,
     uid: Option<String>,
-    loss: Loss,
+    watch: LeaseWatch,
     renewing: JoinHandle<()>,
-}
-
-/// Whether and why a Lease is lost, for whoever works under it.
-#[derive(Clone, Debug)]
-pub struct Loss(watch::Receiver<Option<String>>);
-
-impl Loss {
-    /// Why it is lost, if it is.
-    #[must_use]
-    pub fn now(&self) -> Option<String> {
-        self.0.borrow().clone()
-    }
-
-    /// Returns when it is lost, with the reason; never, once it was given back.
-    pub async fn wait(&mut self) -> String {
-        match self.0.wait_for(Option::is_some).await {
-            Ok(why) => why.clone().unwrap_or_default(),
-            Err(_) => std::future::pending().await,
-        }
-    }
 }
 
 impl Drop for Lease {
@@ -106,20 +91,20 @@ impl Lease {
             }
             taken => (taken.map_err(api(what))?, None),
         };
-        let (lost, loss) = watch::channel(None);
+        let (announced, watch) = Announced::new();
         let uid = taken.metadata.uid.clone();
-        let renewing = tokio::spawn(renew(leases.clone(), taken, lost));
+        let renewing = tokio::spawn(renew(leases.clone(), taken, announced));
         let lease = Self {
             leases: Hidden(leases),
             uid,
-            loss: Loss(loss),
+            watch,
             renewing,
         };
         Ok((lease, left))
     }
 
-    pub(super) fn loss(&self) -> &Loss {
-        &self.loss
+    pub(super) fn watch(&self) -> &LeaseWatch {
+        &self.watch
     }
 
     /// Deletes it, for a namespace that stays.
@@ -227,32 +212,40 @@ fn own(options: &Options, nodes: BTreeSet<String>, who: &str) -> Result<Object, 
 }
 
 /// Renews it until it is aborted, or lost.
-async fn renew(leases: Api<Object>, taken: Object, lost: watch::Sender<Option<String>>) {
+async fn renew(leases: Api<Object>, taken: Object, announced: Announced) {
     let mut held = taken;
     let mut renewed = Instant::now();
+    let mut limit = renewed + LIMITS.lease_given_up;
     let why = loop {
-        let given_up = renewed + LIMITS.lease_given_up;
-        sleep_until(given_up.min(Instant::now() + LIMITS.lease_renewed)).await;
+        sleep_until(limit.min(Instant::now() + LIMITS.lease_renewed)).await;
         let began = Instant::now();
-        if began >= given_up {
-            break format!("it could not be renewed for {:?}", LIMITS.lease_given_up);
+        if began >= renewed + LIMITS.lease_awaited {
+            break format!("it could not be renewed for {:?}", LIMITS.lease_awaited);
         }
-        let patience = given_up.min(began + LIMITS.lease_renewed);
-        match timeout_at(patience, renewal(&leases, &held)).await {
+        if began >= limit {
+            tracing::warn!("the Lease of the cluster expires: what is under way ends");
+            announced.expires();
+            limit = renewed + LIMITS.lease_awaited;
+        }
+        let patience = limit.min(began + LIMITS.lease_answer);
+        let failed = match timeout_at(patience, renewal(&leases, &held)).await {
             Ok(Ok(Renewed::Held(now))) => {
                 held = *now;
                 renewed = began;
+                limit = renewed + LIMITS.lease_given_up;
+                announced.held(renewed);
+                continue;
             }
             Ok(Ok(Renewed::Lost(why))) => break why,
             // As long as it lasts, another try may do.
-            Ok(Err(error)) => {
-                tracing::warn!("failed to renew the Lease of the cluster: {}", words(&error));
-            }
-            Err(_) => tracing::warn!("failed to renew the Lease of the cluster: no answer"),
-        }
+            Ok(Err(error)) => words(&error),
+            Err(_) => "no answer".to_owned(),
+        };
+        tracing::warn!("failed to renew the Lease of the cluster: {failed}");
+        announced.unanswered(renewed, failed);
     };
     tracing::error!("the Lease of the cluster is lost: {why}");
-    lost.send_replace(Some(why));
+    announced.lost(why);
 }
 
 /// What came of a renewal.

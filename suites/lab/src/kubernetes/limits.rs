@@ -33,11 +33,17 @@ pub struct Limits {
     pub namespace_ends: Duration,
     /// How long a Lease counts that is not renewed.
     pub lease: Duration,
-    /// From one renewal to the next, and how long one may take: several may fail before the Lease is lost.
+    /// From one renewal to the next, as leader elections of Kubernetes have it (the `RetryPeriod` of client-go): so soon a run sees
+    /// that its API server is away, and begins no case that would only show that.
     pub lease_renewed: Duration,
-    /// How long it may fail to be renewed until whoever has it gives it up. Shorter than `lease`, so that what is under way is
-    /// ending before another may take it.
+    /// How long a renewal may take: several may fail before the Lease expires.
+    pub lease_answer: Duration,
+    /// How long it may fail to be renewed until what is under way ends. Shorter than `lease`, so that it is ending before another
+    /// may take it.
     pub lease_given_up: Duration,
+    /// How long it may fail to be renewed until the run gives it up: an API server that is started again, or fails over, is back
+    /// within a minute or two, and one that is not needs a person.
+    pub lease_awaited: Duration,
 }
 
 /// The limits in force.
@@ -54,8 +60,10 @@ pub const LIMITS: Limits = Limits {
     conflicts: 5,
     namespace_ends: Duration::from_secs(120),
     lease: Duration::from_secs(40),
-    lease_renewed: Duration::from_secs(8),
+    lease_renewed: Duration::from_secs(2),
+    lease_answer: Duration::from_secs(8),
     lease_given_up: Duration::from_secs(30),
+    lease_awaited: Duration::from_secs(300),
 };
 
 /// Asks the API, for as long as one question may take; what it refuses is for the caller.

@@ -53,7 +53,7 @@ pub use extension::{ApiOnly, Extension};
 pub use guard::Guard;
 pub use holders::{Holder, holders};
 pub use installed::{Agents, extension};
-pub use lease::{Loss, left_on_nodes, remove_lease};
+pub use lease::{LeaseState, LeaseWatch, left_on_nodes, remove_lease};
 pub use limits::{LIMITS, Limits};
 pub use note::Left;
 pub use on_node::{Host, OnNodeError, host, on_node};

@@ -10,7 +10,8 @@
 //! ran in it. While cases wait that share a lab, one of the labs is kept for them.
 //!
 //! A case that is inconclusive begins once more after those that wait for such a lab, within the bounds of `tries.rs`: alone, or
-//! where the machine has room.
+//! where the machine has room. One under way while the API server was away ([`Site::absences`]) begins again beside others: it was
+//! not the machine that was busy.
 mod order;
 mod state;
 #[cfg(test)]
@@ -46,8 +47,11 @@ pub(super) trait Site {
     /// One that nothing has run in.
     fn make(&self) -> impl Future<Output = anyhow::Result<Self::Lab>>;
 
-    /// Runs a case in it to its end, whatever that is.
+    /// Runs a case in it to its end, whatever that is; it begins when the API server is there.
     fn run(&self, lab: &Self::Lab, case: Case, line: &Line<'_>) -> impl Future<Output = CaseReport>;
+
+    /// How often its API server has gone away so far by itself, not by what a case has done.
+    fn absences(&self, lab: &Self::Lab) -> u64;
 
     /// Whether it is still there.
     fn is_intact(&self, lab: &Self::Lab) -> impl Future<Output = bool>;
@@ -169,6 +173,7 @@ pub(super) async fn all<S: Site>(
                 match after {
                     After::Over(report) => reports.push(*report),
                     After::OnceMore(case) => state.once_more(case),
+                    After::Anew(case) => state.anew(case),
                 }
                 Ok(())
             }
@@ -177,6 +182,7 @@ pub(super) async fn all<S: Site>(
                 match after {
                     After::Over(report) => reports.push(*report),
                     After::OnceMore(case) => state.once_more(case),
+                    After::Anew(case) => state.anew(case),
                 }
                 ended
             }
@@ -235,10 +241,18 @@ impl<S: Site> Schedule<'_, S> {
             return After::Over(Box::new(self.without(&case, why)));
         }
         let line = self.progress.begin(&case, self.site.name(lab));
+        let absences = self.site.absences(lab);
         let report = self.site.run(lab, case, &line).await;
-        if self.over().is_none() && self.tries.borrow_mut().once_more(&case, &report) {
-            line.undecided(&report);
-            return After::OnceMore(case);
+        if self.over().is_none() {
+            let mut tries = self.tries.borrow_mut();
+            if self.site.absences(lab) > absences && tries.anew(&case, &report) {
+                line.undecided(&report);
+                return After::Anew(case);
+            }
+            if tries.once_more(&case, &report) {
+                line.undecided(&report);
+                return After::OnceMore(case);
+            }
         }
         let exempt = exempt::reason(&report, self.exemptions);
         if self.settings.fail_fast && fails_the_run(&report.verdict, exempt.as_deref()) {

@@ -212,6 +212,11 @@ impl<Lab> State<Lab> {
         self.waiting.push(case);
     }
 
+    /// A case that has ended begins again as if it never had, after those that wait.
+    pub(super) fn anew(&mut self, case: Case) {
+        self.waiting.push(case);
+    }
+
     /// Cases of those that wait which will not begin.
     pub(super) fn give_up(&mut self, which: impl Fn(&Case) -> bool) -> Vec<Case> {
         self.waiting.extract_if(.., |case| which(case)).collect()

@@ -96,7 +96,7 @@ fn response(code: StatusCode, body: &Value) -> Response<Body> {
 }
 
 /// A Lease that is held from now on, and the server that has it.
-fn held() -> (Shared, Loss) {
+fn held() -> (Shared, LeaseWatch) {
     let mut taken = own(&Options::of_a_test(), BTreeSet::new(), "somebody").unwrap();
     taken.metadata.resource_version = Some("1".to_owned());
     let server = Arc::new(Mutex::new(Server {
@@ -104,9 +104,9 @@ fn held() -> (Shared, Loss) {
         lease: Some(taken.clone()),
     }));
     let leases = Api::namespaced(client(&server), NAME);
-    let (lost, loss) = watch::channel(None);
-    tokio::spawn(renew(leases, taken, lost));
-    (server, Loss(loss))
+    let (announced, watch) = Announced::new();
+    tokio::spawn(renew(leases, taken, announced));
+    (server, watch)
 }
 
 fn becomes(server: &Shared, manner: Manner) {
@@ -117,56 +117,123 @@ async fn seconds(number: u64) {
     sleep(Duration::from_secs(number)).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_can_not_be_renewed_is_given_up_before_another_may_take_it() {
-    for manner in [Manner::Silent, Manner::Broken] {
-        let (server, loss) = held();
-        // Renewed after 8 and 16 seconds.
-        seconds(20).await;
-        becomes(&server, manner);
-        seconds(25).await;
-        assert_eq!(loss.now(), None, "{manner:?}: 29 s after the last renewal");
-        seconds(2).await;
-        let why = loss.now().expect("31 s after the last renewal");
-        assert_eq!(why, "it could not be renewed for 30s", "{manner:?}");
-        assert!(LIMITS.lease > Duration::from_secs(31), "it is nobody else's yet");
-        // Once lost, it stays so.
-        becomes(&server, Manner::Answers);
-        seconds(60).await;
-        assert!(loss.now().is_some());
+/// Whether nothing may begin, and whether what is under way has to end.
+fn stops(watch: &LeaseWatch) -> (bool, bool) {
+    match watch.now() {
+        LeaseState::Held { .. } => (false, false),
+        LeaseState::Unanswered { expires, .. } => (true, expires),
+        LeaseState::Lost { .. } => (true, true),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_away_for_less_takes_nothing_away() {
-    for manner in [Manner::Silent, Manner::Broken, Manner::Unheard] {
-        let (server, loss) = held();
+async fn what_is_under_way_ends_before_another_may_take_a_lease_that_can_not_be_renewed() {
+    for manner in [Manner::Silent, Manner::Broken] {
+        let (server, watch) = held();
         seconds(20).await;
         becomes(&server, manner);
-        seconds(18).await;
+        seconds(11).await;
+        assert_eq!(stops(&watch), (true, false), "{manner:?}");
+        seconds(16).await;
+        assert_eq!(
+            stops(&watch),
+            (true, false),
+            "{manner:?}: less than 30 s after the last renewal"
+        );
+        seconds(4).await;
+        assert_eq!(
+            stops(&watch),
+            (true, true),
+            "{manner:?}: more than 30 s after the last renewal"
+        );
+        assert_eq!(watch.lost(), None, "it can come back");
+        assert!(LIMITS.lease > Duration::from_secs(31), "it is nobody else's yet");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_taken_up_again_whenever_the_api_server_is_back_unless_that_takes_too_long() {
+    for manner in [Manner::Silent, Manner::Broken, Manner::Unheard] {
+        for away in [18, 60, 280] {
+            let (server, mut watch) = held();
+            seconds(20).await;
+            becomes(&server, manner);
+            seconds(away).await;
+            assert_eq!(
+                (stops(&watch).0, watch.absences()),
+                (true, 1),
+                "{manner:?}, {away} s"
+            );
+            becomes(&server, Manner::Answers);
+            assert_eq!(watch.settled().await, Ok(()), "{manner:?}, {away} s");
+            seconds(120).await;
+            assert_eq!(stops(&watch), (false, false), "{manner:?}, {away} s");
+            assert_eq!(watch.absences(), 1);
+        }
+        let (server, mut watch) = held();
+        seconds(20).await;
+        becomes(&server, manner);
+        let why = "it could not be renewed for 300s".to_owned();
+        watch.expires().await;
+        assert_eq!(watch.settled().await, Err(why.clone()), "{manner:?}");
+        // Once lost, it stays so.
         becomes(&server, Manner::Answers);
-        seconds(120).await;
-        assert_eq!(loss.now(), None, "{manner:?}");
+        seconds(60).await;
+        assert_eq!(watch.lost(), Some(why));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_is_confirmed_by_a_renewal_that_begins_later() {
+    let (server, mut watch) = held();
+    seconds(1).await;
+    becomes(&server, Manner::Broken);
+    assert_eq!(stops(&watch), (false, false), "nothing has asked since");
+    watch.confirmed().await;
+    assert_eq!(stops(&watch), (true, false));
+    becomes(&server, Manner::Answers);
+    assert_eq!(watch.settled().await, Ok(()));
+    watch.confirmed().await;
+    assert_eq!(stops(&watch), (false, false));
+}
+
+async fn lost(watch: &mut LeaseWatch) {
+    while watch.lost().is_none() {
+        watch.expires().await;
+        seconds(1).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_another_has_or_that_is_gone_is_lost_at_the_next_renewal() {
-    let (server, loss) = held();
-    seconds(1).await;
-    {
-        let mut server = server.lock().unwrap();
-        let there = server.lease.as_mut().unwrap();
-        there.metadata.resource_version = after(there);
-        there.spec.as_mut().unwrap().holder_identity = Some("run-2-two of another".to_owned());
-    }
-    seconds(8).await;
-    let why = "its holder is run-2-two of another now";
-    assert_eq!(loss.now().as_deref(), Some(why));
+    for manner in [Manner::Answers, Manner::Silent] {
+        let (server, mut watch) = held();
+        becomes(&server, manner);
+        seconds(60).await;
+        {
+            let mut server = server.lock().unwrap();
+            server.manner = Manner::Answers;
+            let there = server.lease.as_mut().unwrap();
+            there.metadata.resource_version = after(there);
+            there.spec.as_mut().unwrap().holder_identity = Some("run-2-two of another".to_owned());
+        }
+        lost(&mut watch).await;
+        let why = "its holder is run-2-two of another now".to_owned();
+        assert_eq!(watch.settled().await, Err(why), "{manner:?}");
 
-    let (server, loss) = held();
-    seconds(1).await;
-    server.lock().unwrap().lease = None;
-    seconds(8).await;
-    assert_eq!(loss.now().as_deref(), Some("it was deleted"));
+        let (server, mut watch) = held();
+        becomes(&server, manner);
+        seconds(60).await;
+        {
+            let mut server = server.lock().unwrap();
+            server.manner = Manner::Answers;
+            server.lease = None;
+        }
+        lost(&mut watch).await;
+        assert_eq!(
+            watch.settled().await,
+            Err("it was deleted".to_owned()),
+            "{manner:?}"
+        );
+    }
 }

@@ -41,6 +41,8 @@ pub(super) struct Fake {
     pub(super) none_from: Option<usize>,
     /// From one room for a case more to the next, in seconds; none: there never is.
     pub(super) room_every: Option<u64>,
+    /// When the API server goes away, and for so many seconds: cases under way then are inconclusive, and none begins.
+    pub(super) away: Vec<(u64, u64)>,
     pub(super) clock: Clock,
     pub(super) made: Cell<usize>,
     pub(super) dead: RefCell<BTreeSet<usize>>,
@@ -88,7 +90,13 @@ impl Site for Fake {
     }
 
     async fn run(&self, lab: &Self::Lab, case: Case, _: &Line<'_>) -> CaseReport {
-        let began = self.clock.now();
+        for (from, lasts) in &self.away {
+            let back = from + lasts;
+            if (*from..back).contains(&self.clock.now()) {
+                self.clock.passes(back - self.clock.now()).await;
+            }
+        }
+        let (began, absences) = (self.clock.now(), self.absences(lab));
         self.clock
             .passes(self.lasts.get(case.id).copied().unwrap_or(1))
             .await;
@@ -112,7 +120,11 @@ impl Site for Fake {
             .undecided
             .get(case.id)
             .is_some_and(|times| began_before < *times);
-        let verdict = if is_undecided {
+        let verdict = if self.absences(lab) > absences && !self.failing.contains(case.id) {
+            Verdict::Inconclusive {
+                why: "no answer".into(),
+            }
+        } else if is_undecided {
             Verdict::Inconclusive {
                 why: format!("busy {began_before}"),
             }
@@ -134,6 +146,13 @@ impl Site for Fake {
             report.evidence = Some(folder);
         }
         report
+    }
+
+    fn absences(&self, _: &Self::Lab) -> u64 {
+        self.away
+            .iter()
+            .filter(|(from, _)| *from <= self.clock.now())
+            .count() as u64
     }
 
     async fn room(&self) {

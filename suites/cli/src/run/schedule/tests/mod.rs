@@ -1,5 +1,6 @@
 //! The schedule with labs and cases that a test makes up.
 
+mod away;
 mod clock;
 mod fake;
 mod room;

@@ -1,0 +1,143 @@
+//! The cluster that a run holds: what it has made there, and whether its API server is there.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::bail;
+use harness::{case::Case, cleanup::Made, verdict::Halt};
+use lab::{
+    cluster::{Cluster as _, Description},
+    kubernetes::{Guard, KubernetesCluster, LIMITS, LeaseState, LeaseWatch, Tier, give_back},
+};
+use tempfile::NamedTempFile;
+use tokio::sync::Mutex;
+
+use crate::repair;
+
+use super::{process::Settings, progress::Line, seconds};
+
+/// An API server that is away for less is not told of: what waits for longer says so.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
+
+/// A cluster that the run has for itself.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) cluster: KubernetesCluster,
+    pub(super) guard: Mutex<Option<Guard>>,
+    pub(super) lease: LeaseWatch,
+    /// A case has left something on nodes that could not be undone.
+    pub(super) is_disordered: AtomicBool,
+    /// What processes of cases are told of it.
+    pub(super) about: NamedTempFile,
+}
+
+impl Held {
+    pub(super) fn describe(held: &Arc<Self>) -> &Description {
+        held.cluster.describe()
+    }
+
+    /// Waits while the API server is away, within the limit of the Lease, and says so; none, if the run is interrupted meanwhile.
+    ///
+    /// # Errors
+    /// Why the Lease is lost.
+    pub(super) async fn wait(&self, settings: &Settings, line: &Line<'_>) -> Option<Result<(), String>> {
+        let mut lease = self.lease.clone();
+        let began = Instant::now();
+        let settled = lease.settled();
+        tokio::pin!(settled);
+        let told = tokio::select! {
+            settled = &mut settled => return Some(settled),
+            () = settings.interrupted.cancelled() => return None,
+            () = tokio::time::sleep(TOLD_AFTER) => self.lease.now(),
+        };
+        if let LeaseState::Unanswered { why, .. } = told {
+            line.phase(&format!(
+                "waits for the API server, for up to {}: {why}",
+                seconds(LIMITS.lease_awaited)
+            ));
+        }
+        let settled = tokio::select! {
+            settled = settled => settled,
+            () = settings.interrupted.cancelled() => return None,
+        };
+        if settled.is_ok() {
+            let waited = seconds(began.elapsed());
+            line.phase(&format!(
+                "the API server answers again after {waited}, and the Lease is still this run's"
+            ));
+        }
+        Some(settled)
+    }
+
+    /// Removes what the run has made, or one of its cases.
+    pub(super) async fn cleanup(&self, settings: &Settings, case: Option<&str>) -> Result<(), Halt> {
+        let made = Made {
+            run: &settings.run,
+            case,
+            confined: self.cluster.describe().confined.as_deref(),
+        };
+        made.cleanup(&self.cluster.client(), settings.limits.cleanup)
+            .await
+    }
+
+    /// Heals after a case that died; returns what can't be healed.
+    pub(super) async fn after_death(&self, settings: &Settings, case: Case) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if case.disruptive {
+            match repair::nodes(&self.cluster).await {
+                Ok(all) => {
+                    let is_held = all.iter().any(|healed| !healed.held.is_empty());
+                    self.is_disordered.fetch_or(is_held, Ordering::Relaxed);
+                    warnings.extend(all.into_iter().flat_map(|healed| healed.undone));
+                }
+                Err(error) => {
+                    self.is_disordered.store(true, Ordering::Relaxed);
+                    warnings.push(format!("{error:#}"));
+                }
+            }
+        }
+        if !settings.keep {
+            let cleaned = self.cleanup(settings, Some(case.id)).await;
+            warnings.extend(cleaned.err().map(|halt| halt.to_string()));
+        }
+        warnings
+    }
+
+    /// Gives back what is others', and heals what could not be healed before.
+    pub(super) async fn settle(&self, run: &str) -> anyhow::Result<()> {
+        if self.cluster.about().options.tier < Tier::Node {
+            return Ok(());
+        }
+        for words in give_back(&self.cluster.client(), Some(run)).await? {
+            eprintln!("  {words}");
+        }
+        if self.is_disordered.load(Ordering::Relaxed) {
+            if let Some(why) = self.lease.lost() {
+                bail!("{}", lost(&why));
+            }
+            let healed = repair::nodes(&self.cluster).await?;
+            if let Some(held) = healed.iter().flat_map(|healed| &healed.held).next() {
+                bail!("{held}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a case is inconclusive that was ended with the cluster lost.
+pub(super) fn lost(why: &str) -> String {
+    format!("the run has lost the cluster: {why}, so that another run may have disturbed it")
+}
+
+/// Why a case is inconclusive that was ended because the Lease was about to expire.
+pub(super) fn expired() -> String {
+    format!(
+        "the API server did not renew the run's Lease for {}, so the case was ended before another run may have the cluster",
+        seconds(LIMITS.lease_given_up)
+    )
+}

@@ -1,0 +1,139 @@
+//! What is known of a run's Lease, for what works under it.
+
+use tokio::{sync::watch, time::Instant};
+
+/// A Lease as its last renewal has left it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseState {
+    /// The run has it.
+    Held {
+        /// When the renewal began that succeeded last.
+        renewed: Instant,
+    },
+    /// The API server did not renew it: no case may begin, as none could write anything.
+    Unanswered {
+        /// When the renewal began that succeeded last.
+        since: Instant,
+        /// What came instead of an answer.
+        why: String,
+        /// It was not renewed for [`lease_given_up`](super::super::Limits::lease_given_up): another run may soon take it, so what is
+        /// under way has to end.
+        expires: bool,
+    },
+    /// Another has it, or it is gone, or it could not be renewed for
+    /// [`lease_awaited`](super::super::Limits::lease_awaited). This stays so.
+    Lost {
+        /// Which of these.
+        why: String,
+    },
+}
+
+/// Follows the state of a Lease.
+#[derive(Clone, Debug)]
+pub struct LeaseWatch(pub(super) watch::Receiver<(LeaseState, u64)>);
+
+impl LeaseWatch {
+    /// The state now.
+    #[must_use]
+    pub fn now(&self) -> LeaseState {
+        self.0.borrow().0.clone()
+    }
+
+    /// Why the Lease is lost, if it is.
+    #[must_use]
+    pub fn lost(&self) -> Option<String> {
+        match self.now() {
+            LeaseState::Lost { why } => Some(why),
+            LeaseState::Held { .. } | LeaseState::Unanswered { .. } => None,
+        }
+    }
+
+    /// How often the API server has ceased to renew the Lease.
+    #[must_use]
+    pub fn absences(&self) -> u64 {
+        self.0.borrow().1
+    }
+
+    /// Returns when the Lease expires or is lost: when what is under way has to end. Never, once the Lease was given back.
+    pub async fn expires(&mut self) {
+        let ends = |state: &LeaseState| match state {
+            LeaseState::Held { .. } => false,
+            LeaseState::Unanswered { expires, .. } => *expires,
+            LeaseState::Lost { .. } => true,
+        };
+        self.until(ends).await;
+    }
+
+    /// Returns when the Lease is held or lost, which takes no longer than
+    /// [`lease_awaited`](super::super::Limits::lease_awaited).
+    ///
+    /// # Errors
+    /// Why it is lost.
+    pub async fn settled(&mut self) -> Result<(), String> {
+        match self
+            .until(|state| !matches!(state, LeaseState::Unanswered { .. }))
+            .await
+        {
+            LeaseState::Lost { why } => Err(why),
+            LeaseState::Held { .. } | LeaseState::Unanswered { .. } => Ok(()),
+        }
+    }
+
+    /// Returns when a renewal that began later than now has succeeded or failed, so that the state is no memory of a time before
+    /// the API server went away.
+    pub async fn confirmed(&mut self) {
+        let called = Instant::now();
+        let is_news = |state: &LeaseState| match state {
+            LeaseState::Held { renewed } => *renewed >= called,
+            LeaseState::Unanswered { .. } | LeaseState::Lost { .. } => true,
+        };
+        self.until(is_news).await;
+    }
+
+    async fn until(&mut self, what: impl Fn(&LeaseState) -> bool) -> LeaseState {
+        match self.0.wait_for(|(state, _)| what(state)).await {
+            Ok(state) => state.0.clone(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Says what has become of a renewal.
+#[derive(Debug)]
+pub(super) struct Announced(watch::Sender<(LeaseState, u64)>);
+
+impl Announced {
+    /// Of a Lease that was taken now.
+    pub(super) fn new() -> (Self, LeaseWatch) {
+        let renewed = Instant::now();
+        let (sender, receiver) = watch::channel((LeaseState::Held { renewed }, 0));
+        (Self(sender), LeaseWatch(receiver))
+    }
+
+    pub(super) fn held(&self, renewed: Instant) {
+        self.0
+            .send_modify(|(state, _)| *state = LeaseState::Held { renewed });
+    }
+
+    pub(super) fn unanswered(&self, since: Instant, why: String) {
+        self.0.send_modify(|(state, absences)| match state {
+            LeaseState::Unanswered { why: before, .. } => *before = why,
+            LeaseState::Held { .. } | LeaseState::Lost { .. } => {
+                *absences += 1;
+                let expires = false;
+                *state = LeaseState::Unanswered { since, why, expires };
+            }
+        });
+    }
+
+    pub(super) fn expires(&self) {
+        self.0.send_if_modified(|(state, _)| match state {
+            LeaseState::Unanswered { expires, .. } => !std::mem::replace(expires, true),
+            LeaseState::Held { .. } | LeaseState::Lost { .. } => false,
+        });
+    }
+
+    pub(super) fn lost(&self, why: String) {
+        self.0.send_modify(|(state, _)| *state = LeaseState::Lost { why });
+    }
+}
