@@ -164,7 +164,7 @@ async fn a_run_survives_a_minute_without_its_api_server_and_all_cases_pass() {
     let out = tempfile::tempdir().unwrap();
     let filter = format!("^({LONG}|{CASE}|release-port-scoped)$");
     let options = [
-        "--tier", "node", "--filter", &filter, "--jobs", "1", "--tries", "1",
+        "--tier", "node", "--filter", &filter, "--jobs", "1", "--tries", "3",
     ];
     let away = async {
         until_the_case_begins(&lab).await;
@@ -184,16 +184,13 @@ async fn a_run_survives_a_minute_without_its_api_server_and_all_cases_pass() {
         assert!(said.contains(words), "{words:?} is not in {said}");
     }
     let report = report(out.path());
-    let tries = |case: &Value| case["undecided"].as_array().map_or(0, Vec::len);
-    let mut tried_again = 0;
-    for case in report["cases"].as_array().unwrap() {
-        assert!(
-            ["pass", "skipped"].contains(&case["verdict"].as_str().unwrap()),
-            "{case}"
-        );
-        tried_again += tries(case);
+    let cases = report["cases"].as_array().unwrap();
+    for case in cases {
+        assert_eq!(case["verdict"], "pass", "{case}");
     }
-    assert_eq!(tried_again, 1, "the one that was under way: {said}");
+    let tries = |case: &Value| case["undecided"].as_array().map_or(0, Vec::len);
+    let long = cases.iter().find(|case| case["id"] == LONG).unwrap();
+    assert!(tries(long) >= 1, "it was under way, and each try is told: {long}");
     assert_eq!(namespaces(&lab).await, Vec::<String>::new());
     lab.down().await.unwrap();
 }

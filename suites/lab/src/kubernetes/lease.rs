@@ -241,8 +241,10 @@ async fn renew(leases: Api<Object>, taken: Object, announced: Announced) {
             Ok(Err(error)) => words(&error),
             Err(_) => "no answer".to_owned(),
         };
-        tracing::warn!("failed to renew the Lease of the cluster: {failed}");
-        announced.unanswered(renewed, failed);
+        // Once for each time: an API server that is away for minutes fails many.
+        if announced.unanswered(renewed, &failed) {
+            tracing::warn!("failed to renew the Lease of the cluster, and tries on: {failed}");
+        }
     };
     tracing::error!("the Lease of the cluster is lost: {why}");
     announced.lost(why);

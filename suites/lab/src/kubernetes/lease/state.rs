@@ -115,15 +115,22 @@ impl Announced {
             .send_modify(|(state, _)| *state = LeaseState::Held { renewed });
     }
 
-    pub(super) fn unanswered(&self, since: Instant, why: String) {
+    /// Returns whether the one before was answered.
+    pub(super) fn unanswered(&self, since: Instant, answer: &str) -> bool {
+        let mut is_first = false;
         self.0.send_modify(|(state, absences)| match state {
-            LeaseState::Unanswered { why: before, .. } => *before = why,
+            LeaseState::Unanswered { why, .. } => answer.clone_into(why),
             LeaseState::Held { .. } | LeaseState::Lost { .. } => {
+                is_first = true;
                 *absences += 1;
-                let expires = false;
-                *state = LeaseState::Unanswered { since, why, expires };
+                *state = LeaseState::Unanswered {
+                    since,
+                    why: answer.to_owned(),
+                    expires: false,
+                };
             }
         });
+        is_first
     }
 
     pub(super) fn expires(&self) {
