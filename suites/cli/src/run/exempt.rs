@@ -208,10 +208,8 @@ mod tests {
             found: "f".into(),
             first: Vec::new(),
         };
-        let axis = |(name, subjects): &(&str, &[&str])| AxisReport {
-            name: (*name).to_owned(),
-            verdict: fail(),
-            findings: subjects.iter().map(finding).collect(),
+        let axis = |(name, subjects): &(&str, &[&str])| {
+            AxisReport::new(*name, fail(), subjects.iter().map(finding).collect())
         };
         CaseReport {
             axes: axes.iter().map(axis).collect(),
