@@ -65,12 +65,18 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             }
             // Names end with what no other axis has, which changes nothing about how they begin.
             let name = format!("{name}{at:02}");
+            // Equal names of slices are another row's.
+            let slice = if pair[0].1 == pair[1].1 {
+                format!("{name}-{namespace}")
+            } else {
+                name.clone()
+            };
             let wanted = Wanted {
                 axis: &axis,
                 family,
                 namespace: &namespaces[&ending],
                 service: &name,
-                slice: &name,
+                slice: &slice,
                 target: target(at),
                 backends: &shared_backends,
             };
