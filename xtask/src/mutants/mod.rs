@@ -6,7 +6,8 @@
 //! as well: a case that fails it can kill nothing. A mutant is one run, whose undisruptive cases share a lab; many runs are under
 //! way at once, what takes the unmutated agent longest first; what decided nothing is tried once more.
 //!
-//! `trial.rs`: one such run; `room.rs`: when it begins; `outcome.rs`: what came of it; `table.rs`: what is printed.
+//! `list.rs`: the mutants; `trial.rs`: one such run; `room.rs`: when it begins; `outcome.rs`: what came of it; `table.rs`: what is printed.
+mod list;
 pub(crate) mod outcome;
 mod room;
 mod table;
@@ -17,21 +18,20 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZero,
     path::PathBuf,
-    process::{Command, ExitCode},
+    process::ExitCode,
     sync::{Mutex, PoisonError},
     thread,
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
-use serde_json::Value;
-
 use self::{
+    list::list,
     outcome::{Outcome, Outcomes, joined},
     table::{matrix, rows},
     trial::Trial,
 };
 use crate::{e2e, steps};
+use anyhow::bail;
 
 /// Runs the suite against each mutant and prints mutant × case; fails if one survives.
 #[derive(clap::Args)]
@@ -286,38 +286,6 @@ fn accused<'a>(passed_by: &'a BTreeSet<String>, mutant: &'a Outcomes) -> Vec<(&'
 
 fn failing(verdict: &str) -> bool {
     !matches!(verdict, "pass" | "skipped" | "not-supported")
-}
-
-fn list() -> anyhow::Result<Vec<Mutant>> {
-    let program = steps::programs()?.join("plumbline-mutant");
-    let output = Command::new(&program)
-        .args(["list", "--json"])
-        .output()
-        .context("failed to start plumbline-mutant")?;
-    let listed: Vec<Value> =
-        serde_json::from_slice(&output.stdout).context("plumbline-mutant list printed no JSON")?;
-    listed
-        .iter()
-        .map(|one| {
-            let name = one["name"].as_str().context("a mutant without a name")?;
-            let cases = |key: &str| -> BTreeSet<String> {
-                let cases = one[key].as_array().into_iter().flatten();
-                cases.filter_map(Value::as_str).map(str::to_owned).collect()
-            };
-            let (caught_by, passed_by) = (cases("caught_by"), cases("passed_by"));
-            if caught_by.is_empty() && passed_by.is_empty() {
-                bail!("the mutant {name} names no case that must fail on it, nor one that must pass");
-            }
-            let through = one["through"].as_object().into_iter().flatten();
-            let run = |(row, case): (&String, &Value)| Some((row.clone(), case.as_str()?.to_owned()));
-            Ok(Mutant {
-                name: name.to_owned(),
-                caught_by,
-                passed_by,
-                through: through.filter_map(run).collect(),
-            })
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,116 @@
+//! By which cases mutants are caught, and which they pass.
+
+use crate::Mutant;
+
+impl Mutant {
+    /// The cases that it must fail: each by itself proves that the suite would have caught the bug.
+    pub const fn caught_by(self) -> &'static [&'static str] {
+        match self {
+            Self::PrefixRelease => &[
+                "release-prefix-empty-list",
+                "release-prefix-null-slice",
+                "release-prefix-one-of-two",
+                "release-prefix-object-deleted",
+                "release-name-lattice",
+                "release-prefix-condition",
+                "release-every-trigger",
+                "kubesvc-shared-address-restart",
+            ],
+            Self::JoinedKeyRelease => &["release-joined-key-collision"],
+            Self::NameAloneRelease => &["release-same-name-two-namespaces"],
+            Self::AddressRelease => &["release-port-scoped"],
+            Self::OutsideRelease => &["release-all-frontends", "release-all-frontends-lb"],
+            Self::LastSliceWins => &["clusterip-from-pod"],
+            Self::RefillIgnored => &["empty-refill-no-restart"],
+            Self::RefillDoubled => &["release-culprit-refilled"],
+            Self::RewrittenIgnored => &["release-victim-slice-rewritten"],
+            Self::RestoredByPrefix => &["release-agent-restart-between"],
+            Self::KubernetesRefillIgnored => &["kubesvc-refill-all-nodes"],
+            Self::KubernetesLeftOut => &["kubesvc-reachable"],
+            Self::EmptiedKept => &["kubesvc-empty-permitted"],
+            Self::LeftKept => &["kubesvc-one-of-n-leaves"],
+            Self::EmptyLeftOut => &["clusterip-no-endpoints-refused"],
+            Self::LockedOut => &[
+                "agent-own-vip-clusterip",
+                "agent-own-vip-loadbalancer",
+                "agent-own-vip-slice-recreated",
+                "agent-start-while-vip-empty",
+            ],
+            Self::OneWay => &["agent-own-vip-clusterip", "agent-start-with-stale-vip"],
+            Self::CutUnnoticed => &["all-watches-cut"],
+            Self::StaleKept => &["stale-sock-pins-hidden"],
+            Self::StaleLegacyKept => &["stale-sock-legacy-multi"],
+            Self::StaleLinkKept => &["stale-sock-link-orphan"],
+            Self::StaleBelowKept => &["stale-sock-child-cgroup"],
+            Self::StaleAboveKept => &["stale-sock-parent-cgroup"],
+            Self::StaleAboveShownKept => &["stale-sock-parent-cgroup"],
+            Self::StaleExclusiveKept => &["stale-sock-exclusive-attach", "stale-sock-exclusive-above"],
+            Self::StaleTakenForOwn | Self::AdoptedKept => &["stale-map-pin"],
+            Self::Growing => &["stale-restart-loop-no-growth"],
+            Self::StartsTwice => &["stale-no-reboot"],
+            Self::StaleSendmsgKept => &["stale-sock-udp-sendmsg"],
+            Self::StaleReverseKept => &["stale-sock-reverse-hooks"],
+            Self::StaleTcKept => &["stale-tc", "ready-means-served"],
+            Self::StaleXdpKept => &["stale-xdp"],
+            Self::ForeignRemoved => &["foreign-programs-kept"],
+            Self::OwnedByName => &["stale-map-name-collision"],
+            Self::ChoicesForgotten => &["udp-socket-sticks"],
+            Self::FragmentsForgotten => &["udp-fragments", "udp-fragments-reordered"],
+            Self::FlowsKept => &["frontend-moves-owner", "frontend-moves-owner-lb"],
+            Self::RepliesUntranslated => &["reply-from-frontend"],
+            Self::NodePortsTaken => &["own-connection-untouched"],
+            Self::BalancersOwned => &["lb-address-as-source"],
+            Self::HostOnce => &["node-addresses-followed"],
+            Self::CleanupForgets | Self::PinsLeft => &["uninstall-leaves-nothing"],
+            Self::SlicesByName => &["release-same-name-two-namespaces"],
+            Self::PrefixReleaseSlicesByName => &[
+                "release-prefix-empty-list",
+                "release-prefix-null-slice",
+                "release-prefix-one-of-two",
+                "release-prefix-condition",
+                "release-name-lattice",
+                "release-all-frontends",
+                "release-culprit-refilled",
+                "release-same-name-two-namespaces",
+            ],
+            Self::SocketsByAddress => &["release-established-flows"],
+            Self::FiltersRemoved => &["foreign-programs-kept"],
+            Self::SlicesLate40 => &["release-prefix-empty-list", "clusterip-no-endpoints-refused"],
+            Self::SlicesLate20 | Self::RefusedEperm | Self::RefusedEhostunreach => &[],
+        }
+    }
+
+    /// Cases that it must pass, beside the control: what it does wrong is none of theirs, or nothing is wrong with it.
+    pub const fn passed_by(self) -> &'static [&'static str] {
+        match self {
+            Self::PrefixReleaseSlicesByName => &[
+                "release-joined-key-collision",
+                "release-port-scoped",
+                "release-victim-slice-rewritten",
+            ],
+            Self::SlicesByName | Self::SocketsByAddress => {
+                &["release-prefix-empty-list", "release-port-scoped"]
+            }
+            // Nobody to say so is what it is about; that nobody serves is what others lean on.
+            Self::EmptyLeftOut => &["release-prefix-empty-list", "release-prefix-object-deleted"],
+            Self::SlicesLate20 => &[
+                "release-prefix-empty-list",
+                "clusterip-no-endpoints-refused",
+                "udp-socket-sticks",
+            ],
+            Self::RefusedEperm | Self::RefusedEhostunreach => {
+                &["release-prefix-empty-list", "clusterip-no-endpoints-refused"]
+            }
+            _ => &[],
+        }
+    }
+
+    /// Of what it must fail, rows that are judged over the cases of others, each with one of these: that it needed help is
+    /// enough to fail the row.
+    pub const fn through(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::StartsTwice => &[("stale-no-reboot", "stale-sock-link-orphan")],
+            _ => &[],
+        }
+    }
+}
