@@ -53,7 +53,7 @@ pub struct Ending<C> {
 pub(crate) enum Which {
     /// All that are to.
     All,
-    /// Of flows only those to backends that nobody has.
+    /// Only flows whose backend no Service has any more.
     ToNobody,
     /// Sockets whose backend has left any Service, whichever they have dialled.
     ByAddress,

@@ -46,7 +46,7 @@ pub fn others() -> Vec<Found> {
         .collect()
 }
 
-/// Those of them that are filters of a device: whoever takes a device over by TCX clears its clsact, whosever filters are there.
+/// Of these, the filters at devices: an agent that attaches by TCX removes every filter of the device's clsact, others' too.
 pub fn filters() -> Vec<Found> {
     let mut others = others();
     others.retain(|found| {

@@ -52,8 +52,8 @@ impl<D: Datapath, A: FnOnce() -> Result<(), LoaderError> + Send> Flaw<D> for Ref
     }
 }
 
-/// Attaches programs behind the agent's own that say `errno` where these have said ECONNREFUSED. They are in nobody's way: what was
-/// let through goes through.
+/// Attaches programs behind the agent's own that say `errno` where these have said ECONNREFUSED. What was let
+/// through is not changed.
 ///
 /// # Errors
 /// What the kernel said; it has to offer `bpf_get_retval` (5.18).

@@ -1,7 +1,7 @@
 //! Sockets of UDP end with any Service that lets go of their backend.
 //!
-//! Cilium 1.19.5: whoever leaves is looked up by address and port alone, and every connected socket to it is ended, whichever
-//! Service it has dialled. A socket to a Service that goes on sees EDESTADDRREQ or ECONNABORTED.
+//! Cilium 1.19.5: when a backend leaves a Service, every connected socket to its address and port is ended, whichever Service the
+//! socket has dialled. A socket to a Service that goes on sees EDESTADDRREQ or ECONNABORTED.
 
 use lb_loader::LoaderError;
 use reference_agent::datapath::Datapath;

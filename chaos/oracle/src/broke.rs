@@ -30,7 +30,7 @@ pub fn what_broke(attempts: &[&Attempt]) -> String {
 
 fn broke(attempt: &Attempt) -> &'static str {
     let is_datagram = matches!(attempt.transport, Transport::Udp | Transport::UdpConnected);
-    // Whoever goes on with an exchange has been served before; what it opens after its first socket is a reconnect.
+    // A flow's later exchanges follow an answer, and every socket after its first is a reconnect.
     let exchange = attempt.exchange;
     let is_again = exchange.is_some_and(|exchange| exchange.socket > 0);
     let was_served = exchange.is_some_and(|exchange| exchange.sequence > 0);

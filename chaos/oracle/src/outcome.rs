@@ -38,8 +38,8 @@ pub(crate) fn were_there_together(attempts: &[&Attempt]) -> bool {
     last_begin <= first_end
 }
 
-/// Something spoke that is no backend of the suite, as a gateway does behind an address that nobody translates any more: it
-/// took a connection and ended it, or said what no probe server says.
+/// Something else than a backend of the suite answered, such as a gateway at an address that is no Service's any more: it took a
+/// connection and ended it, or said what no probe server says.
 #[must_use]
 pub fn is_foreign(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Garbled { .. }) || is_cut(outcome)
