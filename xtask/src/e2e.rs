@@ -60,7 +60,7 @@ pub(crate) fn build(packages: &[&str]) -> anyhow::Result<()> {
     let mut command = steps::cargo();
     command.arg("build");
     for package in packages {
-        command.args(["--package", package]);
+        command.args(["--package", package, "--bins"]);
     }
     steps::must("build", &mut command)
 }
@@ -71,7 +71,7 @@ const STATIC: &str = "static";
 /// The same as static programs, for images FROM scratch, and where they are: in a folder of their own, as the others may be
 /// running. Only the program itself is built otherwise than usual, not what it is built from, which is shared with the others:
 /// for those that are shipped there is `cargo xtask dist`.
-fn build_static(packages: &[&str]) -> anyhow::Result<PathBuf> {
+pub(crate) fn build_static(packages: &[&str]) -> anyhow::Result<PathBuf> {
     ebpf::refresh()?;
     let programs = steps::programs()?;
     let profile = programs.file_name().context("this program has no folder")?;
@@ -83,7 +83,7 @@ fn build_static(packages: &[&str]) -> anyhow::Result<PathBuf> {
         let mut command = steps::cargo();
         command
             .env("CARGO_BUILD_BUILD_DIR", target)
-            .args(["rustc", "--package", package, "--bin", package])
+            .args(["rustc", "--package", package, "--bins"])
             .arg("--target-dir")
             .arg(&own);
         command.args(["--", "-C", "target-feature=+crt-static", "-C", "strip=symbols"]);

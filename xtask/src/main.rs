@@ -9,7 +9,7 @@
 //! | `compare` | the reference agent beside kube-proxy, by random scenarios |
 //! | `kernels` | the real-kernel tests and a lab on other kernels, in virtual machines |
 //! | `ci` | everything that a change must pass; what it can't have touched is left out |
-//! | `mutants` | the suite against agents with one known bug each |
+//! | `mutants` | the suite against agents with one known bug each; one of them as somebody's implementation on kind |
 //! | `ebpf` | the eBPF object: built, or compared with the committed one |
 //! | `dist` | the programs as they are shipped: static, reproducible |
 //! | `bench` | what the datapath costs, and the agent |
@@ -55,6 +55,8 @@ enum Command {
     Test(test::Arguments),
     /// Run the suite against agents that carry one known bug each; every one must be caught
     Mutants(mutants::Arguments),
+    /// Install an implementation that the suite does not know on kind, by its target file, and have it judged
+    BrandX(mutants::brand_x::Arguments),
     /// Play random Services and clients in the reference agent and in kube-proxy side by side, and show in what they differ
     Compare(compare::Arguments),
     /// Run the packet tables, the socket tests and a lab on other kernels, in virtual machines
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         Some(Command::E2e(arguments)) => e2e::run(&arguments),
         Some(Command::Test(arguments)) => test::run(&arguments),
         Some(Command::Mutants(arguments)) => mutants::run(&arguments),
+        Some(Command::BrandX(arguments)) => mutants::brand_x::run(&arguments),
         Some(Command::Compare(arguments)) => compare::run(&arguments),
         Some(Command::Kernels(arguments)) => kernels::run(&arguments),
         Some(Command::Ebpf(arguments)) => ebpf::run(&arguments),

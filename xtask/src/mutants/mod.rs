@@ -6,7 +6,8 @@
 //! as well: a case that fails it can kill nothing. A mutant is one run, whose undisruptive cases share a lab; many runs are under
 //! way at once, what takes the unmutated agent longest first; what decided nothing is tried once more.
 //!
-//! `list.rs`: the mutants; `trial.rs`: one such run; `room.rs`: when it begins; `outcome.rs`: what came of it; `table.rs`: what is printed.
+//! `brand_x.rs`: one of them under another name, as a user's implementation; `list.rs`: the mutants; `trial.rs`: one such run; `room.rs`: when it begins; `outcome.rs`: what came of it; `table.rs`: what is printed.
+pub(crate) mod brand_x;
 mod list;
 pub(crate) mod outcome;
 mod room;

@@ -188,6 +188,11 @@ impl ExistingArgs {
         self.tier == Some(Tier::Namespaced)
     }
 
+    /// Whether the run may look at nodes.
+    pub(crate) fn asks_nodes(&self) -> bool {
+        self.tier == Some(Tier::Node)
+    }
+
     /// As options of the command line.
     pub(crate) fn options(&self) -> String {
         let option = |name: &str, value: &Option<String>| {

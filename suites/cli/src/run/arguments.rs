@@ -102,9 +102,9 @@ pub(crate) struct Arguments {
     /// default follows from processors and memory
     #[arg(long, value_name = "N", conflicts_with = "lab")]
     pub(super) labs: Option<NonZero<usize>>,
-    /// How many cases run side by side. By default in labs two for each processor, and one more each time that the machine was
-    /// idle for a third of the last moments, up to eight for each; in a cluster of kind one for every two processors; elsewhere
-    /// by those of its weakest node. One where all are in one namespace (--tier namespaced)
+    /// How many cases run side by side. By default in labs two for each processor, and up to twelve while the machine has been idle
+    /// for a fifth of the last moments; in a cluster of kind one for every two processors, elsewhere one for each of its weakest
+    /// node, and up to three times as many while nodes are idle (elsewhere with --tier node). One with --tier namespaced
     #[arg(long, value_name = "N")]
     pub(super) jobs: Option<NonZero<usize>>,
     /// Limits for a lab, for a cluster of machines, or for negatives that hold for 10 min; printed by every run. The default

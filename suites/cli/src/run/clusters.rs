@@ -5,12 +5,13 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
     sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
 use harness::{case::Case, report::CaseReport, verdict::Verdict};
 use lab::{
-    cluster::Cluster as _,
+    cluster::{Cluster as _, Place},
     kubernetes::{
         Guard, KubernetesCluster, KubernetesError, Options, Tested, Tier, extension, give_back, processors,
     },
@@ -20,6 +21,7 @@ use tempfile::NamedTempFile;
 use tokio::{
     sync::{Mutex, OnceCell},
     task::JoinHandle,
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +35,9 @@ use super::{
     progress::Line,
     schedule::Site,
 };
+
+/// A node that takes longer to say how busy it is has no room.
+const STAT: Duration = Duration::from_secs(10);
 
 /// What is said where objects of the run stay.
 const LEFT: &str = "the run is over, but it has left something; `plumbline cleanup` removes it";
@@ -207,9 +212,14 @@ impl Site for Clusters<'_> {
         held.lease.absences()
     }
 
-    /// A cluster that is there bears what it bears.
+    /// Nodes are asked where the run may (`--tier node`).
     async fn room(&self) {
-        std::future::pending::<()>().await;
+        match self.held.get() {
+            Some(held) if self.options.tier >= Tier::Node => {
+                machine::room_of_nodes(async || processors_of_nodes(&held.cluster).await).await;
+            }
+            _ => std::future::pending().await,
+        }
     }
 
     async fn is_intact(&self, held: &Arc<Held>) -> bool {
@@ -220,6 +230,21 @@ impl Site for Clusters<'_> {
         // It stays until the run ends.
         Ok(())
     }
+}
+
+/// The `/proc/stat` of each node; empty where it can't be read in time.
+async fn processors_of_nodes(cluster: &KubernetesCluster) -> Vec<String> {
+    let argv = ["cat", "/proc/stat"].map(str::to_owned);
+    let each = cluster.describe().nodes.iter().map(async |node| {
+        let place = Place::Host {
+            node: node.name.clone(),
+        };
+        let child = cluster.exec(&place, &argv).await.ok()?;
+        let output = timeout(STAT, child.wait_with_output()).await.ok()?.ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    });
+    let each = futures::future::join_all(each).await;
+    each.into_iter().map(Option::unwrap_or_default).collect()
 }
 
 /// How many cases run at once in a cluster, by what its nodes have. One that can't say it is surveyed next, which names the reason.

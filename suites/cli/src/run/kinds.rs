@@ -19,7 +19,7 @@ use tokio::{sync::OnceCell, time::sleep};
 use crate::repair;
 
 use super::{
-    ending,
+    ending, machine,
     process::{self, At, End, Settings, without_run},
     progress::Line,
     schedule::Site,
@@ -233,9 +233,9 @@ impl Site for Kinds<'_> {
         self.absences.load(Ordering::Relaxed)
     }
 
-    /// A cluster that is there bears what it bears.
+    /// Its nodes are this machine.
     async fn room(&self) {
-        std::future::pending::<()>().await;
+        machine::room_of_kind().await;
     }
 
     async fn is_intact(&self, cluster: &Arc<KindCluster>) -> bool {

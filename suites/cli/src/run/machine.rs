@@ -18,6 +18,11 @@ const MOST_CASES: usize = 12;
 const IDLE: f64 = 0.2;
 /// How long it is watched. A case that begins takes most of what it takes within its first seconds.
 const WATCHED: Duration = Duration::from_millis(1500);
+/// The same on clusters, whose pods come up for so long.
+const WATCHED_ON_CLUSTERS: Duration = Duration::from_secs(8);
+/// Cases at once where nodes are idle, for each that runs however busy they are. Of those of kind three on two processors left
+/// nothing undecided, as each begins where the others wait.
+const WHERE_IDLE: usize = 3;
 /// What this machine bears of cases whose nodes are others, in those of labs.
 const MORE_THAN_LABS: usize = 4;
 /// Probes in a second that a processor bears beside the cluster of kind of which it is: half of what is answered when nothing of it is
@@ -51,15 +56,40 @@ pub(super) fn processors() -> usize {
 
 /// Returns when this machine has room for one more case.
 pub(super) async fn room() {
-    let mut before = Processors::now();
+    watched(WATCHED, async || vec![Processors::now()]).await;
+}
+
+/// Returns when this machine has room for one more case on a cluster of kind.
+pub(super) async fn room_of_kind() {
+    watched(WATCHED_ON_CLUSTERS, async || vec![Processors::now()]).await;
+}
+
+/// Returns when each node of a cluster has room for one more case; `stat`: the `/proc/stat` of each, empty where it can't be
+/// read, which is no room.
+pub(super) async fn room_of_nodes(stat: impl AsyncFn() -> Vec<String>) {
+    let now = async || stat().await.iter().map(|stat| Processors::of(stat)).collect();
+    watched(WATCHED_ON_CLUSTERS, now).await;
+}
+
+/// Returns when all of these machines have been idle for long enough.
+async fn watched(time: Duration, now: impl AsyncFn() -> Vec<Processors>) {
+    let mut before = now().await;
     loop {
-        tokio::time::sleep(WATCHED).await;
-        let now = Processors::now();
-        if now.free_since(before) >= IDLE {
+        tokio::time::sleep(time).await;
+        let after = now().await;
+        if have_room(&before, &after) {
             return;
         }
-        before = now;
+        before = after;
     }
+}
+
+/// Whether each of them has.
+fn have_room(before: &[Processors], after: &[Processors]) -> bool {
+    let mut each = before.iter().zip(after);
+    !after.is_empty()
+        && before.len() == after.len()
+        && each.all(|(before, after)| after.free_since(*before) >= IDLE)
 }
 
 /// USER_HZ: what /proc counts in, on every architecture that this runs on.
@@ -111,10 +141,16 @@ impl Processors {
     }
 }
 
-/// Cases at once in a cluster of kind: it takes most of a processor by itself (API servers, etcd, a kubelet for each node),
-/// and pods are made by as many processes as on a real node. Four at once on two processors left nothing decided.
+/// Cases at once in a cluster of kind, however busy it is: it takes most of a processor by itself while pods come up (API servers,
+/// etcd, a kubelet for each node), and pods are made by as many processes as on a real node. Four that begin at once on two
+/// processors left nothing decided.
 pub(super) fn jobs_of_kind() -> usize {
     jobs().div_ceil(CASES * 2)
+}
+
+/// Cases at once on a cluster whose nodes are idle, of which `always` run however busy they are.
+pub(super) fn where_idle(always: usize) -> usize {
+    always.saturating_mul(WHERE_IDLE)
 }
 
 /// Probes that each client of a case begins in a second in a cluster of kind of so many nodes, all of which are this machine's.
@@ -166,6 +202,23 @@ mod tests {
     fn a_cluster_of_kind_has_a_quarter_of_the_cases_and_one_at_least() {
         assert_eq!(jobs_of_kind(), available_parallelism().unwrap().get().div_ceil(2));
         assert!(jobs_of_kind() >= 1);
+    }
+
+    #[test]
+    fn nodes_have_room_if_each_of_them_has_and_all_can_be_read() {
+        let at = |busy: u64, idle: u64| Processors::of(&format!("cpu  {busy} 0 0 {idle} 0 0 0 0\n"));
+        let unread = Processors::of("");
+        let before = [at(10, 10), at(10, 10)];
+        for (after, expected) in [
+            (vec![at(20, 50), at(90, 90)], true),
+            (vec![at(20, 50), at(99, 11)], false),
+            (vec![at(20, 50), unread], false),
+            (vec![at(20, 50)], false),
+            (vec![], false),
+        ] {
+            assert_eq!(have_room(&before, &after), expected, "{after:?}");
+        }
+        assert!(!have_room(&[unread], &[unread]));
     }
 
     #[test]

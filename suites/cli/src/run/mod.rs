@@ -134,7 +134,28 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             Where::Kind(Box::new(config), existing, options + &target.options())
         }
     };
-    let always = machine::always(limits.profile);
+    // Cases at once however busy nodes are, and where they are idle; as many as are said, if they are.
+    let [always, jobs] = match (&place, arguments.jobs) {
+        (Where::Cluster(existing, ..), _) if existing.is_confined() => [1, 1],
+        (_, Some(jobs)) => [jobs.get(); 2],
+        (Where::Labs(_), None) => [machine::always(limits.profile), machine::most_jobs()],
+        (Where::Kind(..), None) => {
+            let always = machine::jobs_of_kind();
+            [always, machine::where_idle(always)]
+        }
+        (Where::Cluster(existing, ..), None) => {
+            let always = clusters::jobs(existing.clone()).await;
+            let is_asked = existing.asks_nodes();
+            [
+                always,
+                if is_asked {
+                    machine::where_idle(always)
+                } else {
+                    always
+                },
+            ]
+        }
+    };
     let settings = Settings {
         // Also when its file was replaced meanwhile.
         program: "/proc/self/exe".into(),
@@ -153,20 +174,12 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             Where::Labs(Target::Running(_)) | Where::Cluster(..) | Where::Kind(..) => 1,
             Where::Labs(_) => arguments.labs.map_or_else(machine::labs, NonZero::get),
         },
-        always: match (&place, arguments.jobs) {
+        always: match arguments.jobs {
             // What was inconclusive beside others.
-            (Where::Labs(_), None) if last.is_some() => 1,
-            (Where::Labs(_), None) => always,
-            // All at once that are given, or follow from the cluster.
-            _ => usize::MAX,
+            None if last.is_some() => 1,
+            _ => always,
         },
-        jobs: match (&place, arguments.jobs) {
-            (Where::Cluster(existing, ..), _) if existing.is_confined() => 1,
-            (_, Some(jobs)) => jobs.get(),
-            (Where::Kind(..), None) => machine::jobs_of_kind(),
-            (Where::Labs(_), None) => machine::most_jobs(),
-            (Where::Cluster(existing, ..), None) => clusters::jobs(existing.clone()).await,
-        },
+        jobs,
         shuffle: arguments.shuffle,
         fail_fast: arguments.fail_fast,
         tries: arguments.tries.into(),
