@@ -40,6 +40,9 @@ pub(crate) struct Arguments {
     /// A file that tells of the cluster
     #[arg(long, conflicts_with = "lab")]
     pub(crate) cluster: Option<PathBuf>,
+    /// The only node that the case may use: others disturb the rest meanwhile
+    #[arg(long, requires = "cluster")]
+    pub(crate) node: Option<String>,
     /// The cluster of kind
     #[arg(long, conflicts_with_all = ["lab", "cluster"])]
     pub(crate) kind: Option<String>,
@@ -86,7 +89,10 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut orphaned = end_of_stdin();
     let cluster = match &arguments.kind {
         Some(name) => Arc::new(KindCluster::attach(name).await?.into_cluster()),
-        None => attach(arguments.lab.as_deref(), arguments.cluster.as_deref()).await?,
+        None => {
+            let node = arguments.node.as_deref();
+            attach(arguments.lab.as_deref(), arguments.cluster.as_deref(), node).await?
+        }
     };
     let options = Options {
         run: arguments.run,
@@ -113,14 +119,21 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(report.verdict.fails_the_run())))
 }
 
-async fn attach(lab: Option<&str>, cluster: Option<&Path>) -> anyhow::Result<Arc<dyn Cluster>> {
+async fn attach(
+    lab: Option<&str>,
+    cluster: Option<&Path>,
+    node: Option<&str>,
+) -> anyhow::Result<Arc<dyn Cluster>> {
     match (lab, cluster) {
         (Some(name), _) => Ok(Arc::new(LabCluster::attach(name).await?)),
         (None, Some(file)) => {
             let text = user_file::read(file, MOST_BYTES)
                 .with_context(|| format!("failed to read {}", file.display()))?;
-            let about: About = serde_json::from_str(&text)
+            let mut about: About = serde_json::from_str(&text)
                 .with_context(|| format!("{} is no description of a cluster", file.display()))?;
+            if let Some(node) = node {
+                about.description.keep_to(node);
+            }
             let extension = extension(&about.options).await?;
             Ok(Arc::new(KubernetesCluster::attach(about, extension).await?))
         }

@@ -130,7 +130,13 @@ pub fn axes_not_enabled(cluster: &Description) -> Vec<String> {
         .map(|family| format!("{family}: the cluster does not declare it"))
         .collect();
     if cluster.nodes.len() == 1 {
-        axes.push("vantage pr: the cluster has one node".to_owned());
+        axes.push(match cluster.nodes_of_others {
+            0 => "vantage pr: the cluster has one node".to_owned(),
+            others => format!(
+                "vantage pr: the case has {} for itself, and leaves {others} to cases beside it",
+                cluster.nodes[0].name
+            ),
+        });
     }
     if !cluster.capabilities.contains(&Capability::HostNetwork) {
         axes.push("vantage h: the cluster does not allow processes on its hosts".to_owned());

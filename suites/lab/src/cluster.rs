@@ -111,6 +111,25 @@ pub struct Description {
     /// What was found to run there, as far as it was read.
     #[serde(default)]
     pub software: Software,
+    /// How many nodes more the cluster has, which belong to cases that run beside this one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub nodes_of_others: usize,
+}
+
+impl Description {
+    /// Leaves all nodes but one to others. One that is not there changes nothing.
+    pub fn keep_to(&mut self, node: &str) {
+        if self.nodes.iter().any(|one| one.name == node) {
+            let before = self.nodes.len();
+            self.nodes.retain(|one| one.name == node);
+            self.nodes_of_others += before - self.nodes.len();
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// The pattern of every pin of a node.

@@ -51,6 +51,8 @@ const OUT: &str = "target/plumbline/brand-x";
 const MUTANT: &str = "prefix-release-slices-by-name";
 /// Those whose bugs it has, which are caught by the same.
 const PARTS: [&str; 2] = ["prefix-release", "slices-by-name"];
+/// What else a lost backend breaks: sockets to it are ended, and new ones refused.
+const BESIDES: &str = "release-established-flows";
 /// Where the target file has the cgroups of a node. On a host with both versions, those of version 2 are a folder further down.
 const CGROUP: &str = "--cgroup=/host/cgroup";
 
@@ -212,7 +214,7 @@ impl Cluster {
 
 /// What its bugs break.
 fn caught_by(mutants: &[Mutant]) -> anyhow::Result<BTreeSet<String>> {
-    let mut all = BTreeSet::new();
+    let mut all = BTreeSet::from([BESIDES.to_owned()]);
     for name in PARTS.into_iter().chain([MUTANT]) {
         let mutant = mutants.iter().find(|mutant| mutant.name == name);
         let mutant = mutant.with_context(|| format!("there is no mutant {name}"))?;

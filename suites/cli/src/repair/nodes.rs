@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use faults::Healed;
 use lab::{
-    cluster::{Capability, Cluster},
+    cluster::{Capability, Cluster, Node},
     kubernetes::{
         Connection, Guard, KubernetesCluster, KubernetesError, Left, extension, give_back, holders,
         left_on_nodes,
@@ -48,7 +48,7 @@ pub(super) async fn heal(connection: &Connection, namespace: &str) -> anyhow::Re
     let mut guard = Guard::take(&cluster, "plumbline heal", &interrupted).await?;
     let healed = async {
         cluster.look_at_hosts().await?;
-        nodes(&cluster).await
+        nodes(&cluster, None).await
     };
     let healed = tokio::select! {
         healed = healed => healed,
@@ -83,16 +83,17 @@ pub(super) async fn heal(connection: &Connection, namespace: &str) -> anyhow::Re
     Ok((undone.len(), is_whole))
 }
 
-/// Undoes what is left on the nodes of a cluster that is held, where it has to do with these at all.
+/// Undoes what is left on the nodes of a cluster that is held, or on one of them, where it has to do with these at all.
 ///
 /// # Errors
 /// The first that can't be undone; the other nodes are healed all the same.
-pub(crate) async fn nodes(cluster: &dyn Cluster) -> anyhow::Result<Vec<Healed>> {
+pub(crate) async fn nodes(cluster: &dyn Cluster, only: Option<&str>) -> anyhow::Result<Vec<Healed>> {
     let description = cluster.describe();
     let mut all = Vec::new();
     let mut first = Ok(());
     if description.capabilities.contains(&Capability::Node) {
-        for node in &description.nodes {
+        let is_meant = |node: &&Node| only.is_none_or(|only| node.name == only);
+        for node in description.nodes.iter().filter(is_meant) {
             match faults::heal(cluster, &node.name).await {
                 Ok(healed) => all.push(healed),
                 Err(error) => {

@@ -1,10 +1,11 @@
 //! The cluster of a run that is there already: one, held for the length of the run.
 
 use std::{
+    collections::BTreeSet,
     io::Write as _,
     path::{Path, PathBuf},
-    sync::Arc,
     sync::atomic::{AtomicBool, Ordering},
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -48,6 +49,8 @@ pub(super) struct Clusters<'a> {
     settings: &'a Settings,
     options: Options,
     held: OnceCell<Arc<Held>>,
+    /// Nodes that a disruptive case has for itself.
+    used: std::sync::Mutex<BTreeSet<String>>,
     /// Takes hold of it. A task of its own: whoever waits for it may stop to wait, and what it has begun is ended all the same.
     coming: Mutex<Option<JoinHandle<anyhow::Result<Held>>>>,
 }
@@ -58,6 +61,7 @@ impl<'a> Clusters<'a> {
             settings,
             options,
             held: OnceCell::new(),
+            used: std::sync::Mutex::default(),
             coming: Mutex::new(None),
         }
     }
@@ -128,6 +132,37 @@ impl<'a> Clusters<'a> {
     }
 }
 
+/// A node that a case has for itself until it is dropped.
+struct OwnNode<'a> {
+    name: String,
+    used: &'a std::sync::Mutex<BTreeSet<String>>,
+}
+
+impl Drop for OwnNode<'_> {
+    fn drop(&mut self) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.remove(&self.name);
+    }
+}
+
+impl Clusters<'_> {
+    /// A node that no other case has, for one that disturbs a single node; none, if it has all of them.
+    fn node_for(&self, held: &Arc<Held>, case: &Case) -> Option<OwnNode<'_>> {
+        if !case.disruptive || case.needs.nodes > 1 || self.parts(held) == 1 {
+            return None;
+        }
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let nodes = held.cluster.describe().nodes.iter();
+        // As many cases at once as there are nodes.
+        let free = nodes.map(|node| &node.name).find(|name| !used.contains(*name))?;
+        used.insert(free.clone());
+        Some(OwnNode {
+            name: free.clone(),
+            used: &self.used,
+        })
+    }
+}
+
 impl Site for Clusters<'_> {
     type Lab = Arc<Held>;
 
@@ -160,7 +195,9 @@ impl Site for Clusters<'_> {
             ..self.settings.clone()
         };
         let mut lease = held.lease.clone();
-        let running = process::run(&settings, At::Cluster(held.about.path()), case, line);
+        let own = self.node_for(held, &case);
+        let at = At::Cluster(held.about.path(), own.as_ref().map(|own| own.name.as_str()));
+        let running = process::run(&settings, at, case, line);
         tokio::pin!(running);
         let (end, expired) = tokio::select! {
             end = &mut running => (end, false),
@@ -202,7 +239,9 @@ impl Site for Clusters<'_> {
         }
         // What it could not undo while the API server was away would meet the next try.
         if !is_its_own || held.lease.absences() > absences {
-            let warnings = held.after_death(self.settings, case).await;
+            let warnings = held
+                .after_death(self.settings, case, own.as_ref().map(|own| &*own.name))
+                .await;
             report.warnings.extend(warnings);
         }
         report
@@ -219,6 +258,15 @@ impl Site for Clusters<'_> {
                 machine::room_of_nodes(async || processors_of_nodes(&held.cluster).await).await;
             }
             _ => std::future::pending().await,
+        }
+    }
+
+    /// Agents are stopped, and nodes disturbed, one by one.
+    fn parts(&self, held: &Arc<Held>) -> usize {
+        if self.options.tier >= Tier::Node {
+            held.cluster.describe().nodes.len()
+        } else {
+            1
         }
     }
 
@@ -342,7 +390,7 @@ async fn heal(cluster: &KubernetesCluster) -> anyhow::Result<bool> {
     }
     let mut done = give_back(&cluster.client(), None).await?;
     let mut is_whole = true;
-    for healed in repair::nodes(cluster).await? {
+    for healed in repair::nodes(cluster, None).await? {
         is_whole &= healed.held.is_empty();
         done.extend(healed.undone);
         done.extend(healed.held);

@@ -130,6 +130,7 @@ mod tests {
             pull_secrets: Vec::new(),
             confined: None,
             software: Software::default(),
+            nodes_of_others: 0,
         }
     }
 

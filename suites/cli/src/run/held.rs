@@ -85,11 +85,16 @@ impl Held {
             .await
     }
 
-    /// Heals after a case that died; returns what can't be healed.
-    pub(super) async fn after_death(&self, settings: &Settings, case: Case) -> Vec<String> {
+    /// Heals after a case that died, on the only node that it had if it had one; returns what can't be healed.
+    pub(super) async fn after_death(
+        &self,
+        settings: &Settings,
+        case: Case,
+        node: Option<&str>,
+    ) -> Vec<String> {
         let mut warnings = Vec::new();
         if case.disruptive {
-            match repair::nodes(&self.cluster).await {
+            match repair::nodes(&self.cluster, node).await {
                 Ok(all) => {
                     let is_held = all.iter().any(|healed| !healed.held.is_empty());
                     self.is_disordered.fetch_or(is_held, Ordering::Relaxed);
@@ -120,7 +125,7 @@ impl Held {
             if let Some(why) = self.lease.lost() {
                 bail!("{}", lost(&why));
             }
-            let healed = repair::nodes(&self.cluster).await?;
+            let healed = repair::nodes(&self.cluster, None).await?;
             if let Some(held) = healed.iter().flat_map(|healed| &healed.held).next() {
                 bail!("{held}");
             }

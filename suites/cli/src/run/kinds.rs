@@ -160,7 +160,7 @@ impl<'a> Kinds<'a> {
         }
         let cluster: &dyn Cluster = kind.cluster();
         if case.disruptive {
-            match repair::nodes(cluster).await {
+            match repair::nodes(cluster, None).await {
                 Ok(all) => {
                     let is_held = all.iter().any(|healed| !healed.held.is_empty());
                     self.is_disordered.fetch_or(is_held, Ordering::Relaxed);
@@ -236,6 +236,11 @@ impl Site for Kinds<'_> {
     /// Its nodes are this machine.
     async fn room(&self) {
         machine::room_of_kind().await;
+    }
+
+    /// Cases of it have API servers and what is outside in common.
+    fn parts(&self, _: &Arc<KindCluster>) -> usize {
+        1
     }
 
     async fn is_intact(&self, cluster: &Arc<KindCluster>) -> bool {

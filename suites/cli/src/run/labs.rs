@@ -312,6 +312,11 @@ impl Site for Labs<'_> {
         0
     }
 
+    /// Each case has its own.
+    fn parts(&self, _: &RunLab) -> usize {
+        1
+    }
+
     async fn is_intact(&self, lab: &RunLab) -> bool {
         lab.cluster.intact().await.is_ok()
     }

@@ -87,18 +87,22 @@ impl Settings {
 pub(super) enum At<'a> {
     /// In the lab of this name.
     Lab(&'a str),
-    /// In the cluster that this file tells of.
-    Cluster(&'a Path),
+    /// In the cluster that this file tells of: on all of its nodes, or on one.
+    Cluster(&'a Path, Option<&'a str>),
     /// In the cluster of kind of this name.
     Kind(&'a str),
 }
 
 impl At<'_> {
-    fn options(self) -> [OsString; 2] {
+    fn options(self) -> Vec<OsString> {
         match self {
-            Self::Lab(name) => ["--lab".into(), name.into()],
-            Self::Cluster(file) => ["--cluster".into(), file.into()],
-            Self::Kind(name) => ["--kind".into(), name.into()],
+            Self::Lab(name) => vec!["--lab".into(), name.into()],
+            Self::Cluster(file, node) => {
+                let node = node.map(|node| ["--node".into(), node.into()]);
+                let cluster = ["--cluster".into(), file.into()];
+                cluster.into_iter().chain(node.into_iter().flatten()).collect()
+            }
+            Self::Kind(name) => vec!["--kind".into(), name.into()],
         }
     }
 }

@@ -160,6 +160,7 @@ mod tests {
             pull_secrets: Vec::new(),
             confined: None,
             software: Default::default(),
+            nodes_of_others: 0,
         }
     }
 

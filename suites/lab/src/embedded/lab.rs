@@ -264,6 +264,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         confined: None,
         // One agent for all labs of a run, which reads it once.
         software: Software::default(),
+        nodes_of_others: 0,
     }
 }
 

@@ -70,6 +70,7 @@ pub(super) async fn survey(
         pull_secrets: options.pods.pull_secrets.clone(),
         confined: options.confined().map(str::to_owned),
         software: Software::default(),
+        nodes_of_others: 0,
     };
     Ok((description, left_out))
 }

@@ -4,6 +4,10 @@
 //! agents that back off) is what the next must not meet, and a new lab is up in a fraction of a second. A shared lab that
 //! has died is replaced; what was in it has shown nothing.
 //!
+//! A cluster that is there can't be made anew: all share it, and disruptive cases follow when the others have ended. One that
+//! needs a single node has one for itself ([`Site::parts`]), as what it disturbs is that node, and others have the other nodes
+//! meanwhile; one that needs several has them all.
+//!
 //! The first case in the order begins whose lab may be there: up to [`Settings::always`] at once, and one more each time that
 //! the machine has room ([`Site::room`]), as cases wait for most of their time. Bounds: [`Settings::jobs`] cases and
 //! [`Settings::labs`] labs at once, and no more labs in all than cases, as a shared one is replaced only after a case that
@@ -59,6 +63,9 @@ pub(super) trait Site {
     /// Returns when there is room for one more case beside those that are under way.
     fn room(&self) -> impl Future<Output = ()>;
 
+    /// In how many parts it can be used: as many as its nodes, where disruptive cases that need one node have one each, side by side.
+    fn parts(&self, lab: &Self::Lab) -> usize;
+
     /// Ends what [`Site::make`] made.
     fn end(&self, lab: Self::Lab) -> impl Future<Output = anyhow::Result<()>>;
 }
@@ -98,8 +105,8 @@ enum Done<Lab> {
     Shared(Result<Lab, String>),
     /// A case in the lab that is shared, which is intact, or not.
     Together(After, bool),
-    /// A case and its own lab, which was taken down.
-    Alone(After, anyhow::Result<()>),
+    /// A case and its own lab, which was taken down, or so many parts of one.
+    Alone(After, usize, anyhow::Result<()>),
     /// A lab.
     Lab(anyhow::Result<()>),
 }
@@ -136,7 +143,8 @@ pub(super) async fn all<S: Site>(
         durations,
     );
     let at_once = [settings.always.min(settings.jobs), settings.jobs];
-    let mut state = State::new(settings.labs, at_once, waiting, first);
+    let labs = [settings.labs, site.parts(&first)];
+    let mut state = State::new(labs, at_once, waiting, first);
     let mut room = false;
     let mut under_way = FuturesUnordered::new();
     let mut down = Ok(());
@@ -177,8 +185,8 @@ pub(super) async fn all<S: Site>(
                 }
                 Ok(())
             }
-            Done::Alone(after, ended) => {
-                state.lone_case_ended();
+            Done::Alone(after, parts, ended) => {
+                state.lone_case_ended(parts);
                 match after {
                     After::Over(report) => reports.push(*report),
                     After::OnceMore(case) => state.once_more(case),
@@ -216,14 +224,14 @@ impl<S: Site> Schedule<'_, S> {
                 let after = self.one(&lab, case).await;
                 Done::Together(after, self.site.is_intact(&lab).await)
             }),
-            Begin::Alone(lab, case) => Box::pin(async move {
+            Begin::Alone(lab, case, parts) => Box::pin(async move {
                 let made = match lab {
                     Some(lab) => Ok(lab),
                     None => self.make().await,
                 };
                 match made {
-                    Ok(lab) => Done::Alone(self.one(&lab, case).await, self.site.end(lab).await),
-                    Err(why) => Done::Alone(After::Over(Box::new(self.without(&case, why))), Ok(())),
+                    Ok(lab) => Done::Alone(self.one(&lab, case).await, parts, self.site.end(lab).await),
+                    Err(why) => Done::Alone(After::Over(Box::new(self.without(&case, why))), parts, Ok(())),
                 }
             }),
             Begin::End(lab) => Box::pin(async { Done::Lab(self.site.end(lab).await) }),

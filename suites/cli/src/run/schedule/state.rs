@@ -7,8 +7,10 @@ use harness::case::Case;
 /// What waits and what is under way.
 #[derive(Debug)]
 pub(super) struct State<Lab> {
-    /// Labs at once, at most.
-    most_labs: usize,
+    /// Parts of labs at once, at most.
+    most: usize,
+    /// Parts of one lab, as many as its nodes where cases may have one each: one is a whole lab.
+    parts: usize,
     /// Cases at once, at most.
     most_cases: usize,
     /// Cases at once, as long as the machine has no room for more.
@@ -24,8 +26,8 @@ pub(super) struct State<Lab> {
     together: usize,
     /// Disruptive cases under way, each with a lab.
     alone: usize,
-    /// Labs that are there, coming up or going down.
-    labs: usize,
+    /// Parts of labs that are there, coming up or going down.
+    taken: usize,
 }
 
 /// The lab that cases share.
@@ -46,16 +48,17 @@ pub(super) enum Begin<Lab> {
     Share,
     /// A case in the lab that is shared.
     Together(Arc<Lab>, Case),
-    /// A disruptive case in this lab, or in a new one.
-    Alone(Option<Lab>, Case),
+    /// A disruptive case in this lab, or in a new one; it has so many parts of it.
+    Alone(Option<Lab>, Case, usize),
     /// The end of a lab.
     End(Lab),
 }
 
 impl<Lab> State<Lab> {
-    /// Of cases in their order, none of which has begun. `first` is a lab that nothing has run in.
+    /// Of cases in their order, none of which has begun. `first` is a lab that nothing has run in, and has so many parts; of such
+    /// there are `labs` at most.
     pub(super) fn new(
-        most_labs: usize,
+        [labs, parts]: [usize; 2],
         [always, most_cases]: [usize; 2],
         waiting: Vec<Case>,
         first: Lab,
@@ -67,7 +70,8 @@ impl<Lab> State<Lab> {
             (Some(first), Shared::None)
         };
         Self {
-            most_labs,
+            most: labs.saturating_mul(parts),
+            parts,
             most_cases,
             always,
             waiting,
@@ -76,8 +80,13 @@ impl<Lab> State<Lab> {
             shared,
             together: 0,
             alone: 0,
-            labs: 1,
+            taken: parts,
         }
+    }
+
+    /// Parts of a lab that a disruptive case has: all, or one node's.
+    fn needs(&self, case: &Case) -> usize {
+        if case.needs.nodes <= 1 { 1 } else { self.parts }
     }
 
     /// What begins now, if anything may; it has begun when this returns. With `room`, one case more than the machine's room is
@@ -120,10 +129,10 @@ impl<Lab> State<Lab> {
     /// A lab for cases that share one, if they have none.
     fn share(&mut self) -> Option<Begin<Lab>> {
         let lacks = matches!(self.shared, Shared::None) && self.some_share();
-        if !lacks || self.labs >= self.most_labs {
+        if !lacks || self.taken + self.parts > self.most {
             return None;
         }
-        self.labs += 1;
+        self.taken += self.parts;
         self.shared = Shared::Coming;
         Some(Begin::Share)
     }
@@ -147,9 +156,12 @@ impl<Lab> State<Lab> {
             }
             _ => {
                 self.alone += 1;
-                let first = self.first.take();
-                self.labs += usize::from(first.is_none());
-                Some(Begin::Alone(first, case))
+                let (first, needs) = (self.first.take(), self.needs(&case));
+                if first.is_some() {
+                    self.taken -= self.parts;
+                }
+                self.taken += needs;
+                Some(Begin::Alone(first, case, needs))
             }
         }
     }
@@ -165,9 +177,12 @@ impl<Lab> State<Lab> {
 
     fn first_that_may(&self) -> Option<usize> {
         let kept = matches!(self.shared, Shared::None) && self.some_share();
-        let one_more = self.first.is_some() || self.labs + usize::from(kept) < self.most_labs;
+        let kept = if kept { self.parts } else { 0 };
         let is_up = matches!(self.shared, Shared::Up(_));
-        let may_begin = |case: &Case| if case.disruptive { one_more } else { is_up };
+        let may_begin = |case: &Case| match case.disruptive {
+            true => self.first.is_some() || self.taken + kept + self.needs(case) <= self.most,
+            false => is_up,
+        };
         self.waiting.iter().position(may_begin)
     }
 
@@ -183,13 +198,13 @@ impl<Lab> State<Lab> {
     /// [`Begin::Share`] has brought up nothing: cases that share a lab do not begin. Returns them.
     pub(super) fn shared_is_not_up(&mut self) -> Vec<Case> {
         self.shared = Shared::None;
-        self.labs -= 1;
+        self.taken -= self.parts;
         self.give_up(|case| !case.disruptive)
     }
 
     /// What [`Begin::End`] named is gone.
     pub(super) fn lab_ended(&mut self) {
-        self.labs -= 1;
+        self.taken -= self.parts;
     }
 
     /// A case has ended in the lab that is shared, which is intact, or dead.
@@ -200,10 +215,10 @@ impl<Lab> State<Lab> {
         }
     }
 
-    /// A disruptive case has ended, and its lab with it.
-    pub(super) fn lone_case_ended(&mut self) {
+    /// A disruptive case has ended, and its lab with it, or so many parts of one.
+    pub(super) fn lone_case_ended(&mut self, parts: usize) {
         self.alone -= 1;
-        self.labs -= 1;
+        self.taken -= parts;
     }
 
     /// A case that has ended begins once more, after those that wait.

@@ -43,6 +43,8 @@ pub(super) struct Fake {
     pub(super) room_every: Option<u64>,
     /// When the API server goes away, and for so many seconds: cases under way then are inconclusive, and none begins.
     pub(super) away: Vec<(u64, u64)>,
+    /// Parts of each lab; none: one.
+    pub(super) parts: usize,
     pub(super) clock: Clock,
     pub(super) made: Cell<usize>,
     pub(super) dead: RefCell<BTreeSet<usize>>,
@@ -162,6 +164,10 @@ impl Site for Fake {
         }
     }
 
+    fn parts(&self, _: &Self::Lab) -> usize {
+        self.parts.max(1)
+    }
+
     async fn is_intact(&self, lab: &Self::Lab) -> bool {
         !self.dead.borrow().contains(&lab.0)
     }
@@ -236,7 +242,7 @@ impl Wanted {
         });
         let (up, most) = (fake.up.borrow(), fake.most_up.get());
         assert!(up.is_empty(), "{up:?} stay up");
-        assert!(most <= self.labs, "{most} labs at once");
+        assert!(most <= self.labs * fake.parts.max(1), "{most} labs at once");
         for stay in fake.stays() {
             let at_once = |other: &&Stay| other.began <= stay.began && stay.began < other.ended;
             let others = fake.stays();

@@ -100,6 +100,40 @@ fn with_one_lab_what_shares_it_comes_first_and_the_others_follow_one_by_one() {
 }
 
 #[test]
+fn in_a_cluster_of_several_nodes_cases_that_need_one_have_one_each_and_others_have_all() {
+    let cases: Vec<Case> = {
+        let (one, more): (Vec<Case>, Vec<Case>) = cases::ALL
+            .iter()
+            .filter(|case| case.disruptive)
+            .partition(|case| case.needs.nodes <= 1);
+        let together = cases::ALL.iter().copied().filter(|case| !case.disruptive);
+        together
+            .take(2)
+            .chain(more.into_iter().take(2))
+            .chain(one.into_iter().take(6))
+            .collect()
+    };
+    let fake = Fake {
+        lasts: cases.iter().map(|case| (case.id, 10)).collect(),
+        parts: 3,
+        ..Fake::default()
+    };
+    let ended = Wanted::at_once(1, 9).run(&fake, &cases);
+    ended.down.as_ref().unwrap();
+    assert!(verdicts(&ended).values().all(|verdict| *verdict == "pass"));
+    assert!(shared(&cases).all(|id| fake.stay(id).began == 0));
+    let mut beside: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for case in cases.iter().filter(|case| case.disruptive) {
+        let began = fake.stay(case.id).began;
+        assert!(began >= 10, "those that share it have ended");
+        beside.entry(began).or_default().push(case.needs.nodes);
+    }
+    let mut each: Vec<Vec<usize>> = beside.into_values().collect();
+    each.sort();
+    assert_eq!(each, [vec![1, 1, 1], vec![1, 1, 1], vec![2], vec![2]]);
+}
+
+#[test]
 fn a_lab_that_dies_takes_its_own_cases_and_is_replaced() {
     let cases = some(6, 2);
     let deadly = shared(&cases).next().unwrap();
