@@ -46,7 +46,8 @@ impl Made<'_> {
         timeout(limit, gone).await.map_err(|_| self.late(limit))?
     }
 
-    /// Removes it, and waits only where it may use one namespace, in which the next case's objects may have the same names.
+    /// Removes it, and waits only where it may use one namespace: there nobody waits until few are ending
+    /// ([`Made::until_few_end`]).
     ///
     /// # Errors
     /// What the API refuses; inconclusive, if it takes longer than the limit.
@@ -160,7 +161,9 @@ impl Made<'_> {
 
 /// Deletes an object; one that is gone is no error.
 async fn delete(client: &Client, key: &Key) -> Result<(), Halt> {
-    let done = api(client, key).delete(&key.name, &DeleteParams::default()).await;
+    let done = api(client, key.kind, &key.namespace)
+        .delete(&key.name, &DeleteParams::default())
+        .await;
     match done {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         done => done.map(drop).map_err(wrong),

@@ -25,6 +25,7 @@ use crate::{
     limits::Limits,
     logs::Logs,
     manifest::Manifest,
+    names::Names,
     objects::{CASE_LABEL, Key, Kind, Objects, RUN_LABEL, Written},
     pods::{Backend, Dressing, pod},
     recovery::Recoveries,
@@ -102,6 +103,7 @@ impl Context {
             options.limits.own_watch,
         )
         .await?;
+        let token = format!("{:06x}", rand::random::<u32>() & 0x00ff_ffff);
         let objects = Objects::new(
             cluster.client(),
             Arc::clone(&history),
@@ -109,11 +111,12 @@ impl Context {
             options.limits.clone(),
             Dressing::of(cluster.describe()),
             labels(&case, &options),
+            Names::new(case.id, &token, confined),
         );
         let mut cx = Self {
             manifest: Manifest::parse(case.manifest)?,
             random: Mutex::new(StdRng::seed_from_u64(options.seed)),
-            token: format!("{:06x}", rand::random::<u32>() & 0x00ff_ffff),
+            token,
             case,
             cluster,
             history,
@@ -180,27 +183,32 @@ impl Context {
             .ok_or_else(|| Halt::Harness("the fence is not there yet".to_owned()))
     }
 
-    /// A fresh namespace. Names of one case have one length: none is a prefix of another.
+    /// A fresh namespace, of one axis: what is made in it has names of its own in the API ([`Key::service`]). Names of one case have
+    /// one length: none is a prefix of another.
     ///
-    /// Where the suite may use one namespace only it is that, and not fresh: names of a case that makes do with
-    /// [`Rights::Namespaced`](crate::case::Rights::Namespaced) differ within the whole case.
+    /// Where the suite may use one namespace only, objects are in that one, with the names that they would have in this.
     pub async fn namespace(&self) -> Result<String, Halt> {
         let number = self.namespaces.fetch_add(1, Ordering::Relaxed);
         self.make_namespace(&format!("p{}-{number:03}", self.token)).await
     }
 
-    /// A fresh namespace whose name ends so, for cases that are about names; the case chooses endings that no other of
-    /// its namespaces has. Returns its name.
-    pub async fn namespace_ending(&self, ending: &str) -> Result<String, Halt> {
-        self.make_namespace(&format!("p{}-{ending}", self.token)).await
+    /// A fresh namespace whose name ends so, for rows that are about names: objects of one axis, of this number, may have one name
+    /// in several of these. How names begin stays as it is. An ending begins with no digit, and no other of the axis has it.
+    pub async fn namespace_ending(&self, axis: usize, ending: &str) -> Result<String, Halt> {
+        self.make_namespace(&format!("p{}-{axis:02}{ending}", self.token))
+            .await
     }
 
-    /// Its name; that of the only one, where the suite may use no other.
+    /// A name of the case's own, that begins with this: for what it makes in a namespace of others.
+    #[must_use]
+    pub fn named(&self, name: &str) -> String {
+        format!("{name}-{}", self.token)
+    }
+
+    /// Makes it, where the suite may use others than one.
     async fn make_namespace(&self, name: &str) -> Result<String, Halt> {
-        let confined = self.cluster.describe().confined.clone();
-        let name = confined.as_deref().unwrap_or(name);
         self.objects.watch().follow_namespace(name);
-        if confined.is_none() {
+        if self.cluster.describe().confined.is_none() {
             let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
             self.objects.create(&object).await?;
         }

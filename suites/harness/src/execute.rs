@@ -61,11 +61,14 @@ pub async fn execute(
         cx.agents().await?;
         Ok(())
     };
-    let mut was_interrupted = false;
+    let (mut was_interrupted, mut broken) = (false, None);
     let ended = tokio::select! {
         ended = AssertUnwindSafe(body).catch_unwind() => match ended {
             Ok(Ok(())) => None,
-            Ok(Err(halt)) => Some(Halt::verdict(&halt)),
+            Ok(Err(halt)) => {
+                broken = matches!(halt, Halt::Harness(_)).then(|| halt.to_string());
+                Some(halt.verdict())
+            }
             Err(panic) => Some(inconclusive(format!("the case panicked: {}", words(&*panic)))),
         },
         () = interrupted => {
@@ -83,6 +86,7 @@ pub async fn execute(
         report.recoveries = cx.recoveries.all();
     }
     report.verdict = verdict(&report, ended);
+    report.warnings.extend(untold(&report, broken));
     report
         .warnings
         .extend(machine::warning(machine::dropped().saturating_sub(dropped)));
@@ -193,6 +197,18 @@ fn verdict(report: &CaseReport, ended: Option<Verdict>) -> Verdict {
     }
 }
 
+/// What of the suite is broken, where no verdict says so: axes that failed before stand for themselves.
+fn untold(report: &CaseReport, broken: Option<String>) -> Option<String> {
+    let why = broken?;
+    let mut verdicts = report
+        .axes
+        .iter()
+        .map(|axis| &axis.verdict)
+        .chain([&report.verdict]);
+    let is_told = verdicts.any(|verdict| verdict.why().contains(&why));
+    (!is_told).then(|| format!("harness error: {why}"))
+}
+
 /// Whatever the clients saw, the end of the cluster may be why.
 fn without_cluster(report: &mut CaseReport, why: &ClusterError) {
     let verdict = inconclusive(format!("the cluster ended while the case ran: {why}"));
@@ -265,6 +281,17 @@ pub(crate) mod tests {
         assert_eq!(verdict(&failed, cut.clone()).name(), "fail");
         assert_eq!(verdict(&report(vec![Verdict::Pass]), cut.clone()).why(), "hung");
         assert_eq!(verdict(&report(Vec::new()), cut).why(), "hung");
+    }
+
+    #[test]
+    fn an_error_of_the_suite_is_told_even_where_all_axes_had_failed() {
+        let broken = || Some("no manifest".to_owned());
+        let failed = || Verdict::Fail { why: "w".into() };
+        let told = Some("harness error: no manifest".to_owned());
+        assert_eq!(untold(&report(vec![failed()]), broken()), told);
+        let open = Halt::Harness("no manifest".into()).verdict();
+        assert_eq!(untold(&report(vec![failed(), open]), broken()), None);
+        assert_eq!(untold(&report(vec![failed()]), None), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
 };
 pub use lab::cluster::RUN_LABEL;
 use lab::dress::has_no_account;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::{
     history::{Event, History, now_us},
     limits::Limits,
-    names,
+    names::{self, Names},
     pods::Dressing,
     sending::answered,
     verdict::Halt,
@@ -91,7 +91,7 @@ impl Kind {
 pub struct Key {
     /// Kind.
     pub kind: Kind,
-    /// Namespace; empty for namespaces.
+    /// Namespace as the case has it, which is another where the suite may use one only; empty for namespaces.
     pub namespace: String,
     /// Its name in the API.
     pub name: String,
@@ -111,6 +111,11 @@ impl Key {
     #[must_use]
     pub fn plain(&self) -> &str {
         names::plain(&self.namespace, &self.name)
+    }
+
+    /// As the case has it: that of an object in the API.
+    pub(crate) fn seen(kind: Kind, namespace: &str, name: &str) -> Self {
+        Self::new(kind, names::namespace_of(namespace, name), name)
     }
 
     /// A Service.
@@ -154,6 +159,7 @@ pub struct Objects {
     limits: Limits,
     dressing: Dressing,
     labels: Value,
+    names: Arc<Names>,
 }
 
 impl Objects {
@@ -165,6 +171,7 @@ impl Objects {
         limits: Limits,
         dressing: Dressing,
         labels: Value,
+        names: Names,
     ) -> Self {
         Self {
             client,
@@ -173,6 +180,7 @@ impl Objects {
             limits,
             dressing,
             labels,
+            names: Arc::new(names),
         }
     }
 
@@ -183,12 +191,18 @@ impl Objects {
     }
 
     /// Creates an object of a manifest, with the labels of the run and its case; a pod, as the cluster takes it.
+    ///
+    /// # Errors
+    /// The API says no; or a name of it is not of its own, and nothing was sent.
     pub async fn create(&self, object: &Value) -> Result<Written, Halt> {
         let kind = Kind::of(object)?;
         let mut object = with_labels(self.dressing.put_on(object), &self.labels);
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let key = Key::new(kind, text("namespace"), text("name"));
-        names::put_on(&key.namespace, &mut object);
+        self.names.put_on_new(&key, &mut object)?;
+        if !key.namespace.is_empty() {
+            object["metadata"]["namespace"] = self.names.real(&key.namespace).into();
+        }
         let typed: DynamicObject = serde_json::from_value(object.clone())
             .map_err(|error| Halt::Harness(format!("{key} in the manifest is no object: {error}")))?;
         let mut sent_us = now_us();
@@ -215,7 +229,7 @@ impl Objects {
                 "a patch of {key} names a resourceVersion, and could not be sent again"
             )));
         }
-        names::put_on(&key.namespace, &mut patch);
+        self.names.put_on_change(key, &mut patch)?;
         let sent_us = now_us();
         let params = PatchParams {
             field_manager: Some(MANAGER.to_owned()),
@@ -248,7 +262,7 @@ impl Objects {
         for (name, value) in fields.as_object().into_iter().flatten() {
             object[name] = value.clone();
         }
-        names::put_on(&key.namespace, &mut object);
+        self.names.put_on_change(key, &mut object)?;
         let typed: DynamicObject = serde_json::from_value(object)
             .map_err(|error| Halt::Harness(format!("{key} can't be put back: {error}")))?;
         let sent_us = now_us();
@@ -296,23 +310,14 @@ impl Objects {
         serde_json::to_value(object).map_err(|error| Halt::Harness(format!("{key}: {error}")))
     }
 
-    /// All objects of a kind in a namespace.
-    pub async fn list(&self, kind: Kind, namespace: &str) -> Result<Vec<Value>, Halt> {
-        let api = self.api(&Key::new(kind, namespace, ""));
-        let all = ListParams::default();
-        let list = answered(|| api.list(&all))
-            .await
-            .map_err(|error| refused(&format!("list {kind:?} in {namespace}"), error))?;
-        Ok(list
-            .items
-            .into_iter()
-            .filter_map(|object| serde_json::to_value(object).ok())
-            .collect())
-    }
-
     /// A typed-by-name interface to a key's resource.
     pub(crate) fn api(&self, key: &Key) -> Api<DynamicObject> {
-        api(&self.client, key)
+        api(&self.client, key.kind, self.names.real(&key.namespace))
+    }
+
+    /// The namespace in which an object is.
+    pub(crate) fn namespace(&self, key: &Key) -> String {
+        self.names.real(&key.namespace).to_owned()
     }
 
     async fn acknowledged(
@@ -352,7 +357,7 @@ impl Objects {
 /// All objects of a kind, in one namespace or in all.
 pub(crate) fn all(client: &Client, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
     match namespace {
-        Some(namespace) => api(client, &Key::new(kind, namespace, "")),
+        Some(namespace) => api(client, kind, namespace),
         None => Api::all_with(client.clone(), &kind.resource()),
     }
 }
@@ -363,12 +368,12 @@ pub fn annotation(name: &str, value: &str) -> Value {
     json!({ "metadata": { "annotations": { name: value } } })
 }
 
-pub(crate) fn api(client: &Client, key: &Key) -> Api<DynamicObject> {
-    let resource = key.kind.resource();
-    if key.namespace.is_empty() {
+pub(crate) fn api(client: &Client, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+    let resource = kind.resource();
+    if namespace.is_empty() {
         Api::all_with(client.clone(), &resource)
     } else {
-        Api::namespaced_with(client.clone(), &key.namespace, &resource)
+        Api::namespaced_with(client.clone(), namespace, &resource)
     }
 }
 

@@ -28,7 +28,7 @@ const AT_ONCE: usize = 8;
 /// A pod that serves probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backend {
-    /// Its namespace.
+    /// The namespace in which it is.
     pub namespace: String,
     /// Its name in the API, which need not be what the case calls it ([`plain`](Self::plain)).
     pub in_api: String,
@@ -42,13 +42,18 @@ impl Backend {
     /// What the case calls it.
     #[must_use]
     pub fn plain(&self) -> &str {
-        names::plain(&self.namespace, &self.in_api)
+        names::plain(self.axis(), &self.in_api)
+    }
+
+    /// The namespace as the case has it.
+    fn axis(&self) -> &str {
+        names::namespace_of(&self.namespace, &self.in_api)
     }
 
     /// Name of its server, unique in the cluster: what identities begin with.
     #[must_use]
     pub fn server(&self) -> String {
-        format!("{}.{}", self.plain(), self.namespace)
+        format!("{}.{}", self.plain(), self.axis())
     }
 
     /// Its identity on a port.
@@ -186,7 +191,7 @@ impl Context {
             .map_err(|error| Halt::Harness(format!("failed to watch {key}: {error}")))?
             .ok_or_else(|| Halt::Inconclusive(format!("{key} was deleted by somebody")))?;
         Ok(Backend {
-            namespace: key.namespace,
+            namespace: self.objects().namespace(&key),
             in_api: key.name,
             node: pod.data["spec"]["nodeName"]
                 .as_str()

@@ -249,7 +249,7 @@ async fn follow(api: Api<DynamicObject>, kind: Kind, seen: Arc<Seen>) {
 }
 
 fn key(kind: Kind, object: &DynamicObject) -> Key {
-    Key::new(kind, &object.namespace().unwrap_or_default(), &object.name_any())
+    Key::seen(kind, &object.namespace().unwrap_or_default(), &object.name_any())
 }
 
 #[cfg(test)]

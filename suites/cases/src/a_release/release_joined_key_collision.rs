@@ -4,7 +4,7 @@
 //!
 //! All namespaces begin with the same text of the run, which changes nothing about what their ends make of it. Each of a
 //! pair lets go once.
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
@@ -51,7 +51,6 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let points = points(cx);
     let shared = points.iter().map(|(_, shared, _)| *shared);
     let all = backends(cx, &namespace, points.len(), shared).await?;
-    let mut namespaces = BTreeMap::new();
     let mut pairs: Vec<[Holder; 2]> = Vec::new();
     for point in points {
         let (at, axis) = (pairs.len(), axis(&point));
@@ -59,23 +58,17 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         let shared_backends = some(&all, at, shared);
         let mut made = Vec::new();
         for (namespace, name) in pair {
-            let ending = ending(family, shared, namespace);
-            if !namespaces.contains_key(&ending) {
-                namespaces.insert(ending.clone(), cx.namespace_ending(&ending).await?);
-            }
-            // Names end with what no other axis has, which changes nothing about how they begin.
-            let name = format!("{name}{at:02}");
             // Equal names of slices are another row's.
             let slice = if pair[0].1 == pair[1].1 {
                 format!("{name}-{namespace}")
             } else {
-                name.clone()
+                name.to_owned()
             };
             let wanted = Wanted {
                 axis: &axis,
                 family,
-                namespace: &namespaces[&ending],
-                service: &name,
+                namespace: &cx.namespace_ending(at, namespace).await?,
+                service: name,
                 slice: &slice,
                 target: target(at),
                 backends: &shared_backends,
@@ -123,13 +116,4 @@ fn axis((family, shared, pair): &(Family, usize, Names)) -> String {
         .map(|(namespace, name)| format!("{namespace}/{name}"))
         .join(" and ");
     format!("{family}, {shared} shared, {joined}")
-}
-
-/// What a namespace's name ends with: namespaces of one axis begin alike, and with nothing of another axis.
-fn ending(family: Family, shared: usize, name: &str) -> String {
-    let family = match family {
-        Family::IPv4 => 4,
-        Family::IPv6 => 6,
-    };
-    format!("{family}{shared:02}{name}")
 }

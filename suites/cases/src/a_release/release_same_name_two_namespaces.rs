@@ -113,15 +113,13 @@ async fn make(
     (at, which): (usize, &str),
     shared: &[Backend],
 ) -> Result<Holder, Halt> {
-    // One name in both namespaces of the axis, and in no other.
-    let namespace = cx.namespace_ending(&format!("{at:02}-{which}")).await?;
-    let name = format!("{NAME}{at:02}");
+    let namespace = cx.namespace_ending(at, &format!("-{which}")).await?;
     let wanted = Wanted {
         axis,
         family,
         namespace: &namespace,
-        service: &name,
-        slice: &name,
+        service: NAME,
+        slice: NAME,
         target: target(at),
         backends: shared,
     };

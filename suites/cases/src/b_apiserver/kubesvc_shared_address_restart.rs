@@ -61,6 +61,7 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
+/// What the name of the neighbour begins with.
 const NEIGHBOUR: &str = "kubernetes-x";
 /// Who stops.
 const STOPPED: u8 = 2;
@@ -196,15 +197,16 @@ struct Neighbour {
 impl Neighbour {
     /// Makes it, with what `default/kubernetes` lists.
     async fn stage(cx: &Context, axis: &str, family: Family, listed: &Value) -> Result<Self, Halt> {
+        let name = cx.named(NEIGHBOUR);
         let mut of_slice = cx.labels();
-        of_slice["kubernetes.io/service-name"] = NEIGHBOUR.into();
+        of_slice["kubernetes.io/service-name"] = json!(name);
         of_slice["endpointslice.kubernetes.io/managed-by"] = MANAGER.into();
         let values = json!({
-            "labels": cx.labels(), "slice-labels": of_slice, "family": family.to_string(),
-            "endpoints": listed["endpoints"], "ports": listed["ports"],
+            "neighbour": name, "port-name": cx.named("https"), "labels": cx.labels(), "slice-labels": of_slice,
+            "family": family.to_string(), "endpoints": listed["endpoints"], "target": advertised(listed)?.port(),
         });
-        let address = cx.apply_service(NEIGHBOUR, &values).await?;
-        let service = Key::service("default", NEIGHBOUR);
+        let address = cx.apply_service("${neighbour}", &values).await?;
+        let service = Key::service("default", &name);
         let has_balancer = cx.cluster().describe().features.contains("loadbalancer");
         if !has_balancer {
             cx.not_enabled("lb", "the target does not declare the feature loadbalancer");

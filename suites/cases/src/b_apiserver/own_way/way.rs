@@ -14,7 +14,7 @@ use harness::{
 use oracle::{check::Permitted, history::Transport};
 use serde_json::{Value, json};
 
-/// Its name, where the case makes it.
+/// What its name begins with: that of `default/kubernetes` is a prefix of it.
 const NAME: &str = "kubernetes-x";
 const PORT: u16 = 7443;
 
@@ -55,16 +55,18 @@ impl Way {
             Frontend::LoadBalancer => "LoadBalancer",
             Frontend::NodePort => "NodePort",
         };
+        // In `default` nothing else makes it the case's own.
+        let (name, port_name) = (cx.named(NAME), cx.named("https"));
         let labels = cx.labels();
         let mut of_slice = labels.clone();
-        of_slice["kubernetes.io/service-name"] = NAME.into();
+        of_slice["kubernetes.io/service-name"] = json!(name);
         of_slice["endpointslice.kubernetes.io/managed-by"] = MANAGER.into();
         let values = json!({
-            "labels": labels, "slice-labels": of_slice, "way": NAME, "namespace": namespace, "type": kind, "family": family.to_string(),
+            "labels": labels, "slice-labels": of_slice, "way": name, "port-name": port_name, "namespace": namespace, "type": kind, "family": family.to_string(),
             "target": server.port(), "endpoints": endpoints(&[server]),
         });
         cx.apply("${way}", &values).await?;
-        let service = Key::service(namespace, NAME);
+        let service = Key::service(namespace, &name);
         let within = Within::from_now(cx.limits().service);
         let what = format!("{service} has the address that the agent is to be led to");
         let address = eventually(&what, within, async || {
@@ -85,7 +87,7 @@ impl Way {
         Ok(Self {
             family,
             service,
-            slice: Key::slice(namespace, NAME),
+            slice: Key::slice(namespace, &name),
             address,
             server,
         })
@@ -108,7 +110,7 @@ impl Way {
 
     /// Others are refused there.
     pub(in crate::b_apiserver) fn refuses(&self, axis: &str) -> Target {
-        Target::refuses(axis, self.service.plain(), Transport::Tcp, self.address)
+        Target::refuses(axis, NAME, Transport::Tcp, self.address)
     }
 
     /// Others get nothing there.

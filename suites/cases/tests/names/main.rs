@@ -1,0 +1,251 @@
+//! Names of their own (rule 7 of the catalogue), over all cases: each is run against the lab's API server, in a cluster that has
+//! nothing else. Pods become ready and nobody answers, so a case ends after its staging: at its first fence, or at the first fault
+//! that such a cluster can't make. What all of them have created by then is there at once, and is compared. What they create later
+//! passes the same check as they run, which is shown here to refuse.
+//!
+//! `stage.rs`: that cluster.
+
+mod stage;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::Duration,
+};
+
+use futures::{StreamExt as _, stream};
+use harness::{
+    case::{Case, Rights},
+    context::Options,
+    evidence::Evidence,
+    execute::execute,
+    limits::Limits,
+    objects::CASE_LABEL,
+    report::CaseReport,
+};
+use serde_json::{Value, json};
+use stage::Stage;
+
+/// The rows about names, and the one of them that is about equal ones: its objects, and ports of both, are one axis's.
+const ABOUT_NAMES: [&str; 2] = ["release-same-name-two-namespaces", "release-joined-key-collision"];
+/// Nothing is created by these before a fault that this cluster can't make, or at all.
+const UNSTAGED: [&str; 9] = [
+    "agent-own-vip-clusterip",
+    "kubesvc-reachable",
+    "kubesvc-shared-address-restart",
+    "stale-map-name-collision",
+    "stale-sock-disabled-by-config",
+    "stale-sock-exclusive-above",
+    "stale-sock-parent-cgroup",
+    "stale-sock-reverse-hooks",
+    "stale-tc",
+];
+/// Cases at once.
+const AT_ONCE: usize = 6;
+/// No case stages for so long: one that waits for what never comes has staged before.
+const LONGEST: Duration = Duration::from_secs(30);
+/// How the errors begin to say what to do.
+const REFUSED: &str = "make the object in a namespace of `Context::namespace`";
+
+#[test]
+fn what_a_manifest_names_itself_is_in_a_namespace_of_its_case() {
+    for case in cases::ALL {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(case.manifest).expect("a manifest");
+        for object in objects
+            .iter()
+            .filter(|object| text(object, "namespace") != "${namespace}")
+        {
+            for name in names(object) {
+                assert!(name.starts_with("${"), "{}: {name} is anybody's", case.id);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_two_axes_cases_or_helpers_share_a_name() {
+    let stage = Stage::new(None).await;
+    nobody_is_refused(&run(&stage, cases::ALL).await);
+    let objects = stage.objects().await;
+    are_distinct(&objects);
+
+    let all: BTreeSet<&str> = cases::ALL.iter().map(|case| case.id).collect();
+    let unstaged: Vec<&str> = all.difference(&staged(&objects)).copied().collect();
+    assert_eq!(
+        unstaged, UNSTAGED,
+        "a case that is listed here shows its names only where it runs"
+    );
+
+    // What is compared has equal names where it must.
+    let equal = objects.iter().filter(|object| case(object) == ABOUT_NAMES[0]);
+    let mut namespaces: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for object in equal.filter(|object| object["kind"] == "EndpointSlice" && !is_of_helper(object)) {
+        let of_name = namespaces.entry(text(object, "name")).or_default();
+        of_name.insert(text(object, "namespace"));
+    }
+    assert!(
+        namespaces.len() > 1 && namespaces.values().all(|all| all.len() == 2),
+        "{namespaces:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_do_they_where_all_is_in_one_namespace() {
+    let stage = Stage::new(Some("shop")).await;
+    let all: Vec<Case> = cases::ALL
+        .iter()
+        .filter(|case| case.needs.rights == Rights::Namespaced)
+        .copied()
+        .collect();
+    nobody_is_refused(&run(&stage, &all).await);
+    let objects = stage.objects().await;
+    assert!(
+        all.len() > 1 && staged(&objects).len() == all.len(),
+        "{objects:?}"
+    );
+    assert!(objects.iter().all(|object| text(object, "namespace") == "shop"));
+    are_distinct(&objects);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_case_that_would_share_a_name_creates_nothing_and_says_why() {
+    let manifest = "{ apiVersion: v1, kind: Service, metadata: { name: '${service}', namespace: default }, \
+                    spec: { ports: [{ name: '${port}', port: 80 }] } }";
+    let like = cases::find("clusterip-from-pod").expect("a case");
+    let another_cases = Case {
+        id: "another-cases",
+        manifest,
+        run: |cx| {
+            let values = json!({ "service": "web", "port": cx.named("http") });
+            Box::pin(async move { cx.apply("${service}", &values).await.map(drop) })
+        },
+        ..like
+    };
+    let another_cases_port = Case {
+        id: "another-cases-port",
+        run: |cx| {
+            let values = json!({ "service": cx.named("web"), "port": "http" });
+            Box::pin(async move { cx.apply("${service}", &values).await.map(drop) })
+        },
+        ..another_cases
+    };
+    let helpers = Case {
+        id: "helpers",
+        run: |cx| {
+            // What the fence's Service has.
+            let signal = format!("fence-{}-signal", cx.named("").trim_start_matches('-'));
+            let values = json!({ "service": signal, "port": cx.named("http") });
+            Box::pin(async move { cx.apply("${service}", &values).await.map(drop) })
+        },
+        ..another_cases
+    };
+    let stage = Stage::new(None).await;
+    let reports = run(&stage, &[another_cases, another_cases_port, helpers]).await;
+    for report in &reports {
+        let verdict = report.verdict.to_string();
+        assert!(
+            verdict.starts_with("inconclusive: harness error: the name"),
+            "{verdict}"
+        );
+        assert!(verdict.contains(REFUSED), "{verdict}");
+    }
+    assert_eq!(reports.len(), 3);
+    let objects = stage.objects().await;
+    assert!(!objects.is_empty() && staged(&objects).is_empty(), "{objects:?}");
+}
+
+/// Runs cases as far as they get.
+async fn run(stage: &Stage, cases: &[Case]) -> Vec<CaseReport> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = async |case: Case| {
+        let folder = folder.path().join(case.id);
+        fs::create_dir_all(&folder).expect("a folder");
+        let options = Options {
+            run: "names".to_owned(),
+            seed: 1,
+            replay: String::new(),
+            limits: Limits {
+                endpoints: Duration::from_millis(100),
+                service: Duration::from_millis(100),
+                heal: Duration::from_millis(100),
+                own_watch: Duration::from_secs(60),
+                ..Limits::default()
+            },
+            folder,
+            evidence: Evidence::Failed,
+            keep: true,
+            turns: None,
+            progress: std::sync::Arc::new(|_| {}),
+        };
+        execute(case, stage.cluster(), options, tokio::time::sleep(LONGEST)).await
+    };
+    stream::iter(cases.iter().copied())
+        .map(one)
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await
+}
+
+fn nobody_is_refused(reports: &[CaseReport]) {
+    for report in reports {
+        let told = serde_json::to_string(report).expect("a report");
+        assert!(!told.contains(REFUSED), "{}: {told}", report.id);
+    }
+}
+
+/// Cases of which there is more than clients, the fence and the control Service.
+fn staged(objects: &[Value]) -> BTreeSet<&str> {
+    let under_test = objects.iter().filter(|object| !is_of_helper(object));
+    under_test.map(case).collect()
+}
+
+/// Of each name of an object or of its ports, there is one case, and one axis or helper of it, that has it.
+fn are_distinct(objects: &[Value]) {
+    let mut owners: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
+    for object in objects {
+        let owner = (case(object), axis(object));
+        for name in names(object) {
+            let first = *owners.entry(name).or_insert(owner);
+            assert_eq!(first, owner, "both have {name}");
+        }
+    }
+}
+
+/// The namespace that is one axis's or a helper's; where all are in one, what names begin with. Of rows about names an axis has the
+/// namespaces that begin alike.
+fn axis(object: &Value) -> &str {
+    let (namespace, name) = (text(object, "namespace"), text(object, "name"));
+    let begins = |text: &str| text.match_indices('-').nth(1).map_or(text.len(), |(at, _)| at);
+    if namespace == "shop" {
+        return &name[..begins(name)];
+    }
+    if ABOUT_NAMES.contains(&case(object)) && !namespace.starts_with("fence-") {
+        let number = namespace.find('-').map_or(0, |at| at + 1);
+        let digits = namespace[number..].find(|char: char| !char.is_ascii_digit());
+        return &namespace[..digits.map_or(namespace.len(), |digits| number + digits)];
+    }
+    namespace
+}
+
+/// Its own, and those of its ports.
+fn names(object: &Value) -> impl Iterator<Item = &str> {
+    let ports = ["/spec/ports", "/ports"].map(|at| object.pointer(at).and_then(Value::as_array));
+    let ports = ports.into_iter().flatten().flatten();
+    ports
+        .filter_map(|port| port["name"].as_str())
+        .chain([text(object, "name")])
+}
+
+fn is_of_helper(object: &Value) -> bool {
+    axis(object).starts_with("fence-")
+}
+
+fn case(object: &Value) -> &str {
+    object["metadata"]["labels"][CASE_LABEL]
+        .as_str()
+        .unwrap_or_default()
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
