@@ -29,7 +29,7 @@ impl Mutant {
             Self::KubernetesLeftOut => &["kubesvc-reachable"],
             Self::EmptiedKept => &["kubesvc-empty-permitted"],
             Self::LeftKept => &["kubesvc-one-of-n-leaves"],
-            Self::EmptyLeftOut => &["clusterip-no-endpoints-refused"],
+            Self::EmptyLeftOut | Self::EmptyAnswered => &["clusterip-no-endpoints-refused"],
             Self::LockedOut => &[
                 "agent-own-vip-clusterip",
                 "agent-own-vip-loadbalancer",
@@ -38,7 +38,14 @@ impl Mutant {
             ],
             Self::OneWay => &["agent-own-vip-clusterip", "agent-start-with-stale-vip"],
             Self::CutUnnoticed => &["all-watches-cut"],
-            Self::StaleKept => &["stale-sock-pins-hidden"],
+            Self::StaleKept => &[
+                "stale-sock-pins-hidden",
+                "stale-sock-legacy-multi",
+                "stale-sock-link-orphan",
+                "stale-sock-child-cgroup",
+                "stale-sock-udp-sendmsg",
+                "stale-sock-reverse-hooks",
+            ],
             Self::StaleLegacyKept => &["stale-sock-legacy-multi"],
             Self::StaleLinkKept => &["stale-sock-link-orphan"],
             Self::StaleBelowKept => &["stale-sock-child-cgroup"],
@@ -76,7 +83,7 @@ impl Mutant {
             Self::SocketsByAddress => &["release-established-flows"],
             Self::FiltersRemoved => &["foreign-programs-kept"],
             Self::SlicesLate40 => &["release-prefix-empty-list", "clusterip-no-endpoints-refused"],
-            Self::SlicesLate20 | Self::RefusedEperm | Self::RefusedEhostunreach => &[],
+            Self::SlicesLate20 | Self::RefusedEperm | Self::RefusedEhostunreach | Self::DeadAnswered => &[],
         }
     }
 
@@ -91,8 +98,19 @@ impl Mutant {
             Self::SlicesByName | Self::SocketsByAddress => {
                 &["release-prefix-empty-list", "release-port-scoped"]
             }
-            // Silence in the place of a refusal fails the row about refusals; these need only that no backend answers.
-            Self::EmptyLeftOut => &["release-prefix-empty-list", "release-prefix-object-deleted"],
+            // Silence in the place of a refusal, or an answer by nobody's backend, fails the row about refusals; these need only that
+            // no backend answers.
+            Self::EmptyLeftOut | Self::EmptyAnswered => {
+                &["release-prefix-empty-list", "release-prefix-object-deleted"]
+            }
+            // The rows with a Service that is gone, and the one about Services that are there and have nobody.
+            Self::DeadAnswered => &[
+                "release-prefix-object-deleted",
+                "agent-own-vip-slice-recreated",
+                "stale-map-pin",
+                "stale-sock-parent-cgroup",
+                "clusterip-no-endpoints-refused",
+            ],
             Self::SlicesLate20 => &[
                 "release-prefix-empty-list",
                 "clusterip-no-endpoints-refused",

@@ -15,6 +15,7 @@
 //!                    ├ KubernetesLeftOut               └ Flawed: replies untranslated
 //!                    ├ BalancersOwned
 //!                    ├ NodePortsTaken
+//!                    ├ Gateway
 //!                    └ HostOnce                          └ Flawed: fragments forgotten
 //! ```
 //!
@@ -33,6 +34,7 @@
 //! | [`foreign_removed`] | programs of other owners are detached too |
 //! | [`pins_left`] | the pins survive a clean-up |
 //! | [`ranges_unknown`] | no bug of its own: does not refuse addresses without a Service, beside a bug that this would hide |
+//! | [`gateway`] | no bug: a proxy of the network answers at addresses that no Service has; and one beside a bug, where a Service has no endpoints, too |
 //! | [`last_slice_wins`] | a Service has only the endpoints of the slice that was written last |
 //! | [`refill_doubled`] | a slice that was emptied and filled again has an endpoint twice |
 //! | [`rewritten_ignored`] | a Service that has lost a slice takes none of another name |
@@ -67,6 +69,7 @@ pub mod flawed;
 pub mod flows_kept;
 pub mod foreign_removed;
 pub mod fragments_forgotten;
+pub mod gateway;
 pub mod growing;
 pub mod host_once;
 pub mod kubernetes_left_out;
@@ -129,6 +132,10 @@ pub enum Mutant {
     KubernetesLeftOut,
     /// [`empty_left_out::EmptyLeftOut`].
     EmptyLeftOut,
+    /// [`empty_left_out::EmptyLeftOut`], and a [`gateway`] answers.
+    EmptyAnswered,
+    /// [`ranges_unknown::RangesUnknown`], and a [`gateway`] answers: no bug.
+    DeadAnswered,
     /// [`locked_out::LockedOut`].
     LockedOut,
     /// [`one_way`].
@@ -243,6 +250,12 @@ impl Mutant {
             Self::LeftKept => "an endpoint that leaves a slice in which others stay is kept",
             Self::EmptyLeftOut => {
                 "a Service without endpoints is not in the maps, nor are the Service ranges, so its clients are not refused"
+            }
+            Self::EmptyAnswered => {
+                "the same, and a gateway answers those clients with HTTP 400, as it does at addresses that no Service has"
+            }
+            Self::DeadAnswered => {
+                "none: addresses in the Service ranges that no Service has are not refused, and a gateway answers there with HTTP 400"
             }
             Self::LockedOut => {
                 "while the Service by which the agent reaches the API has no endpoints it finds nobody there, like \

@@ -15,6 +15,7 @@ use mutants::{
     flows_kept::flows_kept,
     foreign_removed,
     fragments_forgotten::{BPFFS, empty_fragments, fragments_forgotten},
+    gateway::{self, Gateway},
     growing::{attach_again, growing},
     host_once::HostOnce,
     kubernetes_left_out::KubernetesLeftOut,
@@ -132,6 +133,14 @@ fn main() -> ExitCode {
         Mutant::EmptiedKept => kept(Kept::Emptied),
         Mutant::LeftKept => kept(Kept::Left),
         Mutant::EmptyLeftOut => execute(&command, brain(EmptyLeftOut::new)),
+        Mutant::EmptyAnswered => {
+            let answered = |planner| Gateway::new(EmptyLeftOut::new(planner), gateway::to_this_node());
+            execute(&command, brain(answered))
+        }
+        Mutant::DeadAnswered => {
+            let answered = |planner| Gateway::new(RangesUnknown(planner), gateway::to_this_node());
+            execute(&command, brain(answered))
+        }
         Mutant::LockedOut => execute(&command, brain(LockedOut::new)),
         Mutant::OneWay => execute(&command, brain(OneWay)),
         Mutant::CutUnnoticed => execute(&command, watching(unnoticing)),

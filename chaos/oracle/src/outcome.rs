@@ -39,10 +39,10 @@ pub(crate) fn were_there_together(attempts: &[&Attempt]) -> bool {
 }
 
 /// Something else than a backend of the suite answered, such as a gateway at an address that is no Service's any more: it took a
-/// connection and ended it, or said what no probe server says.
+/// connection and ended it, or said what no probe server says. A refusal is nobody's answer: UDP hears of one when it sends or receives.
 #[must_use]
 pub fn is_foreign(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Garbled { .. }) || is_cut(outcome)
+    matches!(outcome, Outcome::Garbled { .. }) || (is_cut(outcome) && !is_refusal(outcome))
 }
 
 pub(crate) fn is_answered_by(attempt: &Attempt, identities: &BTreeSet<String>) -> bool {
@@ -66,4 +66,21 @@ pub(crate) fn is_silent(outcome: &Outcome) -> bool {
 
 pub(crate) fn took(attempt: &Attempt) -> Duration {
     Duration::from_micros(attempt.end_us.saturating_sub(attempt.start_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ends_a_connection_has_answered_and_who_refuses_a_datagram_has_not() {
+        let failed = |stage, errno: &str| Outcome::Failed {
+            stage,
+            errno: errno.to_owned(),
+        };
+        assert!(is_foreign(&failed(Stage::Receive, "ECONNRESET")));
+        for stage in [Stage::Send, Stage::Receive] {
+            assert!(!is_foreign(&failed(stage, "ECONNREFUSED")), "{stage:?}");
+        }
+    }
 }

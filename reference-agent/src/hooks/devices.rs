@@ -70,17 +70,13 @@ impl Devices {
         let Some(view) = self.wanted.clone() else { return };
         self.failed.clear();
         self.blind = None;
+        let mut missing: Vec<u32> = Vec::new();
         match datapath.devices() {
             Ok(found) => {
-                let missing = |device: &u32| {
+                let is_missing = |device: &&u32| {
                     self.attached.contains_key(device) && found.get(device).is_none_or(Option::is_none)
                 };
-                for device in view.devices.keys().filter(|device| missing(device)) {
-                    tracing::warn!(
-                        device,
-                        "programs were detached from a device by somebody; attaching them again"
-                    );
-                }
+                missing.extend(view.devices.keys().filter(is_missing));
                 for device in found.keys().filter(|device| !view.devices.contains_key(device)) {
                     self.detach(datapath, *device);
                 }
@@ -92,6 +88,11 @@ impl Devices {
             Err(error) => self.blind = Some(format!("can't see what is attached to devices: {error}")),
         }
         self.catch_up(datapath);
+        // A device that went has lost its programs, too, and the view may still have it: it is neither attached again nor failed.
+        let there = |device: &u32| self.attached.contains_key(device) || self.failed.contains_key(device);
+        for device in missing.into_iter().filter(there) {
+            tracing::warn!(device, "programs were detached from a device by somebody");
+        }
     }
 
     /// Whether a leftover stays for now: it is at a device that should be served and is not, as it is not known yet which

@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    io::{self, Write},
     net::Ipv4Addr,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -162,6 +163,49 @@ fn what_somebody_detaches_is_attached_again_and_what_is_not_wanted_any_more_is_d
     assert_eq!(node.devices()[&POD.0], DeviceKind::Node);
     hooks.look(true, now + SCAN * 2);
     assert_eq!(node.devices(), kinds([(POD.0, DeviceKind::Node)]));
+}
+
+#[test]
+fn somebody_has_detached_programs_from_a_device_only_if_it_is_still_there() {
+    let node = Node::new();
+    let now = Instant::now();
+    let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
+    hooks.host(host(&[UPLINK, POD]));
+    hooks.look(true, now);
+    node.detach_device(UPLINK.0);
+    // The view that says so is yet to come.
+    node.remove_device(POD.0);
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(Mutex::new(log.clone()));
+    tracing::subscriber::with_default(subscriber.finish(), || hooks.look(true, now + SCAN));
+    let said = log.text();
+    let warnings: Vec<&str> = said.lines().filter(|line| line.contains("by somebody")).collect();
+    assert_eq!(warnings.len(), 1, "{said}");
+    assert!(warnings[0].contains("device=2"), "{said}");
+    assert_eq!(node.devices(), kinds([UPLINK]));
+    assert_eq!(hooks.reasons(), [""; 0]);
+}
+
+/// What is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[test]

@@ -246,10 +246,8 @@ impl Context {
                 .collect();
             if !foreign.is_empty() {
                 let said = line(&outcomes(foreign.iter().copied()));
-                self.record(
-                    &format!("answered by what is no backend at {}", target.address),
-                    said,
-                );
+                let place = format!("{:?} {}", target.transport, target.address);
+                self.record(&format!("answered by what is no backend at {place}"), said);
             }
         }
     }
@@ -298,6 +296,7 @@ impl Context {
             self.note_flows(&attempts);
             let logs = self.logs_if_needed(&targets, &attempts).await?;
             let observed = Observed::new(&attempts, &logs, self.limits().times());
+            self.record_foreign(&targets, &attempts);
             let mut open: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
             for (client, targets) in &mut outside {
                 targets.retain(|target| {

@@ -9,6 +9,7 @@ mod endpoints_kept;
 mod flows_kept;
 mod foreign_removed;
 mod fragments_forgotten;
+mod gateway;
 mod growing;
 mod host_once;
 mod kubernetes_left_out;

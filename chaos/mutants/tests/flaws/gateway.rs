@@ -1,0 +1,36 @@
+//! It is told each range once, whatever the brain beside it makes of them.
+
+use mutants::{gateway::Gateway, ranges_unknown::RangesUnknown};
+use reference_agent::{
+    control::{Brain, Planner},
+    model::{Event, Kind, ServiceCidr},
+    transport::Range,
+};
+
+fn range(text: &str, length: u8) -> Range {
+    Range::new(text.parse().unwrap(), length).unwrap()
+}
+
+#[test]
+fn each_range_is_led_there_once_and_the_brain_hears_what_it_does_beside() {
+    fn heard(brain: impl Brain) -> (Vec<Range>, usize) {
+        let mut led = Vec::new();
+        let mut gateway = Gateway::new(brain, |range| led.push(range));
+        for kind in Kind::ALL {
+            gateway.apply(Event::Synced(kind));
+        }
+        let object = |ranges: Vec<Range>| {
+            let name = "kubernetes".to_owned();
+            Event::ServiceCidrApplied(ServiceCidr { name, ranges })
+        };
+        let (v4, v6) = (range("10.96.0.0", 16), range("fd00:96::", 112));
+        gateway.apply(object(vec![v4]));
+        gateway.apply(object(vec![v4, v6]));
+        let known = gateway.model().service_ranges().unwrap().ranges.len();
+        drop(gateway);
+        (led, known)
+    }
+    let both = vec![range("10.96.0.0", 16), range("fd00:96::", 112)];
+    assert_eq!(heard(Planner::default()), (both.clone(), 2));
+    assert_eq!(heard(RangesUnknown::default()), (both, 0));
+}
