@@ -101,18 +101,18 @@ fn with_one_lab_what_shares_it_comes_first_and_the_others_follow_one_by_one() {
 
 #[test]
 fn in_a_cluster_of_several_nodes_cases_that_need_one_have_one_each_and_others_have_all() {
-    let cases: Vec<Case> = {
-        let (one, more): (Vec<Case>, Vec<Case>) = cases::ALL
-            .iter()
-            .filter(|case| case.disruptive)
-            .partition(|case| case.needs.nodes <= 1);
-        let together = cases::ALL.iter().copied().filter(|case| !case.disruptive);
-        together
-            .take(2)
-            .chain(more.into_iter().take(2))
-            .chain(one.into_iter().take(6))
-            .collect()
-    };
+    let (mut together, mut one, mut several) = (2, 6, 2);
+    let mut cases = cases::ALL.to_vec();
+    cases.retain(|case| {
+        let left = match (case.disruptive, case.needs.nodes) {
+            (false, _) => &mut together,
+            (true, 1) => &mut one,
+            (true, _) => &mut several,
+        };
+        let is_chosen = *left > 0;
+        *left -= usize::from(is_chosen);
+        is_chosen
+    });
     let fake = Fake {
         lasts: cases.iter().map(|case| (case.id, 10)).collect(),
         parts: 3,
