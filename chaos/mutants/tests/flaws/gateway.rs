@@ -8,7 +8,7 @@ use reference_agent::{
 };
 
 fn range(text: &str, length: u8) -> Range {
-    Range::new(text.parse().unwrap(), length).unwrap()
+    Range::new(text.parse().expect("an address"), length).expect("a range")
 }
 
 #[test]
