@@ -36,6 +36,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[Capability::AgentPins],
+        target: &[],
     },
     disruptive: true,
     manifest: include_str!("node_ports.yaml"),

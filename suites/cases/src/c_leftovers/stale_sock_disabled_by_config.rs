@@ -10,6 +10,7 @@ use faults::{Attached, HeldProgram, LeftoverPrograms, StoppedAgent};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    of_target::OfTarget,
     probing::Within,
     recovery::Started,
     target::Target,
@@ -34,6 +35,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[],
+        target: &[OfTarget::Variant(Variant::SocketLbOff)],
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),
@@ -43,12 +45,6 @@ pub(crate) const CASE: Case = Case {
 };
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    if !cx.cluster().describe().variants.contains(&Variant::SocketLbOff) {
-        return Err(Halt::NotSupported(
-            "the target names no variant socket-lb-off: it has no switch for translation at sockets"
-                .to_owned(),
-        ));
-    }
     let node = &cx.nodes()[0];
     cx.phase("translation at sockets is on, each VIP serves b_old");
     let shops = Shop::stage(cx, node).await?;

@@ -42,6 +42,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[Capability::AgentPins],
+        target: &[],
     },
     disruptive: true,
     manifest: include_str!("stale_sock_reverse_hooks.yaml"),

@@ -20,6 +20,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[Capability::AgentPins],
+        target: &[],
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),

@@ -43,6 +43,7 @@ pub(crate) const TC: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[Capability::Outside, Capability::AgentPins],
+        target: &[],
     },
     disruptive: true,
     manifest: include_str!("node_ports.yaml"),

@@ -31,6 +31,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Api,
         also: &[Capability::Outside],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("frontend_moves_owner.yaml"),

@@ -30,6 +30,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Namespaced,
         also: &[],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("reply_from_frontend.yaml"),

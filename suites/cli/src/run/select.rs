@@ -152,6 +152,7 @@ mod tests {
                 })
                 .collect(),
             capabilities: capabilities.iter().copied().collect(),
+            lacking: Default::default(),
             features: BTreeSet::new(),
             deviations: Vec::new(),
             ways: Ways::default(),
@@ -167,13 +168,14 @@ mod tests {
         super::select(named, cluster, features, &Limits::default())
     }
 
-    const EVERYTHING: [Capability; 17] = [
+    const EVERYTHING: [Capability; 18] = [
         Capability::Ipv4,
         Capability::Ipv6,
         Capability::ApiWrite,
         Capability::Node,
         Capability::Outside,
         Capability::HostNetwork,
+        Capability::ApiServers,
         Capability::ApiFaults,
         Capability::Unreconciled,
         Capability::WrongAnswers,
