@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
+use faults::Found;
 use futures::future::BoxFuture;
 use lab::cluster::{Capability, Description};
 use serde::{Deserialize, Serialize};
@@ -153,6 +154,7 @@ fn in_words(capability: Capability) -> &'static str {
         Capability::Node => "rights on nodes",
         Capability::Outside => "a client outside",
         Capability::HostNetwork => "processes on its hosts",
+        Capability::LoadBalancerAddresses => "addresses of load balancers",
         Capability::ApiServers => "API servers that can be seen",
         Capability::ApiFaults => "API servers that can be stopped",
         Capability::Unreconciled => "API servers that can be kept from writing default/kubernetes",
@@ -169,14 +171,25 @@ fn in_words(capability: Capability) -> &'static str {
 }
 
 impl Case {
-    /// Decides before the run whether the case can: `None`, or the verdict without it.
+    /// Decides before the run whether the case can: `None`, or the verdict without it. What its target has on nodes decides, if
+    /// they were looked at.
     #[must_use]
-    pub fn excluded(&self, cluster: &Description, declared: &BTreeSet<String>) -> Option<Verdict> {
+    pub fn excluded(
+        &self,
+        cluster: &Description,
+        declared: &BTreeSet<String>,
+        found: Option<&Found>,
+    ) -> Option<Verdict> {
         if let Some(feature) = self.features.iter().find(|feature| !declared.contains(**feature)) {
             let why = format!("{} does not declare the feature {feature}", cluster.target);
             return Some(Verdict::NotSupported { why });
         }
-        if let Some(why) = self.needs.target.iter().find_map(|need| need.lacks(cluster)) {
+        if let Some(why) = self
+            .needs
+            .target
+            .iter()
+            .find_map(|need| need.lacks(cluster, found))
+        {
             return Some(Verdict::NotSupported { why });
         }
         let lacks = |what: &str| {
@@ -277,7 +290,7 @@ mod tests {
     }
 
     fn excluded(case: &Case, cluster: &Description) -> Option<String> {
-        let verdict = case.excluded(cluster, &BTreeSet::new());
+        let verdict = case.excluded(cluster, &BTreeSet::new(), None);
         verdict.map(|verdict| verdict.to_string())
     }
 

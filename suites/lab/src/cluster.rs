@@ -42,6 +42,8 @@ pub enum Capability {
     Outside,
     /// Pods with the host's network, or processes on the host.
     HostNetwork,
+    /// Somebody gives Services of type LoadBalancer their addresses, of each family.
+    LoadBalancerAddresses,
     /// API servers can be seen: which there are, and where they listen.
     ApiServers,
     /// They can be stopped.

@@ -32,7 +32,11 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[Capability::ApiServers, Capability::Unreconciled],
+        also: &[
+            Capability::LoadBalancerAddresses,
+            Capability::ApiServers,
+            Capability::Unreconciled,
+        ],
         target: &[OfTarget::ServiceWay],
     },
     disruptive: true,

@@ -19,7 +19,7 @@ use harness::{
 use lab::cluster::{Stop, Variant};
 
 use super::{
-    generations::LONGEST,
+    generations::{CONNECT, LONGEST, SENDMSG},
     shops::{Shop, hooks},
 };
 
@@ -35,7 +35,10 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[],
-        target: &[OfTarget::Variant(Variant::SocketLbOff)],
+        target: &[
+            OfTarget::Variant(Variant::SocketLbOff),
+            OfTarget::ProgramsAtOneOf(&[CONNECT, SENDMSG]),
+        ],
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),
@@ -57,9 +60,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let mut held =
         LeftoverPrograms::hold(&**cx.cluster(), node, &hooks, cx.limits().longest(LONGEST)).await?;
     if held.held().is_empty() {
-        return Err(Halt::NotSupported(
-            "no program is attached at the sockets of the agent's cgroup: there is nothing to be switched off"
-                .to_owned(),
+        return Err(Halt::Inconclusive(
+            "no program is attached at the sockets of the agent's cgroup any more".to_owned(),
         ));
     }
     let before_kill = held.list().await?;

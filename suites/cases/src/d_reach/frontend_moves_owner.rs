@@ -44,6 +44,10 @@ pub(crate) const LB: Case = Case {
     id: "frontend-moves-owner-lb",
     sentence: "an external IP, an address of a load balancer and a node port that becomes one's port take clients along",
     features: &["loadbalancer", "external-ips"],
+    needs: Needs {
+        also: &[Capability::LoadBalancerAddresses, Capability::Outside],
+        ..CASE.needs
+    },
     run: |cx| {
         Box::pin(moves(
             cx,

@@ -226,6 +226,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         Capability::Node,
         Capability::Outside,
         Capability::HostNetwork,
+        Capability::LoadBalancerAddresses,
         Capability::ApiServers,
         Capability::ApiFaults,
         Capability::Baseline,

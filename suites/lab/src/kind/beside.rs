@@ -151,6 +151,7 @@ impl Extension for Beside {
             Capability::Node,
             Capability::Outside,
             Capability::HostNetwork,
+            Capability::LoadBalancerAddresses,
             Capability::ApiServers,
             Capability::CgroupNamespaces,
             Capability::RawSockets,
