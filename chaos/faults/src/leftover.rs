@@ -71,7 +71,15 @@ impl LeftoverPrograms {
     /// Returns where such links are pinned: nowhere, if it pins none.
     pub async fn displace(&mut self, removed: bool) -> Result<Vec<String>, FaultError> {
         match self.ask(Command::Displace { removed }).await? {
-            Answer::Displaced(pins) => Ok(pins),
+            Answer::Pinned(pins) => Ok(pins),
+            other => Err(self.nonsense(&other).await),
+        }
+    }
+
+    /// Where links are pinned that attach what is held to the agent's cgroup. Changes nothing.
+    pub async fn pinned(&mut self) -> Result<Vec<String>, FaultError> {
+        match self.ask(Command::Pinned).await? {
+            Answer::Pinned(pins) => Ok(pins),
             other => Err(self.nonsense(&other).await),
         }
     }
@@ -112,6 +120,7 @@ fn name(command: Command) -> &'static str {
         Command::Attach(_) => "attach",
         Command::List => "list",
         Command::Displace { .. } => "displace",
+        Command::Pinned => "find the pins of",
         Command::Detach => "detach",
     }
 }

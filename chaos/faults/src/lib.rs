@@ -17,11 +17,12 @@
 //! - `maps/`: maps that are not what their names or pins say.
 //! - `notes/`: what helpers do that outlasts them, and `plumbline node undo`; `heal.rs`: all that is undone on a node when
 //!   whoever made its faults is dead.
-//! - `remains.rs`: what an implementation has on a node. `kernel.rs`: which boot of its kernel it is in.
+//! - `remains.rs`: what an implementation has on a node; `found.rs`: what of it faults can be made of. `kernel.rs`: which boot of its kernel it is in.
 mod agent;
 pub mod connections;
 mod error;
 pub mod foreign;
+mod found;
 mod heal;
 mod helper;
 pub mod holder;
@@ -41,6 +42,7 @@ pub use self::{
     connections::Connections,
     error::FaultError,
     foreign::{ForeignPrograms, Tally},
+    found::Found,
     heal::{Healed, heal},
     kernel::boot_id,
     led::{LedAgent, lead},

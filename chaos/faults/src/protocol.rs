@@ -105,6 +105,8 @@ pub(crate) enum Command {
         /// Whether that cgroup is then removed.
         removed: bool,
     },
+    /// Say where links are pinned that attach what is held.
+    Pinned,
     /// Say what is attached to the cgroup to which it attached last; to the agent's, if it did not yet.
     List,
     /// Detach what it has attached.
@@ -119,8 +121,8 @@ pub(crate) enum Answer {
     Holds(Vec<HeldProgram>),
     /// To `attach` (what it attached) and `detach` (what it detached): ids.
     Done(Vec<u32>),
-    /// To `displace`: where the links are pinned that lead elsewhere now.
-    Displaced(Vec<String>),
+    /// To `pinned`: where the links are pinned. To `displace`: where those are that lead elsewhere now.
+    Pinned(Vec<String>),
     /// To `list`.
     Attached(Vec<Attached>),
     /// To `attach`: the kernel does not permit it, in words.

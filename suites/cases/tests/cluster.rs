@@ -54,7 +54,7 @@ fn main() -> ExitCode {
 }
 
 fn for_cluster(case: Case, lab: &str, cluster: &Description) -> Trial {
-    let excluded = case.excluded(cluster, &BTreeSet::new());
+    let excluded = case.excluded(cluster, &BTreeSet::new(), None);
     if let Some(verdict) = &excluded {
         eprintln!("{}: {verdict}", case.id);
     }

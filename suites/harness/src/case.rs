@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
+use faults::Found;
 use futures::future::BoxFuture;
 use lab::cluster::{Capability, Description};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     context::Context,
+    of_target::OfTarget,
     verdict::{Halt, Verdict},
 };
 
@@ -26,7 +28,7 @@ pub struct Case {
     pub tier: Tier,
     /// Features that the vendor must have declared; otherwise the case is not supported. Empty: binds everybody.
     pub features: &'static [&'static str],
-    /// What the cluster must have; otherwise the case is skipped.
+    /// What the cluster must have, otherwise the case is skipped; and the target, otherwise it is not supported.
     pub needs: Needs,
     /// Disturbs other cases (stops agents …), so it runs alone.
     pub disruptive: bool,
@@ -62,7 +64,7 @@ impl fmt::Display for Tier {
     }
 }
 
-/// What a case needs of a cluster.
+/// What a case needs of a cluster and of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Needs {
     /// Nodes.
@@ -73,6 +75,8 @@ pub struct Needs {
     pub rights: Rights,
     /// What else it must be able to do.
     pub also: &'static [Capability],
+    /// What the target must have; otherwise the case is not supported.
+    pub target: &'static [OfTarget],
 }
 
 /// Which address families a case needs.
@@ -156,6 +160,8 @@ fn in_words(capability: Capability) -> &'static str {
         Capability::Node => "rights on nodes",
         Capability::Outside => "a client outside",
         Capability::HostNetwork => "processes on its hosts",
+        Capability::LoadBalancerAddresses => "addresses of load balancers",
+        Capability::ApiServers => "API servers that can be seen",
         Capability::ApiFaults => "API servers that can be stopped",
         Capability::Unreconciled => "API servers that can be kept from writing default/kubernetes",
         Capability::WrongAnswers => "API servers that can be made to answer wrongly",
@@ -171,16 +177,38 @@ fn in_words(capability: Capability) -> &'static str {
 }
 
 impl Case {
-    /// Decides before the run whether the case can: `None`, or the verdict without it.
+    /// Decides before the run whether the case can: `None`, or the verdict without it. What its target has on nodes decides, if
+    /// they were looked at.
     #[must_use]
-    pub fn excluded(&self, cluster: &Description, declared: &BTreeSet<String>) -> Option<Verdict> {
+    pub fn excluded(
+        &self,
+        cluster: &Description,
+        declared: &BTreeSet<String>,
+        found: Option<&Found>,
+    ) -> Option<Verdict> {
         if let Some(feature) = self.features.iter().find(|feature| !declared.contains(**feature)) {
             let why = format!("{} does not declare the feature {feature}", cluster.target);
+            return Some(Verdict::NotSupported { why });
+        }
+        if let Some(why) = self
+            .needs
+            .target
+            .iter()
+            .find_map(|need| need.lacks(cluster, found))
+        {
             return Some(Verdict::NotSupported { why });
         }
         let lacks = |what: &str| {
             Some(Verdict::Skipped {
                 why: format!("needs {what}, which {} does not have", cluster.provider),
+            })
+        };
+        let without = |capability| {
+            let why = cluster.lacking.get(&capability);
+            let why = why.map_or_else(String::new, |why| format!(": {why}"));
+            let needs = in_words(capability);
+            Some(Verdict::Skipped {
+                why: format!("needs {needs}, which {} does not have{why}", cluster.provider),
             })
         };
         if cluster.nodes.len() < self.needs.nodes {
@@ -208,8 +236,126 @@ impl Case {
             return lacks(in_words(Capability::Node));
         }
         if let Some(capability) = self.needs.also.iter().find(|capability| !has(**capability)) {
-            return lacks(in_words(*capability));
+            return without(*capability);
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::cluster::{Node, Variant, Ways};
+
+    use super::*;
+
+    const CASE: Case = Case {
+        id: "case",
+        area: "area",
+        claims: &[],
+        sentence: "",
+        tier: Tier::Core,
+        features: &[],
+        needs: Needs {
+            nodes: 1,
+            families: Families::Any,
+            rights: Rights::Api,
+            also: &[],
+            target: &[],
+        },
+        disruptive: false,
+        manifest: "",
+        longest: Duration::ZERO,
+        takes_at_least: Duration::ZERO,
+        run: |_| Box::pin(async { Ok(()) }),
+    };
+
+    fn cluster() -> Description {
+        Description {
+            provider: "existing".to_owned(),
+            target: "installed".to_owned(),
+            kernel: String::new(),
+            nodes: vec![Node {
+                name: "n1".to_owned(),
+                addresses: Vec::new(),
+            }],
+            capabilities: [Capability::Ipv4, Capability::ApiWrite].into(),
+            lacking: Default::default(),
+            features: BTreeSet::new(),
+            deviations: Vec::new(),
+            ways: Ways::default(),
+            variants: BTreeSet::new(),
+            image: lab::cluster::PROBE.to_owned(),
+            pull_secrets: Vec::new(),
+            confined: None,
+            software: Default::default(),
+        }
+    }
+
+    fn of(needs: Needs) -> Case {
+        Case { needs, ..CASE }
+    }
+
+    fn excluded(case: &Case, cluster: &Description) -> Option<String> {
+        let verdict = case.excluded(cluster, &BTreeSet::new(), None);
+        verdict.map(|verdict| verdict.to_string())
+    }
+
+    #[test]
+    fn what_a_target_does_not_have_is_not_supported_whatever_the_cluster_lacks() {
+        let rows: [(&'static [OfTarget], &str); 3] = [
+            (
+                &[OfTarget::ServiceWay],
+                "not-supported: installed does not document that it can reach the API by an address of a Service that it \
+                 serves itself",
+            ),
+            (
+                &[OfTarget::FurtherAddresses],
+                "not-supported: installed documents no second way to the API",
+            ),
+            (
+                &[OfTarget::Variant(Variant::SocketLbOff)],
+                "not-supported: installed names no variant socket-lb-off: it has no switch for translation at sockets",
+            ),
+        ];
+        for (needs, expected) in rows {
+            let case = of(Needs {
+                nodes: 9,
+                target: needs,
+                ..CASE.needs
+            });
+            assert_eq!(excluded(&case, &cluster()).as_deref(), Some(expected));
+        }
+        let mut all = cluster();
+        all.ways = Ways {
+            service: true,
+            further: true,
+            shared: false,
+        };
+        all.variants = [Variant::SocketLbOff].into();
+        let case = of(Needs {
+            target: &[
+                OfTarget::ServiceWay,
+                OfTarget::FurtherAddresses,
+                OfTarget::Variant(Variant::SocketLbOff),
+            ],
+            ..CASE.needs
+        });
+        assert_eq!(excluded(&case, &all), None);
+    }
+
+    #[test]
+    fn what_a_cluster_was_looked_at_for_is_skipped_with_what_was_seen() {
+        let case = of(Needs {
+            also: &[Capability::ApiServers],
+            ..CASE.needs
+        });
+        let mut cluster = cluster();
+        let skipped = "skipped: needs API servers that can be seen, which existing does not have";
+        assert_eq!(excluded(&case, &cluster).as_deref(), Some(skipped));
+        let seen = "the EndpointSlices of default/kubernetes list none";
+        cluster.lacking.insert(Capability::ApiServers, seen.to_owned());
+        assert_eq!(excluded(&case, &cluster), Some(format!("{skipped}: {seen}")));
+        cluster.capabilities.insert(Capability::ApiServers);
+        assert_eq!(excluded(&case, &cluster), None);
     }
 }

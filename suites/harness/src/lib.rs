@@ -11,7 +11,8 @@
 //! ```
 //!
 //! - `limits.rs`: every limit, documented; no case has one of its own.
-//! - `case.rs`: a case as data, and what a cluster must have for it. `verdict.rs`, `report.rs`: what comes out.
+//! - `case.rs`: a case as data, and what a cluster must have for it; `of_target.rs`: and the target. `addresses.rs`: who gives
+//!   load balancers their addresses. `verdict.rs`, `report.rs`: what comes out.
 //! - `context.rs`, `execute.rs`: the session of one case, from its namespaces to their removal (`cleanup.rs`).
 //!   `axes.rs`: the verdicts of its axes. `effect.rs`: what a row leans on, and what breaks another claim. `quick.rs`: one axis of each row.
 //! - `frontends.rs`: what leads to a Service, and who dials it.
@@ -30,6 +31,7 @@
 //!   is the cluster.
 //! - `logs.rs`: what backends have logged. `spent.rs`: what a case spends its time on.
 //! - `waiting.rs`: bounded waits for conditions. `api_faults.rs`: what is wrong with the API servers meanwhile.
+pub mod addresses;
 pub mod api_faults;
 pub mod axes;
 pub mod background;
@@ -53,6 +55,7 @@ mod machine;
 pub mod manifest;
 mod names;
 pub mod objects;
+pub mod of_target;
 pub mod pods;
 pub mod probing;
 pub mod quick;

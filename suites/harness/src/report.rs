@@ -111,19 +111,8 @@ pub fn overall(axes: &[AxisReport]) -> Verdict {
         );
         return Verdict::Fail { why };
     }
-    if let Some(axis) = axes
-        .iter()
-        .find(|axis| matches!(axis.verdict, Verdict::Inconclusive { .. }))
-    {
+    if let Some(axis) = axes.iter().find(|axis| axis.verdict != Verdict::Pass) {
         return Verdict::Inconclusive {
-            why: format!("{}: {}", axis.name, axis.verdict.why()),
-        };
-    }
-    if let Some(axis) = axes
-        .iter()
-        .find(|axis| matches!(axis.verdict, Verdict::NotSupported { .. }))
-    {
-        return Verdict::NotSupported {
             why: format!("{}: {}", axis.name, axis.verdict.why()),
         };
     }
@@ -156,7 +145,7 @@ mod tests {
     #[case::all_inside(vec![Verdict::Pass, Verdict::Pass], "pass")]
     #[case::one_outside(vec![Verdict::Pass, open(), fail()], "fail")]
     #[case::one_undecided(vec![Verdict::Pass, open()], "inconclusive")]
-    #[case::not_supported(vec![Verdict::NotSupported { why: "w".into() }], "not-supported")]
+    #[case::one_not_supported(vec![Verdict::Pass, Verdict::NotSupported { why: "w".into() }], "inconclusive")]
     fn the_worst_axis_decides(#[case] axes: Vec<Verdict>, #[case] expected: &str) {
         let axes: Vec<AxisReport> = axes.into_iter().map(axis).collect();
         assert_eq!(overall(&axes).name(), expected);

@@ -16,7 +16,7 @@ pub enum Verdict {
         /// The first finding.
         why: String,
     },
-    /// The vendor does not declare the feature, or the implementation does not use what the fault attacks.
+    /// The vendor does not declare the feature, or the implementation does not use what the fault attacks; decided before the run.
     NotSupported {
         /// Which.
         why: String,
@@ -81,9 +81,6 @@ pub enum Halt {
     /// Its fault, fence or control was not seen, on any axis.
     #[error("{0}")]
     Inconclusive(String),
-    /// The implementation does not use what the fault attacks.
-    #[error("{0}")]
-    NotSupported(String),
     /// The cluster could not do what it declares.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
@@ -108,7 +105,6 @@ impl Halt {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self {
-            Self::NotSupported(why) => Verdict::NotSupported { why: why.clone() },
             Self::Inconclusive(why) => Verdict::Inconclusive { why: why.clone() },
             // It ended while the case still looked: nothing broke, and nothing is proven.
             Self::Cluster(lapsed @ ClusterError::FaultLapsed) => Verdict::Inconclusive {

@@ -42,7 +42,11 @@ pub enum Capability {
     Outside,
     /// Pods with the host's network, or processes on the host.
     HostNetwork,
-    /// API servers can be stopped.
+    /// Somebody gives Services of type LoadBalancer their addresses, of each family.
+    LoadBalancerAddresses,
+    /// API servers can be seen: which there are, and where they listen.
+    ApiServers,
+    /// They can be stopped.
     ApiFaults,
     /// They can be kept from writing `default/kubernetes`.
     Unreconciled,
@@ -90,6 +94,9 @@ pub struct Description {
     pub nodes: Vec<Node>,
     /// What it can do.
     pub capabilities: BTreeSet<Capability>,
+    /// Why it can't do what it was looked at for, in words.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lacking: BTreeMap<Capability, String>,
     /// Optional features of the catalogue that the target claims to have.
     pub features: BTreeSet<String>,
     /// Claims of the catalogue that the target is known not to keep.

@@ -60,6 +60,12 @@ impl Drop for Displaced {
     }
 }
 
+/// Where links are pinned that attach what is held.
+pub(super) fn pins(cgroup: &Path, held: &[Held]) -> Result<Vec<String>, String> {
+    let all = pinned(cgroup, held)?.into_iter();
+    Ok(all.map(|(_, pin)| pin.display().to_string()).collect())
+}
+
 /// What is held, and where the link is pinned that attaches it.
 fn pinned<'a>(cgroup: &Path, held: &'a [Held]) -> Result<Vec<(&'a Held, PathBuf)>, String> {
     let scope = Scope {

@@ -57,6 +57,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         let answer = match command {
             Ok(Command::Attach(staging)) => holder.attach(staging).await,
             Ok(Command::Displace { removed }) => holder.displace(removed).await,
+            Ok(Command::Pinned) => displaced::pins(&holder.cgroup, &holder.held).map(Answer::Pinned),
             Ok(Command::List) => holder.list().map(Answer::Attached),
             Ok(Command::Detach) => holder.detach().map(Answer::Done),
             Err(why) => Err(why),
@@ -196,7 +197,7 @@ impl Holder {
             }
             tokio::time::sleep(POLL).await;
         }
-        Ok(Answer::Displaced(pins))
+        Ok(Answer::Pinned(pins))
     }
 
     /// Whether anything that is held is attached to the agent's cgroup.

@@ -23,6 +23,9 @@ pub struct Arguments {
     /// The node's bpffs.
     #[arg(long, default_value = "/sys/fs/bpf", value_name = "FOLDER")]
     bpffs: PathBuf,
+    /// Only say which it would be; nothing is replaced.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// What has taken the place of what: for each pinned map its path, and in which way it is laid out otherwise.
@@ -35,7 +38,19 @@ impl Refitted {
     /// # Errors
     /// The node can't be reached, or the kernel refuses it.
     pub async fn on(cluster: &dyn Cluster, node: &str) -> Result<Self, FaultError> {
-        let said = on_host(cluster, node, &["plumbline", "node", "refit-pins"]).await?;
+        Self::said(cluster, node, &["plumbline", "node", "refit-pins"]).await
+    }
+
+    /// What it would be. Changes nothing.
+    ///
+    /// # Errors
+    /// The node can't be reached, or the kernel refuses it.
+    pub async fn would(cluster: &dyn Cluster, node: &str) -> Result<Self, FaultError> {
+        Self::said(cluster, node, &["plumbline", "node", "refit-pins", "--dry-run"]).await
+    }
+
+    async fn said(cluster: &dyn Cluster, node: &str, command: &[&str]) -> Result<Self, FaultError> {
+        let said = on_host(cluster, node, command).await?;
         serde_json::from_str(&said).map_err(|error| FaultError::Helper {
             node: node.to_owned(),
             what: format!("wrote {said:?}"),
@@ -81,7 +96,9 @@ pub fn refit(arguments: &Arguments) -> Result<Refitted, String> {
         let at = done.len() % ways.len();
         for (what, larger) in ways.into_iter().cycle().skip(at).take(ways.len()) {
             if let Ok(new) = CraftedMap::like(old.description().id, larger) {
-                replace(&path, &old, &new)?;
+                if !arguments.dry_run {
+                    replace(&path, &old, &new)?;
+                }
                 done.push((path.to_string_lossy().into_owned(), what.to_owned()));
                 break;
             }

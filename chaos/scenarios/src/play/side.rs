@@ -52,6 +52,7 @@ const STAGE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[],
+        target: &[],
     },
     disruptive: true,
     manifest: include_str!("staging.yaml"),

@@ -36,6 +36,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[],
+        target: &[],
     },
     disruptive: true,
     manifest: include_str!("release_agent_restart_between.yaml"),

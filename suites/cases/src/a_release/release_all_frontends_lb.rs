@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use harness::case::{Case, Families, Needs, Rights, Tier};
+use lab::cluster::Capability;
 
 use super::frontends::{External, all_frontends};
 
@@ -19,7 +20,8 @@ pub(crate) const CASE: Case = Case {
         nodes: 2,
         families: Families::Any,
         rights: Rights::Api,
-        also: &[],
+        also: &[Capability::LoadBalancerAddresses],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("release_all_frontends_lb.yaml"),

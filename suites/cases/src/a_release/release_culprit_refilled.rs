@@ -33,6 +33,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Api,
         also: &[],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("release_culprit_refilled.yaml"),

@@ -32,6 +32,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Api,
         also: &[],
+        target: &[],
     },
     // A thousand exchanges a second: what runs beside it is late, and so is this.
     disruptive: true,

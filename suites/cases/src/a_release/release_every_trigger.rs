@@ -35,6 +35,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Api,
         also: &[],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("release_every_trigger.yaml"),

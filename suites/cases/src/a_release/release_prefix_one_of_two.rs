@@ -25,6 +25,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Api,
         also: &[],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("release_prefix_one_of_two.yaml"),

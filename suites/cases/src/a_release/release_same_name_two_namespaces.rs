@@ -28,6 +28,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Api,
         also: &[],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("release_same_name_two_namespaces.yaml"),

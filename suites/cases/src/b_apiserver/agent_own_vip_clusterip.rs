@@ -11,6 +11,7 @@ use harness::{
     api_faults::ApiFaultGuard,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    of_target::OfTarget,
     probing::Within,
     verdict::Halt,
 };
@@ -18,7 +19,7 @@ use lab::cluster::{ApiFault, ApiServer, ApiWay, Capability, LONGEST, Stop};
 
 use super::{
     kubernetes::Kubernetes,
-    own_way::{Canary, EMPTY, Led, Reset, must_take_services, node},
+    own_way::{Canary, EMPTY, Led, Reset, node},
 };
 
 pub(crate) const CASE: Case = Case {
@@ -32,7 +33,12 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[Capability::ApiFaults, Capability::Unreconciled],
+        also: &[
+            Capability::ApiServers,
+            Capability::ApiFaults,
+            Capability::Unreconciled,
+        ],
+        target: &[OfTarget::ServiceWay],
     },
     disruptive: true,
     manifest: include_str!("own_way.yaml"),
@@ -45,7 +51,6 @@ const SAME: &str = "refilled with the same address";
 const ANOTHER: &str = "refilled with another address";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    must_take_services(cx)?;
     cx.phase("staging: default/kubernetes is the case's own");
     let (namespace, node) = (cx.namespace().await?, node(cx)?);
     let kubernetes = Kubernetes::take(cx).await?;

@@ -10,6 +10,7 @@ use harness::{
     context::Context,
     effect::Effect,
     objects::annotation,
+    of_target::OfTarget,
     probing::Within,
     verdict::Halt,
 };
@@ -17,7 +18,7 @@ use lab::cluster::{ApiWay, Capability};
 
 use super::{
     kubernetes::Kubernetes,
-    own_way::{Canary, Frontend, Led, Way, all_taken, must_take_services, node},
+    own_way::{Canary, Frontend, Led, Way, all_taken, node},
 };
 
 pub(crate) const CASE: Case = Case {
@@ -31,7 +32,12 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[Capability::Unreconciled],
+        also: &[
+            Capability::LoadBalancerAddresses,
+            Capability::ApiServers,
+            Capability::Unreconciled,
+        ],
+        target: &[OfTarget::ServiceWay],
     },
     disruptive: true,
     manifest: include_str!("own_way.yaml"),
@@ -44,7 +50,6 @@ const KUBERNETES: &str = "default/kubernetes is emptied";
 const OWN: &str = "its own Service is emptied";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    must_take_services(cx)?;
     cx.phase("staging: default/kubernetes-x leads to the API server, too");
     let (namespace, node) = (cx.namespace().await?, node(cx)?);
     cx.objects().watch().follow_namespace("default");

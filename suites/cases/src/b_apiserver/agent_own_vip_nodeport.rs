@@ -9,12 +9,13 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     effect::Effect,
+    of_target::OfTarget,
     probing::Within,
     verdict::Halt,
 };
-use lab::cluster::ApiWay;
+use lab::cluster::{ApiWay, Capability};
 
-use super::own_way::{Canary, Frontend, Led, Way, must_take_services, node};
+use super::own_way::{Canary, Frontend, Led, Way, node};
 
 pub(crate) const CASE: Case = Case {
     id: "agent-own-vip-nodeport",
@@ -27,7 +28,8 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[],
+        also: &[Capability::ApiServers],
+        target: &[OfTarget::ServiceWay],
     },
     disruptive: true,
     manifest: include_str!("own_way.yaml"),
@@ -37,7 +39,6 @@ pub(crate) const CASE: Case = Case {
 };
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    must_take_services(cx)?;
     let node = node(cx)?;
     let other = cx.nodes().into_iter().find(|other| *other != node);
     let mut runs = vec![("its own node's port".to_owned(), node.clone())];

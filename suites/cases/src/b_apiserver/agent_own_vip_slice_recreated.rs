@@ -9,13 +9,14 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     effect::Effect,
+    of_target::OfTarget,
     probing::Within,
     verdict::Halt,
 };
-use lab::cluster::ApiWay;
+use lab::cluster::{ApiWay, Capability};
 use serde_json::{Value, json};
 
-use super::own_way::{Canary, Frontend, Led, Way, must_take_services, node};
+use super::own_way::{Canary, Frontend, Led, Way, node};
 
 pub(crate) const CASE: Case = Case {
     id: "agent-own-vip-slice-recreated",
@@ -28,7 +29,8 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[],
+        also: &[Capability::ApiServers],
+        target: &[OfTarget::ServiceWay],
     },
     disruptive: true,
     manifest: include_str!("own_way.yaml"),
@@ -41,7 +43,6 @@ const SLICE: &str = "its slice";
 const BOTH: &str = "its slice and its Service";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    must_take_services(cx)?;
     cx.phase("staging: a Service that leads to the API server");
     let (namespace, node) = (cx.namespace().await?, node(cx)?);
     let way = Way::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;

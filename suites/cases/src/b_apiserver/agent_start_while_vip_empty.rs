@@ -9,12 +9,13 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     effect::Effect,
+    of_target::OfTarget,
     probing::Within,
     verdict::Halt,
 };
-use lab::cluster::{ApiWay, Stop};
+use lab::cluster::{ApiWay, Capability, Stop};
 
-use super::own_way::{Canary, Frontend, Led, Way, must_take_services, node};
+use super::own_way::{Canary, Frontend, Led, Way, node};
 
 pub(crate) const CASE: Case = Case {
     id: "agent-start-while-vip-empty",
@@ -27,7 +28,8 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[],
+        also: &[Capability::ApiServers],
+        target: &[OfTarget::ServiceWay],
     },
     disruptive: true,
     manifest: include_str!("own_way.yaml"),
@@ -39,7 +41,6 @@ pub(crate) const CASE: Case = Case {
 const AXIS: &str = "killed while its Service was empty";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    must_take_services(cx)?;
     cx.phase("staging: a Service that leads to the API server");
     let (namespace, node) = (cx.namespace().await?, node(cx)?);
     let way = Way::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;

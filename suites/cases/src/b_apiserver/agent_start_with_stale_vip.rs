@@ -10,12 +10,13 @@ use harness::{
     api_faults::ApiFaultGuard,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    of_target::OfTarget,
     probing::Within,
     verdict::Halt,
 };
 use lab::cluster::{ApiFault, ApiServer, ApiWay, Capability, LONGEST, Stop};
 
-use super::own_way::{Canary, Frontend, Led, Way, must_take_services, node};
+use super::own_way::{Canary, Frontend, Led, Way, node};
 
 pub(crate) const CASE: Case = Case {
     id: "agent-start-with-stale-vip",
@@ -28,7 +29,12 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[Capability::ApiFaults, Capability::SharedAddress],
+        also: &[
+            Capability::ApiServers,
+            Capability::ApiFaults,
+            Capability::SharedAddress,
+        ],
+        target: &[OfTarget::ServiceWay, OfTarget::FurtherAddresses],
     },
     disruptive: true,
     manifest: include_str!("own_way.yaml"),
@@ -40,12 +46,6 @@ pub(crate) const CASE: Case = Case {
 const AXIS: &str = "the API server's address changes while the agent is down";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    must_take_services(cx)?;
-    if !cx.cluster().describe().ways.further {
-        return Err(Halt::NotSupported(
-            "the target documents no second way to the API".to_owned(),
-        ));
-    }
     cx.phase("staging: a Service that leads to the only API server");
     let (namespace, node) = (cx.namespace().await?, node(cx)?);
     let servers = cx.cluster().api_servers().await?;

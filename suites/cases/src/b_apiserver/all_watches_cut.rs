@@ -42,6 +42,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[],
+        target: &[],
     },
     disruptive: true,
     manifest: include_str!("all_watches_cut.yaml"),

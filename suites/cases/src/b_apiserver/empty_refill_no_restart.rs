@@ -47,6 +47,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Api,
         also: &[],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("empty_refill_no_restart.yaml"),

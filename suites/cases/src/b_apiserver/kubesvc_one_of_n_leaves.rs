@@ -27,6 +27,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Api,
         also: &[Capability::Unreconciled],
+        target: &[],
     },
     // Whoever else dials default/kubernetes meets it.
     disruptive: true,

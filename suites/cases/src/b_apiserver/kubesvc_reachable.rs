@@ -11,6 +11,7 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
+use lab::cluster::Capability;
 use oracle::history::{Attempt, Outcome};
 
 use super::kubernetes::{VALID_FOR, frontend, handshakes};
@@ -26,7 +27,8 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Api,
-        also: &[],
+        also: &[Capability::ApiServers],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("kubesvc_reachable.yaml"),

@@ -52,7 +52,12 @@ pub(crate) const CASE: Case = Case {
         nodes: 2,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[Capability::ApiFaults, Capability::SharedAddress],
+        also: &[
+            Capability::ApiServers,
+            Capability::ApiFaults,
+            Capability::SharedAddress,
+        ],
+        target: &[],
     },
     disruptive: true,
     manifest: include_str!("kubesvc_shared_address_restart.yaml"),

@@ -35,6 +35,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[],
+        target: &[],
     },
     disruptive: true,
     manifest: include_str!("served.yaml"),

@@ -15,6 +15,7 @@ use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    of_target::OfTarget,
     probing::Within,
     target::Target,
     verdict::Halt,
@@ -22,7 +23,7 @@ use harness::{
 };
 use lab::cluster::{Capability, Stop};
 
-use super::node_ports::NodePorts;
+use super::{generations::CONNECT, node_ports::NodePorts};
 
 pub(crate) const CASE: Case = Case {
     id: "ready-means-served",
@@ -36,6 +37,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[Capability::AgentPins],
+        target: &[OfTarget::ProgramsAtOrPacketPrograms(CONNECT)],
     },
     disruptive: true,
     manifest: include_str!("node_ports.yaml"),
@@ -81,9 +83,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let mut sockets = LeftoverPrograms::hold(&**cx.cluster(), node, &hooks, expires).await?;
     let mut packets = LeftoverPackets::hold(&**cx.cluster(), node, expires).await?;
     if sockets.held().is_empty() && packets.held().is_empty() {
-        return Err(Halt::NotSupported(
-            "the implementation has no program at its cgroup or at devices: there is nothing to be left over"
-                .to_owned(),
+        return Err(Halt::Inconclusive(
+            "the implementation has no program at its cgroup or at devices any more".to_owned(),
         ));
     }
     let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;

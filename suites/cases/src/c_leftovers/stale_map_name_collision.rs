@@ -11,12 +11,16 @@ use faults::{Twin, TwinMaps};
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
     context::Context,
+    of_target::OfTarget,
     verdict::Halt,
 };
 use lab::cluster::Stop;
 use oracle::finding::{Finding, Weight};
 
-use super::replaced::{Replaced, after, change, judge, start, stop};
+use super::{
+    generations::CONNECT,
+    replaced::{Replaced, after, change, judge, start, stop},
+};
 
 pub(crate) const CASE: Case = Case {
     id: "stale-map-name-collision",
@@ -30,6 +34,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[],
+        target: &[OfTarget::MapsAt(CONNECT)],
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),
@@ -53,8 +58,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let expires = cx.limits().longest(CASE.longest);
     let (mut twins, made) = TwinMaps::make(&**cx.cluster(), node, hook, expires).await?;
     if made.is_empty() {
-        return Err(Halt::NotSupported(format!(
-            "no program at {hook} of the agent's cgroup uses a map: there is nothing to be mistaken for"
+        return Err(Halt::Inconclusive(format!(
+            "no map that programs at {hook} of the agent's cgroup use could have a twin"
         )));
     }
     cx.fault(&format!("twins on {node}: {made:?}"));

@@ -11,6 +11,7 @@ use faults::{Remains, StoppedAgent};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    of_target::OfTarget,
     probing::Within,
     verdict::Halt,
     waiting::{eventually, has_lasted},
@@ -32,6 +33,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[],
+        target: &[OfTarget::Countable],
     },
     disruptive: true,
     manifest: include_str!("served.yaml"),
@@ -66,8 +68,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let first = Remains::of(&**cx.cluster(), node).await?;
     cx.record("after the first start", first.to_string());
     if first.is_empty() {
-        return Err(Halt::NotSupported(
-            "the implementation has nothing on the node that could be counted".to_owned(),
+        return Err(Halt::Inconclusive(
+            "the implementation has nothing on the node any more that could be counted".to_owned(),
         ));
     }
 

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use faults::{As, At, Staging};
-use harness::case::{Case, Families, Needs, Rights, Tier};
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    of_target::OfTarget,
+};
 use lab::cluster::Capability;
 
 use super::generations::{CONNECT, CONNECTING, Row, Way, run};
@@ -21,6 +24,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[Capability::AgentPins],
+        target: &[OfTarget::ProgramsAt(CONNECT)],
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),

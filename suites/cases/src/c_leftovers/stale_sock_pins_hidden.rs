@@ -2,7 +2,10 @@
 //! pin stays attached.
 use std::time::Duration;
 
-use harness::case::{Case, Families, Needs, Rights, Tier};
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    of_target::OfTarget,
+};
 
 use super::generations::{CONNECT, CONNECTING, Row, Way, run};
 
@@ -18,6 +21,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[],
+        target: &[OfTarget::ProgramsAt(CONNECT)],
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),

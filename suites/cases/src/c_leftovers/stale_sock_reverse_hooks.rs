@@ -10,6 +10,7 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    of_target::OfTarget,
     pods::{Backend, serve},
     probing::Within,
     recovery::Started,
@@ -42,6 +43,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[Capability::AgentPins],
+        target: &[OfTarget::ProgramsAtOneOf(&[RECVMSG, GETPEERNAME, POST_BIND])],
     },
     disruptive: true,
     manifest: include_str!("stale_sock_reverse_hooks.yaml"),
@@ -91,8 +93,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let mut leftover =
         LeftoverPrograms::hold(&**cx.cluster(), node, &hooks, cx.limits().longest(LONGEST)).await?;
     if leftover.held().is_empty() {
-        return Err(Halt::NotSupported(format!(
-            "no program is attached at {} of the agent's cgroup: there is nothing to be left over",
+        return Err(Halt::Inconclusive(format!(
+            "no program is attached any more at {} of the agent's cgroup",
             hooks.join(", ")
         )));
     }

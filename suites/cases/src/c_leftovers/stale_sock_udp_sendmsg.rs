@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use faults::{As, At, Staging};
-use harness::case::{Case, Families, Needs, Rights, Tier};
+use harness::{
+    case::{Case, Families, Needs, Rights, Tier},
+    of_target::OfTarget,
+};
 use lab::cluster::Capability;
 
 use super::generations::{Row, SENDING, SENDMSG, Way, run};
@@ -20,6 +23,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[Capability::AgentPins],
+        target: &[OfTarget::ProgramsAt(SENDMSG)],
     },
     disruptive: true,
     manifest: include_str!("generations.yaml"),

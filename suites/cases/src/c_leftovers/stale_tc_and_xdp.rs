@@ -17,6 +17,7 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    of_target::OfTarget,
     probing::Within,
     recovery::Started,
     target::Target,
@@ -43,6 +44,7 @@ pub(crate) const TC: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[Capability::Outside, Capability::AgentPins],
+        target: &[OfTarget::PacketPrograms],
     },
     disruptive: true,
     manifest: include_str!("node_ports.yaml"),
@@ -125,8 +127,8 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     let expires = cx.limits().longest(TC.longest);
     let mut packets = LeftoverPackets::hold(&**cx.cluster(), node, expires).await?;
     if packets.held().is_empty() {
-        return Err(Halt::NotSupported(
-            "no program is attached to a device of the node: there is nothing to be left over".to_owned(),
+        return Err(Halt::Inconclusive(
+            "no program is attached to a device of the node any more".to_owned(),
         ));
     }
     cx.fault(&format!("held on {node}: {:?}", packets.held()));

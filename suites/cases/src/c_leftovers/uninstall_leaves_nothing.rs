@@ -9,6 +9,7 @@ use faults::{FaultError, Remains, StoppedAgent};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    of_target::OfTarget,
     probing::Within,
     verdict::Halt,
     waiting::eventually,
@@ -30,6 +31,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[Capability::Baseline],
+        target: &[OfTarget::CountableBeyondBaseline],
     },
     disruptive: true,
     manifest: include_str!("served.yaml"),
@@ -56,8 +58,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let installed = now().await?;
     cx.record("installed", installed.to_string());
     if installed.is_empty() {
-        return Err(Halt::NotSupported(
-            "the implementation has nothing on the node that could be counted".to_owned(),
+        return Err(Halt::Inconclusive(
+            "the implementation has nothing on the node any more that could be counted".to_owned(),
         ));
     }
 

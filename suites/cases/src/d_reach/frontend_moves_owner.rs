@@ -31,6 +31,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Api,
         also: &[Capability::Outside],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("frontend_moves_owner.yaml"),
@@ -43,6 +44,10 @@ pub(crate) const LB: Case = Case {
     id: "frontend-moves-owner-lb",
     sentence: "an external IP, an address of a load balancer and a node port that becomes one's port take clients along",
     features: &["loadbalancer", "external-ips"],
+    needs: Needs {
+        also: &[Capability::LoadBalancerAddresses, Capability::Outside],
+        ..CASE.needs
+    },
     run: |cx| {
         Box::pin(moves(
             cx,

@@ -31,6 +31,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Api,
         also: &[Capability::Outside, Capability::HostNetwork],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("own_connection_untouched.yaml"),

@@ -15,6 +15,7 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
+use lab::cluster::Capability;
 use oracle::{history::Transport, peer::Shows};
 use serde_json::json;
 
@@ -30,6 +31,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Namespaced,
         also: &[],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("reply_from_frontend.yaml"),
@@ -41,6 +43,10 @@ pub(crate) const LB: Case = Case {
     id: "reply-from-frontend-lb",
     sentence: "an unconnected socket gets each answer from the load balancer's address that it asked",
     features: &["loadbalancer"],
+    needs: Needs {
+        also: &[Capability::LoadBalancerAddresses],
+        ..CASE.needs
+    },
     run: |cx| Box::pin(replies(cx, "LoadBalancer")),
     ..CASE
 };

@@ -35,6 +35,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Namespaced,
         also: &[],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("clusterip_no_endpoints_refused.yaml"),

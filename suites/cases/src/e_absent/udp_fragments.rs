@@ -32,6 +32,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[Capability::RawSockets],
+        target: &[],
     },
     disruptive: true,
     manifest: include_str!("udp_fragments.yaml"),

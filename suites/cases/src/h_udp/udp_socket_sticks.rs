@@ -31,6 +31,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Namespaced,
         also: &[],
+        target: &[],
     },
     disruptive: false,
     manifest: include_str!("udp_socket_sticks.yaml"),

@@ -34,6 +34,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Api,
         also: &[Capability::Outside, Capability::HostNetwork],
+        target: &[],
     },
     disruptive: true,
     manifest: include_str!("lb_address_as_source.yaml"),

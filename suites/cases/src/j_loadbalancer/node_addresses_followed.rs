@@ -31,6 +31,7 @@ pub(crate) const CASE: Case = Case {
         families: Families::Any,
         rights: Rights::Node,
         also: &[Capability::Outside, Capability::SecondNetwork],
+        target: &[],
     },
     disruptive: true,
     manifest: include_str!("node_addresses_followed.yaml"),

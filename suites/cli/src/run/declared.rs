@@ -122,6 +122,7 @@ mod tests {
             kernel: "6.1".into(),
             nodes: Vec::new(),
             capabilities: BTreeSet::new(),
+            lacking: Default::default(),
             features,
             deviations,
             ways: Ways::default(),

@@ -11,7 +11,7 @@ use std::{
 use anyhow::bail;
 use harness::{case::Case, cleanup::Made, verdict::Halt};
 use lab::{
-    cluster::{Cluster as _, Description},
+    cluster::Cluster,
     kubernetes::{Guard, KubernetesCluster, LIMITS, LeaseState, LeaseWatch, Tier, give_back},
 };
 use tempfile::NamedTempFile;
@@ -37,8 +37,8 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn describe(held: &Arc<Self>) -> &Description {
-        held.cluster.describe()
+    pub(super) fn cluster(held: &Arc<Self>) -> &dyn Cluster {
+        &held.cluster
     }
 
     /// Waits while the API server is away, within the limit of the Lease, and says so; none, if the run is interrupted meanwhile.

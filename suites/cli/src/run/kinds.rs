@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use harness::{case::Case, cleanup::Made, report::CaseReport, verdict::Verdict};
 use lab::{
-    cluster::{Cluster, ClusterError, Description},
+    cluster::{Cluster, ClusterError},
     kind::{self, Existing, KindCluster, KindConfig, Step},
 };
 use tokio::{sync::OnceCell, time::sleep};
@@ -59,8 +59,8 @@ impl<'a> Kinds<'a> {
         }
     }
 
-    pub(super) fn describe(cluster: &Arc<KindCluster>) -> &Description {
-        cluster.cluster().describe()
+    pub(super) fn cluster(cluster: &Arc<KindCluster>) -> &dyn Cluster {
+        cluster.cluster()
     }
 
     /// Removes it, or says how it is used if it stays.

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use harness::{case::Case, cleanup::Made, report::CaseReport};
 use lab::{
-    cluster::{Cluster as _, Description},
+    cluster::Cluster,
     embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime, sibling},
     software::{Software, printed_version},
 };
@@ -93,8 +93,8 @@ pub(super) struct RunLab {
 }
 
 impl RunLab {
-    pub(super) fn describe(&self) -> &Description {
-        self.cluster.describe()
+    pub(super) fn cluster(&self) -> &dyn Cluster {
+        &self.cluster
     }
 }
 

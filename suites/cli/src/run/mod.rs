@@ -4,6 +4,7 @@
 //!   `clusters.rs`: a cluster that is there; `held.rs`: as long as the run has it. `kinds.rs`: one of kind.
 //!   `ending.rs`: what cases have left to end there.
 //! - `select.rs`: what runs, decided before the run; `filter.rs`: by `--filter`; `unmatched.rs`: why nothing does.
+//! - `looks.rs`: what is looked at first, if cases need it.
 //! - `exempt.rs`: what is known to deviate. `declared.rs`: what a target says of itself.
 //! - `schedule/`: labs and cases side by side, disruptive ones alone in theirs. `process.rs`: one case as a process.
 //! - `last.rs`: what is known of the run before. `estimate.rs`: how long this one will take.
@@ -25,6 +26,7 @@ mod joint;
 mod kinds;
 mod labs;
 mod last;
+mod looks;
 mod machine;
 mod owner;
 mod process;
@@ -50,7 +52,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use harness::{case::Case, limits::Limits};
 use lab::{
-    cluster::Description,
+    cluster::Cluster,
     kind::{Existing, KindConfig},
     kubernetes::Tested,
     software::Software,
@@ -200,7 +202,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             eprintln!("{}", marked(profile, "bringing up the lab …"));
             let labs = Labs::new(&settings, &target, families, control_plane, arguments.nodes)?;
             asked.software = Some(labs.software().await);
-            let done = go(&settings, &labs, RunLab::describe, asked, Some(labs.spent())).await;
+            let done = go(&settings, &labs, RunLab::cluster, asked, Some(labs.spent())).await;
             for name in labs.stay() {
                 let text = format!("the lab {name} stays up: `plumbline lab down --name {name}`");
                 eprintln!("{}", marked(profile, &text));
@@ -211,13 +213,13 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             eprintln!("looking at the cluster …");
             let program = std::env::current_exe().context("failed to find this program")?;
             let clusters = Clusters::new(&settings, existing.cluster(*tested, &settings.run, program));
-            let done = go(&settings, &clusters, Held::describe, asked, None).await;
+            let done = go(&settings, &clusters, Held::cluster, asked, None).await;
             conclusion::concluded(done, clusters.release().await)
         }
         Where::Kind(config, existing, _) => {
             eprintln!("{}", marked(profile, "bringing up the cluster of kind …"));
             let kinds = Kinds::new(&settings, *config, existing);
-            let done = go(&settings, &kinds, Kinds::describe, asked, None).await;
+            let done = go(&settings, &kinds, Kinds::cluster, asked, None).await;
             conclusion::concluded(done, kinds.close().await)
         }
     }
@@ -266,7 +268,7 @@ struct Asked {
 async fn go<S: Site>(
     settings: &Settings,
     site: &S,
-    describe: fn(&S::Lab) -> &Description,
+    cluster: fn(&S::Lab) -> &dyn Cluster,
     asked: Asked,
     labs: Option<&LabsSpent>,
 ) -> anyhow::Result<ExitCode> {
@@ -276,7 +278,7 @@ async fn go<S: Site>(
         lab = site.make() => lab?,
         () = interrupted.cancelled() => return Ok(ExitCode::from(INTERRUPTED)),
     };
-    let mut description = describe(&first).clone();
+    let mut description = cluster(&first).describe().clone();
     if let Some(software) = asked.software {
         description.software = software;
     }
@@ -292,7 +294,20 @@ async fn go<S: Site>(
             return Err(why);
         }
     };
-    let selection = select::select(asked.named, &description, &features, &settings.limits);
+    let wanted = looks::Wanted {
+        named: asked.named,
+        features: &features,
+        limits: &settings.limits,
+        run: &settings.run,
+    };
+    let decided = tokio::select! {
+        selection = looks::decide(wanted, cluster(&first), &mut description) => Some(selection),
+        () = interrupted.cancelled() => None,
+    };
+    let Some(selection) = decided else {
+        site.end(first).await?;
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
     let takes = asked.durations.estimate(&selection.run, settings, labs.is_some());
     let before = summary::before(
         &description,

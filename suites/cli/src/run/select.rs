@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, str::FromStr};
 
 use anyhow::bail;
 use cases::claims::{self, Claim};
+use faults::Found;
 use harness::{case::Case, limits::Limits, verdict::Verdict};
 use lab::cluster::Description;
 
@@ -96,19 +97,20 @@ pub(super) fn named(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Case>> {
     Ok(named)
 }
 
-/// Cases that can run on a cluster, with a target that has these features, within these limits.
+/// Cases that can run on a cluster, with a target that has these features and this on a node, within these limits.
 pub(super) fn select(
     named: Vec<Case>,
     cluster: &Description,
     features: &BTreeSet<String>,
     limits: &Limits,
+    found: Option<&Found>,
 ) -> Selection {
     let mut selection = Selection {
         run: Vec::new(),
         excluded: Vec::new(),
     };
     for case in named {
-        let excluded = case.excluded(cluster, features);
+        let excluded = case.excluded(cluster, features, found);
         match excluded.or_else(|| limits.leave_out(&case)) {
             None => selection.run.push(case),
             Some(verdict) => selection.excluded.push((case, verdict)),
@@ -121,7 +123,7 @@ pub(super) fn select(
 mod tests {
     use cases::joint;
     use harness::{case::Rights, limits::Profile};
-    use lab::cluster::{Capability, Node, Ways};
+    use lab::cluster::{Capability, Node, Variant, Ways};
 
     use super::*;
 
@@ -152,10 +154,15 @@ mod tests {
                 })
                 .collect(),
             capabilities: capabilities.iter().copied().collect(),
+            lacking: Default::default(),
             features: BTreeSet::new(),
             deviations: Vec::new(),
-            ways: Ways::default(),
-            variants: BTreeSet::new(),
+            ways: Ways {
+                service: true,
+                further: true,
+                shared: false,
+            },
+            variants: [Variant::SocketLbOff].into(),
             image: lab::cluster::PROBE.to_owned(),
             pull_secrets: Vec::new(),
             confined: None,
@@ -165,16 +172,18 @@ mod tests {
     }
 
     fn select(named: Vec<Case>, cluster: &Description, features: &BTreeSet<String>) -> Selection {
-        super::select(named, cluster, features, &Limits::default())
+        super::select(named, cluster, features, &Limits::default(), None)
     }
 
-    const EVERYTHING: [Capability; 17] = [
+    const EVERYTHING: [Capability; 19] = [
         Capability::Ipv4,
         Capability::Ipv6,
         Capability::ApiWrite,
         Capability::Node,
         Capability::Outside,
         Capability::HostNetwork,
+        Capability::LoadBalancerAddresses,
+        Capability::ApiServers,
         Capability::ApiFaults,
         Capability::Unreconciled,
         Capability::WrongAnswers,
@@ -283,7 +292,7 @@ mod tests {
         let features = claims::features().into_iter().map(str::to_owned).collect();
         let quick = Limits::of(Profile::Quick);
         let all = cluster(2, &EVERYTHING);
-        let selection = super::select(everything(), &all, &features, &quick);
+        let selection = super::select(everything(), &all, &features, &quick, None);
         let excluded: Vec<(&str, String)> = selection
             .excluded
             .iter()
@@ -304,7 +313,7 @@ mod tests {
             excluded[2].1,
             "skipped: its claim takes 60 s at least, and --quick leaves out what takes more than 20 s"
         );
-        let one_node = super::select(everything(), &cluster(1, &EVERYTHING), &features, &quick);
+        let one_node = super::select(everything(), &cluster(1, &EVERYTHING), &features, &quick, None);
         let (_, verdict) = &one_node
             .excluded
             .iter()

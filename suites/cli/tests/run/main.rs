@@ -5,6 +5,7 @@
     reason = "a test that can't go on has failed"
 )]
 
+mod before;
 mod ending;
 mod existing;
 mod files;

@@ -151,6 +151,8 @@ impl Extension for Beside {
             Capability::Node,
             Capability::Outside,
             Capability::HostNetwork,
+            Capability::LoadBalancerAddresses,
+            Capability::ApiServers,
             Capability::CgroupNamespaces,
             Capability::RawSockets,
         ]);
@@ -278,8 +280,8 @@ impl Extension for Beside {
         done.map_err(told(&format!("lead the agent of {node} to the API")))
     }
 
-    async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError> {
-        Ok(self.api.list())
+    fn api_servers(&self) -> Option<Vec<ApiServer>> {
+        Some(self.api.list())
     }
 
     async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<HeldApiFault, ClusterError> {

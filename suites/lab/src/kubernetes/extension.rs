@@ -19,8 +19,8 @@ use crate::{
 /// What somebody who runs a cluster can do beside its API: the extension point of
 /// [`KubernetesCluster`](super::KubernetesCluster).
 ///
-/// Everything but [`Extension::capabilities`] is asked only where that declares it; each method that is not implemented
-/// says that the cluster can't. The methods are those of [`Cluster`](crate::cluster::Cluster) of the same names, and
+/// Everything but [`Extension::capabilities`] and what has a way by the API is asked only where that declares it; each other
+/// method that is not implemented says that the cluster can't. The methods are those of [`Cluster`](crate::cluster::Cluster) of the same names, and
 /// promise the same.
 #[async_trait]
 pub trait Extension: Send + Sync {
@@ -98,9 +98,9 @@ pub trait Extension: Send + Sync {
         Err(unsupported("tell what nodes had before their agents"))
     }
 
-    /// The API servers.
-    async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError> {
-        Err(unsupported("show its API servers"))
+    /// The API servers. `None`: those that `default/kubernetes` lists.
+    fn api_servers(&self) -> Option<Vec<ApiServer>> {
+        None
     }
 
     /// Lets something be wrong with them.

@@ -15,11 +15,12 @@
 //! of it.
 //!
 //! Files: `options` (what is told), `kubeconfig` (the files that name the API server), `cluster` (the trait), `survey` and `rights` (what is read before), `scouts` (nodes
-//! that can't be read), `secrets` (by which images are pulled), `guard`, `lease`, `holders`, `note` and `pods` (the run's hold of it), `extension` (what differs between clusters),
+//! that can't be read), `api_servers` (those that `default/kubernetes` lists), `secrets` (by which images are pulled), `guard`, `lease`, `holders`, `note` and `pods` (the run's hold of it), `extension` (what differs between clusters),
 //! `installed` (agents that a target names), `agents` and `daemon_set` (what is done to them), `hosts` (nodes, asked through the
 //! run's pods), `on_node` and `container` (what runs there for it), `exec` (a program in a pod, and its pipes),
 //! `proxy` (the way to the API), `error`, `limits`.
 mod agents;
+mod api_servers;
 mod cluster;
 mod container;
 mod daemon_set;

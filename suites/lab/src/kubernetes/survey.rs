@@ -1,6 +1,9 @@
 //! What is read of a cluster before anything is made in it.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use k8s_openapi::api::core::v1::{Node as ApiNode, Service, ServicePort, ServiceSpec};
 use kube::{
@@ -10,7 +13,8 @@ use kube::{
 use tokio::time::timeout;
 
 use super::{
-    Extension, KubernetesError, LIMITS, Options, Tier, daemon_set, error, installed, limits::ask, rights,
+    Extension, KubernetesError, LIMITS, Options, Tier, api_servers, daemon_set, error, installed,
+    limits::ask, rights,
 };
 use crate::{
     cluster::{Capability, Description, Node},
@@ -52,6 +56,17 @@ pub(super) async fn survey(
         capabilities.insert(Capability::HostNetwork);
     }
     capabilities.extend(extension.capabilities());
+    let mut lacking = BTreeMap::new();
+    if !capabilities.contains(&Capability::ApiServers) {
+        match api_servers::listed(client).await {
+            Ok(_) => {
+                capabilities.insert(Capability::ApiServers);
+            }
+            Err(why) => {
+                lacking.insert(Capability::ApiServers, why);
+            }
+        }
+    }
     if !extension.pins().is_empty() {
         capabilities.insert(Capability::AgentPins);
     }
@@ -62,6 +77,7 @@ pub(super) async fn survey(
         kernel,
         nodes,
         capabilities,
+        lacking,
         features: tested.features,
         deviations: tested.deviations,
         ways: tested.ways,

@@ -24,18 +24,6 @@ pub(super) use self::{
     way::{Frontend, Way},
 };
 
-/// Whoever does not document it can't be led there.
-pub(super) fn must_take_services(cx: &Context) -> Result<(), Halt> {
-    let described = cx.cluster().describe();
-    if described.ways.service {
-        return Ok(());
-    }
-    Err(Halt::NotSupported(format!(
-        "{} does not document that it can reach the API by an address of a Service that it serves itself",
-        described.target
-    )))
-}
-
 /// The node whose agent is under test.
 pub(super) fn node(cx: &Context) -> Result<String, Halt> {
     let first = cx.nodes().into_iter().next();

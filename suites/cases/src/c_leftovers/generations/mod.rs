@@ -4,7 +4,8 @@
 //! row says, while a new agent can't find it by its pins. b_old leaves the slice and stays alive: it is the trap. The
 //! leftover must be seen to win (trap hit), and to be the first to run, before generation 2 starts. From T_heal after
 //! readiness the VIP serves exactly the slice and the trap gets nothing; of an agent that does not become ready, a row
-//! may permit that it stays so. An implementation that has no program at the hook is not supported. Clients of other
+//! may permit that it stays so. An implementation that has no program at the hook is
+//! not supported, as is seen before the run. Clients of other
 //! nodes are the control: the current backends are reachable all along.
 
 pub(super) mod vips;
@@ -181,8 +182,8 @@ async fn leftover(
     let mut leftover =
         LeftoverPrograms::hold(&**cx.cluster(), node, &[hook], cx.limits().longest(LONGEST)).await?;
     if leftover.held().is_empty() {
-        return Err(Halt::NotSupported(format!(
-            "no program is attached at {hook} of the agent's cgroup: there is nothing to be left over"
+        return Err(Halt::Inconclusive(format!(
+            "no program is attached any more at {hook} of the agent's cgroup"
         )));
     }
     cx.fault(&format!("held on {node}: {:?}", leftover.held()));

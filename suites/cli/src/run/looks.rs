@@ -1,0 +1,153 @@
+//! What is looked at before a run begins, so that nothing is decided after: who gives load balancers their addresses, and what the
+//! target has on a node that faults are made of. Each is looked at once, and only if a case needs it that can run otherwise.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use faults::Found;
+use harness::{
+    addresses,
+    case::{Case, Needs},
+    limits::Limits,
+    verdict::Verdict,
+};
+use lab::cluster::{Capability, Cluster, Description};
+use tokio::time::{sleep, timeout};
+
+use super::select::{Selection, select};
+
+/// How long something may be missing on a node until it counts as not there: an agent that has just been started attaches nothing
+/// before it has read the API. Own choice; what is there is found at once.
+const SETTLES: Duration = Duration::from_secs(10);
+/// One look at a node takes no longer: five programs are started there.
+const LOOK: Duration = Duration::from_secs(60);
+/// From one look to the next.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// What decides what runs.
+pub(super) struct Wanted<'a> {
+    pub(super) named: Vec<Case>,
+    pub(super) features: &'a BTreeSet<String>,
+    pub(super) limits: &'a Limits,
+    pub(super) run: &'a str,
+}
+
+/// Decides what runs in a cluster, and completes what is known of it.
+pub(super) async fn decide(
+    wanted: Wanted<'_>,
+    cluster: &dyn Cluster,
+    description: &mut Description,
+) -> Selection {
+    let Wanted {
+        named,
+        features,
+        limits,
+        run,
+    } = wanted;
+    let select =
+        |description: &Description, found| select(named.clone(), description, features, limits, found);
+    find_addresses(cluster, description, limits, run, |assumed| select(assumed, None)).await;
+    let selection = select(description, None);
+    let Some(node) = description
+        .nodes
+        .first()
+        .filter(|_| selection.run.iter().any(is_about_nodes))
+    else {
+        return selection;
+    };
+    eprintln!("looking at what the target has on {} …", node.name);
+    let look = Node {
+        cluster,
+        name: &node.name,
+        settles: SETTLES.mul_f64(limits.scale.max(1.0)),
+    };
+    match look
+        .until(|found| is_complete(&selection, description, found))
+        .await
+    {
+        Ok(found) => select(description, Some(&found)),
+        Err(why) => undecided(
+            selection,
+            &format!("what the target has on {} can't be seen: {why}", node.name),
+        ),
+    }
+}
+
+fn is_about_nodes(case: &Case) -> bool {
+    let Needs { target, .. } = case.needs;
+    target.iter().any(|need| need.is_on_nodes())
+}
+
+/// Whether all was found that a case needs.
+fn is_complete(selection: &Selection, cluster: &Description, found: &Found) -> bool {
+    let mut needs = selection.run.iter().flat_map(|case| case.needs.target);
+    needs.all(|need| need.lacks(cluster, Some(found)).is_none())
+}
+
+/// Nothing can be said of cases that are about what could not be looked at.
+fn undecided(selection: Selection, why: &str) -> Selection {
+    let Selection { run, mut excluded } = selection;
+    let (about_nodes, run) = run.into_iter().partition::<Vec<_>, _>(is_about_nodes);
+    let verdict = || Verdict::Inconclusive { why: why.to_owned() };
+    excluded.extend(about_nodes.into_iter().map(|case| (case, verdict())));
+    Selection { run, excluded }
+}
+
+/// Learns whether somebody gives addresses, if a case needs to know that could run with them.
+async fn find_addresses(
+    cluster: &dyn Cluster,
+    description: &mut Description,
+    limits: &Limits,
+    run: &str,
+    select: impl Fn(&Description) -> Selection,
+) {
+    const ADDRESSES: Capability = Capability::LoadBalancerAddresses;
+    if description.capabilities.contains(&ADDRESSES) {
+        return;
+    }
+    let mut assumed = description.clone();
+    assumed.capabilities.insert(ADDRESSES);
+    let could_run = select(&assumed).run;
+    if !could_run.iter().any(|case| case.needs.also.contains(&ADDRESSES)) {
+        return;
+    }
+    eprintln!(
+        "seeing whether a Service of type LoadBalancer gets an address, for up to {} s …",
+        limits.service.as_secs()
+    );
+    let why = match addresses::lacking(cluster, run, limits).await {
+        Ok(None) => {
+            *description = assumed;
+            return;
+        }
+        Ok(Some(why)) => why,
+        Err(error) => error.to_string(),
+    };
+    description.lacking.insert(ADDRESSES, why);
+}
+
+/// A node that is looked at.
+struct Node<'a> {
+    cluster: &'a dyn Cluster,
+    name: &'a str,
+    settles: Duration,
+}
+
+impl Node<'_> {
+    /// Looks until it has what is looked for, or had the time.
+    async fn until(&self, is_complete: impl Fn(&Found) -> bool) -> Result<Found, String> {
+        let began = Instant::now();
+        loop {
+            let found = timeout(LOOK, Found::on(self.cluster, self.name, 2 * LOOK))
+                .await
+                .map_err(|_| format!("not within {LOOK:?}"))?
+                .map_err(|error| error.to_string())?;
+            if is_complete(&found) || began.elapsed() >= self.settles {
+                return Ok(found);
+            }
+            sleep(AGAIN).await;
+        }
+    }
+}
