@@ -169,6 +169,9 @@ fn in_words(capability: Capability) -> &'static str {
         Capability::Baseline => "nodes of which is known what they had before the implementation",
         Capability::CgroupAbove => "a cgroup of its own above the agent's",
         Capability::AgentPins => "nodes of its own, or a target that names what it pins",
+        Capability::AgentCleanup => {
+            "a target that says how what its agent keeps on a node is removed (`clean`)"
+        }
         Capability::PodsWithoutAgents => "a network of pods that is not the agents'",
         Capability::SecondNetwork => "nodes that can get a device of another network",
         Capability::CgroupNamespaces => "processes in pods with a cgroup namespace of their own",
@@ -288,6 +291,7 @@ mod tests {
             pull_secrets: Vec::new(),
             confined: None,
             software: Default::default(),
+            nodes_of_others: 0,
         }
     }
 

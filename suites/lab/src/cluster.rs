@@ -4,9 +4,10 @@
 //! where the provider has them, node rights ([`Cluster::stop_agent`] …). What a provider lacks it does not
 //! declare in [`Description::capabilities`]; a case that needs it is skipped before the run.
 //!
-//! Files: this one; `api` (what is seen of the API servers and done to them).
+//! Files: this one; `api` (what is seen of the API servers and done to them); `deviation` (what a target is known not to do).
 
 mod api;
+mod deviation;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +18,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use semver::VersionReq;
 use serde::{Deserialize, Serialize};
 use tokio::process::Child;
 
@@ -25,6 +25,7 @@ use crate::software::Software;
 
 pub use crate::embedded::HeldApiFault;
 pub use api::{ApiFault, ApiServer, ApiWay, Clients, Fault, LONGEST, Refusal, Ways, api_server_name, users};
+pub use deviation::{Deviation, Family, Frontend};
 
 /// What a provider can do beyond the Kubernetes API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -61,6 +62,8 @@ pub enum Capability {
     CgroupAbove,
     /// Which pins are the agents' is known: a node's bpffs is the cluster's own, or the target names them.
     AgentPins,
+    /// What the agent of a node keeps there between runs can be removed: the target says how.
+    AgentCleanup,
     /// Pods with a network of their own start on a node while its agent is removed: the agents are not what makes that network.
     PodsWithoutAgents,
     /// Processes in pods can have a cgroup namespace of their own, beyond what the runtime has given the pod.
@@ -150,49 +153,6 @@ pub const PROBE: &str = "probe";
 
 fn probe() -> String {
     PROBE.to_owned()
-}
-
-/// A claim of the catalogue that a target is known not to keep: always, or only in some versions, families or frontends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Deviation {
-    /// The claim.
-    pub claim: String,
-    /// What it does instead, in a few words.
-    pub reason: String,
-    /// Where that is known.
-    pub link: String,
-    /// Versions of the agent that deviate, as Cargo writes requirements (`>=1.18.0, <1.18.7`). All do, if there is none; where the
-    /// version is not known, it is no deviation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub versions: Option<VersionReq>,
-    /// Families in which it deviates; all, if there are none.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub families: BTreeSet<Family>,
-    /// Frontends at which it deviates; all, if there are none.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub frontends: BTreeSet<Frontend>,
-}
-
-/// A family of addresses, as Services name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Family {
-    /// IPv4.
-    IPv4,
-    /// IPv6.
-    IPv6,
-}
-
-/// What of a Service is dialled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Frontend {
-    /// Its ClusterIP.
-    ClusterIp,
-    /// Its node port, at an address of a node.
-    NodePort,
-    /// An address of its load balancer.
-    LoadBalancer,
 }
 
 /// The variable that names a folder for processes in [`Place::Host`]: it goes with the node. Where it is not set, the node's

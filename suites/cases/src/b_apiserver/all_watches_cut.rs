@@ -22,6 +22,7 @@ use harness::{
     verdict::Halt,
     waiting::{eventually, has_lasted},
 };
+use lab::cluster::Capability;
 use oracle::history::Transport;
 use serde_json::{Value, json};
 
@@ -41,7 +42,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 2,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[],
+        also: &[Capability::ApiServers],
         target: &[],
     },
     disruptive: true,

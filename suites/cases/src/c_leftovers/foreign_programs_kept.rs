@@ -15,7 +15,7 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::{Stop, Variant};
+use lab::cluster::{Capability, Stop, Variant};
 use oracle::{
     finding::{Finding, Weight},
     history::Transport,
@@ -34,7 +34,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[],
+        also: &[Capability::AgentCleanup, Capability::PodsWithoutAgents],
         target: &[],
     },
     disruptive: true,

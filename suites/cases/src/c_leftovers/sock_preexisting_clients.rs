@@ -40,7 +40,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[],
+        also: &[Capability::AgentCleanup],
         target: &[],
     },
     disruptive: true,

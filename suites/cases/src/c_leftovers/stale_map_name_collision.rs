@@ -14,7 +14,7 @@ use harness::{
     of_target::OfTarget,
     verdict::Halt,
 };
-use lab::cluster::Stop;
+use lab::cluster::{Capability, Stop};
 use oracle::finding::{Finding, Weight};
 
 use super::{
@@ -33,7 +33,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[],
+        also: &[Capability::AgentCleanup, Capability::PodsWithoutAgents],
         target: &[OfTarget::MapsAt(CONNECT)],
     },
     disruptive: true,

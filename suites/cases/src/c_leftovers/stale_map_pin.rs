@@ -16,7 +16,7 @@ use harness::{
     probing::Within,
     verdict::Halt,
 };
-use lab::cluster::Stop;
+use lab::cluster::{Capability, Stop};
 
 use super::replaced::{Replaced, after, before, change, judge, start, stop};
 
@@ -31,7 +31,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[],
+        also: &[Capability::AgentCleanup],
         target: &[OfTarget::PinnedMaps],
     },
     disruptive: true,

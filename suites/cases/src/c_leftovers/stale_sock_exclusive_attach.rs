@@ -36,6 +36,10 @@ pub(crate) const CASE: Case = Case {
 pub(crate) const ABOVE: Case = Case {
     id: "stale-sock-exclusive-above",
     sentence: "where a leftover program above lets no other in, the agent serves or says that it is not ready",
+    needs: Needs {
+        also: &[Capability::AgentPins, Capability::CgroupAbove],
+        ..CASE.needs
+    },
     run: |cx| Box::pin(run(cx, &RIGHT_ABOVE)),
     ..CASE
 };

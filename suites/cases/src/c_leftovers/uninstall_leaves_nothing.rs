@@ -30,7 +30,11 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[Capability::Baseline],
+        also: &[
+            Capability::Baseline,
+            Capability::AgentCleanup,
+            Capability::PodsWithoutAgents,
+        ],
         target: &[OfTarget::CountableBeyondBaseline],
     },
     disruptive: true,

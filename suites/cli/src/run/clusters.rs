@@ -1,18 +1,16 @@
 //! The cluster of a run that is there already: one, held for the length of the run.
 
 use std::{
-    collections::BTreeSet,
     io::Write as _,
     path::{Path, PathBuf},
+    sync::Arc,
     sync::atomic::{AtomicBool, Ordering},
-    sync::{Arc, PoisonError},
-    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
 use harness::{case::Case, report::CaseReport, verdict::Verdict};
 use lab::{
-    cluster::{Cluster as _, Place},
+    cluster::Cluster as _,
     kubernetes::{
         Guard, KubernetesCluster, KubernetesError, Options, Tested, Tier, extension, give_back, processors,
     },
@@ -22,7 +20,6 @@ use tempfile::NamedTempFile;
 use tokio::{
     sync::{Mutex, OnceCell},
     task::JoinHandle,
-    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -32,13 +29,11 @@ use super::{
     ending,
     held::{self, Held, lost},
     machine,
+    nodes::{self, Used},
     process::{self, At, End, Settings, without_run},
     progress::Line,
     schedule::Site,
 };
-
-/// A node that takes longer to say how busy it is has no room.
-const STAT: Duration = Duration::from_secs(10);
 
 /// What is said where objects of the run stay.
 const LEFT: &str = "the run is over, but it has left something; `plumbline cleanup` removes it";
@@ -50,7 +45,7 @@ pub(super) struct Clusters<'a> {
     options: Options,
     held: OnceCell<Arc<Held>>,
     /// Nodes that a disruptive case has for itself.
-    used: std::sync::Mutex<BTreeSet<String>>,
+    used: Used,
     /// Takes hold of it. A task of its own: whoever waits for it may stop to wait, and what it has begun is ended all the same.
     coming: Mutex<Option<JoinHandle<anyhow::Result<Held>>>>,
 }
@@ -61,7 +56,7 @@ impl<'a> Clusters<'a> {
             settings,
             options,
             held: OnceCell::new(),
-            used: std::sync::Mutex::default(),
+            used: Used::default(),
             coming: Mutex::new(None),
         }
     }
@@ -132,37 +127,6 @@ impl<'a> Clusters<'a> {
     }
 }
 
-/// A node that a case has for itself until it is dropped.
-struct OwnNode<'a> {
-    name: String,
-    used: &'a std::sync::Mutex<BTreeSet<String>>,
-}
-
-impl Drop for OwnNode<'_> {
-    fn drop(&mut self) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.remove(&self.name);
-    }
-}
-
-impl Clusters<'_> {
-    /// A node that no other case has, for one that disturbs a single node; none, if it has all of them.
-    fn node_for(&self, held: &Arc<Held>, case: &Case) -> Option<OwnNode<'_>> {
-        if !case.disruptive || case.needs.nodes > 1 || self.parts(held) == 1 {
-            return None;
-        }
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let nodes = held.cluster.describe().nodes.iter();
-        // As many cases at once as there are nodes.
-        let free = nodes.map(|node| &node.name).find(|name| !used.contains(*name))?;
-        used.insert(free.clone());
-        Some(OwnNode {
-            name: free.clone(),
-            used: &self.used,
-        })
-    }
-}
-
 impl Site for Clusters<'_> {
     type Lab = Arc<Held>;
 
@@ -195,7 +159,11 @@ impl Site for Clusters<'_> {
             ..self.settings.clone()
         };
         let mut lease = held.lease.clone();
-        let own = self.node_for(held, &case);
+        // As many of these at once as there are nodes.
+        let disturbs_one = case.disruptive && case.needs.nodes <= 1 && self.parts(held) > 1;
+        let own = disturbs_one
+            .then(|| self.used.free(&held.cluster.describe().nodes))
+            .flatten();
         let at = At::Cluster(held.about.path(), own.as_ref().map(|own| own.name.as_str()));
         let running = process::run(&settings, at, case, line);
         tokio::pin!(running);
@@ -255,7 +223,7 @@ impl Site for Clusters<'_> {
     async fn room(&self) {
         match self.held.get() {
             Some(held) if self.options.tier >= Tier::Node => {
-                machine::room_of_nodes(async || processors_of_nodes(&held.cluster).await).await;
+                machine::room_of_nodes(async || nodes::processors(&held.cluster).await).await;
             }
             _ => std::future::pending().await,
         }
@@ -278,21 +246,6 @@ impl Site for Clusters<'_> {
         // It stays until the run ends.
         Ok(())
     }
-}
-
-/// The `/proc/stat` of each node; empty where it can't be read in time.
-async fn processors_of_nodes(cluster: &KubernetesCluster) -> Vec<String> {
-    let argv = ["cat", "/proc/stat"].map(str::to_owned);
-    let each = cluster.describe().nodes.iter().map(async |node| {
-        let place = Place::Host {
-            node: node.name.clone(),
-        };
-        let child = cluster.exec(&place, &argv).await.ok()?;
-        let output = timeout(STAT, child.wait_with_output()).await.ok()?.ok()?;
-        Some(String::from_utf8_lossy(&output.stdout).into_owned())
-    });
-    let each = futures::future::join_all(each).await;
-    each.into_iter().map(Option::unwrap_or_default).collect()
 }
 
 /// How many cases run at once in a cluster, by what its nodes have. One that can't say it is surveyed next, which names the reason.

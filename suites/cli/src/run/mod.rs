@@ -28,6 +28,7 @@ mod labs;
 mod last;
 mod looks;
 mod machine;
+mod nodes;
 mod owner;
 mod process;
 mod progress;

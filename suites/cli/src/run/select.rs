@@ -175,7 +175,7 @@ mod tests {
         super::select(named, cluster, features, &Limits::default(), None)
     }
 
-    const EVERYTHING: [Capability; 19] = [
+    const EVERYTHING: [Capability; 20] = [
         Capability::Ipv4,
         Capability::Ipv6,
         Capability::ApiWrite,
@@ -191,6 +191,7 @@ mod tests {
         Capability::Baseline,
         Capability::CgroupAbove,
         Capability::AgentPins,
+        Capability::AgentCleanup,
         Capability::PodsWithoutAgents,
         Capability::CgroupNamespaces,
         Capability::RawSockets,

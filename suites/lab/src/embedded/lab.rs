@@ -232,6 +232,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         Capability::Baseline,
         Capability::CgroupAbove,
         Capability::AgentPins,
+        Capability::AgentCleanup,
         Capability::PodsWithoutAgents,
         Capability::CgroupNamespaces,
         Capability::RawSockets,

@@ -153,6 +153,7 @@ impl Extension for Beside {
             Capability::HostNetwork,
             Capability::LoadBalancerAddresses,
             Capability::ApiServers,
+            Capability::AgentCleanup,
             Capability::CgroupNamespaces,
             Capability::RawSockets,
         ]);

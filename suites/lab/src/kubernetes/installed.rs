@@ -258,6 +258,9 @@ async fn run(pods: &Api<Pod>, pod: &str, container: &str, argv: &[String]) -> Re
 impl Extension for Installed {
     fn capabilities(&self) -> BTreeSet<Capability> {
         let mut all: BTreeSet<_> = self.touches().then_some(Capability::Node).into_iter().collect();
+        if self.touches() && self.agents.clean.is_some() {
+            all.insert(Capability::AgentCleanup);
+        }
         if !self.agents.pod_network {
             all.insert(Capability::PodsWithoutAgents);
         }
