@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use harness::{addresses, limits::Limits};
+use harness::{addresses, cleanup::Made, limits::Limits};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
     Api,
@@ -125,6 +125,13 @@ async fn where_nobody_gives_load_balancers_addresses_what_needs_them_is_skipped(
     let cluster = survey(options(&lab, "run-1-addresses")).await.unwrap();
     let lacking = addresses::lacking(&cluster, "run-1-addresses", &limits).await;
     assert_eq!(lacking.unwrap(), None);
+    // It ends in the background, by those who are refused next.
+    let made = Made {
+        run: "run-1-addresses",
+        case: None,
+        confined: None,
+    };
+    made.cleanup(&lab.client(), limits.cleanup).await.unwrap();
     let refused = ApiFault::Answers {
         server: None,
         clients: Clients::User(users::CONTROLLERS.to_owned()),
