@@ -34,7 +34,6 @@ const UNSTAGED: [&str; 9] = [
     "kubesvc-reachable",
     "kubesvc-shared-address-restart",
     "stale-map-name-collision",
-    "stale-sock-disabled-by-config",
     "stale-sock-exclusive-above",
     "stale-sock-parent-cgroup",
     "stale-sock-reverse-hooks",
