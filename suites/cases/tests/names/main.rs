@@ -29,7 +29,7 @@ use stage::Stage;
 /// The rows about names, and the one of them that is about equal ones: its objects, and ports of both, are one axis's.
 const ABOUT_NAMES: [&str; 2] = ["release-same-name-two-namespaces", "release-joined-key-collision"];
 /// Nothing is created by these before a fault that this cluster can't make, or at all.
-const UNSTAGED: [&str; 9] = [
+const UNSTAGED: [&str; 8] = [
     "agent-own-vip-clusterip",
     "kubesvc-reachable",
     "kubesvc-shared-address-restart",
