@@ -60,7 +60,7 @@ pub(crate) fn build(packages: &[&str]) -> anyhow::Result<()> {
     let mut command = steps::cargo();
     command.arg("build");
     for package in packages {
-        command.args(["--package", package, "--bins"]);
+        command.args(["--package", package]);
     }
     steps::must("build", &mut command)
 }
