@@ -151,8 +151,8 @@ impl Cluster {
 
     fn create(&self, target: &Path, image: Option<&str>) -> anyhow::Result<()> {
         let configuration = self.printed("kind.yaml", &["kind"], target)?;
-        let mut create = self.kind(["create", "cluster", "--config"]);
-        create.arg(configuration);
+        let mut create = self.kind(["create", "cluster"]);
+        create.arg("--config").arg(configuration);
         if let Some(image) = image {
             create.args(["--image", image]);
         }
