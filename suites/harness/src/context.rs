@@ -6,18 +6,21 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
-use lab::cluster::{AgentState, Capability, Cluster, ClusterError, Place};
+use lab::{
+    cluster::{AgentState, Capability, Cluster, ClusterError, Description, Place},
+    dress::ADMITS,
+};
 use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 use serde_json::{Value, json};
 
 use crate::{
     axes::Axes,
-    case::Case,
+    case::{Case, Rights},
     client::Client,
     evidence::Evidence,
     fence::Fence,
@@ -35,6 +38,9 @@ use crate::{
     verdict::Halt,
     watch::Watch,
 };
+
+/// Below what kernels hand out, and no port of a program that nodes are known to run; the fence has its own before it.
+const FIRST_HOST_PORT: u16 = 7101;
 
 /// What a run tells each of its cases.
 #[derive(Clone)]
@@ -71,6 +77,8 @@ pub struct Context {
     fence: Option<Fence>,
     token: String,
     namespaces: AtomicU32,
+    /// Ports handed out by [`Context::port`], of nodes' networks.
+    ports: AtomicU16,
     pub(crate) axes: Axes,
     pub(crate) answered_flows: AnsweredFlows,
     pub(crate) recoveries: Recoveries,
@@ -109,7 +117,7 @@ impl Context {
             Arc::clone(&history),
             Arc::new(watch),
             options.limits.clone(),
-            Dressing::of(cluster.describe()),
+            Dressing::of(cluster.describe(), is_on_hosts(&case, cluster.describe())),
             labels(&case, &options),
             Names::new(case.id, &token, confined),
         );
@@ -125,6 +133,7 @@ impl Context {
             clients: Vec::new(),
             fence: None,
             namespaces: AtomicU32::new(0),
+            ports: AtomicU16::new(0),
             axes: Axes::default(),
             answered_flows: AnsweredFlows::default(),
             recoveries: Recoveries::default(),
@@ -135,6 +144,12 @@ impl Context {
             delays: Mutex::default(),
             has_faults: AtomicBool::new(false),
         };
+        if cx.is_on_hosts() {
+            cx.not_enabled(
+                "pods with a network of their own",
+                "the agents are the network of pods, and the case removes one: its pods are of their nodes' networks",
+            );
+        }
         cx.phase("clients and fence");
         let fence = format!("fence-{}", cx.token);
         let fence = cx.make_namespace(&fence).await?;
@@ -209,17 +224,39 @@ impl Context {
     async fn make_namespace(&self, name: &str) -> Result<String, Halt> {
         self.objects.watch().follow_namespace(name);
         if self.cluster.describe().confined.is_none() {
-            let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+            let mut labels = json!({});
+            if self.case.needs.rights == Rights::Node {
+                labels[ADMITS] = "privileged".into();
+            }
+            let metadata = json!({ "name": name, "labels": labels });
+            let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
             self.objects.create(&object).await?;
         }
         Ok(name.to_owned())
+    }
+
+    /// Whether all pods of the case are of their nodes' networks: it removes an agent by its documented way, and the agents are
+    /// the network of pods. Pods that have lost theirs would show nothing else.
+    #[must_use]
+    pub fn is_on_hosts(&self) -> bool {
+        is_on_hosts(&self.case, self.cluster.describe())
+    }
+
+    /// The port on which backends of one node serve: this one, which pods with a network of their own have to themselves; in
+    /// their nodes' networks a port that no other of the case has, from 7101 on.
+    #[must_use]
+    pub fn port(&self, of_pods: u16) -> u16 {
+        if !self.is_on_hosts() {
+            return of_pods;
+        }
+        FIRST_HOST_PORT + self.ports.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A pod on each node.
     fn client_pods(&self, namespace: &str) -> Vec<Value> {
         let nodes = self.nodes().into_iter();
         nodes
-            .map(|node| pod(namespace, &format!("client-{node}"), &node, &[8080]))
+            .map(|node| pod(namespace, &format!("client-{node}"), &node, &[self.port(8080)]))
             .collect()
     }
 
@@ -392,6 +429,11 @@ pub(crate) fn cluster_ip(service: &Written) -> Result<IpAddr, Halt> {
     let text = service.object["spec"]["clusterIP"].as_str().unwrap_or_default();
     text.parse()
         .map_err(|_| Halt::Harness(format!("{} has no cluster IP but {text:?}", service.key)))
+}
+
+fn is_on_hosts(case: &Case, cluster: &Description) -> bool {
+    case.needs.also.contains(&Capability::AgentCleanup)
+        && !cluster.capabilities.contains(&Capability::PodsWithoutAgents)
 }
 
 fn labels(case: &Case, options: &Options) -> Value {

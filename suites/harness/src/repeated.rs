@@ -17,7 +17,7 @@ use oracle::{
 
 use crate::{context::Context, target::Target};
 
-/// A client, its source port, and what it sends to.
+/// A node, a source port of one of its clients, and what that sends to: some clients of a node share its network.
 type Flow = (String, u16, SocketAddr);
 
 /// Flows of datagrams that were answered, of all of a case: bounded by its probes.
@@ -70,7 +70,8 @@ fn flow(attempt: &Attempt) -> Option<Flow> {
         return None;
     }
     let local = attempt.local?;
-    Some((attempt.client.clone(), local.port(), attempt.destination))
+    let node = attempt.client.rsplit('@').next().unwrap_or_default();
+    Some((node.to_owned(), local.port(), attempt.destination))
 }
 
 #[cfg(test)]
@@ -128,6 +129,11 @@ mod tests {
             destination: "10.96.0.8:53".parse().unwrap(),
             ..attempt(Transport::Udp, 4001, true)
         };
+        let same_network = Attempt {
+            client: "host@node1".into(),
+            ..attempt(Transport::Udp, 4001, true)
+        };
+        assert!(flows.has(&same_network));
         // Connected or not, the datagrams are the same.
         assert!(flows.has(&attempt(Transport::UdpConnected, 4001, true)));
         for new in [

@@ -3,6 +3,9 @@
 
 use serde_json::{Value, json};
 
+/// Label by which a namespace says what it admits (Pod Security Standards): "privileged" pods, and those of nodes' networks.
+pub const ADMITS: &str = "pod-security.kubernetes.io/enforce";
+
 /// Whether a pod was refused because its namespace has no ServiceAccount yet (the admission plugin of that name): a controller makes
 /// it, a moment after the namespace.
 #[must_use]

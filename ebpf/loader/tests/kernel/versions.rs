@@ -11,9 +11,10 @@ use std::{
 
 use aya::maps::{Array, MapData};
 use lb_abi::Meta;
-use lb_loader::{Hook, MapName, Ownership, Scope, inventory, programs_attached, read_pinned};
+use lb_loader::{Hook, MapName, Ownership, programs_attached, read_pinned};
 
 use crate::{
+    inventory::ours,
     restart::{attached_alone, one_service, pins_in_order},
     support::{Node, Protocol, dial, isolated, overwrite_meta, pin_array, switch},
 };
@@ -71,17 +72,9 @@ fn takes_over(node: &Node, lost: &[MapName], meta: &Meta, spoil: impl FnOnce(&No
         client.join().expect("the client was served all along");
         attached_alone(node, &datapath);
         pins_in_order(node);
-        let scope = Scope {
-            cgroup: node.options.cgroup.clone(),
-            bpffs: Some(node.options.bpffs.clone()),
-            current: Vec::new(),
-        };
-        let seen = inventory(&scope).expect("a look");
-        let earlier = seen
-            .attachments
-            .iter()
-            .filter(|found| found.ownership == Ownership::Earlier);
-        assert_eq!(earlier.count(), 0, "{seen:?}");
+        let mut earlier = ours(node);
+        earlier.retain(|found| found.ownership == Ownership::Earlier);
+        assert_eq!(earlier, []);
         let left = datapath.leftovers().expect("a look");
         assert_eq!(left.attachments, []);
     });

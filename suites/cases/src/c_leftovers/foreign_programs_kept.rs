@@ -34,7 +34,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[Capability::AgentCleanup, Capability::PodsWithoutAgents],
+        also: &[Capability::AgentCleanup],
         target: &[],
     },
     disruptive: true,
@@ -139,8 +139,7 @@ async fn attach(cx: &Context, node: &str, address: IpAddr) -> Result<ForeignProg
 /// The programs, and what they see.
 struct Foreign {
     programs: ForeignPrograms,
-    /// Those whose sockets they see. What other nodes send to the backend may not get there while the agent is removed: the
-    /// network of pods can be its own.
+    /// Those whose sockets they see.
     clients: Vec<Client>,
     /// By which these are seen, whoever translates or not.
     directly: Vec<Target>,

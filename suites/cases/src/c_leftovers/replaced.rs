@@ -30,8 +30,37 @@ pub(super) struct Replaced {
     namespace: String,
     shop: IpAddr,
     gone: IpAddr,
-    old: Vec<Backend>,
-    new: Vec<Backend>,
+    old: Replicas,
+    new: Replicas,
+}
+
+/// Backends of one port.
+struct Replicas {
+    backends: Vec<Backend>,
+    port: u16,
+}
+
+impl Replicas {
+    /// On these nodes, several of one where each pod has a network of its own: nodes share a port of theirs with nobody.
+    async fn stage(cx: &Context, namespace: &str, name: &str, nodes: &[&str]) -> Result<Self, Halt> {
+        let port = cx.port(TARGET);
+        let mut nodes = nodes.to_vec();
+        if cx.is_on_hosts() {
+            nodes.dedup();
+        }
+        let values: Vec<Value> = (1..)
+            .zip(nodes)
+            .map(|(number, node)| {
+                let name = format!("{name}{number}");
+                let args = serve(&name, namespace, &[port], &[port]);
+                json!({ "name": name, "namespace": namespace, "node": node, "args": args })
+            })
+            .collect();
+        Ok(Self {
+            backends: cx.backends(&values).await?,
+            port,
+        })
+    }
 }
 
 impl Replaced {
@@ -53,17 +82,11 @@ impl Replaced {
         let namespace = cx.namespace().await?;
         let nodes = cx.nodes();
         let last = nodes.last().map_or(node, String::as_str);
-        let values: Vec<Value> = [("old1", node), ("old2", node), ("new1", node), ("new2", last)]
-            .into_iter()
-            .map(|(name, node)| {
-                let args = serve(name, &namespace, &[TARGET], &[TARGET]);
-                json!({ "name": name, "namespace": namespace, "node": node, "args": args })
-            })
-            .collect();
-        let mut old = cx.backends(&values).await?;
-        let new = old.split_off(2);
+        let old = Replicas::stage(cx, &namespace, "old", &[node, node]).await?;
+        let new = Replicas::stage(cx, &namespace, "new", &[node, last]).await?;
         let values = json!({
-            "namespace": namespace, "family": family.to_string(), "endpoints": endpoints(&old, family)?,
+            "namespace": namespace, "family": family.to_string(),
+            "endpoints": endpoints(&old.backends, family)?, "target": old.port,
         });
         Ok(Self {
             shop: cx.apply_service("shop", &values).await?,
@@ -76,9 +99,9 @@ impl Replaced {
         })
     }
 
-    fn served(&self, name: &str, address: IpAddr, backends: &[Backend]) -> Vec<Target> {
+    fn served(&self, name: &str, address: IpAddr, by: &Replicas) -> Vec<Target> {
         let served = |&transport: &Transport| {
-            let expected = identities(backends, transport, TARGET);
+            let expected = identities(&by.backends, transport, by.port);
             Target::serves(&self.axis, name, transport, (address, PORT).into(), expected)
         };
         TRANSPORTS.iter().map(served).collect()
@@ -113,8 +136,14 @@ pub(super) fn after(all: &[Replaced]) -> Vec<Target> {
 pub(super) async fn change(cx: &Context, all: &[Replaced]) -> Result<(), Halt> {
     for one in all {
         let slice = Key::slice(&one.namespace, "shop");
-        let endpoints = json!({ "endpoints": endpoints(&one.new, one.family)? });
-        cx.objects().patch(&slice, endpoints).await?;
+        let new = json!({
+            "endpoints": endpoints(&one.new.backends, one.family)?,
+            "ports": [
+                { "name": "tcp", "port": one.new.port, "protocol": "TCP" },
+                { "name": "udp", "port": one.new.port, "protocol": "UDP" },
+            ],
+        });
+        cx.objects().patch(&slice, new).await?;
         for key in [
             Key::slice(&one.namespace, "gone"),
             Key::service(&one.namespace, "gone"),
@@ -132,7 +161,7 @@ pub(super) async fn traps_untouched(
     attempts: &[Attempt],
 ) -> Result<(), Halt> {
     for one in all {
-        for trap in &one.old {
+        for trap in &one.old.backends {
             cx.trap_untouched(&one.axis, attempts, trap).await?;
         }
     }

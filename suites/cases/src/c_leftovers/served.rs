@@ -19,12 +19,15 @@ const TARGET: u16 = 8080;
 pub(super) struct Served {
     pub(super) targets: Vec<Target>,
     backends: Vec<Backend>,
+    /// On which these serve.
+    port: u16,
 }
 
 impl Served {
     pub(super) async fn stage(cx: &Context, axis: &str, node: &str) -> Result<Self, Halt> {
         let namespace = cx.namespace().await?;
-        let args = serve("b", &namespace, &[TARGET], &[TARGET]);
+        let port = cx.port(TARGET);
+        let args = serve("b", &namespace, &[port], &[port]);
         let values =
             json!({ "name": "b", "namespace": namespace, "node": node, "args": args, "host-network": false });
         let backends = cx.backends(&[values]).await?;
@@ -33,17 +36,21 @@ impl Served {
             let name = format!("shop-{}", family.to_string().to_lowercase());
             let values = json!({
                 "namespace": namespace, "service": name, "family": family.to_string(),
-                "endpoints": endpoints(&backends, family)?,
+                "endpoints": endpoints(&backends, family)?, "target": port,
             });
             let address = cx.apply_service("${service}", &values).await?;
             let serves = |&transport: &Transport| {
-                let expected = identities(&backends, transport, TARGET);
+                let expected = identities(&backends, transport, port);
                 Target::serves(axis, &name, transport, (address, PORT).into(), expected)
             };
             targets.extend(TRANSPORTS.iter().map(serves));
         }
         cx.fence().await?;
-        Ok(Self { targets, backends })
+        Ok(Self {
+            targets,
+            backends,
+            port,
+        })
     }
 
     /// The backend at its own address, where it answers whoever translates.
@@ -51,9 +58,9 @@ impl Served {
         let mut targets = Vec::new();
         for backend in &self.backends {
             for &family in families {
-                let address = (backend.address(family)?, TARGET).into();
+                let address = (backend.address(family)?, self.port).into();
                 let serves = |&transport: &Transport| {
-                    let itself = [backend.identity(transport, TARGET)];
+                    let itself = [backend.identity(transport, self.port)];
                     Target::serves(axis, backend.plain(), transport, address, itself)
                 };
                 targets.extend(TRANSPORTS.iter().map(serves));

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::generations::{
     CONNECT, SENDMSG,
-    vips::{ALL, Vips, backends},
+    vips::{ALL, TARGET, Vips, backends},
 };
 
 /// One family's VIP, and what serves it before and after.
@@ -40,7 +40,8 @@ impl Shop {
         let namespace = cx.namespace().await?;
         let (old, new) = backends(cx, &namespace, node).await?;
         let values = json!({
-            "namespace": namespace, "family": family.to_string(), "endpoints": endpoints([&old], family)?,
+            "namespace": namespace, "family": family.to_string(),
+            "endpoints": endpoints([&old], family)?, "target": TARGET,
         });
         let vips = Vips {
             axis: of_family(CONNECT, family).to_owned(),

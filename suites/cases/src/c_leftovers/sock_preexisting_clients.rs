@@ -6,8 +6,8 @@
 //! nothing is there beyond it. The clients dial from then on and are never started again; what they dial after the node has
 //! come to serve is judged.
 //!
-//! Where the agents are the network of pods, the only pods that start before the agent's first start are those of the host's
-//! network. They are clients everywhere: a cgroup of their own, without a network of their own.
+//! Pods of the host's network are clients everywhere: a cgroup of their own, without a network of their own. Where the agents are
+//! the network of pods, no others start before the agent does.
 //!
 //! Each connection that the clients make is a new one, also to whoever tracks connections: from a port from which they have
 //! not dialled while nobody translated.
@@ -140,15 +140,7 @@ fn from_own_ports(clients: &[(Client, bool)]) -> Vec<(Client, [u16; 2])> {
 async fn clients(cx: &Context, node: &str) -> Result<Vec<(Client, bool)>, Halt> {
     let namespace = cx.namespace().await?;
     let can = &cx.cluster().describe().capabilities;
-    let networks: &[bool] = if can.contains(&Capability::PodsWithoutAgents) {
-        &[true, false]
-    } else {
-        cx.not_enabled(
-            "pods with a network of their own that run before the agent's first start",
-            "the agents are the network of pods",
-        );
-        &[true]
-    };
+    let networks: &[bool] = if cx.is_on_hosts() { &[true] } else { &[true, false] };
     let cgroups: &[bool] = if can.contains(&Capability::CgroupNamespaces) {
         &[false, true]
     } else {

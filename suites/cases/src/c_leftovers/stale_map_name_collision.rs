@@ -33,7 +33,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[Capability::AgentCleanup, Capability::PodsWithoutAgents],
+        also: &[Capability::AgentCleanup],
         target: &[OfTarget::MapsAt(CONNECT)],
     },
     disruptive: true,

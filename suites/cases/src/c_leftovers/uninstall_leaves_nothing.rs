@@ -30,11 +30,7 @@ pub(crate) const CASE: Case = Case {
         nodes: 1,
         families: Families::Any,
         rights: Rights::Node,
-        also: &[
-            Capability::Baseline,
-            Capability::AgentCleanup,
-            Capability::PodsWithoutAgents,
-        ],
+        also: &[Capability::Baseline, Capability::AgentCleanup],
         target: &[OfTarget::CountableBeyondBaseline],
     },
     disruptive: true,

@@ -23,6 +23,7 @@ use harness::{
     objects::CASE_LABEL,
     report::CaseReport,
 };
+use lab::cluster::Capability;
 use serde_json::{Value, json};
 use stage::Stage;
 
@@ -104,6 +105,58 @@ async fn nor_do_they_where_all_is_in_one_namespace() {
     );
     assert!(objects.iter().all(|object| text(object, "namespace") == "shop"));
     are_distinct(&objects);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_of_cases_that_remove_an_agent_are_of_their_nodes_where_it_is_their_network() {
+    let stage = Stage::of_agents_network().await;
+    let all: Vec<Case> = cases::ALL
+        .iter()
+        .filter(|case| case.needs.also.contains(&Capability::AgentCleanup))
+        .copied()
+        .collect();
+    for report in run(&stage, &all).await {
+        let left_out = report.axes_not_enabled.join("; ");
+        assert!(
+            left_out.starts_with("pods with a network of their own: "),
+            "{}: {left_out}",
+            report.id
+        );
+    }
+    let objects = stage.objects().await;
+    let mut served: BTreeMap<(&str, &str), BTreeSet<u64>> = BTreeMap::new();
+    for pod in objects.iter().filter(|object| object["kind"] == "Pod") {
+        assert_eq!(pod["spec"]["hostNetwork"], true, "{pod}");
+        let of_node = served
+            .entry((case(pod), pod["spec"]["nodeName"].as_str().expect("a node")))
+            .or_default();
+        for port in tcp(pod) {
+            assert!(of_node.insert(port), "two serve port {port} of a node: {pod}");
+        }
+    }
+    let slices = objects.iter().filter(|object| object["kind"] == "EndpointSlice");
+    let mut seen = 0;
+    for slice in slices {
+        let endpoints = slice["endpoints"].as_array().expect("endpoints").iter();
+        let ports = slice["ports"].as_array().expect("ports").iter();
+        let ports: BTreeSet<u64> = ports.filter_map(|port| port["port"].as_u64()).collect();
+        for endpoint in endpoints {
+            let node = endpoint["nodeName"].as_str().expect("a node");
+            assert!(served[&(case(slice), node)].is_superset(&ports), "{slice}");
+            seen += 1;
+        }
+    }
+    assert!(all.len() > 1 && seen > all.len(), "{seen} endpoints of {} cases", all.len());
+}
+
+/// The TCP ports that a pod of the suite serves; one that leaves it to the kernel has none of its own.
+fn tcp(pod: &Value) -> Vec<u64> {
+    let args = pod["spec"]["containers"][0]["args"].as_array().expect("arguments");
+    let ports = args.windows(2).filter(|two| two[0] == "--tcp");
+    ports
+        .filter_map(|two| two[1].as_str()?.parse().ok())
+        .filter(|&port| port != 0)
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,7 +13,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use lab::cluster::{
-    AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, HeldApiFault, Place,
+    AgentState, ApiFault, ApiServer, ApiWay, Capability, Cluster, ClusterError, Description, HeldApiFault, Place,
     RUN_LABEL, Stop, Variant,
 };
 use lab_apiserver::{Auth, Pki, Store, kubeconfig, new_token, serve};
@@ -43,6 +43,15 @@ struct Bare {
 impl Stage {
     /// One of three nodes with both families; `confined` is the only namespace that the suite may use.
     pub(crate) async fn new(confined: Option<&str>) -> Self {
+        Self::of(confined, true).await
+    }
+
+    /// One whose pods have their network from the agents.
+    pub(crate) async fn of_agents_network() -> Self {
+        Self::of(None, false).await
+    }
+
+    async fn of(confined: Option<&str>, pods_without_agents: bool) -> Self {
         let ranges = ["10.96.0.0/16", "fd00:96::/108"].map(|range| range.parse().expect("a range"));
         let advertised = "10.0.0.1".parse().expect("an address");
         let config = lab_apiserver::Config::new(ranges.to_vec(), vec![advertised], 6443);
@@ -71,7 +80,10 @@ impl Stage {
                 .await
                 .expect("a namespace");
         }
-        let about = about(confined);
+        let mut about = about(confined);
+        if pods_without_agents {
+            about.capabilities.insert(Capability::PodsWithoutAgents);
+        }
         Self {
             cluster: Arc::new(Bare { client, about }),
             _tasks: tasks,

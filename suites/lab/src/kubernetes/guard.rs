@@ -39,8 +39,6 @@ pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub(super) const MANAGER: &str = "plumbline";
 /// The only container of the run's own pods.
 pub(super) const CONTAINER: &str = "probe";
-/// What a namespace admits (Pod Security Standards): privileged pods are "privileged".
-const ADMITS: &str = "pod-security.kubernetes.io/enforce";
 
 /// The hold. What it has made stays until [`Guard::release`]; after a SIGKILL, until `plumbline cleanup`.
 #[derive(Debug)]

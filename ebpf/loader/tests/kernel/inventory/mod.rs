@@ -18,7 +18,7 @@ mod nodes;
 mod recovery;
 mod seen;
 
-use lb_loader::{Found, Inventory, Place, Scope, inventory};
+use lb_loader::{Found, Inventory, Ownership, Place, Scope, inventory};
 
 use crate::support::Node;
 
@@ -30,6 +30,16 @@ fn look(node: &Node) -> Inventory {
         current: Vec::new(),
     };
     inventory(&scope).expect("the kernel says")
+}
+
+/// What is ours at the node, as the machine's list has it. Other tests, and labs, leave such things at cgroups of their own meanwhile.
+pub(crate) fn ours(node: &Node) -> Vec<Found> {
+    let mut found = look(node).attachments;
+    found.retain(|found| {
+        let elsewhere = matches!(&found.place, Place::Cgroup { path: Some(path), .. } if !path.starts_with(&node.options.cgroup));
+        !elsewhere && matches!(found.ownership, Ownership::Earlier | Ownership::Current)
+    });
+    found
 }
 
 /// What is attached to the node's own cgroup.

@@ -8,17 +8,15 @@ use std::{
 };
 
 use caps::{CapSet, Capability};
-use lb_loader::{
-    Cleanup, Found, Hook, Manner, Options, Ownership, Place, attach_legacy, attach_link, cleanup, evict,
-};
+use lb_loader::{Cleanup, Hook, Manner, Options, Place, attach_legacy, attach_link, cleanup, evict};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use socket2::{Domain, Socket, Type};
 
 use super::{
     left::{Earlier, below, enter, evict_all, hide_what_is_above, leftovers, start},
-    look,
+    ours,
 };
-use crate::support::{Node, Protocol, dial, isolated};
+use crate::support::{Protocol, dial, isolated};
 
 /// A server that says back what it hears; ends with the process.
 fn echo() -> SocketAddrV4 {
@@ -98,13 +96,6 @@ fn pins_under_a_new_mount_are_no_hindrance() {
         assert_eq!(dial(vip).expect("a connection").0, server);
         umount2(&node.options.bpffs, MntFlags::MNT_DETACH).expect("unmounted");
     });
-}
-
-/// What is ours of this node, as the machine's list has it.
-fn ours(node: &Node) -> Vec<Found> {
-    let mut found = look(node).attachments;
-    found.retain(|found| matches!(found.ownership, Ownership::Earlier | Ownership::Current));
-    found
 }
 
 #[test]

@@ -28,7 +28,7 @@ use lab::cluster::{Capability, Place, Stop};
 use oracle::history::Transport;
 use serde_json::json;
 
-use self::vips::{ALL, Vips, backends};
+use self::vips::{ALL, TARGET, Vips, backends};
 
 /// What the connect hooks see; unconnected datagrams take another hook.
 pub(super) const CONNECTING: &[Transport] = &[Transport::Tcp, Transport::UdpConnected];
@@ -161,7 +161,8 @@ async fn leftover(
     let namespace = cx.namespace().await?;
     let (old, new) = backends(cx, &namespace, node).await?;
     let values = json!({
-        "namespace": namespace, "family": family.to_string(), "endpoints": endpoints([&old], family)?,
+        "namespace": namespace, "family": family.to_string(),
+        "endpoints": endpoints([&old], family)?, "target": TARGET,
     });
     let mut vips = Vips {
         axis: axis.to_owned(),

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 /// Every transport that a socket hook sees.
 pub(in super::super) const ALL: &[Transport] = &[Transport::Tcp, Transport::UdpConnected, Transport::Udp];
 const PORT: u16 = 7480;
-const TARGET: u16 = 8080;
+/// On which backends serve.
+pub(in super::super) const TARGET: u16 = 8080;
 
 /// The addresses under test.
 pub(in super::super) struct Vips {
