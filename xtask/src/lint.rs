@@ -63,12 +63,15 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let mut shellcheck = vec![PathBuf::from("--exclude=SC1091")];
     shellcheck.extend(tidy::scripts(&steps::root())?);
     clean &= linter("shellcheck", &shellcheck, "package shellcheck")?;
-    let mut findings = tidy::findings(&steps::root())?;
-    findings.extend(workflows::findings(&steps::root())?);
-    for finding in &findings {
+    let tidy::Findings {
+        mut errors,
+        questions,
+    } = tidy::findings(&steps::root())?;
+    errors.extend(workflows::findings(&steps::root())?);
+    for finding in errors.iter().chain(&questions) {
         eprintln!("      tidy: {finding}");
     }
-    clean &= findings.is_empty();
+    clean &= errors.is_empty();
     eprintln!("  lint: {}", if clean { "clean" } else { "NOT clean" });
     Ok(if clean {
         ExitCode::SUCCESS
