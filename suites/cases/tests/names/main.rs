@@ -146,12 +146,18 @@ async fn pods_of_cases_that_remove_an_agent_are_of_their_nodes_where_it_is_their
             seen += 1;
         }
     }
-    assert!(all.len() > 1 && seen > all.len(), "{seen} endpoints of {} cases", all.len());
+    assert!(
+        all.len() > 1 && seen > all.len(),
+        "{seen} endpoints of {} cases",
+        all.len()
+    );
 }
 
 /// The TCP ports that a pod of the suite serves; one that leaves it to the kernel has none of its own.
 fn tcp(pod: &Value) -> Vec<u64> {
-    let args = pod["spec"]["containers"][0]["args"].as_array().expect("arguments");
+    let args = pod["spec"]["containers"][0]["args"]
+        .as_array()
+        .expect("arguments");
     let ports = args.windows(2).filter(|two| two[0] == "--tcp");
     ports
         .filter_map(|two| two[1].as_str()?.parse().ok())

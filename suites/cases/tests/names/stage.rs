@@ -13,8 +13,8 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use lab::cluster::{
-    AgentState, ApiFault, ApiServer, ApiWay, Capability, Cluster, ClusterError, Description, HeldApiFault, Place,
-    RUN_LABEL, Stop, Variant,
+    AgentState, ApiFault, ApiServer, ApiWay, Capability, Cluster, ClusterError, Description, HeldApiFault,
+    Place, RUN_LABEL, Stop, Variant,
 };
 use lab_apiserver::{Auth, Pki, Store, kubeconfig, new_token, serve};
 use serde::{Serialize, de::DeserializeOwned};

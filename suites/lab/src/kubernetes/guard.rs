@@ -31,7 +31,10 @@ use super::{
     options::host_pod,
     pods::{dressed, replace, until_ready},
 };
-use crate::cluster::{Description, RUN_LABEL};
+use crate::{
+    cluster::{Description, RUN_LABEL},
+    dress::ADMITS,
+};
 
 /// Who made a namespace, in its label of that name.
 pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
