@@ -39,8 +39,11 @@ use crate::{
     watch::Watch,
 };
 
-/// Below what kernels hand out, and no port of a program that nodes are known to run; the fence has its own before it.
-const FIRST_HOST_PORT: u16 = 7101;
+/// Ports of servers in nodes' networks: above what kernels hand out, where no program of a node is known to listen. A case has a block
+/// of them, by its token: pods of the case before may still be there.
+const HOST_PORTS: u16 = 61_000;
+const HOST_BLOCK: u16 = 16;
+const HOST_BLOCKS: u32 = 250;
 
 /// What a run tells each of its cases.
 #[derive(Clone)]
@@ -77,7 +80,7 @@ pub struct Context {
     fence: Option<Fence>,
     token: String,
     namespaces: AtomicU32,
-    /// Ports handed out by [`Context::port`], of nodes' networks.
+    /// The next of [`Context::port`] in nodes' networks.
     ports: AtomicU16,
     pub(crate) axes: Axes,
     pub(crate) answered_flows: AnsweredFlows,
@@ -111,7 +114,9 @@ impl Context {
             options.limits.own_watch,
         )
         .await?;
-        let token = format!("{:06x}", rand::random::<u32>() & 0x00ff_ffff);
+        let token = rand::random::<u32>() & 0x00ff_ffff;
+        let block = u16::try_from(token % HOST_BLOCKS).unwrap_or_default();
+        let token = format!("{token:06x}");
         let objects = Objects::new(
             cluster.client(),
             Arc::clone(&history),
@@ -133,7 +138,7 @@ impl Context {
             clients: Vec::new(),
             fence: None,
             namespaces: AtomicU32::new(0),
-            ports: AtomicU16::new(0),
+            ports: AtomicU16::new(HOST_PORTS + block * HOST_BLOCK),
             axes: Axes::default(),
             answered_flows: AnsweredFlows::default(),
             recoveries: Recoveries::default(),
@@ -154,12 +159,13 @@ impl Context {
         let fence = format!("fence-{}", cx.token);
         let fence = cx.make_namespace(&fence).await?;
         // The clients live beside the fence: the namespaces of the case hold the objects under test only. All come up at once.
-        let mut objects = vec![Fence::pod(&cx, &fence)?];
+        let (pod, targets) = Fence::pod(&cx, &fence)?;
+        let mut objects = vec![pod];
         objects.extend(cx.client_pods(&fence));
         let mut pods = cx.pods(objects).await?;
         let backend = pods.remove(0);
         cx.clients = cx.clients_in(pods);
-        cx.fence = Some(Fence::start(&cx, &fence, backend).await?);
+        cx.fence = Some(Fence::start(&cx, &fence, backend, targets).await?);
         Ok(cx)
     }
 
@@ -243,20 +249,21 @@ impl Context {
     }
 
     /// The port on which backends of one node serve: this one, which pods with a network of their own have to themselves; in
-    /// their nodes' networks a port that no other of the case has, from 7101 on.
+    /// their nodes' networks a port that no other of the case has.
     #[must_use]
     pub fn port(&self, of_pods: u16) -> u16 {
         if !self.is_on_hosts() {
             return of_pods;
         }
-        FIRST_HOST_PORT + self.ports.fetch_add(1, Ordering::Relaxed)
+        self.ports.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A pod on each node.
     fn client_pods(&self, namespace: &str) -> Vec<Value> {
         let nodes = self.nodes().into_iter();
+        let port = self.port(8080);
         nodes
-            .map(|node| pod(namespace, &format!("client-{node}"), &node, &[self.port(8080)]))
+            .map(|node| pod(namespace, &format!("client-{node}"), &node, &[port]))
             .collect()
     }
 

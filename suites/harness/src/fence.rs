@@ -43,8 +43,8 @@ use crate::{
 const NAME: &str = "signal";
 /// Of the Service that nobody changes.
 const CONTROL: &str = "lasting";
-/// Ports on which the fence's backend listens: the slice switches between them.
-pub(crate) const TARGETS: [u16; 2] = [7001, 7002];
+/// Ports on which its backend listens where pods have a network of their own.
+const TARGETS: [u16; 2] = [7001, 7002];
 /// The Service's port is this plus the number of the fence.
 const FIRST_PORT: u16 = 20_000;
 /// From one look to the next where clients bear it, and how long each may take: before the change nobody may answer there.
@@ -64,21 +64,29 @@ pub(crate) struct Fence {
     pub(crate) namespace: String,
     address: IpAddr,
     pub(crate) backend: Backend,
+    /// Ports on which that listens: the slice switches between them.
+    pub(crate) targets: [u16; 2],
     number: Mutex<u16>,
     /// Nodes on which one was seen.
     seen: std::sync::Mutex<BTreeSet<String>>,
 }
 
 impl Fence {
-    /// Its pod, for [`Fence::start`] when that is ready.
-    pub(crate) fn pod(cx: &Context, namespace: &str) -> Result<Value, Halt> {
+    /// Its pod and the ports of that, for [`Fence::start`] when it is ready.
+    pub(crate) fn pod(cx: &Context, namespace: &str) -> Result<(Value, [u16; 2]), Halt> {
         let nodes = cx.nodes();
         let node = nodes.first().ok_or_else(|| Halt::Harness("no node".to_owned()))?;
-        Ok(pod(namespace, NAME, node, &TARGETS))
+        let targets = TARGETS.map(|port| cx.port(port));
+        Ok((pod(namespace, NAME, node, &targets), targets))
     }
 
     /// Creates it.
-    pub(crate) async fn start(cx: &Context, namespace: &str, backend: Backend) -> Result<Self, Halt> {
+    pub(crate) async fn start(
+        cx: &Context,
+        namespace: &str,
+        backend: Backend,
+        targets: [u16; 2],
+    ) -> Result<Self, Halt> {
         let family = *cx
             .families()
             .first()
@@ -88,7 +96,7 @@ impl Fence {
             .create(&json!({
                 "apiVersion": "v1", "kind": "Service",
                 "metadata": { "name": NAME, "namespace": namespace },
-                "spec": { "ipFamilies": [family.to_string()], "ports": service_ports(0) },
+                "spec": { "ipFamilies": [family.to_string()], "ports": service_ports(0, targets) },
             }))
             .await?;
         let address = service.object["spec"]["clusterIP"]
@@ -97,12 +105,19 @@ impl Fence {
         let address =
             address.ok_or_else(|| Halt::Harness("the fence's Service has no cluster IP".to_owned()))?;
         cx.objects()
-            .create(&slice(NAME, namespace, &backend, family)?)
+            .create(&slice_of(
+                NAME,
+                namespace,
+                &backend,
+                family,
+                &slice_ports(0, targets),
+            )?)
             .await?;
         Ok(Self {
             namespace: namespace.to_owned(),
             address,
             backend,
+            targets,
             number: Mutex::new(0),
             seen: std::sync::Mutex::default(),
         })
@@ -121,11 +136,17 @@ impl Fence {
             .create(&json!({
                 "apiVersion": "v1", "kind": "Service",
                 "metadata": { "name": CONTROL, "namespace": self.namespace },
-                "spec": { "type": "NodePort", "ipFamilies": [family.to_string()], "ports": service_ports(0) },
+                "spec": { "type": "NodePort", "ipFamilies": [family.to_string()], "ports": service_ports(0, self.targets) },
             }))
             .await?;
         cx.objects()
-            .create(&slice(CONTROL, &self.namespace, &self.backend, family)?)
+            .create(&slice_of(
+                CONTROL,
+                &self.namespace,
+                &self.backend,
+                family,
+                &slice_ports(0, self.targets),
+            )?)
             .await?;
         let spec = &written.object["spec"];
         let address = spec["clusterIP"].as_str().and_then(|text| text.parse().ok());
@@ -144,7 +165,7 @@ impl Fence {
         Ok(Control {
             cluster_ip: SocketAddr::new(address, FIRST_PORT),
             node_ports: node_ports.collect(),
-            identity: self.backend.identity(Transport::Tcp, target(0)),
+            identity: self.backend.identity(Transport::Tcp, self.targets[0]),
         })
     }
 }
@@ -172,11 +193,14 @@ impl Context {
         let began = Instant::now();
         let service = Key::service(&fence.namespace, NAME);
         self.objects()
-            .patch(&service, json!({ "spec": { "ports": service_ports(*number) } }))
+            .patch(
+                &service,
+                json!({ "spec": { "ports": service_ports(*number, fence.targets) } }),
+            )
             .await?;
         let slice = Key::slice(&fence.namespace, NAME);
         self.objects()
-            .patch(&slice, json!({ "ports": slice_ports(*number) }))
+            .patch(&slice, json!({ "ports": slice_ports(*number, fence.targets) }))
             .await?;
         let clients = self.pod_clients();
         let clients = clients.iter().filter(|client| nodes.contains(&client.node));
@@ -193,7 +217,9 @@ impl Context {
         number: u16,
         (began, written): (Instant, Instant),
     ) -> Result<(), Halt> {
-        let identity = fence.backend.identity(Transport::Tcp, target(number));
+        let identity = fence
+            .backend
+            .identity(Transport::Tcp, target(number, fence.targets));
         let limit = self.limits().endpoints;
         let is_the_targets = !self.has_faults.load(Ordering::Relaxed);
         // So that late and never are told apart.
@@ -311,20 +337,18 @@ fn look(limits: &Limits) -> (Duration, Duration) {
     (LOOK.max(kept), LOOK_LIMIT.mul_f64(limits.scale.max(1.0)))
 }
 
-fn target(number: u16) -> u16 {
-    TARGETS[usize::from(number) % TARGETS.len()]
+fn target(number: u16, targets: [u16; 2]) -> u16 {
+    targets[usize::from(number) % targets.len()]
 }
 
-fn service_ports(number: u16) -> Value {
-    json!([{ "name": NAME, "protocol": "TCP", "port": FIRST_PORT + number, "targetPort": target(number) }])
+fn service_ports(number: u16, targets: [u16; 2]) -> Value {
+    json!([{
+        "name": NAME, "protocol": "TCP", "port": FIRST_PORT + number, "targetPort": target(number, targets),
+    }])
 }
 
-fn slice_ports(number: u16) -> Value {
-    json!([{ "name": NAME, "protocol": "TCP", "port": target(number) }])
-}
-
-fn slice(name: &str, namespace: &str, backend: &Backend, family: Family) -> Result<Value, Halt> {
-    slice_of(name, namespace, backend, family, &slice_ports(0))
+fn slice_ports(number: u16, targets: [u16; 2]) -> Value {
+    json!([{ "name": NAME, "protocol": "TCP", "port": target(number, targets) }])
 }
 
 /// A slice of the Service of its name, with one backend.

@@ -134,6 +134,13 @@ async fn pods_of_cases_that_remove_an_agent_are_of_their_nodes_where_it_is_their
             assert!(of_node.insert(port), "two serve port {port} of a node: {pod}");
         }
     }
+    for ((case, _), ports) in &served {
+        let width = ports
+            .last()
+            .zip(ports.first())
+            .map_or(0, |(last, first)| last - first);
+        assert!(width < 16, "more than a block of ports of {case}: {ports:?}");
+    }
     let slices = objects.iter().filter(|object| object["kind"] == "EndpointSlice");
     let mut seen = 0;
     for slice in slices {

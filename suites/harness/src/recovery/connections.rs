@@ -24,7 +24,7 @@ use crate::{
     case::Family,
     client::{Client, Run},
     context::Context,
-    fence::{TARGETS, slice_of},
+    fence::slice_of,
     probing::Within,
     target::{Target, plan},
     verdict::Halt,
@@ -74,13 +74,13 @@ impl Steady {
     async fn of(cx: &Context, family: Family) -> Result<Self, Halt> {
         let fence = cx.fence_objects()?;
         let name = format!("steady-{}", family.to_string().to_lowercase());
-        let port =
-            |name: &str, protocol: &str| json!({ "name": name, "protocol": protocol, "port": TARGETS[0] });
+        let target = fence.targets[0];
+        let port = |name: &str, protocol: &str| json!({ "name": name, "protocol": protocol, "port": target });
         let ports = json!([port("tcp", "TCP"), port("udp", "UDP")]);
         let mut of_service = ports.clone();
         for port in of_service.as_array_mut().into_iter().flatten() {
             port["port"] = PORT.into();
-            port["targetPort"] = TARGETS[0].into();
+            port["targetPort"] = target.into();
         }
         let written = cx
             .objects()
@@ -150,9 +150,9 @@ impl Steady {
 impl Connections {
     /// Opens them. They have all been answered when this returns, or T_svc has passed.
     pub(super) async fn open(cx: &Context, steady: &[Steady], node: &str) -> Result<Self, Halt> {
-        let backend = &cx.fence_objects()?.backend;
+        let fence = cx.fence_objects()?;
         let identities = [Transport::Tcp, Transport::UdpConnected]
-            .map(|transport| backend.identity(transport, TARGETS[0]));
+            .map(|transport| fence.backend.identity(transport, fence.targets[0]));
         let mut dialled: Vec<(Client, Vec<Target>)> = Vec::new();
         for client in cx.clients_on(node) {
             let inside = |steady: &Steady| steady.inside(&identities);
