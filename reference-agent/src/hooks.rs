@@ -196,7 +196,7 @@ impl<D: Datapath> Hooks<D> {
             Err(error) => return bad.push(format!("can't see what is attached: {error}")),
         };
         if self.seen == Seen::Good {
-            tracing::warn!(hooks = ?unattached, "programs were detached by somebody; attaching them again");
+            tracing::warn!(hooks = ?unattached, "programs were detached, and not by this agent; attaching them again");
         }
         let attached = self.datapath.attach();
         self.unfinished = attached.is_err();
@@ -216,7 +216,7 @@ impl<D: Datapath> Hooks<D> {
             if !self.foreign.contains(&(program.hook.name(), program.program_id)) {
                 tracing::info!(
                     hook = %program.hook, program_id = program.program_id, name = program.name,
-                    "a program of somebody else is attached, too, and stays"
+                    "a program of another owner is attached, too, and stays"
                 );
             }
         }

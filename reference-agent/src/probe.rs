@@ -125,11 +125,11 @@ pub struct Prober {
 /// Why a probe failed.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
-    #[error("nobody answered in {LIMIT:?}")]
+    #[error("no answer in {LIMIT:?}")]
     Late,
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("somebody else answered, from {0}")]
+    #[error("the answer came from another server, {0}")]
     Stranger(SocketAddr),
     #[error("the socket shows {0} instead of the frontend")]
     Shown(SocketAddr),

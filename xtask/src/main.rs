@@ -73,6 +73,8 @@ enum Command {
     Miri,
     /// Check formatting, lints, dependencies and the rules of the layout
     Lint,
+    /// Check the rules of the layout alone, or print which crates and modules import which
+    Tidy(tidy::Arguments),
     /// Run everything that a change must pass; what it can't have touched is left out, and named
     Ci(ci::Arguments),
     /// Become a command in a session of its own (called by `ci`)
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Some(Command::Soak(args)) => soak::run(&args),
         Some(Command::Miri) => miri::run(),
         Some(Command::Lint) => lint::run(),
+        Some(Command::Tidy(arguments)) => tidy::run(&arguments),
         Some(Command::Ci(arguments)) => ci::run(&arguments),
         Some(Command::Job(arguments)) => ci::job::become_it(&arguments),
         Some(Command::Runner(arguments)) => runner::run(&arguments),

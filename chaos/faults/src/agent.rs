@@ -63,7 +63,7 @@ impl StoppedAgent {
             return Err(FaultError::Refused {
                 node: self.node.clone(),
                 what: "take the agent's pins away".to_owned(),
-                why: "nobody knows which they are: the target's file names none in `pins`".to_owned(),
+                why: "they are not known: the target's file names none in `pins`".to_owned(),
             });
         };
         let delete: Vec<&str> = delete.iter().map(String::as_str).collect();

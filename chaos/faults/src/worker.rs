@@ -72,7 +72,7 @@ pub(crate) async fn serve<C: DeserializeOwned, A: Serialize>(
         };
         let command = serde_json::from_str(&line).map_err(|error| format!("{line:?} is no command: {error}"));
         if say(&answer(command).await).await.is_err() {
-            return Ok("nobody reads its answers");
+            return Ok("its answers are not read");
         }
     }
 }

@@ -13,7 +13,7 @@ use reference_agent::{
     transport::Range,
 };
 
-use crate::flows_kept::Ending;
+use crate::ending::Ending;
 
 /// What is done otherwise than by the datapath itself, which is the default of each; the errors are its own.
 #[expect(

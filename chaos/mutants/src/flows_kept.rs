@@ -3,19 +3,13 @@
 //! What an agent does that looks at backends alone: a client that never pauses stays with the Service that had its frontend
 //! before, for as long as that has the backend.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    net::SocketAddr,
-};
-
-use lb_abi::{
-    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Remembered, ReverseKey,
-    Tuple, UDP,
-};
 use lb_loader::LoaderError;
-use reference_agent::{datapath::Datapath, udp::Connections};
+use reference_agent::datapath::Datapath;
 
-use crate::flawed::{Flaw, Flawed};
+use crate::{
+    ending::{Ending, Which},
+    flawed::{Flaw, Flawed},
+};
 
 /// The production agent's datapath, whose flows to backends that are there are kept.
 pub fn flows_kept<D: Datapath>(inner: D) -> Flawed<D, FlowsKept> {
@@ -34,90 +28,6 @@ impl<D: Datapath> Flaw<D> for FlowsKept {
     }
 
     fn connections(&self, inner: &D) -> Result<Ending<D::Connections>, LoaderError> {
-        Ok(Ending {
-            inner: inner.connections()?,
-            which: Which::ToNobody,
-        })
-    }
-}
-
-/// Flows and sockets that end.
-#[derive(Debug)]
-pub struct Ending<C> {
-    inner: C,
-    which: Which,
-}
-
-/// Which of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// All that are to.
-    All,
-    /// Only flows whose backend no Service has any more.
-    ToNobody,
-    /// Sockets whose backend has left any Service, whichever they have dialled.
-    ByAddress,
-}
-
-impl<C> Ending<C> {
-    /// All that are to end.
-    pub(crate) fn all(inner: C) -> Self {
-        Self::which(inner, Which::All)
-    }
-
-    pub(crate) fn which(inner: C, which: Which) -> Self {
-        Self { inner, which }
-    }
-}
-
-impl<C: Connections> Connections for Ending<C> {
-    fn end_flows(&mut self, goes: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
-        let mut kept = BTreeSet::new();
-        if self.which == Which::ToNobody {
-            kept.extend(self.inner.backends()?.into_iter().map(|(id, _)| id));
-        }
-        self.inner
-            .end_flows(&mut |key, flow| !kept.contains(&flow.backend) && goes(key, flow))
-    }
-
-    fn end_choices(&mut self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {
-        self.inner.end_choices(goes)
-    }
-
-    fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError> {
-        if self.which != Which::ByAddress {
-            return self.inner.sockets(show);
-        }
-        let frontends = self.inner.frontends()?;
-        let of_udp: Vec<FrontendKey> = frontends
-            .into_iter()
-            .map(|(key, _)| key)
-            .filter(|key| key.protocol == UDP)
-            .collect();
-        self.inner.sockets(&mut |key, remembered| {
-            for frontend in &of_udp {
-                let shown = Remembered {
-                    frontend: *frontend,
-                    ..*remembered
-                };
-                show(key, &shown);
-            }
-        })
-    }
-
-    fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError> {
-        self.inner.frontends()
-    }
-
-    fn addresses(&mut self) -> Result<Vec<(Address, u32)>, LoaderError> {
-        self.inner.addresses()
-    }
-
-    fn backends(&mut self) -> Result<Vec<(BackendId, Backend)>, LoaderError> {
-        self.inner.backends()
-    }
-
-    fn end_sockets(&mut self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
-        self.inner.end_sockets(backend, cookies)
+        Ok(Ending::which(inner.connections()?, Which::Unused))
     }
 }

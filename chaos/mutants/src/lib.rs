@@ -64,6 +64,7 @@ mod caught;
 pub mod choices_forgotten;
 pub mod cut_unnoticed;
 pub mod empty_left_out;
+pub mod ending;
 pub mod endpoints_kept;
 pub mod flawed;
 pub mod flows_kept;

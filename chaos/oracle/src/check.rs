@@ -365,7 +365,7 @@ impl Judged<'_> {
 fn also(unclear: usize) -> String {
     match unclear {
         0 => String::new(),
-        _ => format!("; {unclear} more were silent, which nobody can tell from those"),
+        _ => format!("; {unclear} more were silent, which cannot be told from those"),
     }
 }
 

@@ -1,9 +1,11 @@
 //! How what two clusters showed differs: outcomes, never the time that they took.
 
+pub mod permitted;
+
 use std::{collections::BTreeSet, fmt};
 
+use self::permitted::Permitted;
 use crate::{
-    permitted::{self, Permitted},
     seen::{Outcome, Peer, Seen},
     step::{Backend, Condition, Protocol, Service, To, Vantage},
     world::{Front, World},

@@ -263,7 +263,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
                 missing,
                 wrong,
                 foreign,
-                "somebody else has changed a map; it is put in order again"
+                "another program has changed a map; its entries are written again"
             );
         }
     }

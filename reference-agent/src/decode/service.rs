@@ -233,7 +233,7 @@ fn source_ranges(list: &Value, defects: &mut Vec<Defect>) -> Option<SourceRanges
     const FIELD: &str = "spec.loadBalancerSourceRanges";
     let refused = |field: &str, found: &Value| {
         let mut defect = expected(field, "a range such as 192.0.2.0/24", found);
-        defect.problem.push_str(", so that it admits nobody");
+        defect.problem.push_str(", so that it admits no client");
         Defect {
             reason: Reason::RangeRefused,
             ..defect

@@ -91,7 +91,10 @@ impl Devices {
         // A device that went has lost its programs, too, and the view may still have it: it is neither attached again nor failed.
         let there = |device: &u32| self.attached.contains_key(device) || self.failed.contains_key(device);
         for device in missing.into_iter().filter(there) {
-            tracing::warn!(device, "programs were detached from a device by somebody");
+            tracing::warn!(
+                device,
+                "programs were detached from a device, and not by this agent"
+            );
         }
     }
 

@@ -84,7 +84,7 @@ impl Leftovers {
 }
 
 /// Where a program is that is attached where nobody can look.
-const NOWHERE: &str = "a place that nobody can look at";
+const NOWHERE: &str = "a place that cannot be looked at";
 
 /// Programs and where they are.
 fn places(left: &Inventory) -> impl Iterator<Item = At> {

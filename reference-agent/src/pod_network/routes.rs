@@ -142,7 +142,7 @@ fn trouble(to: IpNet, gateway: IpAddr, node: &str, error: &rtnetlink::Error, oth
             let via = other
                 .gateway
                 .map_or_else(String::new, |via| format!(" via {via}"));
-            format!("{begin}: somebody else has a route there{via} (protocol {protocol}), which stays")
+            format!("{begin}: a route of another owner is there{via} (protocol {protocol}), which stays")
         }
         None => format!(
             "{begin}: no route via {gateway}: {}; the pod network needs nodes that share a link",

@@ -181,7 +181,10 @@ fn somebody_has_detached_programs_from_a_device_only_if_it_is_still_there() {
         .with_writer(Mutex::new(log.clone()));
     tracing::subscriber::with_default(subscriber.finish(), || hooks.look(true, now + SCAN));
     let said = log.text();
-    let warnings: Vec<&str> = said.lines().filter(|line| line.contains("by somebody")).collect();
+    let warnings: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("not by this agent"))
+        .collect();
     assert_eq!(warnings.len(), 1, "{said}");
     assert!(warnings[0].contains("device=2"), "{said}");
     assert_eq!(node.devices(), kinds([UPLINK]));

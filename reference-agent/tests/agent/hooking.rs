@@ -136,7 +136,7 @@ fn what_runs_where_nobody_can_look_is_disarmed() {
     };
     assert!(
         reason.starts_with(&format!(
-            "stale program {STALE} of an earlier load at a place that nobody can look at could not be evicted: failed"
+            "stale program {STALE} of an earlier load at a place that cannot be looked at could not be evicted: failed"
         )),
         "{reason}"
     );

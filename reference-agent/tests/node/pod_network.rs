@@ -238,7 +238,7 @@ fn routes_follow_the_nodes_and_those_of_others_stay() {
     let near = [THERE[0], "10.244.3.0/24 via 192.0.2.3", THERE[1]];
     cluster.until_routes(&near);
     says(
-        "pods of the node fourth in 10.244.4.0/24 can't be reached: somebody else has a route there via 192.0.2.2",
+        "pods of the node fourth in 10.244.4.0/24 can't be reached: a route of another owner is there via 192.0.2.2",
     );
     says("pods of the node far in 10.244.5.0/24 can't be reached: no route via 198.51.100.7");
     says("pods of the node far in fd00:5::/64 can't be reached: no route via 2001:db8:ff::7");

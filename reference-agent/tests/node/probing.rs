@@ -80,5 +80,11 @@ fn what_breaks_connections_before_our_programs_is_told_until_it_is_gone() {
             let _ = stream.write_all(b"sixteen bytes ok");
         }
     });
-    breaks_and_heals(&node, &agent, &cgroup, &misleading(), "somebody else answered");
+    breaks_and_heals(
+        &node,
+        &agent,
+        &cgroup,
+        &misleading(),
+        "the answer came from another server",
+    );
 }

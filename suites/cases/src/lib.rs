@@ -10,7 +10,8 @@
 //! - `e_absent`: nothing there, and what is too large for one packet.
 //! - `h_udp`: UDP and flow state.
 //! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
-//! - `joint`: rows that are judged over cases of others. `null_slice`: a slice emptied as API servers do. `claims`: the catalogue, of which these are cases.
+//! - `claims`: the catalogue, of which these are cases, and rows that are judged over cases of others. `null_slice`: a slice emptied as API
+//!   servers do.
 mod a_release;
 mod b_apiserver;
 mod c_leftovers;
@@ -19,10 +20,11 @@ mod d_reach;
 mod e_absent;
 mod h_udp;
 mod j_loadbalancer;
-pub mod joint;
 mod null_slice;
 
 use harness::case::Case;
+
+use claims::joint::Joint;
 
 /// All cases, by area and then as in the catalogue.
 pub const ALL: &[Case] = &[
@@ -89,6 +91,9 @@ pub const ALL: &[Case] = &[
     j_loadbalancer::lb_address_as_source::CASE,
     j_loadbalancer::node_addresses_followed::CASE,
 ];
+
+/// Rows of the catalogue that are judged over cases of others.
+pub const JOINT: &[Joint] = &[c_leftovers::stale_no_reboot::ROW];
 
 /// A case by its id.
 #[must_use]

@@ -16,8 +16,8 @@ use lab::{
     user_file::{self, MOST_BYTES},
 };
 use scenarios::{
+    compare::permitted,
     generate::scenario,
-    permitted,
     play::{Make, Played, Progress},
     search::{Reproduction, Search, Told, Verdict, add},
     step::{Scenario, Step},

@@ -6,6 +6,11 @@ pub(crate) fn counted(count: usize, one: &str, more: &str) -> String {
     format!("{count} {things}")
 }
 
+/// Seconds for people.
+pub(crate) fn seconds(duration: std::time::Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

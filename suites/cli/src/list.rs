@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use cases::{
-    claims::{self, AREAS, Area, Claim},
+use cases::claims::{
+    self, AREAS, Area, Claim,
     joint::{self, Joint},
 };
 use comfy_table::{Table, presets};
@@ -25,7 +25,7 @@ pub(crate) fn list(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match (arguments.claims, arguments.json) {
         (false, false) => println!("{}", case_table()),
         (false, true) => {
-            let rows = joint::ALL.iter().map(joint_object);
+            let rows = cases::JOINT.iter().map(joint_object);
             print_json(&cases::ALL.iter().map(object).chain(rows).collect())?;
         }
         (true, false) => println!("{}", claim_table()),
@@ -52,7 +52,7 @@ fn case_table() -> Table {
         };
         table.add_row([case.id, case.area, &case.tier.to_string(), &needs(case), runs]);
     }
-    for row in joint::ALL {
+    for row in cases::JOINT {
         let needs = claims::find(row.id).map_or("", |claim| claim.needs);
         let over = format!("as {} cases, which it is judged over", row.cases().len());
         table.add_row([row.id, row.area, &row.tier.to_string(), needs, &over]);

@@ -19,6 +19,7 @@ mod cluster;
 mod compare;
 mod count;
 mod doctor;
+mod interruption;
 mod lab;
 mod list;
 mod near;

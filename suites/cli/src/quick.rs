@@ -18,7 +18,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{report::golden, run};
+    use crate::report::{golden, text};
 
     #[test]
     fn every_line_of_a_quick_run_says_what_it_is_and_no_line_of_another() {
@@ -34,9 +34,9 @@ mod tests {
         );
         assert_eq!(marked("quick", "\n"), "quick, no conformance\n");
         let mut report = golden::report();
-        let whole = run::table(&report, Path::new("out"));
+        let whole = text::table(&report, Path::new("out"));
         report.run.profile = "quick".to_owned();
-        let table = run::table(&report, Path::new("out"));
+        let table = text::table(&report, Path::new("out"));
         assert_eq!(table.lines().count(), whole.lines().count());
         for line in table.lines() {
             assert!(line.starts_with(NO_CONFORMANCE), "{line}");

@@ -48,7 +48,7 @@ pub async fn lacking(cluster: &dyn Cluster, run: &str, limits: &Limits) -> Resul
     Ok((!without.is_empty()).then(|| {
         let without: Vec<String> = without.iter().map(Family::to_string).collect();
         format!(
-            "nobody gave a Service of type LoadBalancer an address of {} within {} s",
+            "no Service of type LoadBalancer got an address of {} within {} s",
             without.join(" or "),
             limits.service.as_secs()
         )

@@ -135,18 +135,18 @@ pub fn axes_not_enabled(cluster: &Description) -> Vec<String> {
         .collect();
     if cluster.nodes.len() == 1 {
         axes.push(match cluster.nodes_of_others {
-            0 => "vantage pr: the cluster has one node".to_owned(),
+            0 => "clients on another node: the cluster has one node".to_owned(),
             others => format!(
-                "vantage pr: the case has {} for itself, and leaves {others} to cases beside it",
+                "clients on another node: the case has {} for itself, and leaves {others} to cases beside it",
                 cluster.nodes[0].name
             ),
         });
     }
     if !cluster.capabilities.contains(&Capability::HostNetwork) {
-        axes.push("vantage h: the cluster does not allow processes on its hosts".to_owned());
+        axes.push("clients on hosts: the cluster does not allow processes on its hosts".to_owned());
     }
     if !cluster.capabilities.contains(&Capability::Outside) {
-        axes.push("vantage x: the cluster has no client outside".to_owned());
+        axes.push("clients outside: the cluster has none".to_owned());
     }
     axes
 }

@@ -265,9 +265,9 @@ impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "T_ep {:?}, T_svc {:?}, T_heal {:?}, T_hold {:?}, ready {:?}, probe {:?}, REFUSE {:?}, N {} and ≥ {}·k, \
-             {} probes/s per client, held {:?}, flows {:?} and < 1 of {} lost, own watch {:?}, pods {:?}, clean-up {:?}, closing {:?}, process {:?}, \
-             agent lasts {:?}, scale {}, profile {}",
+            "endpoint propagation {:?}, Service propagation {:?}, recovery {:?}, hold {:?}, ready {:?}, probe {:?}, refusal {:?}, \
+             probes {} and ≥ {} per backend, {} probes/s per client, held {:?}, flows {:?} and < 1 of {} lost, own watch {:?}, pods {:?}, \
+             clean-up {:?}, closing {:?}, process {:?}, agent lasts {:?}, scale {}, profile {}",
             self.endpoints,
             self.service,
             self.heal,
@@ -366,7 +366,13 @@ mod tests {
     fn every_limit_is_shown_and_reported() {
         let slow = Limits::of(Profile::Long).scaled(3.0);
         let shown = slow.to_string();
-        for part in ["T_hold 600s", "N 1000", "closing 180s", "scale 3", "profile long"] {
+        for part in [
+            "hold 600s",
+            "probes 1000",
+            "closing 180s",
+            "scale 3",
+            "profile long",
+        ] {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }
         let fields = serde_json::to_value(&slow).unwrap();

@@ -195,7 +195,7 @@ impl Context {
         };
         let pod = ready
             .map_err(|error| Halt::Harness(format!("failed to watch {key}: {error}")))?
-            .ok_or_else(|| Halt::Inconclusive(format!("{key} was deleted by somebody")))?;
+            .ok_or_else(|| Halt::Inconclusive(format!("{key} was deleted, and not by the suite")))?;
         Ok(Backend {
             namespace: self.objects().namespace(&key),
             in_api: key.name,

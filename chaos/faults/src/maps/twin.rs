@@ -149,7 +149,7 @@ impl Made {
         Ok(all
             .iter()
             .find(written)
-            .map(|entry| format!("somebody wrote the key {:02x?} to it", entry.key)))
+            .map(|entry| format!("the key {:02x?} was written to it", entry.key)))
     }
 }
 

@@ -78,8 +78,8 @@ fn stood_still(still: usize, nothing: usize) -> Vec<Attempt> {
 }
 
 #[rstest]
-#[case::as_often(3, 3, &[Weight::Undecided], "; 3 more were silent, which nobody can tell from those")]
-#[case::less_often(9, 1, &[Weight::Undecided], "; 1 more were silent, which nobody can tell from those")]
+#[case::as_often(3, 3, &[Weight::Undecided], "; 3 more were silent, which cannot be told from those")]
+#[case::less_often(9, 1, &[Weight::Undecided], "; 1 more were silent, which cannot be told from those")]
 #[case::so_often_that_few_are_left(20, 20, &[Weight::Undecided, Weight::Undecided], "only 20 of the 28 probes that decide")]
 #[case::more_often(3, 4, &[Weight::Violation, Weight::Undecided], "4 of 57 outside: 4 nothing, waiting in connect")]
 fn silence_accuses_nobody_where_the_machine_causes_as_much(

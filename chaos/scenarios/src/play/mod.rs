@@ -26,8 +26,7 @@ pub use side::Make;
 use side::Side;
 
 use crate::{
-    compare::{Aspect, Difference, Kept, Subject},
-    permitted::Permitted,
+    compare::{Aspect, Difference, Kept, Subject, permitted::Permitted},
     seen::{Outcome, Seen},
     step::{Open, Protocol, Step},
     world::World,

@@ -139,7 +139,7 @@ impl Attaching<'_> {
         else {
             let gone = io::Error::new(
                 io::ErrorKind::NotFound,
-                "somebody else removed the filter at once",
+                "another program removed the filter at once",
             );
             return Err(self.failed("attach as a filter")(gone));
         };

@@ -44,7 +44,7 @@ pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<()
     // Each client with what it dials: a ClusterIP is nobody's outside.
     let mut vantages: Vec<(Vec<Client>, &[Target])> = vec![(cx.clients().to_vec(), &inside)];
     vantages.extend(cx.outside().map(|client| (vec![client], &*outside)));
-    cx.phase("control: every frontend serves {b}");
+    cx.phase("control: every frontend serves its backends");
     cx.fence().await?;
     for (clients, targets) in &vantages {
         let within = Within::from_now(cx.limits().service);
@@ -52,7 +52,7 @@ pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<()
             .await?;
     }
 
-    cx.phase("release: C is emptied");
+    cx.phase("release: the culprit is emptied");
     let mut seen = Vec::new();
     for pair in &mut pairs {
         pair.culprit.list(cx, &[]).await?;
@@ -60,7 +60,7 @@ pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<()
     }
     witnessed(cx, (Effect::Emptied, "C is REFUSE"), &seen).await?;
 
-    cx.phase("trigger: V is patched, and every frontend must serve {b} for T_hold");
+    cx.phase("trigger: the victim is patched, and every frontend must serve its backends for the hold time");
     let mut windows = Vec::new();
     for (clients, targets) in &vantages {
         windows.push(probed_by(cx, clients, targets, Hold::Time).await?);

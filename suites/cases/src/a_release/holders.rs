@@ -338,7 +338,7 @@ pub(super) async fn undisturbed<'a>(
         let writes = cx.versions_since(&victim.slice, &victim.version)?;
         if writes > 0 {
             let why = format!(
-                "somebody wrote {} {writes} times, which heals the fault",
+                "another client of the API wrote {} {writes} times, which heals the fault",
                 victim.slice
             );
             cx.inconclusive(&victim.axis, why, Vec::new());

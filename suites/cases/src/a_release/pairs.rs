@@ -87,7 +87,7 @@ impl<How> Point<How> {
 
 /// Staging: a pair for each of these points.
 pub(super) async fn staged<How>(cx: &Context, points: Vec<Point<How>>) -> Result<Vec<Pair<How>>, Halt> {
-    cx.phase("staging: C and V list the same backends");
+    cx.phase("staging: culprit and victim list the same backends");
     let namespace = cx.namespace().await?;
     let all = backends(
         cx,

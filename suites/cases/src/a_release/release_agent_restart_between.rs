@@ -66,7 +66,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
         let window = probed(cx, victims(&pairs), Hold::Time).await?;
         let seen: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
-        cx.phase(&format!("{}: agents are killed, C is emptied", run.1));
+        cx.phase(&format!("{}: agents are killed, the culprit is emptied", run.1));
         match run.0 {
             Down::AfterRelease => {
                 release(cx, &mut pairs).await?;
@@ -84,7 +84,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
                     .await?;
             }
         }
-        cx.phase("trigger: V is patched, and must serve {b} for T_hold");
+        cx.phase("trigger: the victim is patched, and must serve its backends for the hold time");
         trigger(cx, run.1, victims(&pairs)).await?;
         cx.hold(window).await?;
         // Restarts are the case's own.

@@ -59,7 +59,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let agents = cx.agents().await?;
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
-    cx.phase("C is emptied and refilled, and V is probed all the time");
+    cx.phase("the culprit is emptied and refilled, and the victim is probed all the time");
     let window = probed(cx, victims(&pairs), Hold::Time).await?;
     for (delay, name) in delays {
         let of_delay = |pair: &&Pair<Duration>| pair.how == delay;
@@ -92,12 +92,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             .filter(of_delay)
             .flat_map(|pair| pair.culprit.serves())
             .collect();
-        cx.phase(&format!("C is {name}, and serves"));
+        cx.phase(&format!("the culprit is {name}, and serves"));
         let within = Within::from(refilled, cx.limits().endpoints);
         cx.judge_briefly(cx.clients(), &targets, within).await?;
     }
 
-    cx.phase("trigger: V is patched, and serves for T_hold");
+    cx.phase("trigger: the victim is patched, and serves for the hold time");
     trigger(cx, "1", victims(&pairs)).await?;
     cx.hold(window).await?;
 

@@ -52,7 +52,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let agents = cx.agents().await?;
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
-    cx.phase("flows to V are opened");
+    cx.phase("flows to the victim are opened");
     let established: Vec<Target> = victims(&pairs)
         .into_iter()
         .flat_map(|victim| victim.serves_by(&FLOWS))
@@ -60,22 +60,22 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let within = Within::from_now(cx.limits().endpoints);
     let flows = cx.flows(cx.clients(), &established, EACH, within).await?;
 
-    cx.phase("release: C is emptied");
+    cx.phase("release: the culprit is emptied");
     let mut seen = Vec::new();
     for pair in &mut pairs {
         pair.culprit.list(cx, &[]).await?;
         seen.push(pair.culprit.refuses());
     }
     witnessed(cx, (Effect::Emptied, "C is REFUSE"), &seen).await?;
-    cx.phase("trigger: V is patched, and its flows go on for T_hold");
+    cx.phase("trigger: the victim is patched, and its flows go on for the hold time");
     let victims = victims(&pairs);
     trigger(cx, "1", victims.iter().copied()).await?;
     cx.hold_flows(flows, cx.limits().hold).await?;
 
-    cx.phase("V serves new probes, too");
+    cx.phase("the victim serves new probes, too");
     let targets: Vec<Target> = victims.iter().flat_map(|victim| victim.serves()).collect();
     let within = Within::from_now(cx.limits().service);
     let settled = cx.settle(cx.clients(), &targets, within).await?;
-    cx.must_hold(Effect::Kept, "V serves new probes, too", settled);
+    cx.must_hold(Effect::Kept, "the victim serves new probes, too", settled);
     undisturbed(cx, victims, agents.as_ref()).await
 }

@@ -76,14 +76,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let agents = cx.agents().await?;
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
-    cx.phase("release: C is emptied");
+    cx.phase("release: the culprit is emptied");
     for pair in &mut pairs {
         pair.culprit.list(cx, &[]).await?;
     }
     let seen: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
     witnessed(cx, (Effect::Emptied, "C is REFUSE"), &seen).await?;
 
-    cx.phase("triggers: each V must serve {b} for T_hold");
+    cx.phase("triggers: each victim must serve its backends for the hold time");
     let window = probed(cx, victims(&pairs), Hold::Time).await?;
     for pair in &pairs {
         change(cx, pair).await?;

@@ -24,7 +24,7 @@ pub(crate) const CASE: Case = Case {
     id: "release-port-scoped",
     area: "A release isolation",
     claims: &["release-port-scoped"],
-    sentence: "a port keeps its backends when another port or protocol lets go of the same addresses",
+    sentence: "a port keeps its backends when another port or protocol drops the same addresses",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -118,7 +118,7 @@ fn parts(shape: Shape, targets: [u16; 2]) -> [Part; 2] {
 }
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: C and V list the same backends");
+    cx.phase("staging: culprit and victim list the same backends");
     let namespace = cx.namespace().await?;
     let points = points(cx);
     let all = backends(
@@ -160,7 +160,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let agents = cx.agents().await?;
     all_serve(cx, pairs.iter().flatten()).await?;
 
-    cx.phase("release: C's slice is emptied");
+    cx.phase("release: the culprit's slice is emptied");
     let mut seen = Vec::new();
     for [culprit, _] in &mut pairs {
         culprit.list(cx, &[]).await?;

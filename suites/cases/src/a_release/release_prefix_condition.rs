@@ -58,7 +58,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
     for (step, (name, conditions)) in STEPS.into_iter().enumerate() {
-        cx.phase(&format!("C's endpoints are {name}"));
+        cx.phase(&format!("the culprit's endpoints are {name}"));
         let mut seen = Vec::new();
         for pair in &mut pairs {
             let endpoints = endpoints(pair, conditions)?;

@@ -62,7 +62,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let agents = cx.agents().await?;
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
-    cx.phase("release: objects of C are deleted");
+    cx.phase("release: objects of the culprit are deleted");
     for pair in &pairs {
         release(cx, pair).await?;
     }

@@ -41,7 +41,7 @@ const VICTIM: &str = "t-ext";
 const LEAST_SHARE: f64 = 0.25;
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: C and V list b1 and b2");
+    cx.phase("staging: culprit and victim list b1 and b2");
     let namespace = cx.namespace().await?;
     let orders = [[CULPRIT, VICTIM], [VICTIM, CULPRIT]];
     let of = |family| orders.map(|order| (family, order));
@@ -73,7 +73,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let agents = cx.agents().await?;
     all_serve(cx, pairs.iter().flat_map(|(made, _)| made)).await?;
 
-    cx.phase("release: C drops b1");
+    cx.phase("release: the culprit drops b1");
     let mut seen = Vec::new();
     for (made, both) in &mut pairs {
         let left = &both[1..];

@@ -51,14 +51,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let agents = cx.agents().await?;
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
-    cx.phase("release: C is emptied");
+    cx.phase("release: the culprit is emptied");
     for pair in &mut pairs {
         pair.culprit.list(cx, &[]).await?;
     }
     let released: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
     witnessed(cx, (Effect::Emptied, "C is REFUSE"), &released).await?;
 
-    cx.phase("V's slice is deleted: V is REFUSE");
+    cx.phase("the victim's slice is deleted: the victim refuses");
     for pair in &pairs {
         cx.objects().delete(&pair.victim.slice).await?;
     }
@@ -68,7 +68,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.judge_briefly(cx.clients(), &refuses, within).await?;
     has_lasted(deleted, WITHOUT).await;
 
-    cx.phase("V's slice is created under another name: V serves {b}");
+    cx.phase("the victim's slice is created under another name: the victim serves its backends");
     for pair in &pairs {
         pair.victim.make_slice(cx, OTHER_SLICE, &pair.shared).await?;
     }

@@ -82,7 +82,7 @@ pub(super) async fn prefix_release(
     cx: &Context,
     release: impl AsyncFn(&Context, &Key) -> Result<Written, Halt>,
 ) -> Result<(), Halt> {
-    cx.phase("staging: C and V list the same backends");
+    cx.phase("staging: culprit and victim list the same backends");
     let namespace = cx.namespace().await?;
     let points = points(cx);
     let backends = backends(cx, &namespace, &points).await?;
@@ -94,7 +94,7 @@ pub(super) async fn prefix_release(
     }
     let agents = cx.agents().await?;
 
-    cx.phase("control: both serve {b}");
+    cx.phase("control: both serve their backends");
     let both: Vec<Target> = staged
         .iter()
         .flat_map(|one| [one.victim_p1(), one.culprit_p1()])
@@ -105,7 +105,7 @@ pub(super) async fn prefix_release(
     cx.control("both serve {b} first", cx.clients(), &both, within)
         .await?;
 
-    cx.phase("release: C's slice lets go of all backends");
+    cx.phase("release: the culprit's slice drops all backends");
     for one in &staged {
         release(cx, &Key::slice(&one.variant.namespace, CULPRIT)).await?;
     }
@@ -117,7 +117,7 @@ pub(super) async fn prefix_release(
     cx.takes_effect(effect, what, cx.clients(), &refused, within)
         .await?;
 
-    cx.phase("trigger: Service V is patched, and must serve {b} for T_hold");
+    cx.phase("trigger: the victim is patched, and must serve its backends for the hold time");
     let victims: Vec<Target> = staged.iter().flat_map(Staged::victim_p1).collect();
     let window = cx.background(cx.clients(), &victims, cx.limits().hold).await?;
     for one in &staged {
@@ -147,7 +147,8 @@ async fn undisturbed(
         let slice = Key::slice(&one.variant.namespace, VICTIM);
         let writes = cx.versions_since(&slice, &one.victims_slice)?;
         if writes > 0 {
-            let why = format!("somebody wrote {slice} {writes} times, which heals the fault");
+            let why =
+                format!("another client of the API wrote {slice} {writes} times, which heals the fault");
             cx.inconclusive(axis, why, Vec::new());
         }
         if !restarted.is_empty() {

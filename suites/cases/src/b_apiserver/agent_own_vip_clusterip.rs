@@ -26,7 +26,7 @@ pub(crate) const CASE: Case = Case {
     id: "agent-own-vip-clusterip",
     area: "B default/kubernetes and the agent's own way to the API",
     claims: &["agent-own-vip-clusterip"],
-    sentence: "an agent that reaches the API by default/kubernetes finds its way back after the slice was emptied",
+    sentence: "an agent that reaches the API by default/kubernetes reconnects after the slice was emptied",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {

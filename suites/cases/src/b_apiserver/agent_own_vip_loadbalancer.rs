@@ -25,7 +25,7 @@ pub(crate) const CASE: Case = Case {
     id: "agent-own-vip-loadbalancer",
     area: "B default/kubernetes and the agent's own way to the API",
     claims: &["agent-own-vip-loadbalancer"],
-    sentence: "an agent that reaches the API by a load balancer's address finds its way back, whichever Service was emptied",
+    sentence: "an agent that reaches the API by a load balancer's address reconnects, whichever Service was emptied",
     tier: Tier::Robustness,
     features: &["loadbalancer"],
     needs: Needs {

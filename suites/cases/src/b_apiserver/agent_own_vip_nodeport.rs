@@ -21,7 +21,7 @@ pub(crate) const CASE: Case = Case {
     id: "agent-own-vip-nodeport",
     area: "B default/kubernetes and the agent's own way to the API",
     claims: &["agent-own-vip-nodeport"],
-    sentence: "an agent that reaches the API by a node port finds its way back after the Service behind it was emptied",
+    sentence: "an agent that reaches the API by a node port reconnects after the Service behind it was emptied",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {

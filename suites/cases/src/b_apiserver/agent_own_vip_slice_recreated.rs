@@ -22,7 +22,7 @@ pub(crate) const CASE: Case = Case {
     id: "agent-own-vip-slice-recreated",
     area: "B default/kubernetes and the agent's own way to the API",
     claims: &["agent-own-vip-slice-recreated"],
-    sentence: "an agent finds its way back after the slice, or the Service, behind its own way to the API was made again",
+    sentence: "an agent reconnects after the slice, or the Service, behind its own API endpoint was created again",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {

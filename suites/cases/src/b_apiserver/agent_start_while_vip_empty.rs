@@ -21,7 +21,7 @@ pub(crate) const CASE: Case = Case {
     id: "agent-start-while-vip-empty",
     area: "B default/kubernetes and the agent's own way to the API",
     claims: &["agent-start-while-vip-empty"],
-    sentence: "an agent starts although the node's kernel still leads the address of its API server nowhere",
+    sentence: "an agent starts although the node's kernel still drops the address of its API server",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {

@@ -22,7 +22,7 @@ pub(crate) const CASE: Case = Case {
     id: "agent-start-with-stale-vip",
     area: "B default/kubernetes and the agent's own way to the API",
     claims: &["agent-start-with-stale-vip"],
-    sentence: "an agent starts although the node's kernel still leads the address of its API server to one that is gone",
+    sentence: "an agent starts although the node's kernel still translates the address of its API server to one that is gone",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -65,7 +65,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let led = Led::lead(cx, &node, &to, &mut canary, &[AXIS]).await?;
     cx.not_enabled(
         "with further addresses switched off",
-        "what an agent has learned by itself is no setting, and nobody else could know the new address",
+        "what an agent has learned by itself is no setting, and no other source has the new address",
     );
     cx.record("the second way", format!("further addresses: {:?}", to.further));
 

@@ -131,7 +131,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let canaries: Vec<Target> = axes.iter().flat_map(|axis| canary.targets(axis)).collect();
     let within = Within::from(turned.at, cx.limits().heal);
     cx.judge(cx.clients(), &canaries, within).await?;
-    cx.phase("verdict: all serve for T_hold");
+    cx.phase("verdict: all serve for the hold time");
     cx.hold(window).await?;
     for one in &staged {
         one.is_unchanged(cx)?;
@@ -245,7 +245,7 @@ impl Staged {
             if writes > 0
                 && let Some(target) = self.targets.first()
             {
-                let why = format!("somebody wrote {key} {writes} times");
+                let why = format!("another client of the API wrote {key} {writes} times");
                 cx.inconclusive(&target.axis, why, Vec::new());
             }
         }

@@ -197,7 +197,7 @@ pub(super) async fn no_restart(
         let finding = Finding {
             weight: Weight::Violation,
             subject: "agents".to_owned(),
-            expected: "no restart, nobody asked for one".to_owned(),
+            expected: "no restart: none was asked for".to_owned(),
             found: restarted.join(", "),
             first: Vec::new(),
         };

@@ -82,7 +82,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             .await?;
     }
 
-    cx.phase("fault: both are emptied, for T_hold");
+    cx.phase("fault: both are emptied, for the hold time");
     let permitted = [kubernetes.serves_or_refuses(&axis, &[&last])];
     let window = cx.background(cx.clients(), &permitted, cx.limits().hold).await?;
     null_slice(cx, &slice).await?;

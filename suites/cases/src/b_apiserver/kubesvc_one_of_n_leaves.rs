@@ -19,7 +19,7 @@ pub(crate) const CASE: Case = Case {
     id: "kubesvc-one-of-n-leaves",
     area: "B default/kubernetes and the agent's own way to the API",
     claims: &["kubesvc-one-of-n-leaves"],
-    sentence: "an address that leaves default/kubernetes gets no new connection, and clients of the other notice nothing",
+    sentence: "an address that leaves default/kubernetes gets no new connection, and clients of the other are not disturbed",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -68,7 +68,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.fence().await?;
     let within = Within::from(removed.at, cx.limits().endpoints);
     let mut attempts = cx.judge(cx.clients(), &one, within).await?;
-    cx.phase("verdict: one address for T_hold");
+    cx.phase("verdict: one address for the hold time");
     let window = cx.steadily(cx.clients(), &one, cx.limits().hold).await?;
     let held = futures::try_join!(
         cx.hold(window),

@@ -145,7 +145,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.hold(window).await?;
     stopped.heal().await?;
 
-    cx.phase("verdict: the neighbour goes on for T_hold");
+    cx.phase("verdict: the neighbour goes on for the hold time");
     let held = try_join_all(windows.into_iter().map(|window| cx.hold(window)));
     let flows = cx.hold_flows_of(flows, cx.limits().hold, stays);
     futures::try_join!(held, flows)?;
@@ -254,7 +254,7 @@ impl Neighbour {
     /// Whoever answers at the ClusterIP, by the certificate: the API servers take connections by turns.
     async fn certificates(&self, cx: &Context) -> Result<BTreeSet<String>, Halt> {
         let (Some(client), Some(target)) = (cx.clients().first(), self.inside.first()) else {
-            return Err(Halt::Harness("nobody can look who answers".to_owned()));
+            return Err(Halt::Harness("no client can see which server answers".to_owned()));
         };
         let entry = PlanEntry {
             target: format!("who answers at {}", target.address),

@@ -27,7 +27,7 @@ pub(crate) const CASE: Case = Case {
     id: "foreign-programs-kept",
     area: "C leftover programs and maps",
     claims: &["foreign-programs-kept"],
-    sentence: "somebody else's programs stay attached and go on counting through start, restart and removal of the agent",
+    sentence: "another owner's programs stay attached and go on counting through start, restart and removal of the agent",
     tier: Tier::Hygiene,
     features: &[],
     needs: Needs {

@@ -29,7 +29,7 @@ pub(crate) const CASE: Case = Case {
     id: "ready-means-served",
     area: "C leftover programs and maps",
     claims: &["ready-means-served"],
-    sentence: "an agent that has said for a minute that it is ready serves, from host, pod and outside",
+    sentence: "an agent that has been ready for a minute serves, from host, pod and outside",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -51,7 +51,7 @@ const AXIS: &str = "leftovers of its own";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     let node = &cx.nodes()[0];
-    cx.phase("generation 1, b_old serves");
+    cx.phase("generation 1, the old backend serves");
     let mut services = Vec::new();
     for family in cx.families() {
         services.push(NodePorts::stage(cx, AXIS, family, node).await?);
@@ -99,14 +99,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     for service in &services {
         service.replace(cx).await?;
     }
-    cx.phase("witness, the leftovers send to the trap");
+    cx.phase("witness, the leftovers send to the old backend");
     let within = Within::from_now(cx.limits().endpoints);
     for (clients, targets) in vantages([NodePorts::old_connecting, NodePorts::old_ports]) {
         cx.witness("the leftovers send to the trap", &clients, &targets, within)
             .await?;
     }
 
-    cx.phase("generation 2 starts, and says that it is ready");
+    cx.phase("generation 2 starts, and reports that it is ready");
     let started = Within::from_now(cx.limits().heal);
     agent.start().await?;
     let Some(ready) = cx.agent_ready(node, &before, started).await? else {

@@ -89,13 +89,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     } else {
         cx.record(
             "what is left of the agent",
-            "not counted: nobody knows what the node had before".to_owned(),
+            "not counted: what the node had before is not known".to_owned(),
         );
     }
     let clients = clients(cx, node).await?;
     let all: Vec<Client> = clients.iter().map(|(client, _)| client.clone()).collect();
     cx.witness(
-        "the VIP is translated by nobody",
+        "the VIP is not translated",
         &all,
         &served.to_nobody(),
         Within::from_now(cx.limits().service),
@@ -114,7 +114,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         None => cx.record("the agent is ready", format!("not within {:?}", started.limit)),
     }
 
-    cx.phase("verdict: within T_heal they are served, and stay so");
+    cx.phase("verdict: they are served within the recovery limit, and stay so");
     let healing = ready.map_or(started, |ready| Within::from(ready, cx.limits().heal));
     // Others are asked until the node serves, at most until T_heal: from then on what these dial counts.
     let settled = cx.settle(&cx.clients_on(node), &served.targets, healing).await?;

@@ -85,7 +85,7 @@ async fn pinned(cx: &Context, axis: &str, found: Found) -> Result<(), Halt> {
     change(cx, &services).await?;
 
     cx.phase(&format!(
-        "{axis}: witness, the traps are reached while no agent runs"
+        "{axis}: witness, the old backends are reached while no agent runs"
     ));
     let within = Within::from_now(cx.limits().endpoints);
     let here = cx.clients_on(node);
@@ -95,7 +95,7 @@ async fn pinned(cx: &Context, axis: &str, found: Found) -> Result<(), Halt> {
     cx.phase(&format!("{axis}: the agent starts"));
     let up = start(cx, down).await?;
     cx.phase(&format!(
-        "{axis}: verdict, what the API says is served, the traps get nothing"
+        "{axis}: verdict, the VIPs serve what the API lists, the old backends get nothing"
     ));
     judge(cx, &services, up).await?;
 

@@ -8,11 +8,11 @@
 //! which permits that, and fails this row.
 use harness::case::Tier;
 
-use crate::joint::Joint;
+use crate::claims::joint::Joint;
 
 pub(crate) const ROW: Joint = Joint {
     id: "stale-no-reboot",
     area: "C leftover programs and maps",
-    sentence: "no leftover needs a reboot, a drained node or a hand: one start of the agent at most",
+    sentence: "no leftover needs a reboot, a drained node or manual work: at most one start of the agent",
     tier: Tier::Robustness,
 };

@@ -15,7 +15,7 @@ pub(crate) const CASE: Case = Case {
     id: "stale-sock-child-cgroup",
     area: "C leftover programs and maps",
     claims: &["stale-sock-child-cgroup"],
-    sentence: "a leftover program below the agent's cgroup sends nobody to a backend of long ago",
+    sentence: "a leftover program below the agent's cgroup sends no client to a former backend",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {

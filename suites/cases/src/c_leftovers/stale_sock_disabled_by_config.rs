@@ -27,7 +27,7 @@ pub(crate) const CASE: Case = Case {
     id: "stale-sock-disabled-by-config",
     area: "C leftover programs and maps",
     claims: &["stale-sock-disabled-by-config"],
-    sentence: "after translation at sockets was switched off, no socket program sends anybody to a backend of long ago",
+    sentence: "after translation at sockets was switched off, no socket program sends a client to a former backend",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -49,12 +49,12 @@ pub(crate) const CASE: Case = Case {
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     let node = &cx.nodes()[0];
-    cx.phase("translation at sockets is on, each VIP serves b_old");
+    cx.phase("translation at sockets is on, each VIP serves the old backend");
     let shops = Shop::stage(cx, node).await?;
     let within = Within::from_now(cx.limits().service);
     cx.fence().await?;
     let by_old: Vec<Target> = shops.iter().flat_map(Shop::by_old).collect();
-    cx.control("each VIP serves b_old", cx.clients(), &by_old, within)
+    cx.control("each VIP serves the old backend", cx.clients(), &by_old, within)
         .await?;
     let hooks = hooks(cx);
     let mut held =
@@ -87,7 +87,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     )
     .await?;
 
-    cx.phase("verdict: the backends change, the VIPs serve exactly the slices, the traps get nothing");
+    cx.phase("verdict: the backends change, the VIPs serve exactly the slices, the old backends get nothing");
     let mut since = healing;
     for shop in &shops {
         since = Within::from(shop.replace(cx).await?, cx.limits().endpoints);

@@ -27,7 +27,7 @@ pub(crate) const CASE: Case = Case {
     id: "stale-sock-dying-cgroup",
     area: "C leftover programs and maps",
     claims: &["stale-sock-dying-cgroup"],
-    sentence: "socket links to a cgroup where nobody is are not taken for links of the node's",
+    sentence: "socket links to an empty cgroup are not taken for links of the node's cgroup",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -54,7 +54,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
 async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt> {
     let node = &cx.nodes()[0];
-    cx.phase(&format!("each VIP serves b_old{suffix}"));
+    cx.phase(&format!("each VIP serves the old backend{suffix}"));
     let shops: Vec<Shop> = Shop::stage(cx, node)
         .await?
         .into_iter()
@@ -63,7 +63,7 @@ async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt
     let within = Within::from_now(cx.limits().service);
     cx.fence().await?;
     let by_old: Vec<Target> = shops.iter().flat_map(Shop::by_old).collect();
-    cx.control("each VIP serves b_old", cx.clients(), &by_old, within)
+    cx.control("each VIP serves the old backend", cx.clients(), &by_old, within)
         .await?;
 
     cx.phase(&format!(
@@ -98,7 +98,7 @@ async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt
     let ((), Started { healing, .. }) = recovery.start(cx, agent.start()).await?;
 
     cx.phase(&format!(
-        "verdict: from T_heal the VIPs serve exactly the slices, the traps get nothing{suffix}"
+        "verdict: after the recovery limit the VIPs serve exactly the slices, the old backends get nothing{suffix}"
     ));
     let current: Vec<Target> = shops.iter().flat_map(Shop::by_new).collect();
     let judged = cx.judge(cx.clients(), &current, healing).await?;

@@ -16,7 +16,7 @@ pub(crate) const CASE: Case = Case {
     id: "stale-sock-exclusive-attach",
     area: "C leftover programs and maps",
     claims: &["stale-sock-exclusive-attach"],
-    sentence: "where a leftover program lets no other in, the agent serves or says that it is not ready",
+    sentence: "where a leftover program allows no other, the agent serves or reports that it is not ready",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -35,7 +35,7 @@ pub(crate) const CASE: Case = Case {
 
 pub(crate) const ABOVE: Case = Case {
     id: "stale-sock-exclusive-above",
-    sentence: "where a leftover program above lets no other in, the agent serves or says that it is not ready",
+    sentence: "where a leftover program above allows no other, the agent serves or reports that it is not ready",
     needs: Needs {
         also: &[Capability::AgentPins, Capability::CgroupAbove],
         ..CASE.needs

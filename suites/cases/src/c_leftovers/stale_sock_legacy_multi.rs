@@ -16,7 +16,7 @@ pub(crate) const CASE: Case = Case {
     id: "stale-sock-legacy-multi",
     area: "C leftover programs and maps",
     claims: &["stale-sock-legacy-multi"],
-    sentence: "a leftover program attached before the agent's sends nobody to a backend of long ago",
+    sentence: "a leftover program attached before the agent's sends no client to a former backend",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {

@@ -14,7 +14,7 @@ pub(crate) const CASE: Case = Case {
     id: "stale-sock-link-orphan",
     area: "C leftover programs and maps",
     claims: &["stale-sock-link-orphan"],
-    sentence: "a leftover program that an unpinned link keeps sends nobody to a backend of long ago",
+    sentence: "a leftover program that an unpinned link keeps sends no client to a former backend",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {

@@ -13,7 +13,7 @@ pub(crate) const CASE: Case = Case {
     id: "stale-sock-pins-hidden",
     area: "C leftover programs and maps",
     claims: &["stale-sock-pins-hidden"],
-    sentence: "programs whose pins the agent can't see any more send nobody to a backend of long ago",
+    sentence: "programs whose pins the agent can't see any more send no client to a former backend",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {

@@ -35,7 +35,7 @@ pub(crate) const CASE: Case = Case {
     id: "stale-sock-reverse-hooks",
     area: "C leftover programs and maps",
     claims: &["stale-sock-reverse-hooks"],
-    sentence: "leftover programs of a socket's way back forge no peer and keep no port",
+    sentence: "leftover programs at recvmsg, getpeername and bind forge no peer and keep no port",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -197,7 +197,7 @@ async fn stage(cx: &Context, node: &str, is_held: impl Fn(&str) -> bool) -> Resu
         } else if hosts.is_empty() {
             cx.not_enabled(
                 axis,
-                "no process runs on the host of the node: nobody could bind a node port",
+                "no process runs on the host of the node, so that none could bind a node port",
             );
         } else {
             gates.push(Gate::stage(cx, &namespace, family, &backend, hosts.clone()).await?);
@@ -238,7 +238,7 @@ async fn backend(cx: &Context, namespace: &str, node: &str) -> Result<Backend, H
 /// Verdict: from T_heal sockets show whom they dial and ports are free, and for T_hold; then sockets at the ports of those of
 /// generation 1, too.
 async fn judge(cx: &Context, staged: &mut Staged, healing: Within) -> Result<(), Halt> {
-    cx.phase("verdict: sockets of generation 1 show whom they dial, former node ports are free");
+    cx.phase("verdict: sockets of generation 1 show the address they dial, former node ports are free");
     for twins in &staged.twins {
         twins.judge(cx, &mut staged.sockets, healing).await?;
     }
@@ -262,7 +262,7 @@ async fn judge(cx: &Context, staged: &mut Staged, healing: Within) -> Result<(),
             gate.judge_again(cx).await?;
         }
     }
-    cx.phase("verdict: sockets at the ports of those of generation 1 show whom they dial");
+    cx.phase("verdict: sockets at the ports of those of generation 1 show the address they dial");
     for one in &*twins {
         one.judge_anew(cx, sockets).await?;
     }

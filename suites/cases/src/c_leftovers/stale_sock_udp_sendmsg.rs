@@ -15,7 +15,7 @@ pub(crate) const CASE: Case = Case {
     id: "stale-sock-udp-sendmsg",
     area: "C leftover programs and maps",
     claims: &["stale-sock-udp-sendmsg"],
-    sentence: "a leftover sendmsg program sends no datagram to a backend of long ago",
+    sentence: "a leftover sendmsg program sends no datagram to a former backend",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {

@@ -98,7 +98,7 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     let outside = cx
         .outside()
         .ok_or_else(|| Halt::Harness("no client outside".to_owned()))?;
-    cx.phase(&format!("{axis}: generation 1, b_old serves"));
+    cx.phase(&format!("{axis}: generation 1, the old backend serves"));
     let mut services = Vec::new();
     for family in cx.families() {
         services.push(NodePorts::stage(cx, axis, family, node).await?);
@@ -153,7 +153,7 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
         service.replace(cx).await?;
     }
 
-    cx.phase(&format!("{axis}: witness, the leftover sends to the trap"));
+    cx.phase(&format!("{axis}: witness, the leftover sends to the old backend"));
     cx.fault(&format!(
         "at devices before generation 2: {:?}",
         packets.list().await?

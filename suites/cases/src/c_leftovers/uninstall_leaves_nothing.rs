@@ -23,7 +23,7 @@ pub(crate) const CASE: Case = Case {
     id: "uninstall-leaves-nothing",
     area: "C leftover programs and maps",
     claims: &["uninstall-leaves-nothing"],
-    sentence: "after its removal nothing of the implementation is left on a node, and nobody translates a Service's address",
+    sentence: "after its removal nothing of the implementation is left on a node, and a Service's address is no longer translated",
     tier: Tier::Hygiene,
     features: &[],
     needs: Needs {
@@ -88,7 +88,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     };
     cx.judged(AXIS, findings);
 
-    cx.phase("verdict: the VIP is translated by nobody, its backend lives");
+    cx.phase("verdict: the VIP is no longer translated, its backend lives");
     cx.judge(&here, &served.to_nobody(), Within::from_now(cx.limits().service))
         .await?;
 

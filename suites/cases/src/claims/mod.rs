@@ -7,12 +7,11 @@ mod b_apiserver;
 mod c_leftovers;
 mod d_to_h;
 mod i_to_o;
+pub mod joint;
 
 use std::collections::BTreeSet;
 
 use harness::case::Case;
-
-use crate::joint;
 
 /// One claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +141,7 @@ mod tests {
 
     #[test]
     fn every_joint_row_is_a_claim_of_its_area_and_no_case() {
-        for row in joint::ALL {
+        for row in crate::JOINT {
             let claim = find(row.id).unwrap();
             let area = AREAS.into_iter().find(|area| area.name == row.area).unwrap();
             assert!(area.claims.contains(&claim) && claim.tier.starts_with(&row.tier.to_string()));

@@ -23,7 +23,7 @@ pub(crate) const CASE: Case = Case {
     id: "frontend-moves-owner",
     area: "D reaching a Service",
     claims: &["frontend-moves-owner"],
-    sentence: "a node port that passes to another Service takes clients along that send without pause",
+    sentence: "clients that send without pause follow a node port that passes to another Service",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -42,7 +42,7 @@ pub(crate) const CASE: Case = Case {
 };
 pub(crate) const LB: Case = Case {
     id: "frontend-moves-owner-lb",
-    sentence: "an external IP, an address of a load balancer and a node port that becomes one's port take clients along",
+    sentence: "clients follow an external IP, a load balancer's address and a node port that pass to another Service",
     features: &["loadbalancer", "external-ips"],
     needs: Needs {
         also: &[Capability::LoadBalancerAddresses, Capability::Outside],

@@ -107,7 +107,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     let within = Within::from_now(cx.limits().endpoints);
 
-    cx.phase("verdict: REFUSE, and for T_hold after the fence");
+    cx.phase("verdict: refused, and for the hold time after the fence");
     let refuses: Vec<Target> = staged
         .iter()
         .flat_map(|one| TRANSPORTS.map(|transport| one.refuses(transport)))

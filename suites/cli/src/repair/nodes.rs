@@ -10,7 +10,7 @@ use lab::{
     },
 };
 
-use crate::run::interruption;
+use crate::interruption::interruption;
 
 /// `plumbline heal` with a kubeconfig: gives DaemonSets back that killed runs have borrowed, lets nodes have their agents again,
 /// and undoes what helpers have left there, through pods like those that the run had. Nothing else is touched.

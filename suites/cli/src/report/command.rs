@@ -59,7 +59,7 @@ pub(crate) fn report(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 (true, ..) => html::render(&report),
                 (_, true, _) => junit::render(&report)?,
                 (.., true) => markdown::render(&report),
-                (false, false, false) => crate::run::table(&report, folder),
+                (false, false, false) => super::text::table(&report, folder),
             }
         }
         (None, None) => anyhow::bail!("expected a report.yaml: `plumbline report --help`"),
@@ -78,7 +78,7 @@ fn validated(files: &[PathBuf]) -> ExitCode {
                 "{}: {}, {}",
                 file.display(),
                 report.format,
-                crate::run::counts(&report)
+                super::text::counts(&report)
             ),
             Err(problems) => {
                 wrong = true;

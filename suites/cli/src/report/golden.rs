@@ -126,7 +126,7 @@ fn tried_again() -> Case {
 
 /// A row that is judged over other cases.
 fn joint() -> Case {
-    let row = cases::joint::find("stale-no-reboot").expect("a row");
+    let row = cases::claims::joint::find("stale-no-reboot").expect("a row");
     let name = "stale-sock-legacy-multi: connect4";
     let why = "node1 after connect4: expected at most one start of the agent, found 2 starts";
     let found = Finding {
@@ -284,7 +284,10 @@ fn the_markdown_is_golden() {
 
 #[test]
 fn the_table_is_golden() {
-    insta::assert_snapshot!("table", crate::run::table(&report(), std::path::Path::new("out")));
+    insta::assert_snapshot!(
+        "table",
+        super::text::table(&report(), std::path::Path::new("out"))
+    );
 }
 
 #[test]

@@ -2,8 +2,11 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use super::format::{Case, Report, Verdict};
-use crate::{count::counted, run};
+use super::{
+    format::{Case, Report, Verdict},
+    text,
+};
+use crate::count::counted;
 
 /// Most bytes of a summary: GitHub shows none of a larger one
 /// (<https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#step-isolation-and-limits>: 1 MiB
@@ -27,7 +30,7 @@ pub(crate) fn render(report: &Report) -> String {
         escaped(&cluster.provider),
         escaped(&cluster.families.join(" and ")),
         escaped(&cluster.kernel),
-        run::counts(report),
+        text::counts(report),
     );
     let cluster = &report.cluster;
     let deviations = cluster.deviations_not_applied.iter();
@@ -64,7 +67,7 @@ pub(crate) fn render(report: &Report) -> String {
             "\n<details><summary>{} {}</summary>\n\n<pre>{}</pre>\n</details>\n",
             escaped(&case.id),
             case.label(),
-            escaped(run::story(case, Path::new("")).trim())
+            escaped(text::story(case, Path::new("")).trim())
         );
         if text.len() + story.len() > MOST {
             left_out += 1;

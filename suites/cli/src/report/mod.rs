@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `format.rs` is what is public; `suites/reports/schema` has the same for other programs. `validate.rs`: what a
-//! report must hold to besides. `software.rs`: what ran. `timeline.rs`: what every client saw.
+//! report must hold to besides. `software.rs`: what ran. `timeline.rs`: what every client saw. `text.rs`: for a terminal.
 //! `command.rs`: `plumbline report`, which has a summary in Markdown, too (`markdown.rs`).
 pub(crate) mod command;
 pub(crate) mod files;
@@ -19,5 +19,6 @@ mod junit;
 pub(crate) mod make;
 mod markdown;
 pub(crate) mod software;
+pub(crate) mod text;
 pub(crate) mod timeline;
 mod validate;

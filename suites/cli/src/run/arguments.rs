@@ -111,7 +111,7 @@ pub(crate) struct Arguments {
     /// follows from the provider
     #[arg(long, value_name = "lab|cluster|long", value_parser = profile)]
     pub(super) profile: Option<Profile>,
-    /// Multiplies all limits but T_hold, for a slow machine
+    /// Multiplies all limits but the hold time, for a slow machine
     #[arg(long, default_value_t = 1.0, value_name = "X", value_parser = scale)]
     pub(super) timeout_scale: f64,
     /// Probes that each client begins in a second at most; no more than the profile has. With --provider kind, whose clients share

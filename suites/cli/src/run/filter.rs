@@ -2,10 +2,7 @@
 
 use std::str::FromStr;
 
-use cases::{
-    claims::{self, AREAS, Area},
-    joint,
-};
+use cases::claims::{self, AREAS, Area};
 use harness::case::Case;
 use regex::Regex;
 
@@ -67,7 +64,7 @@ impl Filter {
             Means::Claim(id) => claims::find(id).is_some_and(|claim| is_among(case, &claim.cases())),
             Means::Area(area) => case.area == area.name,
             Means::Expression(regex) => {
-                let mut rows = joint::ALL.iter().filter(|row| regex.is_match(row.id));
+                let mut rows = cases::JOINT.iter().filter(|row| regex.is_match(row.id));
                 regex.is_match(case.id)
                     || case.claims.iter().any(|claim| regex.is_match(claim))
                     || rows.any(|row| is_among(case, &row.cases()))
@@ -92,6 +89,8 @@ fn area(text: &str) -> Option<Area> {
 
 #[cfg(test)]
 mod tests {
+    use cases::claims::joint;
+
     use super::*;
 
     fn selected(text: &str) -> Vec<&'static str> {

@@ -3,7 +3,7 @@
 //! Such a row is reported if at least one of its cases was selected. One that needed help fails it, whatever was selected;
 //! it passes only in a run of all of them, or in a rerun that goes on with one.
 
-use cases::joint::{self, Joint};
+use cases::claims::joint::Joint;
 use harness::report::CaseReport;
 
 use super::{
@@ -19,7 +19,7 @@ pub(super) fn with_joint_rows(
     exemptions: &[Exemption],
     last: Option<&Last>,
 ) -> Vec<(CaseReport, Option<String>)> {
-    for row in joint::ALL {
+    for row in cases::JOINT {
         let cases = row.cases();
         let is_one = |(report, _): &(CaseReport, _)| cases.iter().any(|case| case.id == report.id);
         if let Some(at) = reports.iter().rposition(is_one) {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn all_of_its_cases_make_it_whole_and_a_claim_exempts_it() {
-        let row = joint::find("stale-no-reboot").unwrap();
+        let row = cases::claims::joint::find("stale-no-reboot").unwrap();
         let all: Vec<&str> = row.cases().iter().map(|case| case.id).collect();
         let reports = joined(&all, &["stale-no-reboot=why".parse().unwrap()]);
         let (judged, exempt) = reports.last().unwrap();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use cases::joint::{self, Joint};
+use cases::claims::joint::Joint;
 use harness::{case::Case, limits::Profile, report::AxisReport, verdict};
 
 use crate::report::{
@@ -62,13 +62,13 @@ impl Last {
             );
         }
         // Where such a row failed, so has one of its axes, or one of its cases.
-        for row in joint::ALL {
+        for row in cases::JOINT {
             if failed.remove(row.id) {
                 failed.extend(open(row, &report));
             }
         }
         let row_of = |row: &'static Joint| Some((row.id, earlier(row, &report, &failed)?));
-        let joint = joint::ALL.iter().filter_map(row_of).collect();
+        let joint = cases::JOINT.iter().filter_map(row_of).collect();
         let seed = report.run.seed;
         Ok(Self { failed, seed, joint })
     }

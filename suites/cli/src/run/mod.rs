@@ -10,9 +10,10 @@
 //! - `last.rs`: what is known of the run before. `estimate.rs`: how long this one will take.
 //! - `joint.rs`: rows that are judged over cases of others.
 //! - `spent.rs`: what it took.
-//! - `progress.rs`: what a person sees meanwhile. `summary.rs`: before and after.
-//! - `interruption.rs`: Ctrl-C. `conclusion.rs`: the end where something is left. `owner.rs`: files belong to who called sudo.
+//! - `before.rs`: what is printed before; `progress.rs`: meanwhile.
+//! - `conclusion.rs`: the end where something is left. `owner.rs`: files belong to who called sudo.
 mod arguments;
+mod before;
 mod clusters;
 mod conclusion;
 mod declared;
@@ -21,7 +22,6 @@ mod estimate;
 mod exempt;
 mod filter;
 mod held;
-mod interruption;
 mod joint;
 mod kinds;
 mod labs;
@@ -35,19 +35,14 @@ mod progress;
 mod schedule;
 mod select;
 mod spent;
-mod summary;
 mod unmatched;
 
-pub(crate) use {
-    arguments::Arguments,
-    interruption::interruption,
-    summary::{counts, story, table},
-};
+pub(crate) use arguments::Arguments;
 
 use std::{
     num::NonZero,
     process::ExitCode,
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
 use anyhow::{Context as _, bail};
@@ -61,8 +56,10 @@ use lab::{
 
 use crate::{
     cluster::{ExistingArgs, Provider},
+    count::seconds,
+    interruption::{INTERRUPTED, interruption},
     quick::marked,
-    report::{files, format, make, software},
+    report::{files, format, make, software, text},
 };
 
 use self::{
@@ -70,7 +67,6 @@ use self::{
     declared::Declared,
     exempt::Exemption,
     held::Held,
-    interruption::INTERRUPTED,
     kinds::Kinds,
     labs::{Labs, RunLab, Target},
     last::{Durations, Last},
@@ -310,7 +306,7 @@ async fn go<S: Site>(
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let takes = asked.durations.estimate(&selection.run, settings, labs.is_some());
-    let before = summary::before(
+    let before = before::before(
         &description,
         &features,
         &not_applied,
@@ -362,7 +358,7 @@ async fn go<S: Site>(
     print!(
         "{}{}{}",
         mark("\n"),
-        summary::table(&report, &settings.out),
+        text::table(&report, &settings.out),
         mark("\n")
     );
     let written = written.context("the verdicts above stand, but not all reports could be written");
@@ -378,9 +374,4 @@ async fn go<S: Site>(
     };
     let down = down.context("the verdicts stand, but a lab did not end cleanly");
     conclusion::concluded(conclusion::concluded(Ok(code), down), written)
-}
-
-/// Seconds for people.
-fn seconds(duration: Duration) -> String {
-    format!("{:.1} s", duration.as_secs_f64())
 }

@@ -121,7 +121,7 @@ pub(super) fn select(
 
 #[cfg(test)]
 mod tests {
-    use cases::joint;
+    use cases::claims::joint;
     use harness::{case::Rights, limits::Profile};
     use lab::cluster::{Capability, Node, Variant, Ways};
 

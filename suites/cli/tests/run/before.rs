@@ -148,8 +148,8 @@ async fn where_nobody_gives_load_balancers_addresses_what_needs_them_is_skipped(
     assert_eq!(output.status.code(), Some(0), "{said}");
     let case = skipped(out.path());
     let why = case["why"].as_str().unwrap();
-    let expected = "needs addresses of load balancers, which existing does not have: nobody gave a Service of type \
-                    LoadBalancer an address of IPv4 within ";
+    let expected = "needs addresses of load balancers, which existing does not have: no Service of type \
+                    LoadBalancer got an address of IPv4 within ";
     assert!(why.starts_with(expected), "{why}");
     assert_eq!(namespaces(&lab).await, Vec::<String>::new());
 

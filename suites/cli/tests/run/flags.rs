@@ -30,7 +30,13 @@ fn a_quick_run_says_on_every_line_and_in_its_report_that_it_is_no_conformance() 
     for line in said.lines() {
         assert!(line.starts_with("quick, no conformance"), "{line:?} of {said}");
     }
-    for part in ["T_hold 3s", "N 14", "profile quick", "T_ep 30s", "1 skipped"] {
+    for part in [
+        "hold 3s",
+        "probes 14",
+        "profile quick",
+        "endpoint propagation 30s",
+        "1 skipped",
+    ] {
         assert!(said.contains(part), "{part:?} is not in {said}");
     }
     assert_eq!(report(out.path())["run"]["profile"], "quick");
@@ -89,8 +95,8 @@ fn a_run_says_in_its_report_what_it_was_told() {
         "provider lab",
         "families IPv4",
         "features dual-stack, sctp",
-        "T_ep 60s",
-        "T_hold 30s",
+        "endpoint propagation 60s",
+        "hold 30s",
         "pods 600s",
         "profile cluster",
         "seed 7",

@@ -30,8 +30,7 @@ pub(in crate::b_apiserver) async fn all_taken(
     let is_host = |client: &&Client| matches!(client.place, Place::Host { .. });
     let clients = cx.clients_on(node);
     let client = clients.iter().find(is_host);
-    let client =
-        client.ok_or_else(|| Halt::Inconclusive(format!("nobody can dial from the host of {node}")))?;
+    let client = client.ok_or_else(|| Halt::Inconclusive(format!("no client runs on the host of {node}")))?;
     let entry = PlanEntry {
         target: format!("[{axis}] dials of {}", way.address),
         transport: Transport::Tcp,

@@ -167,7 +167,10 @@ impl Led {
 
     /// Leads it back.
     pub(in crate::b_apiserver) async fn back(self, cx: &Context) -> Result<(), Halt> {
-        cx.phase(&format!("the agent of {} is led back", self.node));
+        cx.phase(&format!(
+            "the API endpoint of the agent of {} is given back",
+            self.node
+        ));
         Ok(self.fault.back().await?)
     }
 }

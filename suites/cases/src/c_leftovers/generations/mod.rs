@@ -157,7 +157,7 @@ async fn leftover(
         .cloned()
         .collect();
 
-    cx.phase(&format!("{axis}: generation 1, the VIP serves b_old"));
+    cx.phase(&format!("{axis}: generation 1, the VIP serves the old backend"));
     let namespace = cx.namespace().await?;
     let (old, new) = backends(cx, &namespace, node).await?;
     let values = json!({
@@ -286,7 +286,7 @@ async fn serves_what_is_current(
     healing: Within,
 ) -> Result<(), Halt> {
     cx.phase(&format!(
-        "{axis}: verdict, from T_heal the VIP serves exactly the slice, the trap gets nothing"
+        "{axis}: verdict, after the recovery limit the VIP serves exactly the slice, the old backend gets nothing"
     ));
     let judged = cx.judge(cx.clients(), current, healing).await?;
     let list = leftover.list().await?;
@@ -309,7 +309,8 @@ async fn unready_while_it_is_there(cx: &Context, node: &str, axis: &str) -> Resu
         cx.record(&format!("outcome ({axis})"), "the agent stays unready");
         cx.judged(axis, Vec::new());
     } else {
-        let why = "the agent became ready after T_heal: neither of the two outcomes could be judged";
+        let why =
+            "the agent became ready after the recovery limit: neither of the two outcomes could be judged";
         cx.inconclusive(axis, why.to_owned(), Vec::new());
     }
     Ok(())

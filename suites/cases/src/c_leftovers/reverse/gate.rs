@@ -64,7 +64,7 @@ impl Gate {
         let within = Within::from_now(cx.limits().service);
         cx.fence().await?;
         let findings = gate.settle(cx, Port::Free, within).await?;
-        require(cx, gate.axis, "control failed (nobody has the ports)", findings);
+        require(cx, gate.axis, "control failed (the ports are free)", findings);
         gate.make(cx).await?;
         Ok(gate)
     }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use super::{Aspect, Shown, Subject, identity};
 use crate::{
-    compare::{Aspect, Shown, Subject, identity},
     seen::{Outcome, Peer},
     step::{Protocol, To, Vantage},
     world::Front,

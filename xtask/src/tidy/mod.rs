@@ -1,11 +1,36 @@
 //! Rules of the layout that no compiler checks.
 
+mod graph;
+
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::ExitCode,
 };
 
 use anyhow::Context as _;
+
+/// Checks the rules of the layout alone, which `lint` checks among others.
+#[derive(clap::Args)]
+#[command(after_help = "Exit codes: 0 nothing breaks a rule; 1 something does; 2 it could not run.")]
+pub(crate) struct Arguments {
+    /// Print crates and the modules below their roots: lines, what each imports, and circles; check nothing
+    #[arg(long)]
+    graph: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let root = crate::steps::root();
+    if arguments.graph {
+        graph::print(&graph::crates(&root)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Findings { errors, questions } = findings(&root)?;
+    for finding in errors.iter().chain(&questions) {
+        println!("{finding}");
+    }
+    Ok(ExitCode::from(u8::from(!errors.is_empty())))
+}
 
 /// A module of more lines may be two: somebody is asked to look. A type, its fields and what holds of them stay in one.
 const MANY_LINES: usize = 800;
@@ -15,6 +40,16 @@ const UNSAFE: [&str; 3] = ["ebpf/loader", "ebpf/programs", "suites/lab"];
 
 /// The only crate that imports aya.
 const AYA: [&str; 1] = ["ebpf/loader"];
+
+/// Crates with modules that import each other in a circle. None is added.
+const TANGLED: [&str; 6] = [
+    "faults",
+    "harness",
+    "lab",
+    "lab-apiserver",
+    "lb-loader",
+    "reference-agent",
+];
 
 /// Folders of sources.
 const SOURCES: [&str; 5] = ["ebpf", "reference-agent", "suites", "chaos", "xtask"];
@@ -44,7 +79,30 @@ pub(crate) fn findings(root: &Path) -> anyhow::Result<Findings> {
         }
     }
     cases(root, &mut found.errors)?;
+    circles(&graph::crates(root)?, &mut found.errors);
     Ok(found)
+}
+
+/// Modules that import each other, directly or through others, where that was not so before.
+fn circles(crates: &[graph::Crate], found: &mut Vec<String>) {
+    for one in crates {
+        let is_tangled = TANGLED.contains(&one.name.as_str());
+        let circles = one.circles();
+        if is_tangled && circles.is_empty() {
+            found.push(format!(
+                "{} has no circle any more: it leaves TANGLED of xtask/src/tidy",
+                one.name
+            ));
+        }
+        for circle in circles.iter().filter(|_| !is_tangled) {
+            found.push(format!(
+                "{}: these modules import each other: {}; move what they share to one that imports none of them \
+                 (`cargo xtask tidy --graph` shows who imports whom)",
+                one.name,
+                circle.join(", ")
+            ));
+        }
+    }
 }
 
 /// The shell scripts among the sources, CI's with them: what names a shell in its first line.

@@ -12,10 +12,7 @@ use harness::{
     verdict::Verdict,
 };
 
-use crate::{c_leftovers, claims::AREAS};
-
-/// All of them.
-pub const ALL: &[Joint] = &[c_leftovers::stale_no_reboot::ROW];
+use super::AREAS;
 
 /// Such a row: its cases are those of the rows above it in its area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +41,7 @@ pub struct Judged {
 /// A row by its id.
 #[must_use]
 pub fn find(id: &str) -> Option<Joint> {
-    ALL.iter().copied().find(|row| row.id == id)
+    crate::JOINT.iter().copied().find(|row| row.id == id)
 }
 
 impl Joint {

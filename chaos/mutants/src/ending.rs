@@ -1,0 +1,94 @@
+//! Which flows and sockets of UDP a flawed datapath ends.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    net::SocketAddr,
+};
+
+use lb_abi::{
+    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Remembered, ReverseKey,
+    Tuple, UDP,
+};
+use lb_loader::LoaderError;
+use reference_agent::udp::Connections;
+
+/// Flows and sockets that end.
+#[derive(Debug)]
+pub struct Ending<C> {
+    inner: C,
+    which: Which,
+}
+
+/// Which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// All that are to.
+    All,
+    /// Only flows whose backend no Service has any more.
+    Unused,
+    /// Sockets whose backend has left any Service, whichever they have dialled.
+    ByAddress,
+}
+
+impl<C> Ending<C> {
+    /// All that are to end.
+    pub(crate) fn all(inner: C) -> Self {
+        Self::which(inner, Which::All)
+    }
+
+    pub(crate) fn which(inner: C, which: Which) -> Self {
+        Self { inner, which }
+    }
+}
+
+impl<C: Connections> Connections for Ending<C> {
+    fn end_flows(&mut self, goes: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
+        let mut kept = BTreeSet::new();
+        if self.which == Which::Unused {
+            kept.extend(self.inner.backends()?.into_iter().map(|(id, _)| id));
+        }
+        self.inner
+            .end_flows(&mut |key, flow| !kept.contains(&flow.backend) && goes(key, flow))
+    }
+
+    fn end_choices(&mut self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {
+        self.inner.end_choices(goes)
+    }
+
+    fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError> {
+        if self.which != Which::ByAddress {
+            return self.inner.sockets(show);
+        }
+        let frontends = self.inner.frontends()?;
+        let of_udp: Vec<FrontendKey> = frontends
+            .into_iter()
+            .map(|(key, _)| key)
+            .filter(|key| key.protocol == UDP)
+            .collect();
+        self.inner.sockets(&mut |key, remembered| {
+            for frontend in &of_udp {
+                let shown = Remembered {
+                    frontend: *frontend,
+                    ..*remembered
+                };
+                show(key, &shown);
+            }
+        })
+    }
+
+    fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError> {
+        self.inner.frontends()
+    }
+
+    fn addresses(&mut self) -> Result<Vec<(Address, u32)>, LoaderError> {
+        self.inner.addresses()
+    }
+
+    fn backends(&mut self) -> Result<Vec<(BackendId, Backend)>, LoaderError> {
+        self.inner.backends()
+    }
+
+    fn end_sockets(&mut self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
+        self.inner.end_sockets(backend, cookies)
+    }
+}
