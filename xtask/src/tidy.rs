@@ -11,7 +11,7 @@ use anyhow::Context as _;
 const MANY_LINES: usize = 800;
 
 /// Crates that may hold `unsafe`: they call the kernel.
-const UNSAFE: [&str; 3] = ["ebpf/loader", "ebpf/programs", "suites/lab"];
+const UNSAFE: [&str; 4] = ["ebpf/loader", "ebpf/programs", "suites/cluster", "suites/lab"];
 
 /// The only crate that imports aya.
 const AYA: [&str; 1] = ["ebpf/loader"];

@@ -8,6 +8,10 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use cluster::{
+    Cluster,
+    user_file::{self, MOST_BYTES},
+};
 use harness::{
     context::Options,
     evidence::Evidence,
@@ -16,11 +20,9 @@ use harness::{
     turns::Turns,
 };
 use lab::{
-    cluster::Cluster,
     embedded::LabCluster,
     kind::KindCluster,
     kubernetes::{About, KubernetesCluster, extension},
-    user_file::{self, MOST_BYTES},
 };
 use tokio::{
     signal::unix::{SignalKind, signal},

@@ -1,4 +1,4 @@
-//! `plumbline exec-in-pod`: what [`Cluster::exec`](lab::cluster::Cluster::exec) starts for a pod of a cluster; and `on-node`, which
+//! `plumbline exec-in-pod`: what [`Cluster::exec`](cluster::Cluster::exec) starts for a pod of a cluster; and `on-node`, which
 //! that starts in a pod for its node.
 
 use std::process::ExitCode;

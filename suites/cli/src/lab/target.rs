@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use cluster::target::{Target, TargetError};
 use lab::{
     embedded::{AgentCommand, LabError},
     kubernetes::{Agents, Tested},
-    target::{Target, TargetError},
 };
 
 /// The target that is meant where none is named.

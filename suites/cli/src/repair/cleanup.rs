@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::Cluster as _;
 use harness::{cleanup::Made, limits::Limits};
 use lab::{
-    cluster::Cluster as _,
     embedded::{self, Downed, LIMITS, LabCluster},
     kind,
 };

@@ -6,8 +6,8 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
+use cluster::Cluster as _;
 use lab::{
-    cluster::Cluster as _,
     embedded::{LIMITS, LabCluster},
     kind::{self, KindCluster},
 };

@@ -1,13 +1,10 @@
 //! What killed runs have left on nodes of a cluster by a kubeconfig.
 
 use anyhow::{Context as _, bail};
+use cluster::{Capability, Cluster, Node};
 use faults::Healed;
-use lab::{
-    cluster::{Capability, Cluster, Node},
-    kubernetes::{
-        Connection, Guard, KubernetesCluster, KubernetesError, Left, extension, give_back, holders,
-        left_on_nodes,
-    },
+use lab::kubernetes::{
+    Connection, Guard, KubernetesCluster, KubernetesError, Left, extension, give_back, holders, left_on_nodes,
 };
 
 use crate::run::interruption;

@@ -8,13 +8,10 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use cluster::{Cluster as _, target::Agent};
 use harness::{case::Case, report::CaseReport, verdict::Verdict};
-use lab::{
-    cluster::Cluster as _,
-    kubernetes::{
-        Guard, KubernetesCluster, KubernetesError, Options, Tested, Tier, extension, give_back, processors,
-    },
-    target::Agent,
+use lab::kubernetes::{
+    Guard, KubernetesCluster, KubernetesError, Options, Tested, Tier, extension, give_back, processors,
 };
 use tempfile::NamedTempFile;
 use tokio::{

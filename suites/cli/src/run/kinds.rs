@@ -9,11 +9,9 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
+use cluster::{Cluster, ClusterError};
 use harness::{case::Case, cleanup::Made, report::CaseReport, verdict::Verdict};
-use lab::{
-    cluster::{Cluster, ClusterError},
-    kind::{self, Existing, KindCluster, KindConfig, Step},
-};
+use lab::kind::{self, Existing, KindCluster, KindConfig, Step};
 use tokio::{sync::OnceCell, time::sleep};
 
 use crate::repair;

@@ -51,12 +51,11 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use cluster::{Cluster, software::Software};
 use harness::{case::Case, limits::Limits};
 use lab::{
-    cluster::Cluster,
     kind::{Existing, KindConfig},
     kubernetes::Tested,
-    software::Software,
 };
 
 use crate::{

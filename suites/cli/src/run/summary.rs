@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
+use cluster::Description;
 use comfy_table::{Table, presets};
 use harness::case::{axes_not_enabled, families};
-use lab::cluster::Description;
 
 use super::{process::Settings, seconds, select::Selection};
 use crate::{

@@ -1,9 +1,7 @@
 //! Nothing is left: this host is after a lab what it was before, however the lab ended.
 
-use lab::{
-    cluster::{Cluster, Place},
-    embedded::{self, AgentCommand, Downed, IpFamilies, LabCluster, LabConfig},
-};
+use cluster::{Cluster, Place};
+use lab::embedded::{self, AgentCommand, Downed, IpFamilies, LabCluster, LabConfig};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,

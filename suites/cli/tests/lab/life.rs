@@ -2,12 +2,10 @@
 
 use std::{fs::File, path::Path, process::Command};
 
+use cluster::Cluster;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, api::ListParams};
-use lab::{
-    cluster::Cluster,
-    embedded::{self, Downed, LabCluster, LabError, Lifetime},
-};
+use lab::embedded::{self, Downed, LabCluster, LabError, Lifetime};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,

@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::embedded::{self, Downed, LabCluster, LabConfig, LabError, Lifetime, Need};
+use cluster::target::program::Need;
+use lab::embedded::{self, Downed, LabCluster, LabConfig, LabError, Lifetime};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,

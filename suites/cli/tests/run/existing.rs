@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{Capability, Cluster as _, Place, RUN_LABEL};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -23,7 +24,6 @@ use kube::{
     runtime::wait::{await_condition, conditions::is_pod_running},
 };
 use lab::{
-    cluster::{Capability, Cluster as _, Place, RUN_LABEL},
     embedded::LabCluster,
     kubernetes::{
         ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,

@@ -11,6 +11,7 @@ use std::{
     time::Instant,
 };
 
+use cluster::RUN_LABEL;
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Namespace, Node, Pod},
@@ -19,12 +20,9 @@ use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
-use lab::{
-    cluster::RUN_LABEL,
-    kubernetes::{
-        ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,
-        left_on_nodes,
-    },
+use lab::kubernetes::{
+    ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,
+    left_on_nodes,
 };
 use nix::{
     sys::signal::{Signal, kill},

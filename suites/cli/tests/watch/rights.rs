@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{Cluster as _, RUN_LABEL};
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Namespace, Node, Pod, Secret},
@@ -16,12 +17,9 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use lab::{
-    cluster::{Cluster as _, RUN_LABEL},
-    kubernetes::{
-        Agents, ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested,
-        Tier, extension,
-    },
+use lab::kubernetes::{
+    Agents, ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested,
+    Tier, extension,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -9,6 +9,7 @@ use std::{
     time::Instant,
 };
 
+use cluster::{AgentState, ApiWay, Stop, Variant, command_line, spawn, target::program::Values};
 use tokio::{
     process::Child,
     sync::{mpsc, oneshot, watch},
@@ -23,11 +24,8 @@ use super::{
     health,
     mounts::{BPFFS, CGROUPS},
     node::Node,
-    program::Values,
-    spawn,
     way::Way,
 };
-use crate::cluster::{AgentState, ApiWay, Stop, Variant, command_line};
 
 /// Orders that wait; each is answered before the next is taken.
 const ORDERS: usize = 16;

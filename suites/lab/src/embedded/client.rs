@@ -11,6 +11,11 @@ use std::{
 };
 
 use async_trait::async_trait;
+use cluster::{
+    AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, EVERY_PIN, HeldApiFault,
+    NODE_FOLDER, Place, Stop, Variant, command_line,
+    spawn::{self, Placement},
+};
 use kube::Client;
 use tokio::process::Child;
 
@@ -19,18 +24,12 @@ use super::{
     api::kube_client,
     dir::LabDir,
     error::io_error,
-    evidence,
-    held::{self, HeldApiFault},
+    evidence, held,
     host::root,
     leftovers::{self, Downed},
     mounts::CGROUPS,
     protocol::{About, Descriptor, Located, Reply, Request, Status},
     request::{call, cluster_error, unexpected},
-    spawn::{self, Placement},
-};
-use crate::cluster::{
-    AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, EVERY_PIN, NODE_FOLDER,
-    Place, Stop, Variant, command_line,
 };
 
 /// How long a lab lives.

@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
+use cluster::{
+    Deviation,
+    software::{AgentSoftware, arguments},
+    target::{Target, program::Program},
+};
 use serde::{Deserialize, Serialize};
 
-use super::{LIMITS, LabError, Program, api::PROGRAMS, topology};
-use crate::{
-    cluster::Deviation,
-    software::{AgentSoftware, arguments},
-    target::Target,
-};
+use super::{LIMITS, LabError, api::PROGRAMS, program, topology};
 
 /// Name of a lab that nobody gave a name.
 pub const DEFAULT_NAME: &str = "lab";
@@ -151,7 +151,7 @@ impl AgentCommand {
                     what: "agent".to_owned(),
                     path: path.to_owned(),
                 })?,
-            None => own.find()?,
+            None => program::find(&own)?,
         };
         Ok(Self {
             label: name.to_owned(),
@@ -234,7 +234,7 @@ impl LabConfig {
                 });
             }
         }
-        self.agent.program.check_tools(&self.agent.label)
+        program::check_tools(&self.agent.program, &self.agent.label)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
+use cluster::Stop;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -9,7 +10,6 @@ use nix::{
 use tokio::{process::Child, time::timeout};
 
 use super::LIMITS;
-use crate::cluster::Stop;
 
 /// Ends a process and says how it went.
 pub(super) async fn stop(child: &mut Child, how: Stop) -> String {

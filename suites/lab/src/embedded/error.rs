@@ -4,7 +4,7 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-use crate::cluster::Place;
+use cluster::Place;
 
 /// One cause each.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ pub enum LabError {
     },
     /// Not a target.
     #[error(transparent)]
-    Target(#[from] crate::target::TargetError),
+    Target(#[from] cluster::target::TargetError),
     /// A target whose file says how it is installed on a cluster, and nothing of the lab.
     #[error(
         "the target {target} does not run in the embedded lab: expected a part `lab` in its file, found only `cluster`, \
@@ -238,7 +238,7 @@ pub enum LabError {
     },
     /// The supervisor's answer.
     #[error(transparent)]
-    Refused(#[from] crate::cluster::ClusterError),
+    Refused(#[from] cluster::ClusterError),
     /// Talking with the supervisor failed.
     #[error("failed to talk with the supervisor of lab {name:?}: {why}")]
     Control {

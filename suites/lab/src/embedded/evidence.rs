@@ -2,6 +2,7 @@
 
 use std::{fs, io, path::Path};
 
+use cluster::{Cluster, ClusterError, Place, command_line, target::program::Values};
 use k8s_openapi::api::{
     core::v1::{Node, Pod, Service},
     discovery::v1::EndpointSlice,
@@ -16,9 +17,7 @@ use super::{
     error::io_error,
     mounts::{BPFFS, CGROUPS},
     netns::NetNs,
-    program::Values,
 };
-use crate::cluster::{Cluster, ClusterError, Place, command_line};
 
 /// Fills a folder. What can't be had is said in its place; only a folder that can't be written is an error.
 pub(super) async fn collect(

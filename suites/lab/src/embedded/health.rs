@@ -5,12 +5,13 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
+use cluster::target::program::Ready;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpSocket,
 };
 
-use super::{Ready, netns::NetNs};
+use super::netns::NetNs;
 
 /// Whether an agent says that it is ready; an error if it says nothing.
 pub(crate) async fn ready(net: &NetNs, Ready { port, path }: &Ready) -> io::Result<bool> {

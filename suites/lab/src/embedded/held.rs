@@ -2,6 +2,8 @@
 
 use std::{io, time::Duration};
 
+use async_trait::async_trait;
+use cluster::{ApiFault, ClusterError, HeldApiFault, Hold};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
@@ -16,7 +18,6 @@ use super::{
     protocol::{Refusal, Reply, Request},
     request::{OTHER_ANSWER, open},
 };
-use crate::cluster::{ApiFault, ClusterError};
 
 /// What a fault may take to begin or to end: an API server that stops answers what is under way, and one that was down is
 /// awaited until it serves.
@@ -25,12 +26,9 @@ const LIMIT: Duration = LIMITS
     .saturating_add(LIMITS.agent_stop)
     .saturating_add(LIMITS.api_serves);
 
-/// A fault of the API servers that is in force.
-///
-/// It ends with [`HeldApiFault::end`], and soon after the value is dropped or its process ends, however that happens.
+/// A connection at whose other end somebody keeps up a fault of the API servers, as long as it is open.
 #[derive(Debug)]
-#[must_use = "the fault ends when this is dropped"]
-pub struct HeldApiFault {
+pub(crate) struct HeldByConnection {
     /// Of the lab or cluster, for errors.
     name: String,
     stream: BufReader<UnixStream>,
@@ -39,7 +37,8 @@ pub struct HeldApiFault {
 /// Begins one; it is in force when this returns.
 pub(super) async fn begin(dir: &LabDir, fault: ApiFault, lasts: Duration) -> Result<HeldApiFault, LabError> {
     let stream = open(dir, &Request::ApiFault { fault, lasts }).await?;
-    HeldApiFault::begun(dir.name(), stream).await
+    let connection = HeldByConnection::begun(dir.name(), stream).await?;
+    Ok(HeldApiFault::new(connection))
 }
 
 /// Keeps up a fault as long as somebody holds the connection, and no longer than it may last: `begin` makes it, `heal` undoes
@@ -80,8 +79,8 @@ pub(crate) async fn hold<B>(
     Ok(())
 }
 
-impl HeldApiFault {
-    /// That of a connection at whose other end somebody has been asked to [`hold`] it; it is in force when this returns.
+impl HeldByConnection {
+    /// One at whose other end somebody has been asked to [`hold`] a fault; it is in force when this returns.
     ///
     /// # Errors
     /// It was refused, or the other end is gone.
@@ -92,18 +91,6 @@ impl HeldApiFault {
         };
         held.done().await?;
         Ok(held)
-    }
-
-    /// Ends it; it is over when this returns.
-    ///
-    /// # Errors
-    /// [`ClusterError::FaultLapsed`] if its time was over before: what was seen under it proves nothing. It could not be
-    /// ended, such as an API server that does not start again.
-    pub async fn end(mut self) -> Result<(), ClusterError> {
-        // One whose time is over has answered already.
-        drop(self.stream.write_all(b"end\n").await);
-        let done = self.done().await;
-        done.map_err(super::request::cluster_error("end a fault of the API servers"))
     }
 
     /// The next answer, which should be that it is done.
@@ -137,6 +124,16 @@ impl HeldApiFault {
     }
 }
 
+#[async_trait]
+impl Hold for HeldByConnection {
+    async fn end(mut self: Box<Self>) -> Result<(), ClusterError> {
+        // One whose time is over has answered already.
+        drop(self.stream.write_all(b"end\n").await);
+        let done = self.done().await;
+        done.map_err(super::request::cluster_error("end a fault of the API servers"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -163,14 +160,14 @@ mod tests {
     #[tokio::test]
     async fn a_fault_is_undone_however_it_ends() {
         let end = async |stream| {
-            let held = HeldApiFault::begun("test", stream).await.expect("begun");
-            held.end().await
+            let held = HeldByConnection::begun("test", stream).await.expect("begun");
+            Box::new(held).end().await
         };
         let (ended, undone) = with(LONG, end).await;
         assert!(ended.is_ok() && undone, "it was ended: {ended:?}");
 
         let lapse = async |stream| {
-            let mut held = HeldApiFault::begun("test", stream).await.expect("begun");
+            let mut held = HeldByConnection::begun("test", stream).await.expect("begun");
             let mut line = Vec::new();
             held.stream.read_until(b'\n', &mut line).await.expect("an answer");
             line
@@ -182,7 +179,7 @@ mod tests {
             "its time was over: {said:?}"
         );
 
-        let forget = async |stream| drop(HeldApiFault::begun("test", stream).await.expect("begun"));
+        let forget = async |stream| drop(HeldByConnection::begun("test", stream).await.expect("begun"));
         let ((), undone) = with(LONG, forget).await;
         assert!(undone, "whoever wanted it is gone");
     }
@@ -193,7 +190,7 @@ mod tests {
         let begin = async { Err::<(), _>(Refusal::failed("begin it", &"API server 2 is down already")) };
         let heal = async |()| panic!("nothing has begun");
         let held = hold(BufReader::new(its), &FAULT, LONG, begin, heal);
-        let (begun, held) = tokio::join!(HeldApiFault::begun("test", ours), held);
+        let (begun, held) = tokio::join!(HeldByConnection::begun("test", ours), held);
         held.expect("held to its end");
         let error = begun.expect_err("refused").to_string();
         assert!(error.contains("down already"), "{error}");

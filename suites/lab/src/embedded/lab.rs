@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use cluster::{Capability, Description, software::Software};
 use futures::future::{join_all, try_join_all};
 use kube::Client;
 use lab_controllers::{Balancer, Routes, SliceSettings, keep_slices, route, schedule};
@@ -35,10 +36,6 @@ use super::{
     output::Steps,
     protocol::{About, Descriptor, Located, Missing, NodeStatus, Refusal, Status},
     topology::NodeAddresses,
-};
-use crate::{
-    cluster::{self, Capability, Description},
-    software::Software,
 };
 
 /// Everything; its end is that of all tasks, and with them of their processes and namespaces.

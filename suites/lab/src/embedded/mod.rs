@@ -13,11 +13,11 @@
 //! namespace); however a lab ends, its processes end with it; what is left after a SIGKILL is a folder and empty
 //! cgroups, and the next `up` or `down` removes them.
 //!
-//! Files: for users `config`, `program`, `client`, `held`, `limits`, `error`, `evidence`, `counters`; the supervisor is `supervisor` (its life),
+//! Files: for users `config`, `client`, `limits`, `error`, `evidence`, `counters`; the supervisor is `supervisor` (its life),
 //! `lab` (what it holds), `control` (requests), `api/`, `agent`, `way`, `health`, `kubelet/`, `node`, `topology`; between the two `protocol`,
-//! `request`, `start`, `output`; on the host `host` (what a lab
-//! asks of it), `needs` (what a target asks of its kernel), `dir`, `leftovers`, `cgroup`; kernel objects `netns`, `links`,
-//! `mounts`, `spawn`, `ending`; `balancer` (routes to load balancers), `backoff`.
+//! `request`, `held`, `start`, `output`; on the host `host` (what a lab
+//! asks of it), `needs` (what a target asks of its kernel), `program` (where its program is), `dir`, `leftovers`, `cgroup`; kernel objects `netns`, `links`,
+//! `mounts`, `ending`; `balancer` (routes to load balancers), `backoff`.
 
 mod agent;
 mod api;
@@ -50,7 +50,6 @@ mod output;
 mod program;
 mod protocol;
 mod request;
-pub(crate) mod spawn;
 mod start;
 mod supervisor;
 mod topology;
@@ -62,28 +61,23 @@ pub use config::{
     Advertise, AgentCommand, ControlPlane, DEFAULT_NAME, IpFamilies, LabConfig, check_name, sibling,
 };
 pub use error::LabError;
-pub use held::HeldApiFault;
 pub use leftovers::Downed;
 pub use limits::{LIMITS, Limits};
-pub(crate) use program::Values;
-pub use program::{Api, KUBERNETES, Need, Program, Ready};
+pub use program::KUBERNETES;
 pub use protocol::{ActiveApiFault, NodeStatus, PodView, Status};
-pub use spawn::Placement;
 use start::Leash;
 pub use supervisor::supervise;
 pub(crate) use {
     api::{Front, Proxies, Through, is_ready as api_is_ready, kube_client_as, kube_client_at},
     balancer::{Nodes, Router, follow},
-    cgroup::mount_point as cgroup_mount,
     counters::counters,
     dir::named_in,
     health::ready as agent_is_ready,
-    held::hold,
+    held::{HeldByConnection, hold},
     links::{Links, Via},
     netns::NetNs,
     node::{BY_CONNECTION_IPV4, BY_CONNECTION_IPV6, EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6},
     protocol::{Missing, Refusal},
     request::cluster_error,
-    spawn::{become_program, program},
     topology::everything,
 };

@@ -2,9 +2,10 @@
 
 use std::process::{Command, Stdio};
 
+use cluster::{spawn, target::program::Need};
 use tokio::time::timeout;
 
-use super::{AgentCommand, LIMITS, LabError, Need, error::io_error, netns::NetNs, spawn};
+use super::{AgentCommand, LIMITS, LabError, error::io_error, netns::NetNs};
 
 /// Runs what shows that each need is met, in their order and in one network namespace that is gone afterwards.
 ///

@@ -8,6 +8,8 @@
 
 use std::{fs::File, io, net::IpAddr};
 
+use cluster::spawn::Placement;
+
 use super::{
     IpFamilies, LabError,
     balancer::Router,
@@ -16,7 +18,6 @@ use super::{
     links::{Links, Via},
     mounts,
     netns::{NetNs, Settings},
-    spawn::Placement,
     topology::{NodeAddresses, everything, on_underlay},
 };
 

@@ -1,202 +1,41 @@
-//! How a target is run as a program of each node: the part `lab` of its file. README of `suites/targets` has the fields.
+//! Where the program of a target is, and what it calls, on this host.
 
 use std::{
-    collections::BTreeMap,
     env,
-    ffi::OsStr,
-    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use cluster::target::program::Program;
 
 use super::{LabError, sibling};
-use crate::{
-    cluster::{Variant, Ways},
-    target::unknown,
-};
 
 /// Names a folder with Kubernetes' own programs, kube-proxy among them.
 pub const KUBERNETES: &str = "PLUMBLINE_KUBE_API";
 
-/// What stands in an argument for a further address, as `${NAME}`.
-const API: &str = "api";
-/// What can stand in another one.
-const NAMES: [&str; 5] = ["kubeconfig", "node", "cgroup", "bpffs", "state"];
-
-/// How an agent is run, cleaned up after and asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Program {
-    /// Its name.
-    pub program: String,
-    /// Programs that it calls, by name.
-    #[serde(default)]
-    pub tools: Vec<String>,
-    /// What it asks of the kernel, in the order in which it is tried.
-    #[serde(default)]
-    pub needs: Vec<Need>,
-    /// Ways to the API that it documents, beside a kubeconfig with an address that is no Service's.
-    #[serde(default)]
-    pub api: Api,
-    /// Arguments of a run.
-    pub run: Vec<String>,
-    /// Its other configurations: arguments that follow those of a run.
-    #[serde(default)]
-    pub variants: BTreeMap<Variant, Vec<String>>,
-    /// Arguments with which it removes what it keeps on a node.
-    pub cleanup: Vec<String>,
-    /// Arguments with which it prints what it has programmed, if it can.
-    #[serde(default)]
-    pub dump: Option<Vec<String>>,
-    /// Arguments with which it prints its version, if it can.
-    #[serde(default)]
-    pub version: Option<Vec<String>>,
-    /// Where it says that it is ready.
-    pub ready: Ready,
+/// The program: beside the running one, in the folder of Kubernetes' programs, or on the PATH.
+pub(super) fn find(target: &Program) -> Result<PathBuf, LabError> {
+    let name = &target.program;
+    let kubernetes = || {
+        let program = Path::new(&env::var_os(KUBERNETES)?).join(name);
+        program.is_file().then_some(program)
+    };
+    sibling(name).or_else(|_| {
+        kubernetes()
+            .or_else(|| on_path(name))
+            .ok_or_else(|| LabError::NoProgram {
+                program: name.clone(),
+            })
+    })
 }
 
-/// Something that the kernel must offer, and a command that succeeds in a new network namespace if it does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Need {
-    /// Its name, and the option of the kernel's configuration.
-    pub what: String,
-    /// Program and arguments. Commands follow each other in one namespace.
-    pub run: Vec<String>,
-}
-
-/// Ways to the API that a target documents.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Api {
-    /// Its kubeconfig may name an address of a Service that it serves itself.
-    #[serde(default)]
-    pub service: bool,
-    /// Arguments for each further address, which they name as `${api}`.
-    #[serde(default)]
-    pub further: Option<Vec<String>>,
-}
-
-impl Api {
-    /// As cases see them.
-    pub(crate) fn ways(&self) -> Ways {
-        Ways {
-            service: self.service,
-            further: self.further.is_some(),
-            shared: false,
-        }
-    }
-
-    /// Arguments for further addresses; none where it has no such way.
-    pub(crate) fn further(&self, addresses: &[SocketAddr]) -> Vec<String> {
-        let arguments = |address: &SocketAddr| {
-            let name = format!("${{{API}}}");
-            let fill = move |argument: &String| argument.replace(&name, &address.to_string());
-            self.further.iter().flatten().map(fill).collect::<Vec<_>>()
-        };
-        addresses.iter().flat_map(arguments).collect()
-    }
-}
-
-/// On a node's loopback, by HTTP; status 200 is yes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ready {
-    /// Port.
-    pub port: u16,
-    /// Path, such as `/readyz`.
-    pub path: String,
-}
-
-/// What the names in arguments stand for on one node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Values<'a> {
-    pub(crate) kubeconfig: &'a Path,
-    pub(crate) node: &'a str,
-    pub(crate) cgroup: &'a str,
-    pub(crate) bpffs: &'a str,
-    pub(crate) state: &'a Path,
-}
-
-impl Program {
-    /// Whether its arguments can be filled and its address can be asked.
-    ///
-    /// # Errors
-    /// What is wrong, in words.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let run = self.run.iter().chain(self.variants.values().flatten());
-        let arguments = run.chain(&self.cleanup);
-        for argument in arguments.chain(self.dump.iter().flatten()) {
-            if let Some(unknown) = unknown(argument, &NAMES) {
-                return Err(format!(
-                    "{argument:?} names {unknown:?}; expected one of {}",
-                    NAMES.map(|name| format!("${{{name}}}")).join(", ")
-                ));
-            }
-        }
-        for argument in self.api.further.iter().flatten() {
-            if let Some(unknown) = unknown(argument, &[API]) {
-                return Err(format!(
-                    "{argument:?} names {unknown:?}; expected ${{{API}}} in api.further"
-                ));
-            }
-        }
-        if !self.ready.path.starts_with('/') {
-            let found = &self.ready.path;
-            return Err(format!(
-                "expected a path that begins with / in ready, found {found:?}"
-            ));
-        }
-        Ok(())
-    }
-
-    /// The program: beside the running one, in the folder of Kubernetes' programs, or on the PATH.
-    pub(super) fn find(&self) -> Result<PathBuf, LabError> {
-        let kubernetes = || {
-            let program = PathBuf::from(env::var_os(KUBERNETES)?).join(&self.program);
-            program.is_file().then_some(program)
-        };
-        sibling(&self.program).or_else(|_| {
-            kubernetes()
-                .or_else(|| on_path(&self.program))
-                .ok_or_else(|| LabError::NoProgram {
-                    program: self.program.clone(),
-                })
-        })
-    }
-
-    /// Whether what it calls is there.
-    pub(super) fn check_tools(&self, label: &str) -> Result<(), LabError> {
-        match self.tools.iter().find(|tool| on_path(tool).is_none()) {
-            None => Ok(()),
-            Some(tool) => Err(LabError::MissingTool {
-                target: label.to_owned(),
-                tool: tool.clone(),
-            }),
-        }
-    }
-}
-
-impl Values<'_> {
-    /// Arguments with the names replaced.
-    pub(crate) fn fill(&self, arguments: &[String]) -> Vec<String> {
-        let values = [
-            self.kubeconfig.as_os_str(),
-            OsStr::new(self.node),
-            OsStr::new(self.cgroup),
-            OsStr::new(self.bpffs),
-            self.state.as_os_str(),
-        ];
-        let fill = |argument: &String| {
-            NAMES
-                .iter()
-                .zip(values)
-                .fold(argument.clone(), |text, (name, value)| {
-                    text.replace(&format!("${{{name}}}"), &value.to_string_lossy())
-                })
-        };
-        arguments.iter().map(fill).collect()
+/// Whether what it calls is there.
+pub(super) fn check_tools(target: &Program, label: &str) -> Result<(), LabError> {
+    match target.tools.iter().find(|tool| on_path(tool).is_none()) {
+        None => Ok(()),
+        Some(tool) => Err(LabError::MissingTool {
+            target: label.to_owned(),
+            tool: tool.clone(),
+        }),
     }
 }
 
@@ -206,35 +45,4 @@ fn on_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&folders)
         .map(|folder| folder.join(name))
         .find(|path| path.is_file())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_further_address_has_arguments_of_its_own() {
-        let text = "{further: [--at, 'https://${api}']}";
-        let api: Api = serde_saphyr::from_str(text).expect("ways");
-        assert_eq!((api.ways().service, api.ways().further), (false, true));
-        let addresses = ["10.0.0.1:1", "[fd00::1]:2"].map(|text| text.parse().expect("an address"));
-        let expected = ["--at", "https://10.0.0.1:1", "--at", "https://[fd00::1]:2"];
-        assert_eq!(api.further(&addresses), expected);
-        let none = Api::default();
-        assert!(none.further(&addresses).is_empty() && !none.ways().further);
-    }
-
-    #[test]
-    fn names_in_arguments_are_filled() {
-        let values = Values {
-            kubeconfig: Path::new("/k"),
-            node: "node1",
-            cgroup: "/c",
-            bpffs: "/b",
-            state: Path::new("/s"),
-        };
-        let arguments =
-            ["--a=${kubeconfig}", "${node}:${cgroup}", "${bpffs}${state}", "x"].map(str::to_owned);
-        assert_eq!(values.fill(&arguments), ["--a=/k", "node1:/c", "/b/s", "x"]);
-    }
 }

@@ -2,12 +2,10 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
+use cluster::{AgentState, ApiFault, ApiServer, ApiWay, ClusterError, Description, Place, Stop, Variant};
 use serde::{Deserialize, Serialize};
 
 use super::{LabConfig, LabError};
-use crate::cluster::{
-    AgentState, ApiFault, ApiServer, ApiWay, ClusterError, Description, Place, Stop, Variant,
-};
 
 /// A request on the control socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]

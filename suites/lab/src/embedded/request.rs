@@ -2,6 +2,7 @@
 
 use std::{io, time::Duration};
 
+use cluster::ClusterError;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
@@ -13,7 +14,6 @@ use super::{
     dir::LabDir,
     protocol::{Reply, Request},
 };
-use crate::cluster::ClusterError;
 
 /// Sends a request and takes the answer; one that says no is [`LabError::Refused`], or [`LabError::Starting`].
 pub(super) async fn call(dir: &LabDir, request: &Request, limit: Duration) -> Result<Reply, LabError> {

@@ -5,6 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use cluster::spawn;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     process::{Child, ChildStdin},
@@ -16,7 +17,6 @@ use super::{
     dir::{LabDir, tail},
     error::io_error,
     protocol::StartEvent,
-    spawn,
     supervisor::DETACH,
 };
 

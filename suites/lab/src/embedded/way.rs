@@ -12,10 +12,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use cluster::ApiWay;
 use serde_json::Value;
 
 use super::agent::Files;
-use crate::cluster::ApiWay;
 
 /// A name of every API server, whatever its address.
 const CERTIFICATE: &str = "kubernetes";

@@ -10,6 +10,12 @@ use std::{
 };
 
 use async_trait::async_trait;
+use cluster::{
+    AgentState, ApiFault, ApiServer, ApiWay, Capability, ClusterError, EVERY_PIN, HeldApiFault, Place, Stop,
+    Variant, command_line,
+    spawn::{Placement, program},
+    target::program::Values,
+};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use tokio::time::{sleep, timeout};
@@ -25,11 +31,7 @@ use super::{
     state::Folder,
 };
 use crate::{
-    cluster::{
-        AgentState, ApiFault, ApiServer, ApiWay, Capability, ClusterError, EVERY_PIN, HeldApiFault, Place,
-        Stop, Variant, command_line,
-    },
-    embedded::{NetNs, Placement, Values, api_is_ready, counters, program},
+    embedded::{NetNs, api_is_ready, counters},
     kubernetes::Extension,
 };
 

@@ -83,7 +83,7 @@ pub enum KindError {
     Kubernetes(#[from] crate::kubernetes::KubernetesError),
     /// The target can't be had.
     #[error(transparent)]
-    Undefined(#[from] crate::target::TargetError),
+    Undefined(#[from] cluster::target::TargetError),
     /// No cluster of this name.
     #[error(
         "there is no kind cluster {name:?}; `kind get clusters` lists them, and without --reuse one is made"

@@ -2,10 +2,10 @@
 
 use std::{fs, io::Write as _, path::Path};
 
+use cluster::image::{Image, ImageError};
 use tempfile::NamedTempFile;
 
 use super::{KindError, containers::Container, error::io_error, tools::Tools};
-use crate::image::{Image, ImageError};
 
 /// An image in a file, which goes with the value.
 #[derive(Debug)]
@@ -111,8 +111,9 @@ impl Archive {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use testing::elf::static_program;
+
     use super::*;
-    use crate::image::static_program;
 
     const IMAGE: Image = Image {
         repository: "plumbline-test",

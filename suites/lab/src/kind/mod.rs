@@ -7,7 +7,7 @@
 //!      │                    └─ agents: a DaemonSet that stays away from labelled nodes
 //!      ├─ LoadBalancers: addresses for Services, as long as this process has the cluster
 //!      ├─ kind create ◀─ configuration (families, kube-proxy's mode, image of the nodes)
-//!      └─ crate::image ─▶ docker load, kind load image-archive: the probe, the agent
+//!      └─ cluster::image ─▶ docker load, kind load image-archive: the probe, the agent
 //! ```
 //!
 //! Promised: no registry is asked for anything but the image of the nodes, where that is not there. A cluster that did not
@@ -16,7 +16,7 @@
 //!
 //! Left out: leading kube-proxy to the API by another way.
 //!
-//! Files: `config` (what is told), `cluster` (made, found), `removal`, `programs` (of ours),
+//! Files: `config` (what is told), `kind_cluster` (made, found), `removal`, `programs` (of ours),
 //! `baseline` (what nodes had before their agents), `beside` (what cases reach beside the API), `agents`,
 //! `api` (API servers, two that share an address among them, and their faults),
 //! `manifests` (what the agent is deployed as), `images`, `outside` (the client outside and its router), `way` (from the one
@@ -26,12 +26,12 @@ mod agents;
 mod api;
 mod baseline;
 mod beside;
-mod cluster;
 mod config;
 mod containers;
 mod error;
 mod images;
 mod inspected;
+mod kind_cluster;
 mod limits;
 mod load_balancers;
 mod manifests;
@@ -48,9 +48,9 @@ mod tools;
 mod way;
 
 pub use api::{balance, keep};
-pub use cluster::{Existing, KindCluster};
 pub use config::{KindConfig, KindTarget, PodNetwork};
 pub use error::KindError;
+pub use kind_cluster::{Existing, KindCluster};
 pub use limits::{LIMITS, Limits};
 pub use load_balancers::give_back;
 pub use removal::{Standing, down, kept, remove_dead, remove_if_dead};

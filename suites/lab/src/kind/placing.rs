@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use cluster::spawn::{self, Placement};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -15,7 +16,6 @@ use nix::{
 use tokio::time::timeout;
 
 use super::{KindError, containers::Container, error::io_error};
-use crate::embedded::{Placement, spawn};
 
 /// How deep cgroups of containers are below a node's root, at most: kubelet's, its classes', the pod's, the container's,
 /// and what systemd puts around them.

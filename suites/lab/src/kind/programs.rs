@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
+use cluster::image::{AGENT, PROBE};
+
 use super::{KindError, KindTarget, images::Archive};
-use crate::{
-    embedded::sibling,
-    image::{AGENT, PROBE},
-};
+use crate::embedded::sibling;
 
 /// Programs of ours that a cluster gets.
 pub(super) struct Programs {

@@ -12,13 +12,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use cluster::{ApiWay, Variant};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{KindError, error::io_error};
-use crate::{
-    cluster::{ApiWay, Variant},
-    embedded::{check_name, named_in},
-};
+use crate::embedded::{check_name, named_in};
 
 /// Where the folders of all clusters are.
 const ROOT: &str = "/var/lib/plumbline/kind";

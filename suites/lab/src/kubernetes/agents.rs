@@ -3,6 +3,7 @@
 //! A stopped agent's node has the run's label, which the agents' DaemonSet stays away from ([`daemon_set`]). What a target
 //! keeps on a node is removed by its own program, in a pod like the agent's.
 
+use cluster::{RUN_LABEL, Stop};
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
 use kube::{
     Api, Client,
@@ -20,7 +21,6 @@ use super::{
     limits::ask,
     pods::{remove, replace},
 };
-use crate::cluster::{RUN_LABEL, Stop};
 
 /// Whoever does it, to which agents.
 #[derive(Clone, Copy)]
@@ -232,8 +232,9 @@ fn cleaner(
 
 #[cfg(test)]
 mod tests {
+    use cluster::target::Target;
+
     use super::*;
-    use crate::target::Target;
 
     /// The DaemonSet of an installation, as far as a cleaner differs from it.
     fn set(container: &str) -> DaemonSet {

@@ -5,12 +5,12 @@
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
+use cluster::ApiServer;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client, api::ListParams};
 use tokio::time::timeout;
 
 use super::{LIMITS, error::words};
-use crate::cluster::ApiServer;
 
 /// Name of their port.
 const PORT: &str = "https";

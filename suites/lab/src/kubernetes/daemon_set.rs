@@ -5,6 +5,7 @@
 //! before is in an annotation, written by the same request; so whoever finds the label can give it back. Given back, its pods
 //! are those of before, but on nodes whose agent was stopped meanwhile: the controller replaces these.
 
+use cluster::{RUN_LABEL, target::Agent};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
     core::v1::{Affinity, Node, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm},
@@ -17,7 +18,6 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{KubernetesError, LIMITS, error::api, limits::ask};
-use crate::{cluster::RUN_LABEL, target::Agent};
 
 /// Annotation of a borrowed one: what it had before.
 const BEFORE: &str = "plumbline-run/before";

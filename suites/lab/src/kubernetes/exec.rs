@@ -1,6 +1,6 @@
 //! A program in a pod, its pipes bridged to those of this process.
 //!
-//! [`Cluster::exec`](crate::cluster::Cluster::exec) promises a process of this machine with pipes, whose end is the
+//! [`Cluster::exec`](cluster::Cluster::exec) promises a process of this machine with pipes, whose end is the
 //! program's. That is `plumbline exec-in-pod`: it bridges its own stdin, stdout and stderr to a WebSocket (`pods/exec`) and
 //! ends as the program does. When it is killed its connection closes, which ends the program's stdin: whatever the suite
 //! starts in pods ends with its stdin.
@@ -8,6 +8,7 @@
 //! The end of stdin alone can be said only in version 5 of the protocol (Kubernetes 1.30 and later); earlier API servers
 //! get the end of the connection in its place.
 
+use cluster::command_line;
 use k8s_openapi::{
     api::core::v1::Pod,
     apimachinery::pkg::apis::meta::v1::{Status, StatusCause},
@@ -22,7 +23,6 @@ use tokio::{
 };
 
 use super::{Connection, KubernetesError, LIMITS, error::api};
-use crate::cluster::command_line;
 
 /// Exit code of a program whose own does not fit into one: no Unix has such.
 const STRANGE: u8 = 255;

@@ -8,19 +8,16 @@ use std::{
 };
 
 use async_trait::async_trait;
-
-use crate::{
-    cluster::{
-        AgentState, ApiFault, ApiServer, ApiWay, Capability, ClusterError, HeldApiFault, Place, Stop, Variant,
-    },
-    embedded::Placement,
+use cluster::{
+    AgentState, ApiFault, ApiServer, ApiWay, Capability, ClusterError, HeldApiFault, Place, Stop, Variant,
+    spawn::Placement,
 };
 
 /// What somebody who runs a cluster can do beside its API: the extension point of
 /// [`KubernetesCluster`](super::KubernetesCluster).
 ///
 /// Everything but [`Extension::capabilities`] and what has a way by the API is asked only where that declares it; each other
-/// method that is not implemented says that the cluster can't. The methods are those of [`Cluster`](crate::cluster::Cluster) of the same names, and
+/// method that is not implemented says that the cluster can't. The methods are those of [`Cluster`](cluster::Cluster) of the same names, and
 /// promise the same.
 #[async_trait]
 pub trait Extension: Send + Sync {

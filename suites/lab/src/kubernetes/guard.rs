@@ -13,6 +13,7 @@
 
 use std::collections::BTreeSet;
 
+use cluster::{Description, RUN_LABEL, dress::ADMITS};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
     Api, Client, ResourceExt as _,
@@ -30,10 +31,6 @@ use super::{
     limits::ask,
     options::host_pod,
     pods::{dressed, replace, until_ready},
-};
-use crate::{
-    cluster::{Description, RUN_LABEL},
-    dress::ADMITS,
 };
 
 /// Who made a namespace, in its label of that name.
@@ -74,7 +71,7 @@ impl Guard {
     ) -> Result<Self, KubernetesError> {
         let about = cluster.about();
         let options = &about.options;
-        let client = crate::cluster::Cluster::client(cluster);
+        let client = cluster::Cluster::client(cluster);
         let nodes = about.description.nodes.iter().map(|node| node.name.clone());
         let nodes: BTreeSet<String> = nodes.collect();
         let begun = async {

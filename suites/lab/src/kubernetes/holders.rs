@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use cluster::RUN_LABEL;
 use futures::future::try_join_all;
 use k8s_openapi::{
     api::coordination::v1::Lease as Object, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp,
@@ -16,7 +17,6 @@ use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use tokio::time::{Instant, sleep};
 
 use super::{KubernetesError, LIMITS, Options, Tier, error::api, lease::NAME, limits::ask, note};
-use crate::cluster::RUN_LABEL;
 
 /// A run that has a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

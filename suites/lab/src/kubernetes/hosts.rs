@@ -1,5 +1,6 @@
 //! Nodes, through the run's privileged pods on them.
 
+use cluster::{Node, command_line};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client,
@@ -18,7 +19,6 @@ use super::{
     guard::CONTAINER,
     options::{host_pod, on_host},
 };
-use crate::cluster::{Node, command_line};
 
 /// What all of them have in common.
 ///

@@ -9,6 +9,10 @@ use std::{
 };
 
 use async_trait::async_trait;
+use cluster::{
+    AgentState, Capability, ClusterError, Node, RUN_LABEL, Stop, Variant,
+    target::{Agent, Installation},
+};
 use k8s_openapi::api::core::v1::{ContainerStatus, Node as ApiNode, Pod};
 use kube::{
     Api, Client, ResourceExt as _,
@@ -22,10 +26,6 @@ use super::{
     agents::Hand,
     error::{api, words},
     limits::ask,
-};
-use crate::{
-    cluster::{AgentState, Capability, ClusterError, Node, RUN_LABEL, Stop, Variant},
-    target::{Agent, Installation},
 };
 
 /// The agents of a target.

@@ -6,13 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use cluster::user_file::{self, MOST_BYTES};
 use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
 use super::KubernetesError;
-use crate::user_file::{self, MOST_BYTES};
 
 /// The files that are one kubeconfig together; at least one.
 #[derive(Debug, PartialEq, Eq)]

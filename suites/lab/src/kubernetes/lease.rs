@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+use cluster::RUN_LABEL;
 use k8s_openapi::{
     api::coordination::v1::{Lease as Object, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -30,7 +31,6 @@ use super::{
     limits::ask,
     note::{self, Left},
 };
-use crate::cluster::RUN_LABEL;
 
 mod state;
 #[cfg(test)]

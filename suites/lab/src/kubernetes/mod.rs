@@ -14,14 +14,13 @@
 //! may not do is found out before anything is made ([`KubernetesCluster::survey`]); what a cluster lacks is no capability
 //! of it.
 //!
-//! Files: `options` (what is told), `kubeconfig` (the files that name the API server), `cluster` (the trait), `survey` and `rights` (what is read before), `scouts` (nodes
+//! Files: `options` (what is told), `kubeconfig` (the files that name the API server), `kubernetes_cluster` (the trait), `survey` and `rights` (what is read before), `scouts` (nodes
 //! that can't be read), `api_servers` (those that `default/kubernetes` lists), `secrets` (by which images are pulled), `guard`, `lease`, `holders`, `note` and `pods` (the run's hold of it), `extension` (what differs between clusters),
 //! `installed` (agents that a target names), `agents` and `daemon_set` (what is done to them), `hosts` (nodes, asked through the
 //! run's pods), `on_node` and `container` (what runs there for it), `exec` (a program in a pod, and its pipes),
 //! `proxy` (the way to the API), `error`, `limits`.
 mod agents;
 mod api_servers;
-mod cluster;
 mod container;
 mod daemon_set;
 mod error;
@@ -32,6 +31,7 @@ mod holders;
 mod hosts;
 mod installed;
 mod kubeconfig;
+mod kubernetes_cluster;
 mod lease;
 mod limits;
 mod note;
@@ -45,7 +45,6 @@ mod secrets;
 mod software;
 mod survey;
 
-pub use cluster::{About, KubernetesCluster};
 pub use container::container_process;
 pub use daemon_set::give_back;
 pub use error::KubernetesError;
@@ -54,6 +53,7 @@ pub use extension::{ApiOnly, Extension};
 pub use guard::Guard;
 pub use holders::{Holder, holders};
 pub use installed::{Agents, extension};
+pub use kubernetes_cluster::{About, KubernetesCluster};
 pub use lease::{LeaseState, LeaseWatch, left_on_nodes, remove_lease};
 pub use limits::{LIMITS, Limits};
 pub use note::Left;

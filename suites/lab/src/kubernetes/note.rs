@@ -5,12 +5,12 @@
 
 use std::collections::BTreeSet;
 
+use cluster::RUN_LABEL;
 use k8s_openapi::api::{coordination::v1::Lease as Object, core::v1::Node};
 use kube::{Api, Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 
 use super::{Connection, KubernetesError, Options, Tier, error::api, limits::ask};
-use crate::cluster::RUN_LABEL;
 
 /// Annotation of a Lease: [`Left`], of a run that has to do with nodes.
 const NOTE: &str = "plumbline-run/options";

@@ -19,13 +19,13 @@ use std::{
     process::ExitCode,
 };
 
+use cluster::{
+    NODE_FOLDER,
+    cgroup::mount_point,
+    spawn::{Placement, become_program, program},
+};
 use nix::sched::{CloneFlags, setns};
 use serde::{Deserialize, Serialize};
-
-use crate::{
-    cluster::NODE_FOLDER,
-    embedded::{Placement, become_program, cgroup_mount, program},
-};
 
 /// The node's first process: with `hostPID`, it has this number in the pod, too.
 const FIRST: &str = "/proc/1";
@@ -81,7 +81,7 @@ pub struct Host {
 }
 
 /// Becomes a program on the node: outside of the pod, in the mounts, the network and the cgroup of the node's first process.
-/// `argv` is as in [`Cluster::exec`](crate::cluster::Cluster::exec). Returns only if that fails.
+/// `argv` is as in [`Cluster::exec`](cluster::Cluster::exec). Returns only if that fails.
 ///
 /// # Errors
 /// [`OnNodeError`]; nothing was started.
@@ -107,7 +107,7 @@ pub fn on_node(argv: &[String]) -> Result<ExitCode, OnNodeError> {
 /// [`OnNodeError::NoCgroup`].
 pub fn host() -> Result<Host, OnNodeError> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(entering("read /proc/self/mountinfo"))?;
-    let cgroup = cgroup_mount(&mounts).ok_or_else(|| OnNodeError::NoCgroup {
+    let cgroup = mount_point(&mounts).ok_or_else(|| OnNodeError::NoCgroup {
         why: "no cgroup2 file system is mounted".to_owned(),
     })?;
     Ok(Host { cgroup })
@@ -159,7 +159,7 @@ fn cgroup_of(cgroup: &str, mountinfo: &str) -> Result<PathBuf, OnNodeError> {
             lacks("expected a line that begins with 0:: in /proc/1/cgroup, found none".to_owned())
         })?;
     let mount =
-        cgroup_mount(mountinfo).ok_or_else(|| lacks("no cgroup2 file system is mounted".to_owned()))?;
+        mount_point(mountinfo).ok_or_else(|| lacks("no cgroup2 file system is mounted".to_owned()))?;
     // What of the hierarchy is mounted: all of it, but for a node that is a container.
     let root = mountinfo.lines().find_map(|line| {
         let (place, kind) = line.split_once(" - ")?;

@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use cluster::{Deviation, Variant, Ways};
 use kube::{Client, Config};
 use serde::{Deserialize, Serialize};
 
 use super::{Agents, KubernetesError, LIMITS, kubeconfig::KubeconfigFiles, proxy::corrected};
-use crate::cluster::{Deviation, Variant, Ways};
 
 /// Everything that is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub struct PodOptions {
     pub architectures: Vec<String>,
 }
 
-/// What is under test, as its target says: see [`Description`](crate::cluster::Description).
+/// What is under test, as its target says: see [`Description`](cluster::Description).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tested {
     /// `installed`: whatever is there; `reference` …

@@ -1,5 +1,6 @@
 //! Pods of the run: made, removed, and whether they run, and why not.
 
+use cluster::dress::{dress, has_no_account};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
@@ -9,7 +10,6 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{KubernetesError, LIMITS, Options, error::api, limits::ask};
-use crate::dress::{dress, has_no_account};
 
 /// Reasons of a waiting container that time does not change, as the kubelet calls them.
 const HOPELESS: &[&str] = &[

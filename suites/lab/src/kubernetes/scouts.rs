@@ -1,5 +1,6 @@
 //! Nodes that an account may not list: pods that keep away from each other find them.
 
+use cluster::{Node, RUN_LABEL};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -13,7 +14,6 @@ use super::{
     pods::{Seen, dressed, look, remove, replace},
     survey::{ARCHITECTURE, OS},
 };
-use crate::cluster::{Node, RUN_LABEL};
 
 /// How many nodes are looked for: what cases ask for at most that make do with one namespace.
 const MOST: usize = 2;

@@ -3,17 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cluster::{
+    Node,
+    software::{self, AgentSoftware, ConfigMapFound, LEFT_OUT, NodeSoftware, Software},
+    target::Agent,
+};
 use k8s_openapi::api::core::v1::{
     ConfigMap, Container, EnvVar, Node as ApiNode, Pod, PodSpec, VolumeProjection,
 };
 use kube::{Api, Client, api::ListParams};
 
 use super::{KubernetesError, error, installed, limits::ask};
-use crate::{
-    cluster::Node,
-    software::{self, AgentSoftware, ConfigMapFound, LEFT_OUT, NodeSoftware, Software},
-    target::Agent,
-};
 
 /// Most ConfigMaps that are read.
 const MOST_CONFIG_MAPS: usize = 16;

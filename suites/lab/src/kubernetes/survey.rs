@@ -5,6 +5,7 @@ use std::{
     net::IpAddr,
 };
 
+use cluster::{Capability, Description, Node, software::Software};
 use k8s_openapi::api::core::v1::{Node as ApiNode, Service, ServicePort, ServiceSpec};
 use kube::{
     Api, Client,
@@ -15,10 +16,6 @@ use tokio::time::timeout;
 use super::{
     Extension, KubernetesError, LIMITS, Options, Tier, api_servers, daemon_set, error, installed,
     limits::ask, rights,
-};
-use crate::{
-    cluster::{Capability, Description, Node},
-    software::Software,
 };
 
 /// Reads it: what it is, and why nodes of it are left out. Nothing is written: the one Service that is sent is a dry run.

@@ -8,16 +8,14 @@ use std::{
     sync::Arc,
 };
 
+use cluster::{api_server_name, users};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use lab_apiserver::{Auth, Pki};
 
-use crate::{
-    cluster::{api_server_name, users},
-    embedded::{IpFamilies, LabError, topology::MOST_API_SERVERS},
-};
+use crate::embedded::{IpFamilies, LabError, topology::MOST_API_SERVERS};
 
 /// Certificates and tokens of one lab.
 pub(super) struct Access {

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::ApiFault;
 use lab_apiserver::{
     RestingReconciler,
     faults::{FaultGuard, LONGEST, MOST_ACTIVE},
@@ -17,12 +18,9 @@ use super::{
     ApiServers,
     servers::{NOT_OURS, Server},
 };
-use crate::{
-    cluster::ApiFault,
-    embedded::{
-        LIMITS,
-        protocol::{ActiveApiFault, Missing, Refusal},
-    },
+use crate::embedded::{
+    LIMITS,
+    protocol::{ActiveApiFault, Missing, Refusal},
 };
 
 /// The faults that are held.

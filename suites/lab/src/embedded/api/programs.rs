@@ -14,22 +14,22 @@ use std::{
     sync::Arc,
 };
 
+use cluster::{
+    Stop,
+    spawn::{self, Placement},
+};
 use kube::Client;
 use tokio::{process::Child, task::JoinSet};
 
 use super::access::Access;
-use crate::{
-    cluster::Stop,
-    embedded::{
-        IpFamilies, LabError,
-        cgroup::Cgroup,
-        dir::{LabDir, tail},
-        ending::{describe, stop},
-        error::io_error,
-        netns::NetNs,
-        spawn::{self, Placement},
-        topology::MOST_API_SERVERS,
-    },
+use crate::embedded::{
+    IpFamilies, LabError,
+    cgroup::Cgroup,
+    dir::{LabDir, tail},
+    ending::{describe, stop},
+    error::io_error,
+    netns::NetNs,
+    topology::MOST_API_SERVERS,
 };
 
 /// What a folder of programs has to have.
@@ -167,7 +167,7 @@ impl Programs {
         tasks: &mut JoinSet<()>,
     ) -> Result<(), LabError> {
         let kubeconfig = self.dir.control_plane().join("controllers.kubeconfig");
-        access.write(&kubeconfig, server, crate::cluster::users::CONTROLLERS)?;
+        access.write(&kubeconfig, server, cluster::users::CONTROLLERS)?;
         let file = |name: &str| self.dir.control_plane().join(name).display().to_string();
         let arguments = [
             format!("--kubeconfig={}", kubeconfig.display()),

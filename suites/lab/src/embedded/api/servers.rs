@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use cluster::{ApiServer, Stop, users};
 use kube::Client;
 use lab_apiserver::{
     Auth, Config, Faults, Replica, ReplicaConfig, RestingReconciler, Store, kubelet::Kubelet,
@@ -24,17 +25,14 @@ use super::{
     front::Front,
     programs::{self, Programs},
 };
-use crate::{
-    cluster::{ApiServer, Stop, users},
-    embedded::{
-        Advertise, LIMITS, LabConfig, LabError,
-        cgroup::Cgroup,
-        dir::LabDir,
-        error::io_error,
-        netns::NetNs,
-        node::Underlay,
-        topology::{API_SERVER_PORT, NodeAddresses},
-    },
+use crate::embedded::{
+    Advertise, LIMITS, LabConfig, LabError,
+    cgroup::Cgroup,
+    dir::LabDir,
+    error::io_error,
+    netns::NetNs,
+    node::Underlay,
+    topology::{API_SERVER_PORT, NodeAddresses},
 };
 
 /// Why something can't be done to Kubernetes' own.

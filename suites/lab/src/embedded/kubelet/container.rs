@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use cluster::spawn;
 use k8s_openapi::jiff::Timestamp;
 use nix::{
     sys::signal::{Signal, kill},
@@ -25,7 +26,7 @@ use tokio::{
 };
 
 use super::{sandbox::Sandbox, status::End};
-use crate::embedded::{LabError, error::io_error, spawn};
+use crate::embedded::{LabError, error::io_error};
 
 /// Lines of stderr that a pod's status repeats when its container ends.
 const LAST_WORDS: usize = 10;

@@ -26,6 +26,7 @@ use std::{
     sync::Arc,
 };
 
+use cluster::image::own_architecture;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node as NodeObject, Pod};
 use kube::{
@@ -37,7 +38,6 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{LabError, dir::LabDir, node::Node};
-use crate::image::own_architecture;
 use pod::{Means, Wanted, Worker};
 pub(super) use {sandbox::Place, serve::Kubelets, table::Table};
 

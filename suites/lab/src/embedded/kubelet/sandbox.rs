@@ -14,6 +14,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use cluster::spawn::Placement;
+
 use crate::embedded::{
     LabError,
     cgroup::Cgroup,
@@ -21,7 +23,6 @@ use crate::embedded::{
     links::Via,
     netns::NetNs,
     node::{Node, end_settings},
-    spawn::Placement,
     topology::{PODS, everything},
 };
 

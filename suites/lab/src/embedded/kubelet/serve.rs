@@ -9,6 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use cluster::{NODE_FOLDER, spawn};
 use futures::StreamExt;
 use lab_apiserver::kubelet::{
     Connection, Container, ExecRequest, Kubelet, KubeletError, Log, PodOnNode, Process,
@@ -21,10 +22,7 @@ use super::{
     table::{Seen, Table},
     tail::Tail,
 };
-use crate::{
-    cluster::NODE_FOLDER,
-    embedded::{LIMITS, node::Node, spawn},
-};
+use crate::embedded::{LIMITS, node::Node};
 
 /// The kubelets of all nodes.
 pub(in crate::embedded) struct Kubelets {

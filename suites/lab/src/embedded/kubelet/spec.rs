@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 /// The only image that there is.
-const IMAGE: &str = crate::cluster::PROBE;
+const IMAGE: &str = cluster::PROBE;
 
 /// A pod that can be run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use std::{
     time::Instant,
 };
 
+use cluster::{AgentState, ApiWay, Stop, Variant, target::program::Program};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -38,10 +39,7 @@ use super::{
     placing,
     state::Folder,
 };
-use crate::{
-    cluster::{AgentState, ApiWay, Stop, Variant},
-    embedded::{NetNs, Program, agent_is_ready},
-};
+use crate::embedded::{NetNs, agent_is_ready};
 
 pub(super) use self::{
     objects::{apply, expect_proxy, lead_proxy, mind_label, nodes_ready},

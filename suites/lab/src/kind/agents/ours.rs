@@ -4,6 +4,7 @@
 //! addresses of the API that the cluster was given, and a kubeconfig with the case's. That may be anybody's, a Service's among
 //! them, so it is in no certificate: the kubeconfig says whose is expected (`tls-server-name`).
 
+use cluster::{ApiWay, Variant, target::program::Program};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
     core::v1::{ConfigMap, Pod},
@@ -15,14 +16,10 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    cluster::{ApiWay, Variant},
-    embedded::Program,
-    kind::{
-        KindError,
-        error::api_error,
-        manifests::{AGENT, CONFIGURATION, NAMESPACE},
-    },
+use crate::kind::{
+    KindError,
+    error::api_error,
+    manifests::{AGENT, CONFIGURATION, NAMESPACE},
 };
 
 /// The app of such pods: another one than the DaemonSet's, which would adopt them.

@@ -1,17 +1,15 @@
 //! A cluster that is used again, whose last run was killed.
 
+use cluster::target::Target;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::*;
-use crate::{
-    kind::{
-        manifests::STOPPED,
-        served::{Served, typed},
-        state::AgentRecord,
-    },
-    target::Target,
+use crate::kind::{
+    manifests::STOPPED,
+    served::{Served, typed},
+    state::AgentRecord,
 };
 
 /// Its agent is in another configuration, of which a note was made.

@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use cluster::{ApiFault, Clients, ClusterError, Fault, HeldApiFault, LONGEST, Stop};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -23,8 +24,7 @@ use tokio::{
 
 use super::{ApiServers, Down, Server, answers::Kept, balancer, unreconciled::Denied};
 use crate::{
-    cluster::{ApiFault, Clients, ClusterError, Fault, HeldApiFault, LONGEST, Stop},
-    embedded::{LIMITS, Missing, Refusal, cluster_error, hold},
+    embedded::{HeldByConnection, LIMITS, Missing, Refusal, cluster_error, hold},
     kind::{KindError, containers, error::io_error, state::Folder, tools::Tools},
 };
 
@@ -67,9 +67,8 @@ pub(in crate::kind) async fn begin(
         .write_all(&line)
         .await
         .map_err(|error| failed(error.to_string()))?;
-    HeldApiFault::begun(folder.name(), stream)
-        .await
-        .map_err(cluster_error(what))
+    let held = HeldByConnection::begun(folder.name(), stream).await;
+    held.map(HeldApiFault::new).map_err(cluster_error(what))
 }
 
 /// Starts a keeper; returns this end of its connection.

@@ -37,6 +37,7 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
+use cluster::{ApiServer, Stop};
 use kube::Client;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -57,10 +58,7 @@ use super::{
     placing,
     state::{Folder, Lock},
 };
-use crate::{
-    cluster::{ApiServer, Stop},
-    embedded::{api_is_ready, kube_client_at},
-};
+use crate::embedded::{api_is_ready, kube_client_at};
 
 /// Where an API server listens, and the balancer.
 pub(super) const PORT: u16 = 6443;

@@ -9,22 +9,20 @@ use std::{
     path::Path,
 };
 
+use cluster::api_server_name;
 use lab_apiserver::Keys;
 use nix::sys::signal::Signal;
 
 use super::{
     ASIDE, ApiServers, MANIFEST, NAME, PORT, SHARED, Server, Shared, address, balancer, lock_of, manifest,
 };
-use crate::{
-    cluster::api_server_name,
-    kind::{
-        KindError,
-        containers::{Container, network},
-        error::io_error,
-        placing,
-        state::Folder,
-        tools::Tools,
-    },
+use crate::kind::{
+    KindError,
+    containers::{Container, network},
+    error::io_error,
+    placing,
+    state::Folder,
+    tools::Tools,
 };
 
 /// Where kubeadm keeps the cluster's keys, and those of an API server among them.

@@ -25,6 +25,7 @@ use std::{
     time::Duration,
 };
 
+use cluster::{Clients, Fault};
 use lab_apiserver::{
     Keys, Proxy,
     faults::{FaultGuard, MOST_ACTIVE},
@@ -39,7 +40,6 @@ use tokio::{
 
 use super::{Server, share};
 use crate::{
-    cluster::{Clients, Fault},
     embedded::{LIMITS, Proxies, Through},
     kind::{KindError, error::io_error},
 };

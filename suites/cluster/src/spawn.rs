@@ -1,4 +1,4 @@
-//! Starting processes in namespaces and cgroups.
+//! How a process gets to its place: in the namespaces and the cgroup of a node or a pod.
 //!
 //! The child places itself between fork and exec, where only async-signal-safe calls are allowed: everything
 //! that it needs is opened before.
@@ -39,16 +39,16 @@ use tokio::{process::Child, runtime::Handle, sync::oneshot};
 #[derive(Debug, Default)]
 pub struct Placement {
     /// Network namespace.
-    pub(crate) net: Option<File>,
+    pub net: Option<File>,
     /// Mount namespace; the working directory becomes its root.
-    pub(crate) mnt: Option<File>,
+    pub mnt: Option<File>,
     /// PID namespace, for whoever looks at `/proc/self` in that mount namespace. The starter then sees a process that waits
     /// for the program, ends it when it is killed, and ends as it does.
-    pub(crate) pid: Option<File>,
+    pub pid: Option<File>,
     /// Cgroup namespace.
-    pub(crate) cgroups: Option<File>,
+    pub cgroups: Option<File>,
     /// `cgroup.procs` of its cgroup, open for writing.
-    pub(crate) cgroup: Option<File>,
+    pub cgroup: Option<File>,
 }
 
 impl Placement {
@@ -84,7 +84,10 @@ fn write_once(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Starts a process in its place. It dies with this process, however that dies, and with the returned value.
-pub(crate) async fn spawn(command: Command, placement: Placement) -> io::Result<Child> {
+///
+/// # Errors
+/// The kernel refuses; there is no such program.
+pub async fn spawn(command: Command, placement: Placement) -> io::Result<Child> {
     let mut command = command;
     let parent = getpid();
     // SAFETY: the closure makes system calls only, on descriptors that it owns.
@@ -192,7 +195,10 @@ fn spawner() -> &'static mpsc::Sender<Job> {
 }
 
 /// A command line; `probe` and `plumbline` as its first word stand for these programs.
-pub(crate) fn program(plumbline: &Path, argv: &[String]) -> io::Result<Command> {
+///
+/// # Errors
+/// It is empty.
+pub fn program(plumbline: &Path, argv: &[String]) -> io::Result<Command> {
     let (program, arguments) = argv
         .split_first()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its command line is empty"))?;
@@ -210,7 +216,10 @@ pub(crate) fn program(plumbline: &Path, argv: &[String]) -> io::Result<Command> 
 }
 
 /// Starts a process that leads a session of its own and does not die with this one.
-pub(super) fn leader(mut command: Command) -> io::Result<Child> {
+///
+/// # Errors
+/// The kernel refuses; there is no such program.
+pub fn leader(mut command: Command) -> io::Result<Child> {
     // SAFETY: the closure makes one system call.
     unsafe { command.pre_exec(|| setsid().map(drop).map_err(io::Error::from)) };
     tokio::process::Command::from(command).spawn()
@@ -218,7 +227,10 @@ pub(super) fn leader(mut command: Command) -> io::Result<Child> {
 
 /// Becomes a program in its place: terminal, process id and exit code are the program's. Returns only if that
 /// fails.
-pub(crate) fn become_program(mut command: Command, placement: Placement) -> io::Result<ExitCode> {
+///
+/// # Errors
+/// The kernel refuses; there is no such program.
+pub fn become_program(mut command: Command, placement: Placement) -> io::Result<ExitCode> {
     // setns(2): a mount namespace can't be entered while the file system attributes are shared with other threads.
     unshare(CloneFlags::CLONE_FS)?;
     // SAFETY: as in `spawn`.

@@ -2,6 +2,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
+use cluster::{
+    Capability, Cluster as _, Ways,
+    target::{Target, program::Program},
+};
+
 use super::{
     KindConfig, KindError, KindTarget, PodNetwork,
     agents::{self, Agents},
@@ -17,12 +22,7 @@ use super::{
     steps::{Step, StopWatch},
     tools::Tools,
 };
-use crate::{
-    cluster::{Capability, Cluster as _, Ways},
-    embedded::Program,
-    kubernetes::{About, Connection, KubernetesCluster, Options, PodOptions, Tested, Tier},
-    target::Target,
-};
+use crate::kubernetes::{About, Connection, KubernetesCluster, Options, PodOptions, Tested, Tier};
 
 /// Namespace of what belongs to a run and to none of its cases: on kind there is nothing.
 const NAMESPACE: &str = "default";

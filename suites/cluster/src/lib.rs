@@ -1,13 +1,32 @@
-//! One trait for every way to have a cluster.
+//! What a cluster is for a case, whoever has made it: one trait for every way to have a cluster.
+//!
+//! ```text
+//!  suites/targets ─▶ Target ─▶ providers (lab, kind, existing) ─▶ Cluster ─┬─ describe: Description, capabilities
+//!                                                                          ├─ client: the Kubernetes API
+//!                                                                          ├─ exec: a process in a Place
+//!                                                                          ├─ agents: stopped, started, led
+//!                                                                          └─ api_fault ─▶ HeldApiFault
+//! ```
 //!
 //! A case sees the Kubernetes API ([`Cluster::client`]), places to run a process in ([`Cluster::exec`]) and,
 //! where the provider has them, node rights ([`Cluster::stop_agent`] …). What a provider lacks it does not
-//! declare in [`Description::capabilities`]; a case that needs it is skipped before the run.
+//! declare in [`Description::capabilities`]; a case that needs it is skipped before the run. Nothing here knows a provider.
 //!
-//! Files: this one; `api` (what is seen of the API servers and done to them); `deviation` (what a target is known not to do).
+//! Files: this one; `api` (what is seen of the API servers and done to them); `held` (a fault of them, while it lasts);
+//! `deviation` (what a target is known not to do); `target/` (what is under test: the files of `suites/targets`); `software`
+//! (what was found to run there); `image` (what clusters that run images are given); `dress` (what pods ask for); `spawn` and
+//! `cgroup` (how a process gets to its place, for providers); `user_file` (files that a user names).
 
 mod api;
+pub mod cgroup;
 mod deviation;
+pub mod dress;
+mod held;
+pub mod image;
+pub mod software;
+pub mod spawn;
+pub mod target;
+pub mod user_file;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,9 +42,9 @@ use tokio::process::Child;
 
 use crate::software::Software;
 
-pub use crate::embedded::HeldApiFault;
 pub use api::{ApiFault, ApiServer, ApiWay, Clients, Fault, LONGEST, Refusal, Ways, api_server_name, users};
 pub use deviation::{Deviation, Family, Frontend};
+pub use held::{HeldApiFault, Hold};
 
 /// What a provider can do beyond the Kubernetes API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -191,7 +210,8 @@ impl fmt::Display for Place {
 }
 
 /// A command line as a shell takes it, for messages.
-pub(crate) fn command_line(argv: &[String]) -> String {
+#[must_use]
+pub fn command_line(argv: &[String]) -> String {
     let quoted = shlex::try_join(argv.iter().map(String::as_str));
     // No shell takes a NUL.
     quoted.unwrap_or_else(|_| argv.join(" "))

@@ -152,21 +152,11 @@ fn is_static(program: &[u8]) -> bool {
     !headers.iter().any(|header| header.p_type(endian) == PT_INTERP)
 }
 
-/// The header of a 64-bit little-endian program without segments.
-#[cfg(test)]
-pub(crate) fn static_program() -> Vec<u8> {
-    let mut elf = vec![0; 64];
-    elf[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
-    elf[16] = 2; // e_type: executable
-    elf[18] = 62; // e_machine: x86-64
-    elf[20] = 1; // e_version
-    elf[52] = 64; // e_ehsize
-    elf
-}
-
 #[cfg(test)]
 mod tests {
     use std::{collections::BTreeMap, fs, io::Read as _};
+
+    use testing::elf::static_program;
 
     use super::*;
 

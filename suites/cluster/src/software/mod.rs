@@ -19,9 +19,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::{process::Command, time::timeout};
 
-pub(crate) use redact::{LEFT_OUT, arguments, is_secret, value};
-pub(crate) use version::of_image;
-pub use version::parse as parse_version;
+pub use redact::{LEFT_OUT, arguments, is_secret, value};
+pub use version::{of_image, parse as parse_version};
 
 /// How long a program may take to print its version.
 const VERSION: Duration = Duration::from_secs(10);
@@ -169,7 +168,8 @@ pub async fn printed_version(program: &Path, arguments: &[String]) -> Result<Str
 }
 
 /// SHA-256 of the data of a ConfigMap, see [`ConfigMapFound::sha256`].
-pub(crate) fn hash(data: &BTreeMap<String, Vec<u8>>) -> String {
+#[must_use]
+pub fn hash(data: &BTreeMap<String, Vec<u8>>) -> String {
     let mut hash = Sha256::new();
     for (key, value) in data {
         for part in [key.as_bytes(), value] {

@@ -38,7 +38,8 @@ fn of_word(word: &str) -> Option<Version> {
 }
 
 /// The tag of an image, if it has one: a digest alone names no version.
-pub(crate) fn of_image(image: &str) -> Option<&str> {
+#[must_use]
+pub fn of_image(image: &str) -> Option<&str> {
     let name = image.split('@').next().unwrap_or(image);
     let last = name.rsplit('/').next().unwrap_or(name);
     last.split_once(':').map(|(_, tag)| tag)

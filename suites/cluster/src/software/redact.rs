@@ -1,7 +1,7 @@
 //! What of an agent's configuration is not repeated: values whose names say that they are secrets.
 
 /// What stands in the place of a value that may be a secret.
-pub(crate) const LEFT_OUT: &str = "(left out)";
+pub const LEFT_OUT: &str = "(left out)";
 
 /// Parts of names whose values may be secrets.
 const SECRET: [&str; 9] = [
@@ -20,14 +20,16 @@ const SECRET: [&str; 9] = [
 const MOST: usize = 300;
 
 /// Whether a name is that of something that may be a secret.
-pub(crate) fn is_secret(name: &str) -> bool {
+#[must_use]
+pub fn is_secret(name: &str) -> bool {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     let plain: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
     SECRET.iter().any(|part| plain.contains(part))
 }
 
 /// A value as it is shown: no password in an address, and not without end.
-pub(crate) fn value(name: &str, value: &str) -> String {
+#[must_use]
+pub fn value(name: &str, value: &str) -> String {
     let has_password = value
         .split_once("://")
         .is_some_and(|(_, rest)| rest.split('/').next().is_some_and(|host| host.contains('@')));
@@ -42,7 +44,8 @@ pub(crate) fn value(name: &str, value: &str) -> String {
 }
 
 /// Arguments as they are shown: `--token=(left out)`, `--token (left out)`.
-pub(crate) fn arguments<'a>(arguments: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+#[must_use]
+pub fn arguments<'a>(arguments: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     let mut follows_secret = false;
     let mut shown = Vec::new();
     for argument in arguments {

@@ -6,21 +6,22 @@
 //!                                      └─ cluster                how it is installed on a cluster
 //! ```
 //!
-//! Files: this one; `installation` (the part `cluster`). The part `lab` is [`Program`].
+//! Files: this one; `installation` (the part `cluster`); `program` (the part `lab`).
 
 mod installation;
+pub mod program;
 
 use std::{collections::BTreeSet, path::Path};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cluster::Deviation,
-    embedded::Program,
+    Deviation,
     user_file::{self, MOST_BYTES},
 };
 
 pub use installation::{Agent, Api, Cni, Installation, Kind, KubeProxy, Step};
+use program::Program;
 
 /// The files that are in every `plumbline`, by name.
 const BUILT_IN: [(&str, &str); 10] = [
@@ -138,7 +139,7 @@ impl Target {
 }
 
 /// The first name in an argument, as `${NAME}`, that stands for nothing.
-pub(crate) fn unknown<'a>(argument: &'a str, known: &[&str]) -> Option<&'a str> {
+fn unknown<'a>(argument: &'a str, known: &[&str]) -> Option<&'a str> {
     let names = argument.split("${").skip(1);
     names
         .map(|rest| rest.split('}').next().unwrap_or(rest))

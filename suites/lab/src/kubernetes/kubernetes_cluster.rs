@@ -11,6 +11,12 @@ use std::{
 };
 
 use async_trait::async_trait;
+use cluster::{
+    AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, HeldApiFault, PROBE, Place,
+    Stop, Variant, command_line,
+    spawn::{self, Placement},
+    target::Agent,
+};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client,
@@ -27,14 +33,6 @@ use super::{
     scouts::scout,
     software,
     survey::survey,
-};
-use crate::{
-    cluster::{
-        AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, HeldApiFault, PROBE,
-        Place, Stop, Variant, command_line,
-    },
-    embedded::{Placement, spawn},
-    target::Agent,
 };
 
 /// Everything that another process needs to use the same cluster in the same way, but for its extension.
