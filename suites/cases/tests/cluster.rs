@@ -19,7 +19,7 @@ use harness::{
     case::Case, context::Options, evidence::Evidence, execute::execute, limits::Limits, turns::Turns,
     verdict::Verdict,
 };
-use lab::embedded::LabCluster;
+use lab::LabCluster;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
 

@@ -27,7 +27,7 @@ use kube::{
     api::PostParams,
     runtime::{WatchStreamExt as _, watcher},
 };
-use lab::embedded::{LabCluster, LabConfig, Lifetime};
+use lab::{LabCluster, LabConfig, Lifetime};
 use serde_json::json;
 
 /// Rounds of everything but the Services; the table shows the median.

@@ -12,6 +12,7 @@ use cluster::{
     Cluster,
     user_file::{self, MOST_BYTES},
 };
+use existing::{About, KubernetesCluster, extension};
 use harness::{
     context::Options,
     evidence::Evidence,
@@ -19,11 +20,8 @@ use harness::{
     limits::{Limits, Profile},
     turns::Turns,
 };
-use lab::{
-    embedded::LabCluster,
-    kind::KindCluster,
-    kubernetes::{About, KubernetesCluster, extension},
-};
+use kind::KindCluster;
+use lab::LabCluster;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::oneshot,

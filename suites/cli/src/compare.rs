@@ -12,7 +12,7 @@ use anyhow::{Context as _, ensure};
 use cluster::user_file::{self, MOST_BYTES};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::SignedDuration;
-use lab::embedded::{AgentCommand, sibling};
+use lab::{AgentCommand, sibling};
 use scenarios::{
     generate::scenario,
     permitted,

@@ -21,7 +21,7 @@ use harness::{
     sockets::Keeper,
     verdict::Halt,
 };
-use lab::embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};
+use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};
 use serde_json::json;
 use tokio::{process::Child, time::sleep};
 

@@ -9,12 +9,10 @@ pub(crate) mod rbac;
 use std::path::PathBuf;
 
 use cluster::{Capability, image::own_architecture};
+use existing::{Connection, Options, PodOptions, Tested, Tier};
 use harness::case::Case;
-use lab::{
-    embedded::IpFamilies,
-    kind::{Existing, KindConfig, KindError, KindTarget, PodNetwork},
-    kubernetes::{Connection, Options, PodOptions, Tested, Tier},
-};
+use kind::{Existing, KindConfig, KindError, KindTarget, PodNetwork};
+use lab::IpFamilies;
 
 use self::images::RegistryArgs;
 

@@ -4,7 +4,7 @@ use std::{process::ExitCode, str::FromStr};
 
 use anyhow::bail;
 use cluster::Place;
-use lab::embedded::{DEFAULT_NAME, LabCluster};
+use lab::{DEFAULT_NAME, LabCluster};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExecArgs {

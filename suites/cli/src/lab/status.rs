@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use cluster::AgentState;
 use comfy_table::{Table, presets};
-use lab::embedded::{ActiveApiFault, LabCluster, Status};
+use lab::{ActiveApiFault, LabCluster, Status};
 
 pub(super) async fn run(name: &str) -> anyhow::Result<ExitCode> {
     let lab = LabCluster::attach(name).await?;
@@ -116,7 +116,7 @@ mod tests {
     use std::time::Duration;
 
     use cluster::{ApiFault, ApiServer, Stop};
-    use lab::embedded::{NodeStatus, PodView};
+    use lab::{NodeStatus, PodView};
 
     use super::*;
 

@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 
 use cluster::target::{Target, TargetError};
-use lab::{
-    embedded::{AgentCommand, LabError},
-    kubernetes::{Agents, Tested},
-};
+use existing::{Agents, Tested};
+use lab::{AgentCommand, LabError};
 
 /// The target that is meant where none is named.
 const DEFAULT: &str = "reference";

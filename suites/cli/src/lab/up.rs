@@ -7,7 +7,7 @@ use std::{
 
 use super::{FamilyArgs, TargetArgs, servers::ControlPlaneArgs};
 use cluster::{AgentState, Cluster};
-use lab::embedded::{DEFAULT_NAME, LIMITS, LabCluster, LabConfig, Lifetime, check_name, sibling};
+use lab::{DEFAULT_NAME, LIMITS, LabCluster, LabConfig, Lifetime, check_name, sibling};
 
 /// Between two questions whether the agents are ready.
 const ASK_AGAIN: Duration = Duration::from_millis(50);

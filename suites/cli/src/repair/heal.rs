@@ -7,10 +7,8 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use cluster::Cluster as _;
-use lab::{
-    embedded::{LIMITS, LabCluster},
-    kind::{self, KindCluster},
-};
+use kind::KindCluster;
+use lab::{LIMITS, LabCluster};
 
 use super::{Where, attach, nodes, runs};
 

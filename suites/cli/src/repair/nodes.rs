@@ -2,10 +2,10 @@
 
 use anyhow::{Context as _, bail};
 use cluster::{Capability, Cluster, Node};
-use faults::Healed;
-use lab::kubernetes::{
+use existing::{
     Connection, Guard, KubernetesCluster, KubernetesError, Left, extension, give_back, holders, left_on_nodes,
 };
+use faults::Healed;
 
 use crate::run::interruption;
 

@@ -9,10 +9,10 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use cluster::{Cluster as _, target::Agent};
-use harness::{case::Case, report::CaseReport, verdict::Verdict};
-use lab::kubernetes::{
+use existing::{
     Guard, KubernetesCluster, KubernetesError, Options, Tested, Tier, extension, give_back, processors,
 };
+use harness::{case::Case, report::CaseReport, verdict::Verdict};
 use tempfile::NamedTempFile;
 use tokio::{
     sync::{Mutex, OnceCell},

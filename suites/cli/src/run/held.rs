@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::bail;
 use cluster::Cluster;
+use existing::{Guard, KubernetesCluster, LIMITS, LeaseState, LeaseWatch, Tier, give_back};
 use harness::{case::Case, cleanup::Made, verdict::Halt};
-use lab::kubernetes::{Guard, KubernetesCluster, LIMITS, LeaseState, LeaseWatch, Tier, give_back};
 use tempfile::NamedTempFile;
 use tokio::sync::Mutex;
 

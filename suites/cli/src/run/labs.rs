@@ -15,7 +15,7 @@ use cluster::{
     software::{Software, printed_version},
 };
 use harness::{case::Case, cleanup::Made, report::CaseReport};
-use lab::embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime, sibling};
+use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime, sibling};
 
 use super::{
     machine,

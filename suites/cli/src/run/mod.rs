@@ -52,11 +52,9 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use cluster::{Cluster, software::Software};
+use existing::Tested;
 use harness::{case::Case, limits::Limits};
-use lab::{
-    kind::{Existing, KindConfig},
-    kubernetes::Tested,
-};
+use kind::{Existing, KindConfig};
 
 use crate::{
     cluster::{ExistingArgs, Provider},

@@ -15,7 +15,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{PostParams, WatchEvent, WatchParams},
 };
-use lab::embedded::{Advertise, ControlPlane};
+use lab::{Advertise, ControlPlane};
 use oracle::history::{Outcome, Transport};
 use serde_json::json;
 use tokio::time::timeout;

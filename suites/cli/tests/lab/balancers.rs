@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cluster::{Cluster, Place};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{Api, api::PostParams};
-use lab::embedded::{AgentCommand, IpFamilies};
+use lab::{AgentCommand, IpFamilies};
 use oracle::history::{Outcome, Transport};
 use serde_json::json;
 

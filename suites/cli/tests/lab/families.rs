@@ -6,7 +6,7 @@ use kube::{
     Api,
     api::{ListParams, PostParams},
 };
-use lab::embedded::IpFamilies;
+use lab::IpFamilies;
 use oracle::history::{Outcome, Stage, Transport};
 use serde_json::json;
 

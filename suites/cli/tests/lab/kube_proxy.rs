@@ -14,7 +14,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
-use lab::embedded::{Advertise, AgentCommand, ControlPlane, KUBERNETES};
+use lab::{Advertise, AgentCommand, ControlPlane, KUBERNETES};
 use oracle::history::{Outcome, Transport};
 use serde_json::{Value, json};
 

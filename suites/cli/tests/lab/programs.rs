@@ -9,7 +9,7 @@ use std::{
 use cluster::{ApiFault, Clients, Cluster, Fault, Stop};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Api, api::PostParams};
-use lab::embedded::{Advertise, AgentCommand, ControlPlane, LabCluster, Lifetime};
+use lab::{Advertise, AgentCommand, ControlPlane, LabCluster, Lifetime};
 use oracle::history::{Outcome, Transport};
 use serde_json::json;
 

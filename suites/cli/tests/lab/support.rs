@@ -10,7 +10,7 @@ use std::{
 use cluster::{Cluster, Place};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::PostParams};
-use lab::embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};
+use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};
 use oracle::history::{Attempt, Outcome, Plan, PlanEntry, Transport};
 use serde_json::json;
 use tempfile::TempDir;

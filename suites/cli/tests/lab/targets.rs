@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use cluster::{Cluster, Stop, target::program::Need};
-use lab::embedded::{AgentCommand, LabCluster, Lifetime};
+use lab::{AgentCommand, LabCluster, Lifetime};
 
 use super::support::{TestLab, cgroup, config, eventually, name, privileged};
 

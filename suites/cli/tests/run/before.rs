@@ -10,7 +10,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use lab::embedded::LabCluster;
+use lab::LabCluster;
 use serde_json::{Value, json};
 use testing::patience::TIMES;
 

@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::Instant};
 
 use cluster::{Cluster as _, Place};
 use faults::{As, At, ForeignPrograms, LeftoverPrograms, Reattached, Remains, Staging};
-use lab::embedded::LabCluster;
+use lab::LabCluster;
 use nix::sys::signal::Signal;
 use tokio::io::AsyncReadExt as _;
 

@@ -14,7 +14,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use lab::embedded::LabCluster;
+use lab::LabCluster;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use existing::Tier;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ListParams, PostParams},
 };
-use lab::kubernetes::Tier;
 use serde_json::json;
 use tempfile::NamedTempFile;
 use tokio::time::sleep;

@@ -12,6 +12,10 @@ use std::{
 };
 
 use cluster::RUN_LABEL;
+use existing::{
+    ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,
+    left_on_nodes,
+};
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Namespace, Node, Pod},
@@ -19,10 +23,6 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
-};
-use lab::kubernetes::{
-    ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,
-    left_on_nodes,
 };
 use nix::{
     sys::signal::{Signal, kill},

@@ -8,6 +8,10 @@ use std::{
 };
 
 use cluster::{Cluster as _, RUN_LABEL};
+use existing::{
+    Agents, ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested,
+    Tier, extension,
+};
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Namespace, Node, Pod, Secret},
@@ -16,10 +20,6 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-};
-use lab::kubernetes::{
-    Agents, ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested,
-    Tier, extension,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
