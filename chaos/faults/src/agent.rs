@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use lab::cluster::{Cluster, Place, Stop, Variant};
+use cluster::{Cluster, Place, Stop, Variant};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     time::{Instant, sleep, timeout},
@@ -57,7 +57,7 @@ impl StoppedAgent {
     ///
     /// # Errors
     /// It can't be removed, or links still end after half a minute; nobody knows what the agent pins
-    /// ([`Capability::AgentPins`](lab::cluster::Capability)).
+    /// ([`Capability::AgentPins`](cluster::Capability)).
     pub async fn lose_pins(&self) -> Result<(), FaultError> {
         let Some(delete) = deletion(BPFFS, &self.cluster.pins()) else {
             return Err(FaultError::Refused {
@@ -241,7 +241,7 @@ mod tests {
         sync::atomic::{AtomicUsize, Ordering},
     };
 
-    use lab::cluster::EVERY_PIN;
+    use cluster::EVERY_PIN;
 
     use super::*;
 

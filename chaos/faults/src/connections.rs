@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lab::cluster::Cluster;
+use cluster::Cluster;
 use nix::{
     errno::Errno,
     sys::socket::{

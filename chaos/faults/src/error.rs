@@ -1,6 +1,6 @@
 //! Why a fault could not be made or healed.
 
-use lab::cluster::ClusterError;
+use cluster::ClusterError;
 
 /// Why a fault could not be made or healed.
 #[derive(Debug, thiserror::Error)]

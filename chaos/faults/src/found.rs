@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::cluster::{Capability, Cluster};
+use cluster::{Capability, Cluster};
 
 use crate::{
     FaultError, HeldProgram, LeftoverPackets, LeftoverPrograms, Refitted, Remains, packets::AtDevice,

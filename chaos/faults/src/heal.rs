@@ -1,6 +1,6 @@
 //! What is undone on a node when whoever made its faults is dead.
 
-use lab::cluster::Cluster;
+use cluster::Cluster;
 
 use crate::{
     FaultError,

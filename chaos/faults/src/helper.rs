@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::cluster::{Cluster, Place};
+use cluster::{Cluster, Place};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines},

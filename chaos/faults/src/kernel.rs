@@ -1,6 +1,6 @@
 //! Which boot of its kernel a node is in.
 
-use lab::cluster::Cluster;
+use cluster::Cluster;
 
 use crate::{FaultError, agent::on_host};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lab::cluster::{ApiWay, Cluster, Stop};
+use cluster::{ApiWay, Cluster, Stop};
 
 use crate::{FaultError, agent::heal_in_drop};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lab::cluster::{Cluster, Stop};
+use cluster::{Cluster, Stop};
 
 use crate::{
     FaultError,

@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-use lab::cluster::Cluster;
+use cluster::Cluster;
 use lb_loader::{Found, Manner, Place, Scope, inventory};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

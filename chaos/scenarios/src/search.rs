@@ -194,7 +194,7 @@ impl Search {
         let names = std::mem::take(&mut *self.up());
         for name in names {
             // Nothing to do is no error; what can't be removed goes with the next `plumbline cleanup`.
-            drop(lab::embedded::down(&name).await);
+            drop(lab::down(&name).await);
         }
     }
 }

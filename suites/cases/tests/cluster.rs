@@ -14,14 +14,12 @@ use std::{
     sync::Arc,
 };
 
+use cluster::{Cluster, Description};
 use harness::{
     case::Case, context::Options, evidence::Evidence, execute::execute, limits::Limits, turns::Turns,
     verdict::Verdict,
 };
-use lab::{
-    cluster::{Cluster, Description},
-    embedded::LabCluster,
-};
+use lab::LabCluster;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
 

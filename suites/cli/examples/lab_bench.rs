@@ -15,6 +15,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
+use cluster::Cluster as _;
 use comfy_table::{Table, presets};
 use futures::{StreamExt as _, TryStreamExt as _, future::try_join_all, pin_mut, stream};
 use k8s_openapi::api::{
@@ -26,10 +27,7 @@ use kube::{
     api::PostParams,
     runtime::{WatchStreamExt as _, watcher},
 };
-use lab::{
-    cluster::Cluster as _,
-    embedded::{LabCluster, LabConfig, Lifetime},
-};
+use lab::{LabCluster, LabConfig, Lifetime};
 use serde_json::json;
 
 /// Rounds of everything but the Services; the table shows the median.

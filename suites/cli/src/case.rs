@@ -8,6 +8,11 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use cluster::{
+    Cluster,
+    user_file::{self, MOST_BYTES},
+};
+use existing::{About, KubernetesCluster, extension};
 use harness::{
     context::Options,
     evidence::Evidence,
@@ -15,13 +20,8 @@ use harness::{
     limits::{Limits, Profile},
     turns::Turns,
 };
-use lab::{
-    cluster::Cluster,
-    embedded::LabCluster,
-    kind::KindCluster,
-    kubernetes::{About, KubernetesCluster, extension},
-    user_file::{self, MOST_BYTES},
-};
+use kind::KindCluster;
+use lab::LabCluster;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::oneshot,

@@ -9,12 +9,10 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
+use cluster::user_file::{self, MOST_BYTES};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::SignedDuration;
-use lab::{
-    embedded::{AgentCommand, sibling},
-    user_file::{self, MOST_BYTES},
-};
+use lab::{AgentCommand, sibling};
 use scenarios::{
     compare::permitted,
     generate::scenario,

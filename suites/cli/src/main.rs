@@ -176,11 +176,9 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
             Command::Node(command) => node::node(&command).await,
             Command::ExecInPod(arguments) => cluster::exec::exec(arguments).await,
             Command::OnNode(arguments) => cluster::exec::on_node(&arguments),
-            Command::Balance { servers } => {
-                Ok(::lab::kind::balance(servers).await.map(|()| ExitCode::SUCCESS)?)
-            }
+            Command::Balance { servers } => Ok(kind::balance(servers).await.map(|()| ExitCode::SUCCESS)?),
             Command::HoldApiFault { cluster } => {
-                Ok(::lab::kind::keep(&cluster).await.map(|()| ExitCode::SUCCESS)?)
+                Ok(kind::keep(&cluster).await.map(|()| ExitCode::SUCCESS)?)
             }
             Command::Probe(arguments) => probe::cli::run(arguments).await,
         }

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use lab::kubernetes;
 use nix::sys::signal::Signal;
 
 /// What a fault or a case may start.
@@ -60,11 +59,11 @@ pub(crate) async fn node(command: &Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Host => {
-            println!("{}", serde_json::to_string(&kubernetes::host()?)?);
+            println!("{}", serde_json::to_string(&existing::host()?)?);
             Ok(ExitCode::SUCCESS)
         }
         Command::Process(ProcessArguments { container, signal }) => {
-            let found = kubernetes::container_process(container, *signal).map_err(anyhow::Error::msg)?;
+            let found = existing::container_process(container, *signal).map_err(anyhow::Error::msg)?;
             println!("{}", serde_json::to_string(&found)?);
             Ok(ExitCode::SUCCESS)
         }

@@ -5,8 +5,8 @@ use std::{io::Write as _, process::ExitCode};
 use anyhow::Context as _;
 use cases::claims;
 use clap::Subcommand;
+use cluster::target::{Api, Installation, Target};
 use comfy_table::{Table, presets};
-use lab::target::{Api, Installation, Target};
 
 use crate::{COULD_NOT_RUN, near::near};
 

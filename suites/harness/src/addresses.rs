@@ -4,11 +4,11 @@
 
 use std::time::{Duration, Instant};
 
+use cluster::Cluster;
 use kube::{
     Client,
     api::{DynamicObject, PostParams},
 };
-use lab::cluster::Cluster;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 

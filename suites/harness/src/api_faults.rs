@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::cluster::{ApiFault, HeldApiFault};
+use cluster::{ApiFault, HeldApiFault};
 
 use crate::{
     context::Context,
@@ -22,7 +22,7 @@ pub struct ApiFaultGuard {
 }
 
 impl Context {
-    /// Lets something be wrong with the API servers for at most so long ([`lab::cluster::LONGEST`] bounds it); it is in
+    /// Lets something be wrong with the API servers for at most so long ([`cluster::LONGEST`] bounds it); it is in
     /// force when this returns.
     pub async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<ApiFaultGuard, Halt> {
         let held = self.cluster.api_fault(fault, lasts).await?;

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
+use cluster::{Capability, Description};
 use faults::Found;
 use futures::future::BoxFuture;
-use lab::cluster::{Capability, Description};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -247,7 +247,7 @@ impl Case {
 
 #[cfg(test)]
 mod tests {
-    use lab::cluster::{Node, Variant, Ways};
+    use cluster::{Node, Variant, Ways};
 
     use super::*;
 
@@ -287,7 +287,7 @@ mod tests {
             deviations: Vec::new(),
             ways: Ways::default(),
             variants: BTreeSet::new(),
-            image: lab::cluster::PROBE.to_owned(),
+            image: cluster::PROBE.to_owned(),
             pull_secrets: Vec::new(),
             confined: None,
             software: Default::default(),

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use lab::cluster::{Capability, Cluster, Place};
+use cluster::{Capability, Cluster, Place};
 use oracle::history::{Attempt, Plan};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},

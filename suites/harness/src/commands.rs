@@ -1,6 +1,6 @@
 //! Commands in places of a cluster that change what is there, as a fault does.
 
-use lab::cluster::Place;
+use cluster::Place;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Child,

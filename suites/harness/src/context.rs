@@ -11,10 +11,7 @@ use std::{
     time::Duration,
 };
 
-use lab::{
-    cluster::{AgentState, Capability, Cluster, ClusterError, Description, Place},
-    dress::ADMITS,
-};
+use cluster::{AgentState, Capability, Cluster, ClusterError, Description, Place, dress::ADMITS};
 use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 use serde_json::{Value, json};
 

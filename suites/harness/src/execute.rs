@@ -2,8 +2,8 @@
 
 use std::{fs, future::Future, panic::AssertUnwindSafe, path::Path, sync::Arc, time::Instant};
 
+use cluster::{Cluster, ClusterError};
 use futures::FutureExt as _;
-use lab::cluster::{Cluster, ClusterError};
 
 use crate::{
     case::{Case, axes_not_enabled},

@@ -277,7 +277,7 @@ fn deal(clients: &[Client], each: u32) -> Vec<(Client, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use lab::cluster::Place;
+    use cluster::Place;
     use oracle::history::{Exchange, Stage, Transport};
 
     use super::*;

@@ -1,7 +1,7 @@
 //! Datagrams that are too large for one packet: do they arrive whole, and from whom are their fragments?
 
+use cluster::Place;
 use futures::future::try_join_all;
-use lab::cluster::Place;
 use oracle::{
     check::Observed,
     fragments::{Datagrams, datagrams, translated_at_sockets},

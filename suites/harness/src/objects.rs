@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use cluster::RUN_LABEL;
+use cluster::dress::has_no_account;
 use k8s_openapi::api::{
     core::v1::{Namespace, Pod, Service},
     discovery::v1::EndpointSlice,
@@ -14,8 +16,6 @@ use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
 };
-pub use lab::cluster::RUN_LABEL;
-use lab::dress::has_no_account;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 //! What a target documents, its file says. What faults are made of is what it has on a node: that is looked at before the run
 //! ([`faults::Found`]), by what the faults themselves use.
 
+use cluster::{Description, Variant};
 use faults::Found;
-use lab::cluster::{Description, Variant};
 use serde::Serialize;
 
 use crate::case::{Family, families};

@@ -2,12 +2,9 @@
 
 use std::net::IpAddr;
 
+use cluster::{Description, PROBE, dress::dress};
 use futures::future::try_join_all;
 use kube::{api::DynamicObject, runtime::wait::await_condition};
-use lab::{
-    cluster::{Description, PROBE},
-    dress::dress,
-};
 use oracle::history::Transport;
 use serde_json::{Value, json};
 

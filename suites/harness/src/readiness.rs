@@ -13,8 +13,8 @@ use std::{
     time::Duration,
 };
 
+use cluster::{AgentState, Cluster};
 use futures::future::join_all;
-use lab::cluster::{AgentState, Cluster};
 use oracle::{
     finding::{Finding, Weight},
     history::{Attempt, Outcome, PlanEntry, Transport},

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use lab::cluster::Place;
+use cluster::Place;
 use oracle::history::{Attempt, Outcome, PlanEntry, Stage, Transport};
 use tokio::process::Child;
 

@@ -3,8 +3,8 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use cluster::Cluster;
 use futures::future::try_join_all;
-use lab::cluster::Cluster;
 use oracle::{
     check::Observed,
     finding::Finding,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lab::cluster::ClusterError;
+use cluster::ClusterError;
 use serde::{Deserialize, Serialize};
 
 /// What came of a case or of one of its axes.

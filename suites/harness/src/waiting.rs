@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::cluster::AgentState;
+use cluster::AgentState;
 
 use crate::{context::Context, probing::Within, verdict::Halt};
 

@@ -1,20 +1,84 @@
-//! Clusters to test in: the [`Cluster`](cluster::Cluster) trait and its providers.
+//! The embedded lab: makes a cluster of namespaces of this host, for nodes, pods and an outside client.
 //!
 //! ```text
-//!  case ─▶ Cluster ─┬─ embedded: namespaces on this host, our API server and kubelet
-//!                   └─ kubernetes: any cluster, by a kubeconfig ◀─ kind: one of containers, made for the run
+//!  LabCluster ─(control.sock)─▶ supervisor: plumbline lab supervise
+//!      │                           ├─ api/          API servers, on the underlay and on this host's loopback
+//!      │                           ├─ controllers   EndpointSlices, load balancers, scheduling
+//!      │                           ├─ kubelet × N   pods: netns + veth + cgroup, running `plumbline probe`
+//!      │                           ├─ agent × N     in its node's namespaces and a cgroup of its own
+//!      └─ exec: setns + cgroup     └─ underlay      bridge ─ nodes, API server, outside client
 //! ```
 //!
-//! Files: `cluster` (what a case sees), `embedded/` (the default provider), `kubernetes/` (clusters that are there), `kind/`
-//! (clusters that are made of containers); their own pages draw them; `target/` (what is under test: the files of
-//! `suites/targets`); `image` (what clusters that run images are given); `dress` (what pods ask for); `user_file` (files that a
-//! user names).
-pub mod cluster;
-pub mod dress;
-pub mod embedded;
-pub mod image;
-pub mod kind;
-pub mod kubernetes;
-pub mod software;
-pub mod target;
-pub mod user_file;
+//! Promised: this host's own namespaces get nothing but processes (no link, address, route, mount or named
+//! namespace); however a lab ends, its processes end with it; what is left after a SIGKILL is a folder and empty
+//! cgroups, and the next `up` or `down` removes them.
+//!
+//! Files: for users `config`, `client`, `limits`, `error`, `evidence`, `counters`; the supervisor is `supervisor` (its
+//! life), `lab` (what it holds), `control` (requests), `api/`, `agent`, `way`, `health`, `kubelet/`, `node`,
+//! `topology`; between the two `protocol`, `request`, `held`, `start`, `output`; on the host `host` (what a lab asks of
+//! it), `needs` (what a target asks of its kernel), `program` (where its program is), `dir`, `leftovers`, `cgroup`;
+//! kernel objects `netns`, `links`, `mounts`, `ending`; `balancer` (routes to load balancers), `backoff`.
+
+mod agent;
+mod api;
+mod backoff;
+mod balancer;
+mod cgroup;
+mod client;
+mod config;
+mod control;
+mod counters;
+mod dir;
+mod ending;
+mod error;
+mod evidence;
+#[cfg(any(test, feature = "testing"))]
+pub mod forgotten;
+mod health;
+mod held;
+mod host;
+mod kubelet;
+mod lab;
+mod leftovers;
+mod limits;
+mod links;
+mod mounts;
+mod needs;
+mod netns;
+mod node;
+mod output;
+mod program;
+mod protocol;
+mod request;
+mod start;
+mod supervisor;
+mod topology;
+mod usage;
+mod way;
+
+pub use client::{LabCluster, Lifetime, down, labs, remove_dead};
+pub use config::{
+    Advertise, AgentCommand, ControlPlane, DEFAULT_NAME, IpFamilies, LabConfig, check_name, sibling,
+};
+pub use error::LabError;
+pub use leftovers::Downed;
+pub use limits::{LIMITS, Limits};
+pub use program::KUBERNETES;
+pub use protocol::{ActiveApiFault, NodeStatus, PodView, Status};
+use start::Leash;
+pub use supervisor::supervise;
+// What clusters of kind are made with, too.
+pub use {
+    api::{Front, Proxies, Through, is_ready as api_is_ready, kube_client_as, kube_client_at},
+    balancer::{Nodes, Router, follow},
+    counters::counters,
+    dir::named_in,
+    health::ready as agent_is_ready,
+    held::{HeldByConnection, hold},
+    links::{Links, Via},
+    netns::NetNs,
+    node::{BY_CONNECTION_IPV4, BY_CONNECTION_IPV6, EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6},
+    protocol::{Missing, Refusal},
+    request::cluster_error,
+    topology::everything,
+};

@@ -1,10 +1,12 @@
 //! What tests do when the machine lacks what they need: a skip is never a pass. And what tests on the kernel have in
-//! common: a process ([`isolation`]) and a cgroup ([`cgroup`]) of their own, and how long they wait ([`patience`]).
+//! common: a process ([`isolation`]) and a cgroup ([`cgroup`]) of their own, and how long they wait ([`patience`]). And
+//! programs to make images from ([`elf`]).
 //!
 //! A test runner knows only passed and failed, so a skipped test is told to `cargo xtask test` through a file
 //! (named by `PLUMBLINE_SKIPS`), which lists it at the end of every run.
 
 pub mod cgroup;
+pub mod elf;
 pub mod isolation;
 pub mod patience;
 

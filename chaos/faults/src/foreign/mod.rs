@@ -6,7 +6,7 @@ mod tally;
 
 use std::{net::IpAddr, time::Duration};
 
-use lab::cluster::Cluster;
+use cluster::Cluster;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::tally::device;

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lab::cluster::Cluster;
+use cluster::Cluster;
 use lb_loader::{CraftedMap, Geometry, LoaderError, RawMap};
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::cluster::Cluster;
+use cluster::Cluster;
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, Command};

@@ -14,7 +14,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use lab::cluster::NODE_FOLDER;
+use cluster::NODE_FOLDER;
 use serde::{Deserialize, Serialize};
 
 pub use self::undo::{Arguments, Undone, undo};

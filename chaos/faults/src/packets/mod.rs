@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use lab::cluster::Cluster;
+use cluster::Cluster;
 use serde::{Deserialize, Serialize};
 
 pub use self::holder::{Arguments, run};

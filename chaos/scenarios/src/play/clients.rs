@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
+use cluster::Place;
 use harness::{client::Client, verdict::Halt};
-use lab::cluster::Place;
 use oracle::history::{Round, Transport};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},

@@ -18,7 +18,7 @@ use std::{
 };
 
 use harness::verdict::Halt;
-use lab::embedded::LabError;
+use lab::LabError;
 
 use clients::Exchange;
 pub use finding::Finding;

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{Cluster as _, Place};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::{Context, Options},
@@ -20,10 +21,7 @@ use harness::{
     sockets::Keeper,
     verdict::Halt,
 };
-use lab::{
-    cluster::{Cluster as _, Place},
-    embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime},
-};
+use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};
 use serde_json::json;
 use tokio::{process::Child, time::sleep};
 

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::AgentState;
 use harness::{
     background::Background,
     case::Family,
@@ -22,7 +23,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::AgentState;
 use oracle::{
     check::Permitted,
     history::{Attempt, Transport},

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{AgentState, Stop};
 use faults::StoppedAgent;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
@@ -17,7 +18,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::{AgentState, Stop};
 
 use super::{
     holders::{Hold, all_serve, probed, trigger, undisturbed, witnessed},

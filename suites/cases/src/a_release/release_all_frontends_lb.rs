@@ -4,8 +4,8 @@
 //! The address is the one that the cluster's load balancer controller gives (`ipMode: VIP`, which is the default).
 use std::time::Duration;
 
+use cluster::Capability;
 use harness::case::{Case, Families, Needs, Rights, Tier};
-use lab::cluster::Capability;
 
 use super::frontends::{External, all_frontends};
 

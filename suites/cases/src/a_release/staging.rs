@@ -139,7 +139,7 @@ pub(super) async fn prefix_release(
 async fn undisturbed(
     cx: &Context,
     staged: &[Staged],
-    agents: Option<&std::collections::BTreeMap<String, lab::cluster::AgentState>>,
+    agents: Option<&std::collections::BTreeMap<String, cluster::AgentState>>,
 ) -> Result<(), Halt> {
     let restarted = cx.restarted_since(agents).await?;
     for one in staged {

@@ -7,6 +7,7 @@
 //! the second run only the other one comes back.
 use std::time::Duration;
 
+use cluster::{ApiFault, ApiServer, ApiWay, Capability, LONGEST, Stop};
 use harness::{
     api_faults::ApiFaultGuard,
     case::{Case, Families, Needs, Rights, Tier},
@@ -15,7 +16,6 @@ use harness::{
     probing::Within,
     verdict::Halt,
 };
-use lab::cluster::{ApiFault, ApiServer, ApiWay, Capability, LONGEST, Stop};
 
 use super::{
     kubernetes::Kubernetes,

@@ -5,6 +5,7 @@
 //! The agent's connections are reset after each emptying, or it would not dial. A host process dials the VIP every 100 ms.
 use std::time::Duration;
 
+use cluster::{ApiWay, Capability};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
@@ -14,7 +15,6 @@ use harness::{
     probing::Within,
     verdict::Halt,
 };
-use lab::cluster::{ApiWay, Capability};
 
 use super::{
     kubernetes::Kubernetes,

@@ -5,6 +5,7 @@
 //! The node port of the agent's own node and of another node, each in its own run: only the first is translated on its node.
 use std::time::Duration;
 
+use cluster::{ApiWay, Capability};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
@@ -13,7 +14,6 @@ use harness::{
     probing::Within,
     verdict::Halt,
 };
-use lab::cluster::{ApiWay, Capability};
 
 use super::own_way::{Canary, Frontend, Led, Way, node};
 

@@ -5,6 +5,7 @@
 //! and other clients see the truth, which a later creation does not change.
 use std::time::Duration;
 
+use cluster::{ApiWay, Capability};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
@@ -13,7 +14,6 @@ use harness::{
     probing::Within,
     verdict::Halt,
 };
-use lab::cluster::{ApiWay, Capability};
 use serde_json::{Value, json};
 
 use super::own_way::{Canary, Frontend, Led, Way, node};

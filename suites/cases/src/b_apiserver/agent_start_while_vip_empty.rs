@@ -4,6 +4,7 @@
 //! The slice is full again before the agent starts, which nobody on the node has seen: a probe of the VIP is still REFUSE.
 use std::{sync::Arc, time::Duration};
 
+use cluster::{ApiWay, Capability, Stop};
 use faults::StoppedAgent;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
@@ -13,7 +14,6 @@ use harness::{
     probing::Within,
     verdict::Halt,
 };
-use lab::cluster::{ApiWay, Capability, Stop};
 
 use super::own_way::{Canary, Frontend, Led, Way, node};
 

@@ -5,6 +5,7 @@
 //! agent ran. The second way is a list of further addresses; the setting is recorded.
 use std::{sync::Arc, time::Duration};
 
+use cluster::{ApiFault, ApiServer, ApiWay, Capability, LONGEST, Stop};
 use faults::StoppedAgent;
 use harness::{
     api_faults::ApiFaultGuard,
@@ -14,7 +15,6 @@ use harness::{
     probing::Within,
     verdict::Halt,
 };
-use lab::cluster::{ApiFault, ApiServer, ApiWay, Capability, LONGEST, Stop};
 
 use super::own_way::{Canary, Frontend, Led, Way, node};
 

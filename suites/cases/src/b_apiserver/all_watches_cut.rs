@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::Capability;
 use faults::Connections;
 use futures::future::try_join_all;
 use harness::{
@@ -22,7 +23,6 @@ use harness::{
     verdict::Halt,
     waiting::{eventually, has_lasted},
 };
-use lab::cluster::Capability;
 use oracle::history::Transport;
 use serde_json::{Value, json};
 

@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::AgentState;
 use futures::future::try_join_all;
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
@@ -25,7 +26,6 @@ use harness::{
     verdict::Halt,
     waiting::has_lasted,
 };
-use lab::cluster::AgentState;
 use oracle::{
     check::is_refusal,
     finding::{Finding, Weight},

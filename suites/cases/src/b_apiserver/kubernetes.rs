@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
+use cluster::{AgentState, ApiFault, LONGEST};
 use harness::{
     api_faults::ApiFaultGuard,
     case::{Family, families},
@@ -18,7 +19,6 @@ use harness::{
     verdict::Halt,
     waiting::eventually,
 };
-use lab::cluster::{AgentState, ApiFault, LONGEST};
 use oracle::{
     finding::{Finding, Weight},
     history::Transport,

@@ -5,6 +5,7 @@
 //! drop to zero, so that who keeps the last backend keeps it for this Service only.
 use std::time::Duration;
 
+use cluster::Capability;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
@@ -15,7 +16,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::Capability;
 use oracle::{
     history::{Attempt, Transport},
     record::{line, outcomes},

@@ -5,13 +5,13 @@
 //! address is the only one, so that it is theirs.
 use std::time::Duration;
 
+use cluster::Capability;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     probing::Within,
     verdict::Halt,
 };
-use lab::cluster::Capability;
 
 use super::kubernetes::{Kubernetes, backends};
 

@@ -5,13 +5,13 @@
 //! anybody else who listens on 443.
 use std::{collections::BTreeSet, time::Duration};
 
+use cluster::Capability;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::Capability;
 use oracle::history::{Attempt, Outcome};
 
 use super::kubernetes::{VALID_FOR, frontend, handshakes};

@@ -6,6 +6,7 @@
 //! breaks in the middle of the 300 s: the refill is found by a new one.
 use std::time::Duration;
 
+use cluster::{ApiFault, Capability, Clients, Fault};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
@@ -15,7 +16,6 @@ use harness::{
     verdict::Halt,
     waiting::has_lasted,
 };
-use lab::cluster::{ApiFault, Capability, Clients, Fault};
 use oracle::record::{line, outcomes};
 
 use super::kubernetes::{Kubernetes, backends, no_restart};

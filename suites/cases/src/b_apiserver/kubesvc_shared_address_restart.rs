@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use cluster::{ApiFault, ApiWay, Capability, LONGEST, Stop, api_server_name};
 use faults::LedAgent;
 use futures::future::try_join_all;
 use harness::{
@@ -32,7 +33,6 @@ use harness::{
     waiting::{eventually, has_lasted},
     watch::Version,
 };
-use lab::cluster::{ApiFault, ApiWay, Capability, LONGEST, Stop, api_server_name};
 use oracle::{
     check::Permitted,
     history::{Attempt, Outcome, PlanEntry, Transport},

@@ -6,6 +6,7 @@
 //! phase. Each place is an axis. They change no address: the Service is served all along.
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
+use cluster::{Capability, Stop, Variant};
 use faults::{ForeignPrograms, StoppedAgent, Tally};
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
@@ -15,7 +16,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::{Capability, Stop, Variant};
 use oracle::{
     finding::{Finding, Weight},
     history::Transport,
@@ -232,7 +232,7 @@ impl Traffic {
     }
 }
 
-async fn ready(cx: &Context, node: &str, before: &lab::cluster::AgentState) -> Result<(), Halt> {
+async fn ready(cx: &Context, node: &str, before: &cluster::AgentState) -> Result<(), Halt> {
     let within = Within::from_now(cx.limits().heal);
     match cx.agent_ready(node, before, within).await? {
         Some(_) => Ok(()),

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{Capability, Stop};
 use faults::{Again, LeftoverPackets, LeftoverPrograms, Staging, StoppedAgent};
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
@@ -21,7 +22,6 @@ use harness::{
     verdict::Halt,
     waiting::has_lasted,
 };
-use lab::cluster::{Capability, Stop};
 
 use super::{generations::CONNECT, node_ports::NodePorts};
 

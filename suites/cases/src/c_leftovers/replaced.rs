@@ -4,6 +4,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use cluster::Stop;
 use faults::StoppedAgent;
 use harness::{
     case::Family,
@@ -15,7 +16,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::Stop;
 use oracle::history::{Attempt, Transport};
 use serde_json::{Value, json};
 

@@ -13,6 +13,7 @@
 //! not dialled while nobody translated.
 use std::{sync::Arc, time::Duration};
 
+use cluster::{Capability, Place, Stop};
 use faults::{Remains, StoppedAgent};
 use harness::{
     background::shares,
@@ -24,7 +25,6 @@ use harness::{
     verdict::Halt,
     waiting::eventually,
 };
-use lab::cluster::{Capability, Place, Stop};
 use serde_json::{Value, json};
 
 use super::served::Served;

@@ -7,6 +7,7 @@
 //! its sentinel, and nothing else, to the end.
 use std::time::Duration;
 
+use cluster::{Capability, Stop};
 use faults::{Twin, TwinMaps};
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
@@ -14,7 +15,6 @@ use harness::{
     of_target::OfTarget,
     verdict::Halt,
 };
-use lab::cluster::{Capability, Stop};
 use oracle::finding::{Finding, Weight};
 
 use super::{

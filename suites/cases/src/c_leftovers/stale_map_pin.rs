@@ -8,6 +8,7 @@
 //! maps that they have.
 use std::{sync::Arc, time::Duration};
 
+use cluster::{Capability, Stop};
 use faults::{Refitted, Remains, StoppedAgent};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
@@ -16,7 +17,6 @@ use harness::{
     probing::Within,
     verdict::Halt,
 };
-use lab::cluster::{Capability, Stop};
 
 use super::replaced::{Replaced, after, before, change, judge, start, stop};
 

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::Stop;
 use faults::{Remains, StoppedAgent};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
@@ -16,7 +17,6 @@ use harness::{
     verdict::Halt,
     waiting::{eventually, has_lasted},
 };
-use lab::cluster::Stop;
 use oracle::finding::{Finding, Weight};
 
 use super::served::Served;

@@ -2,12 +2,12 @@
 //! backends.
 use std::time::Duration;
 
+use cluster::Capability;
 use faults::{As, At, Staging};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     of_target::OfTarget,
 };
-use lab::cluster::Capability;
 
 use super::generations::{CONNECT, CONNECTING, Row, Way, run};
 

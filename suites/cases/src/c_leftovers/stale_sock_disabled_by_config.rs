@@ -6,6 +6,7 @@
 //! a target without a switch. Both families at once: they share the restart.
 use std::{sync::Arc, time::Duration};
 
+use cluster::{Stop, Variant};
 use faults::{Attached, HeldProgram, LeftoverPrograms, StoppedAgent};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
@@ -16,7 +17,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::{Stop, Variant};
 
 use super::{
     generations::{CONNECT, LONGEST, SENDMSG},

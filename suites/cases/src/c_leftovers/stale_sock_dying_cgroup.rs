@@ -6,6 +6,7 @@
 //! implementation that pins none is not supported, as is seen before the run. Both families at once: they share the restart.
 use std::{sync::Arc, time::Duration};
 
+use cluster::Stop;
 use faults::{LeftoverPrograms, StoppedAgent};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
@@ -16,7 +17,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::Stop;
 
 use super::{
     generations::LONGEST,

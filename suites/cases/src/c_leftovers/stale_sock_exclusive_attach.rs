@@ -3,12 +3,12 @@
 //! (`stale-sock-exclusive-above`). Where the kernel refuses to attach it so, that is the witness.
 use std::time::Duration;
 
+use cluster::Capability;
 use faults::{As, At, Staging};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     of_target::OfTarget,
 };
-use lab::cluster::Capability;
 
 use super::generations::{CONNECT, CONNECTING, Row, Way, run};
 

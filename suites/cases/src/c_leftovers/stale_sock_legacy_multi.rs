@@ -3,12 +3,12 @@
 //! current backends; the trap gets 0 of N.
 use std::time::Duration;
 
+use cluster::Capability;
 use faults::{As, At, Staging};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     of_target::OfTarget,
 };
-use lab::cluster::Capability;
 
 use super::generations::{CONNECT, CONNECTING, Row, Way, run};
 

@@ -1,12 +1,12 @@
 //! `stale-sock-link-orphan`: the same through a link that is pinned nowhere, which a descriptor keeps.
 use std::time::Duration;
 
+use cluster::Capability;
 use faults::{As, At, Staging};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     of_target::OfTarget,
 };
-use lab::cluster::Capability;
 
 use super::generations::{CONNECT, CONNECTING, Row, Way, run};
 

@@ -5,6 +5,7 @@
 //! All hooks and families at once: they share the two generations. What sends clients on is clean.
 use std::{slice, sync::Arc, time::Duration};
 
+use cluster::{Capability, Place, Stop};
 use faults::{As, At, LeftoverPrograms, Reattached, Staging, StoppedAgent};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
@@ -18,7 +19,6 @@ use harness::{
     verdict::Halt,
     waiting::Looks,
 };
-use lab::cluster::{Capability, Place, Stop};
 use serde_json::json;
 
 use super::{

@@ -2,12 +2,12 @@
 //! to the VIP are answered by current backends. The connect hooks are clean.
 use std::time::Duration;
 
+use cluster::Capability;
 use faults::{As, At, Staging};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     of_target::OfTarget,
 };
-use lab::cluster::Capability;
 
 use super::generations::{Row, SENDING, SENDMSG, Way, run};
 

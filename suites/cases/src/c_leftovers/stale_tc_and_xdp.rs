@@ -11,6 +11,7 @@
 //! Service's port too: what was translated twice, or not at all, would arrive there.
 use std::{sync::Arc, time::Duration};
 
+use cluster::{Capability, Stop};
 use faults::{Again, LeftoverPackets, StoppedAgent};
 use futures::future::try_join_all;
 use harness::{
@@ -24,7 +25,6 @@ use harness::{
     verdict::Halt,
     waiting::eventually,
 };
-use lab::cluster::{Capability, Stop};
 use oracle::{
     history::{Attempt, Transport},
     trap::trap_untouched,

@@ -5,6 +5,7 @@
 //! baseline: nothing in a lab, what its runtime and network have made on others. Devices and routes are not looked at.
 use std::time::Duration;
 
+use cluster::{Capability, Stop};
 use faults::{FaultError, Remains, StoppedAgent};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
@@ -14,7 +15,6 @@ use harness::{
     verdict::Halt,
     waiting::eventually,
 };
-use lab::cluster::{Capability, Stop};
 use oracle::finding::{Finding, Weight};
 
 use super::served::Served;

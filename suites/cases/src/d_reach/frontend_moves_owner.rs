@@ -6,6 +6,7 @@
 //! Of load balancers, the address is that which a controller has given to a Service of another port, so that it leads to nodes.
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
+use cluster::Capability;
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
     context::Context,
@@ -15,7 +16,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::Capability;
 use oracle::history::Transport;
 use serde_json::{Value, json};
 

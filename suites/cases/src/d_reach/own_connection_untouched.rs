@@ -5,6 +5,7 @@
 //! Whether processes may bind a node port is an implementation's choice: where they may not, the first part is not enabled.
 use std::time::Duration;
 
+use cluster::Capability;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
@@ -15,7 +16,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::Capability;
 use oracle::history::Transport;
 use serde_json::{Value, json};
 

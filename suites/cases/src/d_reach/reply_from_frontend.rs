@@ -5,6 +5,7 @@
 //! evicted where it can be. What connected sockets show is recorded, and judged where the target claims it.
 use std::time::Duration;
 
+use cluster::Capability;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
@@ -15,7 +16,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::Capability;
 use oracle::{history::Transport, peer::Shows};
 use serde_json::json;
 

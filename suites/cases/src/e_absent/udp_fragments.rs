@@ -6,6 +6,7 @@
 //! fragments: no program at a socket translates those, so that packets are all that there is. A host's own stack reorders nothing.
 use std::time::Duration;
 
+use cluster::{Capability, Place};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
@@ -16,7 +17,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::{Capability, Place};
 use oracle::history::Transport;
 use serde_json::json;
 

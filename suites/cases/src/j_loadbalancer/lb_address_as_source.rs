@@ -7,6 +7,7 @@
 //! meanwhile, so it is alone.
 use std::{net::IpAddr, time::Duration};
 
+use cluster::Capability;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
@@ -18,7 +19,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::Capability;
 use oracle::history::Transport;
 use serde_json::{Value, json};
 

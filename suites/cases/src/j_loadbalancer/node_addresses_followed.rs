@@ -4,6 +4,7 @@
 //! backends of all nodes by each.
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
+use cluster::{Capability, Place, Stop};
 use faults::StoppedAgent;
 use harness::{
     case::{Case, Families, Family, Needs, Rights, Tier},
@@ -15,7 +16,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::{Capability, Place, Stop};
 use oracle::{check::Permitted, history::Transport};
 use serde_json::json;
 

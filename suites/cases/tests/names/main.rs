@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use cluster::Capability;
 use futures::{StreamExt as _, stream};
 use harness::{
     case::{Case, Rights},
@@ -23,7 +24,6 @@ use harness::{
     objects::CASE_LABEL,
     report::CaseReport,
 };
-use lab::cluster::Capability;
 use serde_json::{Value, json};
 use stage::Stage;
 

@@ -3,6 +3,10 @@
 use std::{collections::BTreeMap, net::TcpListener, path::Path, process::Stdio, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use cluster::{
+    AgentState, ApiFault, ApiServer, ApiWay, Capability, Cluster, ClusterError, Description, HeldApiFault,
+    Place, RUN_LABEL, Stop, Variant,
+};
 use k8s_openapi::api::{
     core::v1::{Namespace, Pod, Service},
     discovery::v1::EndpointSlice,
@@ -11,10 +15,6 @@ use kube::{
     Api, Client, Config, Resource, ResourceExt as _,
     api::{ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
-};
-use lab::cluster::{
-    AgentState, ApiFault, ApiServer, ApiWay, Capability, Cluster, ClusterError, Description, HeldApiFault,
-    Place, RUN_LABEL, Stop, Variant,
 };
 use lab_apiserver::{Auth, Pki, Store, kubeconfig, new_token, serve};
 use serde::{Serialize, de::DeserializeOwned};

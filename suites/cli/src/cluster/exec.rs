@@ -1,9 +1,9 @@
-//! `plumbline exec-in-pod`: what [`Cluster::exec`](lab::cluster::Cluster::exec) starts for a pod of a cluster; and `on-node`, which
+//! `plumbline exec-in-pod`: what [`Cluster::exec`](cluster::Cluster::exec) starts for a pod of a cluster; and `on-node`, which
 //! that starts in a pod for its node.
 
 use std::process::ExitCode;
 
-use lab::kubernetes::{ExecArguments, exec_in_pod};
+use existing::{ExecArguments, exec_in_pod};
 
 use super::ConnectionArgs;
 
@@ -32,7 +32,7 @@ pub(crate) struct OnNode {
 }
 
 pub(crate) fn on_node(arguments: &OnNode) -> anyhow::Result<ExitCode> {
-    Ok(lab::kubernetes::on_node(&arguments.argv)?)
+    Ok(existing::on_node(&arguments.argv)?)
 }
 
 /// Ends this process, as the program has ended: a thread that waits for stdin would keep it.

@@ -4,7 +4,7 @@ use std::{fs, io::Write as _, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use lab::image::PROBE;
+use cluster::image::PROBE;
 
 /// The images that a run needs.
 #[derive(Debug, Subcommand)]

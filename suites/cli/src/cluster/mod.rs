@@ -8,14 +8,11 @@ pub(crate) mod rbac;
 
 use std::path::PathBuf;
 
+use cluster::{Capability, image::own_architecture};
+use existing::{Connection, Options, PodOptions, Tested, Tier};
 use harness::case::Case;
-use lab::{
-    cluster::Capability,
-    embedded::IpFamilies,
-    image::own_architecture,
-    kind::{Existing, KindConfig, KindError, KindTarget, PodNetwork},
-    kubernetes::{Connection, Options, PodOptions, Tested, Tier},
-};
+use kind::{Existing, KindConfig, KindError, KindTarget, PodNetwork};
+use lab::IpFamilies;
 
 use self::images::RegistryArgs;
 
@@ -233,7 +230,7 @@ impl ExistingArgs {
             image,
             program: self
                 .image_program
-                .unwrap_or_else(|| lab::image::PROBE.program.to_owned()),
+                .unwrap_or_else(|| cluster::image::PROBE.program.to_owned()),
             namespace: self.namespace.unwrap_or_else(|| NAMESPACE.to_owned()),
             run: run.to_owned(),
             plumbline,

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use lab::kubernetes::{Tier, rules};
+use existing::{Tier, rules};
 use serde_json::{Value, json};
 
 use super::NAMESPACE;

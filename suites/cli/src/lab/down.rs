@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use lab::embedded::{self, DEFAULT_NAME, Downed};
+use lab::{DEFAULT_NAME, Downed};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DownArgs {
@@ -15,16 +15,12 @@ pub(crate) struct DownArgs {
 }
 
 pub(super) async fn run(args: DownArgs) -> anyhow::Result<ExitCode> {
-    let names = if args.all {
-        embedded::labs()?
-    } else {
-        vec![args.name]
-    };
+    let names = if args.all { lab::labs()? } else { vec![args.name] };
     if names.is_empty() {
         println!("no lab is up, and none has left anything");
     }
     for name in names {
-        match embedded::down(&name).await? {
+        match lab::down(&name).await? {
             Downed::Up => println!("lab {name:?} is down"),
             Downed::Leftovers => println!("lab {name:?} was dead; what it left is removed"),
             Downed::Nothing => println!("lab {name:?} is not up, and has left nothing"),

@@ -1,6 +1,6 @@
 //! `--ipv6` and `--dual`: the address families of a lab that is made.
 
-use lab::embedded::IpFamilies;
+use lab::IpFamilies;
 
 /// Which families; IPv4 alone without an option.
 #[derive(Clone, Copy, Debug, clap::Args)]

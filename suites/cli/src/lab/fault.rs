@@ -5,12 +5,10 @@ use std::{net::IpAddr, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use clap::Subcommand;
+use cluster::{ApiFault, Clients, Cluster, ClusterError, Fault, LONGEST, Refusal, Stop};
 use jiff::SignedDuration;
-use lab::{
-    cluster::{ApiFault, Clients, Cluster, ClusterError, Fault, LONGEST, Refusal, Stop},
-    embedded::{DEFAULT_NAME, LabCluster},
-    kind::KindCluster,
-};
+use kind::KindCluster;
+use lab::{DEFAULT_NAME, LabCluster};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What `--help` ends with.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use lab::embedded::{DEFAULT_NAME, LabCluster};
+use lab::{DEFAULT_NAME, LabCluster};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct KubeconfigArgs {

@@ -18,7 +18,7 @@ pub(crate) use {families::FamilyArgs, servers::programs, target::TargetArgs};
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use lab::embedded::{self, DEFAULT_NAME};
+use lab::DEFAULT_NAME;
 
 /// The embedded lab: nodes, pods, an outside client and an API server on this host.
 #[derive(Debug, Subcommand)]
@@ -63,6 +63,6 @@ pub(crate) async fn run(args: LabArgs) -> anyhow::Result<ExitCode> {
         LabArgs::Exec(args) => place::run(args).await,
         LabArgs::Kubeconfig(args) => files::kubeconfig(args).await,
         LabArgs::Logs(args) => files::logs(args).await,
-        LabArgs::Supervise => Ok(embedded::supervise().await?),
+        LabArgs::Supervise => Ok(lab::supervise().await?),
     }
 }

@@ -3,10 +3,8 @@
 use std::{process::ExitCode, str::FromStr};
 
 use anyhow::bail;
-use lab::{
-    cluster::Place,
-    embedded::{DEFAULT_NAME, LabCluster},
-};
+use cluster::Place;
+use lab::{DEFAULT_NAME, LabCluster};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExecArgs {

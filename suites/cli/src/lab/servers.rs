@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use lab::embedded::{Advertise, ControlPlane};
+use lab::{Advertise, ControlPlane};
 
 /// How many API servers, and what they say of themselves.
 #[derive(Clone, Debug, clap::Args)]

@@ -2,11 +2,9 @@
 
 use std::process::ExitCode;
 
+use cluster::AgentState;
 use comfy_table::{Table, presets};
-use lab::{
-    cluster::AgentState,
-    embedded::{ActiveApiFault, LabCluster, Status},
-};
+use lab::{ActiveApiFault, LabCluster, Status};
 
 pub(super) async fn run(name: &str) -> anyhow::Result<ExitCode> {
     let lab = LabCluster::attach(name).await?;
@@ -117,10 +115,8 @@ fn table<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = [String;
 mod tests {
     use std::time::Duration;
 
-    use lab::{
-        cluster::{ApiFault, ApiServer, Stop},
-        embedded::{NodeStatus, PodView},
-    };
+    use cluster::{ApiFault, ApiServer, Stop};
+    use lab::{NodeStatus, PodView};
 
     use super::*;
 

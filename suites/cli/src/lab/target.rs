@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
-use lab::{
-    embedded::{AgentCommand, LabError},
-    kubernetes::{Agents, Tested},
-    target::{Target, TargetError},
-};
+use cluster::target::{Target, TargetError};
+use existing::{Agents, Tested};
+use lab::{AgentCommand, LabError};
 
 /// The target that is meant where none is named.
 const DEFAULT: &str = "reference";

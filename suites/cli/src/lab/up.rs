@@ -6,10 +6,8 @@ use std::{
 };
 
 use super::{FamilyArgs, TargetArgs, servers::ControlPlaneArgs};
-use lab::{
-    cluster::{AgentState, Cluster},
-    embedded::{DEFAULT_NAME, LIMITS, LabCluster, LabConfig, Lifetime, check_name, sibling},
-};
+use cluster::{AgentState, Cluster};
+use lab::{DEFAULT_NAME, LIMITS, LabCluster, LabConfig, Lifetime, check_name, sibling};
 
 /// Between two questions whether the agents are ready.
 const ASK_AGAIN: Duration = Duration::from_millis(50);

@@ -5,12 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::Cluster as _;
 use harness::{cleanup::Made, limits::Limits};
-use lab::{
-    cluster::Cluster as _,
-    embedded::{self, Downed, LIMITS, LabCluster},
-    kind,
-};
+use lab::{Downed, LIMITS, LabCluster};
 
 use super::{Where, attach, clusters, runs};
 
@@ -53,7 +50,7 @@ pub(crate) async fn cleanup(arguments: Where) -> anyhow::Result<ExitCode> {
 async fn find(name: &str) -> anyhow::Result<Option<LabCluster>> {
     let began = Instant::now();
     loop {
-        match embedded::remove_dead(name)? {
+        match lab::remove_dead(name)? {
             Downed::Leftovers => {
                 println!("lab {name:?} was dead; what it left is removed");
                 return Ok(None);

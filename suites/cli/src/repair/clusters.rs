@@ -3,17 +3,15 @@
 use std::{collections::BTreeSet, process::ExitCode};
 
 use anyhow::{Context as _, bail};
+use existing::{Connection, holders, left_on_nodes, remove_lease};
 use harness::{
     cleanup::{Made, runs_in},
     limits::{Limits, Profile},
     objects::RUN_LABEL,
 };
 use k8s_openapi::api::core::v1::Namespace;
+use kind::{KindCluster, Standing};
 use kube::{Api, Client, ResourceExt, api::ListParams};
-use lab::{
-    kind::{self, KindCluster, Standing},
-    kubernetes::{Connection, holders, left_on_nodes, remove_lease},
-};
 
 use super::{names, nodes};
 use crate::cluster::NAMESPACE;

@@ -6,11 +6,9 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use lab::{
-    cluster::Cluster as _,
-    embedded::{LIMITS, LabCluster},
-    kind::{self, KindCluster},
-};
+use cluster::Cluster as _;
+use kind::KindCluster;
+use lab::{LIMITS, LabCluster};
 
 use super::{Where, attach, nodes, runs};
 

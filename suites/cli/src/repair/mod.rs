@@ -11,13 +11,11 @@ pub(crate) use {cleanup::cleanup, heal::heal, nodes::nodes};
 use std::{collections::BTreeSet, path::Path};
 
 use anyhow::Context as _;
+use existing::Connection;
 use harness::objects::RUN_LABEL;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
-use lab::{
-    embedded::{self, LabCluster},
-    kubernetes::Connection,
-};
+use lab::LabCluster;
 
 use crate::cluster::{ConnectionArgs, NAMESPACE};
 
@@ -62,7 +60,7 @@ impl Arguments {
     fn names(&self) -> anyhow::Result<Vec<String>> {
         match &self.lab {
             Some(name) => Ok(vec![name.clone()]),
-            None => Ok(embedded::labs()?),
+            None => Ok(lab::labs()?),
         }
     }
 }

@@ -1,14 +1,11 @@
 //! What killed runs have left on nodes of a cluster by a kubeconfig.
 
 use anyhow::{Context as _, bail};
-use faults::Healed;
-use lab::{
-    cluster::{Capability, Cluster, Node},
-    kubernetes::{
-        Connection, Guard, KubernetesCluster, KubernetesError, Left, extension, give_back, holders,
-        left_on_nodes,
-    },
+use cluster::{Capability, Cluster, Node};
+use existing::{
+    Connection, Guard, KubernetesCluster, KubernetesError, Left, extension, give_back, holders, left_on_nodes,
 };
+use faults::Healed;
 
 use crate::interruption::interruption;
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
-use lab::user_file::{self, UserFileError};
+use cluster::user_file::{self, UserFileError};
 
 use super::{
     format::{Counts, FORMAT, Report},

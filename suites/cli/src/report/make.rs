@@ -7,6 +7,7 @@ use std::{
 };
 
 use cases::claims;
+use cluster::Description;
 use harness::{
     case::{axes_not_enabled, families},
     limits::Limits,
@@ -14,7 +15,6 @@ use harness::{
     verdict,
 };
 use jiff::Timestamp;
-use lab::cluster::Description;
 use oracle::finding::{self, describe};
 
 use super::{
@@ -67,7 +67,7 @@ pub(crate) fn report(made: Made<'_>) -> Report {
 }
 
 fn cluster(description: &Description, features: &BTreeSet<String>, not_applied: Vec<String>) -> Cluster {
-    let node = |node: &lab::cluster::Node| (node.name.clone(), node.addresses.clone());
+    let node = |node: &cluster::Node| (node.name.clone(), node.addresses.clone());
     Cluster {
         provider: description.provider.clone(),
         target: description.target.clone(),

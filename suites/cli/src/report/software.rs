@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::Context as _;
-use lab::software;
+use cluster::software;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

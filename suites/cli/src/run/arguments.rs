@@ -4,7 +4,7 @@ use std::{num::NonZero, path::PathBuf};
 
 use anyhow::bail;
 use harness::{evidence::Evidence, limits::Profile};
-use lab::embedded::{Advertise, ControlPlane, LabConfig};
+use lab::{Advertise, ControlPlane, LabConfig};
 
 use super::{exempt::Exemption, filter::Filter, select::ClaimId, select::Feature};
 use crate::{

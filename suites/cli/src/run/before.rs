@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use cluster::Description;
 use harness::case::{axes_not_enabled, families};
-use lab::cluster::Description;
 
 use super::{process::Settings, seconds, select::Selection};
 use crate::{count::counted, report::software::Software};

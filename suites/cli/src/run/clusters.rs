@@ -8,14 +8,11 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use harness::{case::Case, report::CaseReport, verdict::Verdict};
-use lab::{
-    cluster::Cluster as _,
-    kubernetes::{
-        Guard, KubernetesCluster, KubernetesError, Options, Tested, Tier, extension, give_back, processors,
-    },
-    target::Agent,
+use cluster::{Cluster as _, target::Agent};
+use existing::{
+    Guard, KubernetesCluster, KubernetesError, Options, Tested, Tier, extension, give_back, processors,
 };
+use harness::{case::Case, report::CaseReport, verdict::Verdict};
 use tempfile::NamedTempFile;
 use tokio::{
     sync::{Mutex, OnceCell},

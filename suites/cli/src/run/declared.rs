@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, anyhow};
-use lab::cluster::{Description, Deviation};
+use cluster::{Description, Deviation};
 
 use super::{
     exempt::{Exemption, Only},
@@ -104,8 +104,8 @@ fn part(deviation: &Deviation, cluster: &Description) -> Option<Only> {
 
 #[cfg(test)]
 mod tests {
-    use lab::{
-        cluster::Ways,
+    use cluster::{
+        Ways,
         software::{AgentSoftware, Software},
         target::Target,
     };
@@ -127,7 +127,7 @@ mod tests {
             deviations,
             ways: Ways::default(),
             variants: BTreeSet::new(),
-            image: lab::cluster::PROBE.to_owned(),
+            image: cluster::PROBE.to_owned(),
             pull_secrets: Vec::new(),
             confined: None,
             software: Software::default(),

@@ -1,7 +1,7 @@
 //! Namespaces of cases that have ended, in a cluster that all cases share: they end beside the cases that follow.
 
+use cluster::Cluster;
 use harness::cleanup::Made;
-use lab::cluster::Cluster;
 
 use super::{process::Settings, progress::Line};
 

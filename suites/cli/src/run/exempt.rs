@@ -10,11 +10,11 @@ use std::{
     str::FromStr,
 };
 
+use cluster::{Family, Frontend};
 use harness::{
     report::{AxisReport, CaseReport},
     verdict::Verdict,
 };
-use lab::cluster::{Family, Frontend};
 
 use super::select::ClaimId;
 

@@ -9,11 +9,9 @@ use std::{
 };
 
 use anyhow::bail;
+use cluster::Cluster;
+use existing::{Guard, KubernetesCluster, LIMITS, LeaseState, LeaseWatch, Tier, give_back};
 use harness::{case::Case, cleanup::Made, verdict::Halt};
-use lab::{
-    cluster::Cluster,
-    kubernetes::{Guard, KubernetesCluster, LIMITS, LeaseState, LeaseWatch, Tier, give_back},
-};
 use tempfile::NamedTempFile;
 use tokio::sync::Mutex;
 

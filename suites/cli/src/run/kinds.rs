@@ -9,11 +9,9 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
+use cluster::{Cluster, ClusterError};
 use harness::{case::Case, cleanup::Made, report::CaseReport, verdict::Verdict};
-use lab::{
-    cluster::{Cluster, ClusterError},
-    kind::{self, Existing, KindCluster, KindConfig, Step},
-};
+use kind::{Existing, KindCluster, KindConfig, Step};
 use tokio::{sync::OnceCell, time::sleep};
 
 use crate::repair;
@@ -26,10 +24,10 @@ use super::{
     seconds,
 };
 
-/// How long its API server may be away until it is lost: as that of a cluster that is there ([`lab::kubernetes::LIMITS`]).
-const AWAY: Duration = lab::kubernetes::LIMITS.lease_awaited;
+/// How long its API server may be away until it is lost: as that of a cluster that is there ([`existing::LIMITS`]).
+const AWAY: Duration = existing::LIMITS.lease_awaited;
 /// Between two looks at it meanwhile.
-const LOOK: Duration = lab::kubernetes::LIMITS.lease_renewed;
+const LOOK: Duration = existing::LIMITS.lease_renewed;
 
 /// The only cluster of a run.
 #[derive(Debug)]

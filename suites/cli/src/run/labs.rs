@@ -10,12 +10,12 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use harness::{case::Case, cleanup::Made, report::CaseReport};
-use lab::{
-    cluster::Cluster,
-    embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime, sibling},
+use cluster::{
+    Cluster,
     software::{Software, printed_version},
 };
+use harness::{case::Case, cleanup::Made, report::CaseReport};
+use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime, sibling};
 
 use super::{
     machine,

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{Capability, Cluster, Description};
 use faults::Found;
 use harness::{
     addresses,
@@ -13,7 +14,6 @@ use harness::{
     limits::Limits,
     verdict::Verdict,
 };
-use lab::cluster::{Capability, Cluster, Description};
 use tokio::time::{sleep, timeout};
 
 use super::select::{Selection, select};

@@ -46,13 +46,10 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use cluster::{Cluster, software::Software};
+use existing::Tested;
 use harness::{case::Case, limits::Limits};
-use lab::{
-    cluster::Cluster,
-    kind::{Existing, KindConfig},
-    kubernetes::Tested,
-    software::Software,
-};
+use kind::{Existing, KindConfig};
 
 use crate::{
     cluster::{ExistingArgs, Provider},

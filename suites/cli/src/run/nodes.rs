@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use lab::cluster::{Cluster, Node, Place};
+use cluster::{Cluster, Node, Place};
 use tokio::time::timeout;
 
 /// A node that takes longer to say how busy it is has no room.

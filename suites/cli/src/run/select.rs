@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, str::FromStr};
 
 use anyhow::bail;
 use cases::claims::{self, Claim};
+use cluster::Description;
 use faults::Found;
 use harness::{case::Case, limits::Limits, verdict::Verdict};
-use lab::cluster::Description;
 
 use super::{filter::Filter, unmatched::unmatched};
 use crate::near::near;
@@ -122,8 +122,8 @@ pub(super) fn select(
 #[cfg(test)]
 mod tests {
     use cases::claims::joint;
+    use cluster::{Capability, Node, Variant, Ways};
     use harness::{case::Rights, limits::Profile};
-    use lab::cluster::{Capability, Node, Variant, Ways};
 
     use super::*;
 
@@ -163,7 +163,7 @@ mod tests {
                 shared: false,
             },
             variants: [Variant::SocketLbOff].into(),
-            image: lab::cluster::PROBE.to_owned(),
+            image: cluster::PROBE.to_owned(),
             pull_secrets: Vec::new(),
             confined: None,
             software: Default::default(),

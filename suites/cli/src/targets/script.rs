@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
-use lab::target::{Api, Cni, Installation, KubeProxy, Step};
+use cluster::target::{Api, Cni, Installation, KubeProxy, Step};
 
 /// How long the agents of all nodes have to be ready, their images being pulled.
 const READY: &str = "600s";
@@ -109,7 +109,7 @@ mod tests {
         process::{Command, Stdio},
     };
 
-    use lab::target::Target;
+    use cluster::target::Target;
 
     use super::*;
 

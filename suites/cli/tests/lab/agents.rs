@@ -1,6 +1,6 @@
 //! How agents are kept, with a script in the place of one.
 
-use lab::cluster::{ApiWay, Cluster, ClusterError, Stop};
+use cluster::{ApiWay, Cluster, ClusterError, Stop};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -8,7 +8,7 @@ use nix::{
 
 use super::support::{LIMIT, TestLab, cgroup, name};
 
-async fn started(test: &TestLab, starts: u32) -> lab::cluster::AgentState {
+async fn started(test: &TestLab, starts: u32) -> cluster::AgentState {
     let deadline = std::time::Instant::now() + LIMIT;
     loop {
         let state = test.lab.agent("node1").await.expect("the agent");

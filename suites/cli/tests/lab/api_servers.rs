@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{ApiFault, Clients, Cluster, ClusterError, Fault, Place, Refusal, Stop, users};
 use futures::StreamExt;
 use k8s_openapi::api::{
     core::v1::{Pod, Service},
@@ -14,10 +15,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{PostParams, WatchEvent, WatchParams},
 };
-use lab::{
-    cluster::{ApiFault, Clients, Cluster, ClusterError, Fault, Place, Refusal, Stop, users},
-    embedded::{Advertise, ControlPlane},
-};
+use lab::{Advertise, ControlPlane};
 use oracle::history::{Outcome, Transport};
 use serde_json::json;
 use tokio::time::timeout;

@@ -2,12 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use cluster::{Cluster, Place};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{Api, api::PostParams};
-use lab::{
-    cluster::{Cluster, Place},
-    embedded::{AgentCommand, IpFamilies},
-};
+use lab::{AgentCommand, IpFamilies};
 use oracle::history::{Outcome, Transport};
 use serde_json::json;
 

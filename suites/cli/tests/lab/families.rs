@@ -1,14 +1,12 @@
 //! Labs of IPv6 and of both families.
 
+use cluster::{Capability, Cluster, Place};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
     Api,
     api::{ListParams, PostParams},
 };
-use lab::{
-    cluster::{Capability, Cluster, Place},
-    embedded::IpFamilies,
-};
+use lab::IpFamilies;
 use oracle::history::{Outcome, Stage, Transport};
 use serde_json::json;
 

@@ -1,9 +1,7 @@
 //! Nothing is left: this host is after a lab what it was before, however the lab ended.
 
-use lab::{
-    cluster::{Cluster, Place},
-    embedded::{self, AgentCommand, Downed, IpFamilies, LabCluster, LabConfig},
-};
+use cluster::{Cluster, Place};
+use lab::{AgentCommand, Downed, IpFamilies, LabCluster, LabConfig};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -66,7 +64,7 @@ async fn a_lab_with_agents_that_is_killed_leaves_the_host_as_it_was_and_another_
     eventually("the end of all processes", || traces.ended()).await;
     drop(test.lab);
     // Another test's `up` may have removed it meanwhile.
-    assert_ne!(embedded::down(&name("kill9")).await.expect("down"), Downed::Up);
+    assert_ne!(lab::down(&name("kill9")).await.expect("down"), Downed::Up);
     traces.are_gone().await;
     before.is_unchanged();
 

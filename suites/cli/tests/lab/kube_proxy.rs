@@ -7,16 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{ApiFault, Clients, Cluster, Fault, Place, Refusal, Stop, users};
 use futures::future::join_all;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
-use lab::{
-    cluster::{ApiFault, Clients, Cluster, Fault, Place, Refusal, Stop, users},
-    embedded::{Advertise, AgentCommand, ControlPlane, KUBERNETES},
-};
+use lab::{Advertise, AgentCommand, ControlPlane, KUBERNETES};
 use oracle::history::{Outcome, Transport};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use lab::embedded::{LabCluster, LabConfig, Lifetime};
+use lab::{LabCluster, LabConfig, Lifetime};
 use tempfile::TempDir;
 
 use super::support::{cgroup, config, name, privileged};

@@ -2,12 +2,10 @@
 
 use std::{fs::File, path::Path, process::Command};
 
+use cluster::Cluster;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, api::ListParams};
-use lab::{
-    cluster::Cluster,
-    embedded::{self, Downed, LabCluster, LabError, Lifetime},
-};
+use lab::{Downed, LabCluster, LabError, Lifetime};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -91,10 +89,10 @@ async fn a_detached_lab_does_not_and_down_twice_is_fine() {
     let again = LabCluster::attach(&config.name).await.expect("attach");
     assert_eq!(again.status().await.expect("status").nodes.len(), 2);
     let traces = Traces::of(&config.name);
-    assert_eq!(embedded::down(&config.name).await.expect("down"), Downed::Up);
+    assert_eq!(lab::down(&config.name).await.expect("down"), Downed::Up);
     traces.are_gone().await;
     assert_eq!(
-        embedded::down(&config.name).await.expect("down again"),
+        lab::down(&config.name).await.expect("down again"),
         Downed::Nothing
     );
     match LabCluster::attach(&config.name).await {
@@ -163,7 +161,7 @@ async fn a_killed_supervisor_leaves_no_process_and_the_next_up_and_down_remove_t
     sigkill(status.supervisor);
     drop(lab);
     // Another test's `up` may have removed it meanwhile.
-    assert_ne!(embedded::down(&name).await.expect("down"), Downed::Up);
+    assert_ne!(lab::down(&name).await.expect("down"), Downed::Up);
     traces.are_gone().await;
 }
 

@@ -2,12 +2,10 @@
 
 use std::{sync::Arc, time::Instant};
 
+use cluster::{Cluster, Stop};
 use faults::{Remains, StoppedAgent};
 use futures::future::join_all;
-use lab::{
-    cluster::{Cluster, Stop},
-    embedded::{AgentCommand, LabCluster},
-};
+use lab::{AgentCommand, LabCluster};
 use serde_json::json;
 
 use super::support::{LIMIT, TestLab, agent_is_ready, name};

@@ -1,6 +1,6 @@
 //! Who reaches whom, before any load balancer does anything.
 
-use lab::cluster::Place;
+use cluster::Place;
 use oracle::history::{Outcome, Stage, Transport};
 
 use super::support::{TestLab, answered, in_pod, node};

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use lab::cluster::{Cluster, ClusterError, Place};
+use cluster::{Cluster, ClusterError, Place};
 
 use super::support::{TestLab, eventually, in_pod, name, node};
 

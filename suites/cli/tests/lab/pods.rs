@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{Cluster, ClusterError};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::api::DeleteParams;
-use lab::cluster::{Cluster, ClusterError};
 use oracle::history::{Outcome, Served, Transport};
 
 use super::support::{LIMIT, TestLab, answered, cgroup, eventually, is_ready, name, node, pod};

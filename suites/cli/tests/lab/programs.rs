@@ -6,12 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{ApiFault, Clients, Cluster, Fault, Stop};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Api, api::PostParams};
-use lab::{
-    cluster::{ApiFault, Clients, Cluster, Fault, Stop},
-    embedded::{Advertise, AgentCommand, ControlPlane, LabCluster, Lifetime},
-};
+use lab::{Advertise, AgentCommand, ControlPlane, LabCluster, Lifetime};
 use oracle::history::{Outcome, Transport};
 use serde_json::json;
 

@@ -5,12 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::Cluster;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Api, api::PostParams};
-use lab::{
-    cluster::Cluster,
-    embedded::{AgentCommand, IpFamilies},
-};
+use lab::{AgentCommand, IpFamilies};
 use oracle::history::{Outcome, Transport};
 use serde_json::json;
 

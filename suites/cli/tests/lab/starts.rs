@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::embedded::{self, Downed, LabCluster, LabConfig, LabError, Lifetime, Need};
+use cluster::target::program::Need;
+use lab::{Downed, LabCluster, LabConfig, LabError, Lifetime};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -27,7 +28,7 @@ fn kill_supervisor(lab: &str) -> bool {
 
 /// Removes what is left, and looks whether that is all.
 async fn nothing_is_left(lab: &str, before: &Host) {
-    embedded::down(lab).await.expect("down");
+    lab::down(lab).await.expect("down");
     // No process has been in a cgroup that could be removed.
     assert!(!cgroup(lab).exists(), "the cgroup of {lab}");
     assert!(
@@ -74,7 +75,7 @@ async fn a_lab_that_is_starting_says_so_and_whoever_takes_it_down_ends_its_start
         Err(LabError::Starting { name, pid }) => assert_eq!((name, pid), (config.name.clone(), by)),
         other => panic!("expected Starting, found {other:?}"),
     }
-    assert_eq!(embedded::down(&config.name).await.expect("down"), Downed::Up);
+    assert_eq!(lab::down(&config.name).await.expect("down"), Downed::Up);
     let error = starting.await.expect("no panic").expect_err("it was taken down");
     let said = error.to_string();
     assert!(
@@ -133,7 +134,7 @@ async fn a_supervisor_that_is_killed_while_its_lab_goes_down_leaves_nothing_that
         let traces = Traces::of(&lab);
         let down = tokio::spawn({
             let lab = lab.clone();
-            async move { embedded::down(&lab).await }
+            async move { lab::down(&lab).await }
         });
         // Not a wait for anything: the moment at which it is hit.
         tokio::time::sleep(after).await;

@@ -7,12 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{Cluster, Place};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::PostParams};
-use lab::{
-    cluster::{Cluster, Place},
-    embedded::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime},
-};
+use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};
 use oracle::history::{Attempt, Outcome, Plan, PlanEntry, Transport};
 use serde_json::json;
 use tempfile::TempDir;

@@ -2,10 +2,8 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use lab::{
-    cluster::{Cluster, Stop},
-    embedded::{AgentCommand, LabCluster, Lifetime, Need},
-};
+use cluster::{Cluster, Stop, target::program::Need};
+use lab::{AgentCommand, LabCluster, Lifetime};
 
 use super::support::{TestLab, cgroup, config, eventually, name, privileged};
 

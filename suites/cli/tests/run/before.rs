@@ -3,16 +3,14 @@
 
 use std::{path::Path, time::Duration};
 
+use cluster::{ApiFault, ApiServer, Capability, Clients, Cluster as _, Fault, Refusal, users};
 use harness::{addresses, cleanup::Made, limits::Limits};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use lab::{
-    cluster::{ApiFault, ApiServer, Capability, Clients, Cluster as _, Fault, Refusal, users},
-    embedded::LabCluster,
-};
+use lab::LabCluster;
 use serde_json::{Value, json};
 use testing::patience::TIMES;
 
@@ -52,7 +50,7 @@ fn addresses(all: &[ApiServer]) -> Vec<String> {
 }
 
 /// Nobody is behind `default/kubernetes`, for as long as the value lives.
-async fn without_api_servers(lab: &LabCluster) -> lab::cluster::HeldApiFault {
+async fn without_api_servers(lab: &LabCluster) -> cluster::HeldApiFault {
     let alone = lab
         .api_fault(&ApiFault::Unreconciled, Duration::from_secs(600))
         .await

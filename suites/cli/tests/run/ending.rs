@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cluster::Cluster as _;
 use harness::{
     cleanup::Made,
     objects::{CASE_LABEL, RUN_LABEL},
@@ -11,7 +12,6 @@ use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
-use lab::cluster::Cluster as _;
 use serde_json::json;
 
 use super::{

@@ -9,6 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{Capability, Cluster as _, Place, RUN_LABEL};
+use existing::{
+    ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,
+};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -22,13 +26,7 @@ use kube::{
     api::{ListParams, PostParams},
     runtime::wait::{await_condition, conditions::is_pod_running},
 };
-use lab::{
-    cluster::{Capability, Cluster as _, Place, RUN_LABEL},
-    embedded::LabCluster,
-    kubernetes::{
-        ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,
-    },
-};
+use lab::LabCluster;
 use tempfile::NamedTempFile;
 use testing::patience::TIMES;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};

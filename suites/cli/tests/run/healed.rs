@@ -2,11 +2,9 @@
 
 use std::{fs, path::Path, time::Instant};
 
+use cluster::{Cluster as _, Place};
 use faults::{As, At, ForeignPrograms, LeftoverPrograms, Reattached, Remains, Staging};
-use lab::{
-    cluster::{Cluster as _, Place},
-    embedded::LabCluster,
-};
+use lab::LabCluster;
 use nix::sys::signal::Signal;
 use tokio::io::AsyncReadExt as _;
 

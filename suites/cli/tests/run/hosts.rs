@@ -1,14 +1,12 @@
 //! Processes on nodes of a cluster that is known by nothing but its kubeconfig.
 
+use cluster::{Cluster as _, Place};
+use existing::Guard;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
     api::PostParams,
     runtime::wait::{await_condition, conditions::is_pod_running},
-};
-use lab::{
-    cluster::{Cluster as _, Place},
-    kubernetes::Guard,
 };
 use tokio_util::sync::CancellationToken;
 

@@ -6,9 +6,9 @@ use std::{
     time::Instant,
 };
 
+use cluster::{ApiWay, Cluster as _, Stop};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, api::ListParams};
-use lab::cluster::{ApiWay, Cluster as _, Stop};
 use nix::sys::signal::Signal;
 
 use super::{

@@ -8,15 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{Cluster as _, RUN_LABEL};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use lab::{
-    cluster::{Cluster as _, RUN_LABEL},
-    embedded::LabCluster,
-};
+use lab::LabCluster;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;

@@ -28,9 +28,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::Cluster as _;
 use faults::LeftoverPrograms;
 use harness::compressed::each_line;
-use lab::cluster::Cluster as _;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use std::{
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
 };
 
-use lab::embedded::{LabCluster, LabConfig, Lifetime};
+use lab::{LabCluster, LabConfig, Lifetime};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,

@@ -2,7 +2,7 @@
 
 use std::{env, path::PathBuf, process::Command};
 
-use lab::embedded::KUBERNETES;
+use lab::KUBERNETES;
 use testing::patience::TIMES;
 
 use super::{privileged, support::report};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use existing::Tier;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ListParams, PostParams},
 };
-use lab::kubernetes::Tier;
 use serde_json::json;
 use tempfile::NamedTempFile;
 use tokio::time::sleep;
@@ -61,7 +61,7 @@ async fn pods_of_a_run_wait_for_the_account_of_their_namespace_and_have_no_token
         assert_eq!(spec.volumes.unwrap_or_default(), [], "no token");
         // The namespace's own account goes with it: no other was made.
         let of: Api<ServiceAccount> = Api::all(admin.clone());
-        let labelled = ListParams::default().labels(lab::cluster::RUN_LABEL);
+        let labelled = ListParams::default().labels(cluster::RUN_LABEL);
         assert_eq!(of.list(&labelled).await.unwrap().items, []);
         guard.release().await.unwrap();
         assert_eq!(namespaces(&admin).await, [""; 0]);

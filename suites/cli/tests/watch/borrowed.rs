@@ -1,5 +1,7 @@
 //! Agents that are stopped and started, in an API server that grants nothing but what `plumbline rbac` prints.
 
+use cluster::{Capability, Cluster as _, RUN_LABEL, Stop};
+use existing::{Agents, KubernetesCluster, Options, extension, give_back};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
     core::v1::{Node, Pod},
@@ -7,10 +9,6 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams},
-};
-use lab::{
-    cluster::{Capability, Cluster as _, RUN_LABEL, Stop},
-    kubernetes::{Agents, KubernetesCluster, Options, extension, give_back},
 };
 use serde_json::json;
 

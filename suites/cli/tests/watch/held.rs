@@ -11,6 +11,11 @@ use std::{
     time::Instant,
 };
 
+use cluster::RUN_LABEL;
+use existing::{
+    ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,
+    left_on_nodes,
+};
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Namespace, Node, Pod},
@@ -18,13 +23,6 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
-};
-use lab::{
-    cluster::RUN_LABEL,
-    kubernetes::{
-        ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,
-        left_on_nodes,
-    },
 };
 use nix::{
     sys::signal::{Signal, kill},

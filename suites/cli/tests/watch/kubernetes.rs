@@ -14,7 +14,7 @@ use kube::{
     Api, Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use lab::embedded::KUBERNETES;
+use lab::KUBERNETES;
 use tempfile::TempDir;
 use testing::patience::LIMIT;
 

@@ -7,6 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{Cluster as _, RUN_LABEL};
+use existing::{
+    Agents, ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested,
+    Tier, extension,
+};
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Namespace, Node, Pod, Secret},
@@ -15,13 +20,6 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-};
-use lab::{
-    cluster::{Cluster as _, RUN_LABEL},
-    kubernetes::{
-        Agents, ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested,
-        Tier, extension,
-    },
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use existing::{KubernetesError, LIMITS, Tier};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
-use lab::kubernetes::{KubernetesError, LIMITS, Tier};
 use tempfile::NamedTempFile;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;

@@ -14,7 +14,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use lab::cluster::AgentState;
+use cluster::AgentState;
 use oracle::history::Attempt;
 use serde::Serialize;
 use serde_json::Value;

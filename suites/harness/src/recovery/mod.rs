@@ -15,10 +15,10 @@ use std::{
     time::Instant,
 };
 
+use cluster::AgentState;
 use faults::{FaultError, boot_id};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use lab::cluster::AgentState;
 use tokio::sync::OnceCell;
 
 use self::connections::{Connections, SHOWN, Steady};

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cluster::Place;
 use harness::{client::Client, context::Context, verdict::Halt};
-use lab::cluster::Place;
 use oracle::{
     finding::{Finding, SHOWN, Weight},
     history::{Attempt, Outcome, PlanEntry, Stage, Transport},

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::{AgentState, ApiWay};
 use faults::{Connections, FaultError, LedAgent};
 use harness::{
     context::Context,
@@ -15,7 +16,6 @@ use harness::{
     verdict::Halt,
     waiting::{eventually, has_lasted},
 };
-use lab::cluster::{AgentState, ApiWay};
 use serde_json::Value;
 
 use super::Canary;

@@ -12,6 +12,7 @@ pub(super) mod vips;
 
 use std::{sync::Arc, time::Duration};
 
+use cluster::{Capability, Place, Stop};
 use faults::{As, At, Attached, HiddenPins, LeftoverPrograms, Reattached, Staging, StoppedAgent};
 use harness::{
     case::Family,
@@ -24,7 +25,6 @@ use harness::{
     target::Target,
     verdict::Halt,
 };
-use lab::cluster::{Capability, Place, Stop};
 use oracle::history::Transport;
 use serde_json::json;
 

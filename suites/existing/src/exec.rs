@@ -1,0 +1,194 @@
+//! A program in a pod, its pipes bridged to those of this process.
+//!
+//! [`Cluster::exec`](cluster::Cluster::exec) promises a process of this machine with pipes, whose end is the
+//! program's. That is `plumbline exec-in-pod`: it bridges its own stdin, stdout and stderr to a WebSocket (`pods/exec`) and
+//! ends as the program does. When it is killed its connection closes, which ends the program's stdin: whatever the suite
+//! starts in pods ends with its stdin.
+//!
+//! The end of stdin alone can be said only in version 5 of the protocol (Kubernetes 1.30 and later); earlier API servers
+//! get the end of the connection in its place.
+
+use cluster::command_line;
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apimachinery::pkg::apis::meta::v1::{Status, StatusCause},
+};
+use kube::{
+    Api,
+    api::{AttachParams, AttachedProcess},
+};
+use tokio::{
+    io::{AsyncWriteExt as _, copy},
+    time::timeout,
+};
+
+use super::{Connection, KubernetesError, LIMITS, error::api};
+
+/// Exit code of a program whose own does not fit into one: no Unix has such.
+const STRANGE: u8 = 255;
+
+/// Which program, and where.
+#[derive(Clone, Debug)]
+pub struct ExecArguments {
+    /// The way to the API.
+    pub connection: Connection,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod.
+    pub pod: String,
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+}
+
+impl ExecArguments {
+    /// As arguments of `plumbline`.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let word = str::to_owned;
+        let mut words = vec![word("exec-in-pod")];
+        words.extend(self.connection.options());
+        words.extend([word("--namespace"), self.namespace.clone()]);
+        words.extend([word("--pod"), self.pod.clone(), word("--")]);
+        words.extend(self.argv.iter().cloned());
+        words
+    }
+}
+
+/// Runs a program in the only container of a pod until it ends; its exit code is the result. What it is given and what it
+/// writes is this process's.
+///
+/// # Errors
+/// It can't be started, or the connection to it is lost.
+pub async fn exec_in_pod(arguments: &ExecArguments) -> Result<u8, KubernetesError> {
+    let ExecArguments {
+        connection,
+        namespace,
+        pod,
+        argv,
+    } = arguments;
+    let client = connection.client().await?;
+    let pods: Api<Pod> = Api::namespaced(client, namespace);
+    let params = AttachParams::default()
+        .stdin(true)
+        .stdout(true)
+        .stderr(true)
+        .max_stdin_buf_size(LIMITS.pipe_bytes)
+        .max_stdout_buf_size(LIMITS.pipe_bytes)
+        .max_stderr_buf_size(LIMITS.pipe_bytes);
+    let line = command_line(argv);
+    let what = format!("start `{line}` in the pod {namespace}/{pod}");
+    let process = timeout(LIMITS.request, pods.exec(pod, argv, &params))
+        .await
+        .map_err(|_| KubernetesError::Late {
+            what: what.clone(),
+            limit: LIMITS.request,
+        })?
+        .map_err(api(&what))?;
+    let status = bridge(process).await;
+    let lost = |why: &str| KubernetesError::Api {
+        what: format!("follow `{line}` in the pod {namespace}/{pod}"),
+        why: why.to_owned(),
+    };
+    let status = status.ok_or_else(|| lost("the connection to it broke before it ended"))?;
+    code(&status).map_err(|why| KubernetesError::Api { what, why })
+}
+
+/// Copies until the program has ended and all that it wrote is written; `None` if how it ended was not said.
+async fn bridge(mut process: AttachedProcess) -> Option<Status> {
+    let status = process.take_status();
+    let feed = process.stdin().map(|mut theirs| {
+        tokio::spawn(async move {
+            // A program that has ended takes nothing any more, which is no error.
+            let _ = copy(&mut tokio::io::stdin(), &mut theirs).await;
+            let _ = theirs.shutdown().await;
+        })
+    });
+    let (out, err) = (process.stdout(), process.stderr());
+    let out = async {
+        if let Some(mut theirs) = out {
+            // Whoever reads may be gone; then this process ends by the write.
+            let mut own = tokio::io::stdout();
+            let _ = copy(&mut theirs, &mut own).await;
+            let _ = own.flush().await;
+        }
+    };
+    let err = async {
+        if let Some(mut theirs) = err {
+            let mut own = tokio::io::stderr();
+            let _ = copy(&mut theirs, &mut own).await;
+            let _ = own.flush().await;
+        }
+    };
+    let ended = async {
+        match status {
+            Some(status) => status.await,
+            None => None,
+        }
+    };
+    let ((), (), status) = tokio::join!(out, err, ended);
+    if let Some(feed) = feed {
+        feed.abort();
+    }
+    status
+}
+
+/// The exit code in a status of `pods/exec`.
+pub(super) fn code(status: &Status) -> Result<u8, String> {
+    if status.status.as_deref() == Some("Success") {
+        return Ok(0);
+    }
+    let is_code = |cause: &&StatusCause| cause.reason.as_deref() == Some("ExitCode");
+    let details = status.details.as_ref();
+    let causes = details
+        .and_then(|details| details.causes.as_deref())
+        .unwrap_or_default();
+    let code = causes
+        .iter()
+        .find(is_code)
+        .and_then(|cause| cause.message.as_deref());
+    match code {
+        Some(code) => Ok(code.parse().unwrap_or(STRANGE)),
+        None => Err(status
+            .message
+            .clone()
+            .unwrap_or_else(|| "no reason was given".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(status: Value) -> Result<u8, String> {
+        code(&serde_json::from_value(status).unwrap())
+    }
+
+    #[test]
+    fn how_a_program_ended_is_read_from_the_status() {
+        assert_eq!(of(json!({"status": "Success"})), Ok(0));
+        let failed = json!({"status": "Failure", "reason": "NonZeroExitCode", "message": "m",
+                            "details": {"causes": [{"reason": "ExitCode", "message": "7"}]}});
+        assert_eq!(of(failed), Ok(7));
+        let never_started = json!({"status": "Failure", "message": "no such file"});
+        assert_eq!(of(never_started), Err("no such file".to_owned()));
+    }
+
+    #[test]
+    fn the_bridge_is_told_everything_by_words() {
+        let arguments = ExecArguments {
+            connection: Connection {
+                kubeconfig: Some("/k".into()),
+                context: Some("c".to_owned()),
+            },
+            namespace: "n".to_owned(),
+            pod: "p".to_owned(),
+            argv: vec!["probe".to_owned(), "client".to_owned()],
+        };
+        assert_eq!(
+            arguments.words().join(" "),
+            "exec-in-pod --kubeconfig /k --context c --namespace n --pod p -- probe client"
+        );
+    }
+}

@@ -1,0 +1,165 @@
+//! Which runs have a cluster, in whichever namespace: a Lease of one name says it.
+//!
+//! Two runs disturb each other, whatever namespaces they have: one that stops agents disturbs every other, and two with
+//! namespaces of their own count what the other makes. Each takes the Lease of its own namespace first, and looks at all others
+//! then: of two that begin together, at least one sees the other. A run of [`Tier::Namespaced`] makes nothing but pods and
+//! Services, and does not keep others away that do no more. Its account is shown no other namespace: whether somebody stops
+//! agents there it can't know. Whoever begins after it to stop agents sees it, and is refused.
+
+use std::time::Duration;
+
+use cluster::RUN_LABEL;
+use futures::future::try_join_all;
+use k8s_openapi::{
+    api::coordination::v1::Lease as Object, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp,
+};
+use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use tokio::time::{Instant, sleep};
+
+use super::{KubernetesError, LIMITS, Options, Tier, error::api, lease::NAME, limits::ask, note};
+
+/// A run that has a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its name.
+    pub run: String,
+    /// Name, user and host.
+    pub who: String,
+    /// Since when.
+    pub since: String,
+    /// Namespace of its Lease.
+    pub namespace: String,
+}
+
+/// The runs that have a cluster now, in this namespace and, as far as the account may see them, in others; one whose Lease is not
+/// renewed any more has it no longer.
+///
+/// # Errors
+/// Leases can't be read.
+pub async fn holders(client: &Client, namespace: &str) -> Result<Vec<Holder>, KubernetesError> {
+    let leases: Api<Object> = Api::namespaced(client.clone(), namespace);
+    let what = "read the Lease of the cluster";
+    let mut all = others(client, namespace).await?;
+    all.extend(ask(what, leases.get_opt(NAME)).await?.map_err(api(what))?);
+    Ok(living(client, &all).await?.into_iter().map(read).collect())
+}
+
+/// Sees to it that no run in another namespace has the cluster, or has left what this one can't heal.
+///
+/// # Errors
+/// [`KubernetesError::UnderTest`], [`KubernetesError::Unhealed`].
+pub(super) async fn expect_alone(client: &Client, options: &Options) -> Result<(), KubernetesError> {
+    let mut all = others(client, &options.namespace).await?;
+    all.retain(|other| exclude(options.tier, note::tier(other)));
+    let living = living(client, &all).await?;
+    if let Some(other) = living.first() {
+        return Err(under_test(other));
+    }
+    // Under this tier, pods are where those have been whose nodes nobody has healed.
+    match all.iter().find(|other| note::is_beyond(other, options.tier)) {
+        Some(other) => Err(KubernetesError::Unhealed {
+            run: other.labels().get(RUN_LABEL).cloned().unwrap_or_default(),
+            namespace: other.namespace().unwrap_or_default(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether two runs in different namespaces disturb each other.
+fn exclude(one: Tier, other: Tier) -> bool {
+    one.max(other) >= Tier::Node || one.min(other) >= Tier::Api
+}
+
+/// Leases of runs in other namespaces: none, if the account is not shown them.
+async fn others(client: &Client, namespace: &str) -> Result<Vec<Object>, KubernetesError> {
+    let what = "look for other runs in the cluster";
+    let leases: Api<Object> = Api::all(client.clone());
+    // By this field, the right to list them can be one to nothing else.
+    let params = ListParams::default().fields(&format!("metadata.name={NAME}"));
+    let listed = match ask(what, leases.list(&params)).await? {
+        Err(kube::Error::Api(status)) if status.is_forbidden() => return Ok(Vec::new()),
+        listed => listed.map_err(api(what))?,
+    };
+    let is_other = |lease: &Object| {
+        lease.labels().contains_key(RUN_LABEL) && lease.namespace().as_deref() != Some(namespace)
+    };
+    Ok(listed.items.into_iter().filter(is_other).collect())
+}
+
+/// Those that are renewed.
+async fn living<'a>(client: &Client, all: &'a [Object]) -> Result<Vec<&'a Object>, KubernetesError> {
+    let look = |lease: &'a Object| async move {
+        let namespace = lease.namespace().unwrap_or_default();
+        let leases = Api::namespaced(client.clone(), &namespace);
+        Ok::<_, KubernetesError>(lives(&leases, lease).await?.then_some(lease))
+    };
+    let seen = try_join_all(all.iter().map(look)).await?;
+    Ok(seen.into_iter().flatten().collect())
+}
+
+/// Whether a Lease is renewed. One that looks new is; of one that looks old, clocks may be why, so it is watched for as long
+/// as its holder says that it lasts, as leader elections do, and no longer than ours do.
+pub(super) async fn lives(leases: &Api<Object>, there: &Object) -> Result<bool, KubernetesError> {
+    let what = "see whether the Lease of the cluster is renewed";
+    let renewed = |lease: &Object| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
+    let spec = there.spec.as_ref();
+    let said = spec.and_then(|spec| u64::try_from(spec.lease_duration_seconds?).ok());
+    let lasts = said.map_or(LIMITS.lease, Duration::from_secs).min(LIMITS.lease);
+    let age = renewed(there).map(|MicroTime(at)| Timestamp::now().duration_since(at).unsigned_abs());
+    if age.is_some_and(|age| age < lasts) {
+        return Ok(true);
+    }
+    let began = Instant::now();
+    while began.elapsed() < lasts {
+        sleep(LIMITS.look).await;
+        match ask(what, leases.get_opt(NAME)).await?.map_err(api(what))? {
+            None => return Ok(false),
+            Some(now) if renewed(&now) != renewed(there) => return Ok(true),
+            Some(_) => {}
+        }
+    }
+    Ok(false)
+}
+
+fn read(there: &Object) -> Holder {
+    let spec = there.spec.clone().unwrap_or_default();
+    let run = there.labels().get(RUN_LABEL).cloned().unwrap_or_default();
+    Holder {
+        who: spec.holder_identity.unwrap_or_else(|| run.clone()),
+        run,
+        since: spec
+            .acquire_time
+            .map(|MicroTime(at)| at.to_string())
+            .unwrap_or_default(),
+        namespace: there.namespace().unwrap_or_default(),
+    }
+}
+
+pub(super) fn under_test(there: &Object) -> KubernetesError {
+    let Holder {
+        who,
+        since,
+        namespace,
+        ..
+    } = read(there);
+    KubernetesError::UnderTest {
+        who,
+        since,
+        namespace,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_stops_agents_is_alone_and_those_of_one_namespace_keep_nobody_else_away() {
+        let [least, api, node] = Tier::ALL;
+        for other in Tier::ALL {
+            assert!(exclude(node, other) && exclude(other, node));
+        }
+        assert!(exclude(api, api));
+        assert!(!exclude(least, api) && !exclude(api, least) && !exclude(least, least));
+    }
+}

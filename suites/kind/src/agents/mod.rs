@@ -1,0 +1,351 @@
+//! The agents of a cluster: pods of a DaemonSet, stopped and started by what their nodes are labelled with.
+//!
+//! A stopped agent's node has the label [`STOPPED`], which the DaemonSet stays away from. In another configuration, or led to
+//! the API by another way, it is a pod of ours, made of the DaemonSet's template, on a node that has the label. Pods come and
+//! go, so what is to be known of earlier ones is in the cluster's folder.
+//!
+//! Files: this one; `objects` (what is written to the API); `ours` (pods of ours); `pods` (what pods say of their agents).
+
+mod objects;
+mod ours;
+mod pods;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use cluster::{AgentState, ApiWay, Stop, Variant, target::program::Program};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ListParams, LogParams},
+};
+use lab::{NetNs, agent_is_ready};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    KindError, LIMITS,
+    beside::install,
+    config::KindTarget,
+    containers::Container,
+    error::api_error,
+    manifests::{AGENT, NAMESPACE},
+    placing,
+    state::Folder,
+};
+
+pub(super) use self::{
+    objects::{apply, expect_proxy, lead_proxy, mind_label, nodes_ready},
+    pods::container_id,
+};
+use self::{
+    objects::{label, rollout},
+    ours::{OTHER, Told},
+    pods::{last_exit, said, starts},
+};
+
+/// The agents of one cluster.
+#[derive(Debug)]
+pub(super) struct Agents {
+    program: Program,
+    daemon_set: &'static str,
+    /// Selects its pods, and those of ours.
+    selector: String,
+    folder: Folder,
+}
+
+impl Agents {
+    pub(super) fn new(kind: KindTarget, program: Program, folder: Folder) -> Self {
+        let (daemon_set, selector) = match kind {
+            KindTarget::Reference => (AGENT, format!("app.kubernetes.io/name in ({AGENT},{OTHER})")),
+            KindTarget::KubeProxyIptables | KindTarget::KubeProxyNftables => {
+                ("kube-proxy", "k8s-app=kube-proxy".to_owned())
+            }
+        };
+        Self {
+            program,
+            daemon_set,
+            selector,
+            folder,
+        }
+    }
+
+    /// How the agent of a node is run, cleaned up after and asked.
+    pub(super) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Whether it can be led to the API by another way: pods of ours are made of the reference agent's template.
+    pub(super) fn can_be_led(&self) -> bool {
+        self.daemon_set == AGENT
+    }
+
+    /// Name of its DaemonSet.
+    pub(super) fn daemon_set(&self) -> &'static str {
+        self.daemon_set
+    }
+
+    /// Puts the program of a running agent on its node, for its clean-up: its container goes with each stop.
+    pub(super) async fn keep_program(&self, client: &Client, node: &Container) -> Result<(), KindError> {
+        let pid = self
+            .state(client, node)
+            .await?
+            .pid
+            .ok_or_else(|| KindError::Unexpected {
+                what: format!("keep the program of the agent of {}", node.name),
+                why: "it does not run".to_owned(),
+            })?;
+        install(
+            node,
+            Path::new(&format!("/proc/{pid}/exe")),
+            &self.program.program,
+        )
+    }
+
+    /// The agent of a node, as it is now.
+    pub(super) async fn state(&self, client: &Client, node: &Container) -> Result<AgentState, KindError> {
+        let record = self.folder.agent(&node.name)?;
+        let pods = self.pods(client, &node.name).await?;
+        let pod = pods.iter().find(|pod| pod.metadata.deletion_timestamp.is_none());
+        let pid = pod
+            .and_then(container_id)
+            .and_then(|id| placing::process(node, id));
+        let ready = match pid {
+            Some(_) => self.is_ready(node).await,
+            None => None,
+        };
+        let crashed = pod.and_then(last_exit);
+        Ok(AgentState {
+            pid,
+            starts: record.starts + pods.iter().map(starts).sum::<u32>(),
+            ready,
+            last_exit: crashed.or(record.last_exit),
+            way: record.way,
+            variant: record.variant,
+        })
+    }
+
+    async fn is_ready(&self, node: &Container) -> Option<bool> {
+        let net = NetNs::of(node.namespace("net").ok()?);
+        let asked = timeout(LIMITS.agent_ready, agent_is_ready(&net, &self.program.ready)).await;
+        asked.ok().and_then(Result::ok)
+    }
+
+    /// Ends it, and keeps it ended.
+    pub(super) async fn stop(&self, client: &Client, node: &Container, how: Stop) -> Result<(), KindError> {
+        let pods = self.pods(client, &node.name).await?;
+        label(client, &node.name, true).await?;
+        if how == Stop::Kill {
+            // Before the DaemonSet's controller has looked at the label, and kubelet at what that does.
+            for pid in pods
+                .iter()
+                .filter_map(container_id)
+                .filter_map(|id| placing::process(node, id))
+            {
+                let pid = i32::try_from(pid).map(Pid::from_raw);
+                // It may have ended meanwhile.
+                pid.map(|pid| kill(pid, Signal::SIGKILL).ok()).ok();
+            }
+        }
+        ours::remove(client, &node.name).await?;
+        self.gone(client, node).await?;
+        let mut record = self.folder.agent(&node.name)?;
+        record.starts += pods.iter().map(starts).sum::<u32>();
+        if !pods.is_empty() {
+            let signal = match how {
+                Stop::Term => "SIGTERM",
+                Stop::Kill => "SIGKILL",
+            };
+            record.last_exit = Some(format!("ended by {signal}"));
+        }
+        record.variant = None;
+        self.folder.set_agent(&node.name, &record)
+    }
+
+    /// How it is told to reach the API from its next start on; it must be stopped.
+    pub(super) async fn lead(
+        &self,
+        client: &Client,
+        node: &Container,
+        way: Option<&ApiWay>,
+    ) -> Result<(), KindError> {
+        if !self.pods(client, &node.name).await?.is_empty() {
+            return Err(KindError::Unexpected {
+                what: format!("lead the agent of {} to the API", node.name),
+                why: "it runs; stop it first".to_owned(),
+            });
+        }
+        let mut record = self.folder.agent(&node.name)?;
+        record.way = way.cloned();
+        match way {
+            Some(way) => {
+                ours::tell(client, &node.name, way).await?;
+                self.folder.set_agent(&node.name, &record)
+            }
+            // Noted first: it would be led by what is not there.
+            None => {
+                self.folder.set_agent(&node.name, &record)?;
+                ours::forget(client, &node.name).await
+            }
+        }
+    }
+
+    /// Starts it, if it does not run in this configuration; `None`: its target's own.
+    pub(super) async fn start(
+        &self,
+        client: &Client,
+        node: &Container,
+        variant: Option<Variant>,
+    ) -> Result<(), KindError> {
+        let mut record = self.folder.agent(&node.name)?;
+        let runs = self.state(client, node).await?.pid.is_some();
+        if runs && record.variant == variant {
+            return Ok(());
+        }
+        if runs {
+            self.stop(client, node, Stop::Term).await?;
+            record = self.folder.agent(&node.name)?;
+        }
+        let told = Told {
+            program: &self.program,
+            daemon_set: self.daemon_set,
+            variant,
+            way: record.way.as_ref(),
+        };
+        if told.is_its_own() {
+            label(client, &node.name, false).await?;
+        } else {
+            ours::make(client, &node.name, &told).await?;
+        }
+        record.variant = variant;
+        self.folder.set_agent(&node.name, &record)?;
+        let wait = async {
+            while self.state(client, node).await?.pid.is_none() {
+                sleep(LIMITS.look).await;
+            }
+            Ok(())
+        };
+        let started = timeout(LIMITS.agent, wait).await;
+        started.unwrap_or_else(|_| Err(late(format!("start the agent of {}", node.name))))
+    }
+
+    /// Ends what a run that was killed has left of them: other configurations, other ways to the API, nodes without one.
+    pub(super) async fn as_new(&self, client: &Client, nodes: &[Container]) -> Result<(), KindError> {
+        for node in nodes {
+            let pods = self.pods(client, &node.name).await?;
+            let mut record = self.folder.agent(&node.name)?;
+            // It may have been killed before it noted what it had made.
+            let is_other = pods.iter().any(ours::is_ours);
+            if is_other || record.variant.is_some() || record.way.is_some() {
+                self.stop(client, node, Stop::Term).await?;
+                record = self.folder.agent(&node.name)?;
+                record.way = None;
+                self.folder.set_agent(&node.name, &record)?;
+            }
+            ours::forget(client, &node.name).await?;
+            label(client, &node.name, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all of them are ready.
+    pub(super) async fn all_ready(&self, client: &Client, nodes: &[Container]) -> Result<(), KindError> {
+        let begin = Instant::now();
+        loop {
+            let mut late = Vec::new();
+            let mut why = Vec::new();
+            for node in nodes {
+                let state = self.state(client, node).await?;
+                if state.ready != Some(true) {
+                    late.push(node.name.clone());
+                    why.extend(self.pods(client, &node.name).await?.iter().map(said));
+                }
+            }
+            if let Some(unfinished) = rollout(client, self.daemon_set).await? {
+                late.push(format!("the DaemonSet {}", self.daemon_set));
+                why.push(unfinished);
+            }
+            if late.is_empty() {
+                return Ok(());
+            }
+            if begin.elapsed() > LIMITS.agents_ready {
+                return Err(KindError::NoAgents {
+                    nodes: late.join(", "),
+                    limit: LIMITS.agents_ready,
+                    why: if why.is_empty() {
+                        "they have no pods".to_owned()
+                    } else {
+                        why.join("; ")
+                    },
+                });
+            }
+            sleep(LIMITS.look).await;
+        }
+    }
+
+    /// What the agent of a node has said, as far as its pod is there.
+    pub(super) async fn log(&self, client: &Client, node: &str) -> Result<String, KindError> {
+        let api: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        let mut text = String::new();
+        for pod in self.pods(client, node).await? {
+            let name = pod.name_any();
+            let what = format!("read the log of {name}");
+            text += &api
+                .logs(&name, &LogParams::default())
+                .await
+                .map_err(api_error(what))?;
+        }
+        Ok(text)
+    }
+
+    async fn pods(&self, client: &Client, node: &str) -> Result<Vec<Pod>, KindError> {
+        let api: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        let params = ListParams::default()
+            .labels(&self.selector)
+            .fields(&format!("spec.nodeName={node}"));
+        let what = format!("list the agents of {node}");
+        let begin = Instant::now();
+        loop {
+            match api.list(&params).await {
+                Ok(listed) => return Ok(listed.items),
+                // A connection ends with the API server that a case has just stopped; another one answers.
+                Err(error) if !matches!(error, kube::Error::Api(_)) && begin.elapsed() < LIMITS.request => {
+                    sleep(LIMITS.look).await;
+                }
+                Err(error) => return Err(api_error(what)(error)),
+            }
+        }
+    }
+
+    /// Waits until no pod and no process of it is left.
+    async fn gone(&self, client: &Client, node: &Container) -> Result<(), KindError> {
+        let wait = async {
+            while !self.pods(client, &node.name).await?.is_empty() {
+                sleep(LIMITS.look).await;
+            }
+            Ok(())
+        };
+        let ended = timeout(LIMITS.agent, wait).await;
+        ended.unwrap_or_else(|_| Err(late(format!("end the agent of {}", node.name))))
+    }
+}
+
+/// Something that has not happened in time.
+fn late(what: String) -> KindError {
+    KindError::Unexpected {
+        what,
+        why: format!("it had not happened after {:?}", LIMITS.agent),
+    }
+}
+
+/// Where an agent's own program is put on its node, for its clean-up.
+pub(super) fn place(program: &Program) -> PathBuf {
+    Path::new(super::PROGRAMS).join(&program.program)
+}

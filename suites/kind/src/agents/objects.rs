@@ -1,0 +1,268 @@
+//! What is written to the API for agents.
+
+use std::{net::SocketAddr, time::Instant};
+
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    core::v1::{ConfigMap, Node, ServiceAccount},
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    KindConfig, KindError, LIMITS,
+    api::asking,
+    error::api_error,
+    manifests::{NAMESPACE, STOPPED, affinity},
+};
+
+/// Field manager of what is applied.
+const MANAGER: &str = "plumbline";
+/// Name of kube-proxy's DaemonSet, and of its ConfigMap, as kubeadm makes them.
+const PROXY: &str = "kube-proxy";
+/// The key of its kubeconfig there.
+const PROXY_KUBECONFIG: &str = "kubeconfig.conf";
+
+/// Applies objects of the agent's manifest.
+pub(crate) async fn apply(client: &Client, objects: &[Value]) -> Result<(), KindError> {
+    let params = PatchParams::apply(MANAGER).force();
+    for object in objects {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let (name, namespace) = (text("name"), text("namespace"));
+        let what = format!("apply {} {name}", object["kind"]);
+        let resource =
+            resource(object["kind"].as_str().unwrap_or_default()).ok_or_else(|| KindError::Unexpected {
+                what: what.clone(),
+                why: "its kind is none that the agent's manifest had".to_owned(),
+            })?;
+        let api: Api<DynamicObject> = if namespace.is_empty() {
+            Api::all_with(client.clone(), &resource)
+        } else {
+            Api::namespaced_with(client.clone(), namespace, &resource)
+        };
+        api.patch(name, &params, &Patch::Apply(object))
+            .await
+            .map_err(api_error(what))?;
+    }
+    Ok(())
+}
+
+/// Waits until kubelets have found a network for pods.
+pub(crate) async fn nodes_ready(client: &Client) -> Result<(), KindError> {
+    let begin = Instant::now();
+    let api: Api<Node> = Api::all(client.clone());
+    loop {
+        let nodes = api
+            .list(&ListParams::default())
+            .await
+            .map_err(api_error("list the nodes"))?;
+        let late: Vec<String> = nodes.items.iter().filter_map(unready).collect();
+        if late.is_empty() {
+            return Ok(());
+        }
+        if begin.elapsed() > LIMITS.agents_ready {
+            return Err(KindError::NodesNotReady {
+                nodes: late.join("; "),
+                limit: LIMITS.agents_ready,
+            });
+        }
+        sleep(LIMITS.look).await;
+    }
+}
+
+/// Its name, and what it says of itself; `None`: pods can be put there.
+fn unready(node: &Node) -> Option<String> {
+    let name = node.metadata.name.clone().unwrap_or_default();
+    let conditions = node
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let ready = conditions
+        .into_iter()
+        .find(|condition| condition.type_ == "Ready");
+    // The taint goes a moment after the condition has come.
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let tainted = taints
+        .into_iter()
+        .any(|taint| taint.key == "node.kubernetes.io/not-ready");
+    match ready {
+        Some(ready) if ready.status == "True" => {
+            tainted.then(|| format!("{name}: is still tainted not-ready"))
+        }
+        Some(ready) => Some(format!(
+            "{name}: {}",
+            ready.message.as_deref().unwrap_or_default()
+        )),
+        None => Some(format!("{name}: says nothing")),
+    }
+}
+
+fn resource(kind: &str) -> Option<ApiResource> {
+    fn of<T: Resource<DynamicType = ()>>() -> ApiResource {
+        ApiResource::erase::<T>(&())
+    }
+    match kind {
+        "ServiceAccount" => Some(of::<ServiceAccount>()),
+        "ClusterRole" => Some(of::<ClusterRole>()),
+        "ClusterRoleBinding" => Some(of::<ClusterRoleBinding>()),
+        "ConfigMap" => Some(of::<ConfigMap>()),
+        "DaemonSet" => Some(of::<DaemonSet>()),
+        _ => None,
+    }
+}
+
+/// Makes sure that a cluster has the kube-proxy that its configuration says, or none: another would serve beside the agent.
+/// And that it is of a version that has such a mode.
+pub(crate) async fn expect_proxy(client: &Client, config: &KindConfig) -> Result<(), KindError> {
+    let version = client
+        .apiserver_version()
+        .await
+        .map_err(api_error("ask for the version of Kubernetes"))?;
+    // Some builds have a plus sign behind the number.
+    let number = |text: &str| text.trim_end_matches('+').parse().ok();
+    if let (Some(major), Some(minor)) = (number(&version.major), number(&version.minor)) {
+        config.expect_known(&format!("the kind cluster {:?}", config.name), (major, minor))?;
+    }
+    let what = "look for kube-proxy";
+    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
+    let is_there = sets.get_opt(PROXY).await.map_err(api_error(what))?.is_some();
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let map = maps.get_opt(PROXY).await.map_err(api_error(what))?;
+    let data = map.and_then(|map| map.data).unwrap_or_default();
+    let mode = proxy_mode(data.get("config.conf").map_or("", String::as_str));
+    let (mode, found) = if is_there {
+        (mode, format!("kube-proxy in its mode {mode}"))
+    } else {
+        ("none", "no kube-proxy".to_owned())
+    };
+    if mode == config.target.proxy_mode() {
+        return Ok(());
+    }
+    Err(KindError::Foreign {
+        name: config.name.clone(),
+        found,
+        expected: config.target.name(),
+    })
+}
+
+/// Leads kube-proxy to another address of the API, from its next start on.
+pub(crate) async fn lead_proxy(client: &Client, to: SocketAddr) -> Result<(), KindError> {
+    let what = "lead kube-proxy to the API";
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let map = maps.get(PROXY).await.map_err(api_error(what))?;
+    let data = map.data.unwrap_or_default();
+    let asking = data
+        .get(PROXY_KUBECONFIG)
+        .and_then(|text| asking(text, to))
+        .ok_or_else(|| KindError::Unexpected {
+            what: what.to_owned(),
+            why: format!("{PROXY_KUBECONFIG} of its ConfigMap names no server"),
+        })?;
+    let patch = json!({"data": {PROXY_KUBECONFIG: asking}});
+    maps.patch(PROXY, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .map(drop)
+        .map_err(api_error(what))
+}
+
+/// Of a KubeProxyConfiguration; iptables is what it does where nothing is said.
+fn proxy_mode(configuration: &str) -> &str {
+    let said = configuration.lines().find_map(|line| line.strip_prefix("mode:"));
+    match said.map(|mode| mode.trim().trim_matches('"')) {
+        Some(mode) if !mode.is_empty() => mode,
+        _ => "iptables",
+    }
+}
+
+/// Lets kube-proxy's DaemonSet stay away from nodes whose agent is stopped, as ours does.
+pub(crate) async fn mind_label(client: &Client, daemon_set: &str) -> Result<(), KindError> {
+    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
+    let affinity = affinity();
+    let patch = json!({"spec": {"template": {"spec": {"affinity": affinity}}}});
+    let what = format!("patch the DaemonSet {daemon_set}");
+    sets.patch(daemon_set, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .map(drop)
+        .map_err(api_error(what))
+}
+
+/// How far a DaemonSet is from running as it was last told, in words; nothing if all its pods are as they should be. Until
+/// then pods that are ready may be those of before, which go.
+pub(super) async fn rollout(client: &Client, daemon_set: &str) -> Result<Option<String>, KindError> {
+    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
+    let what = format!("read the DaemonSet {daemon_set}");
+    let set = sets.get(daemon_set).await.map_err(api_error(what))?;
+    Ok(unfinished(&set))
+}
+
+/// As kubectl's `rollout status` decides it.
+fn unfinished(set: &DaemonSet) -> Option<String> {
+    let status = set.status.clone().unwrap_or_default();
+    if status.observed_generation < set.metadata.generation {
+        return Some("its controller has not seen what was written yet".to_owned());
+    }
+    let updated = status.updated_number_scheduled.unwrap_or_default();
+    let (wanted, ready) = (status.desired_number_scheduled, status.number_ready);
+    (updated < wanted || ready < wanted)
+        .then(|| format!("of {wanted} pods {updated} are as they should be, {ready} are ready"))
+}
+
+/// Sets or removes the label of a node whose agent is stopped.
+pub(super) async fn label(client: &Client, node: &str, stopped: bool) -> Result<(), KindError> {
+    let value = if stopped { json!("true") } else { Value::Null };
+    let patch = json!({"metadata": {"labels": {STOPPED: value}}});
+    let nodes: Api<Node> = Api::all(client.clone());
+    let what = format!("label the node {node}");
+    let done = nodes
+        .patch(node, &PatchParams::default(), &Patch::Merge(&patch))
+        .await;
+    done.map(drop).map_err(api_error(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::DaemonSetStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_daemon_set_is_rolled_out_when_all_its_pods_are_new_and_ready() {
+        let mut set = DaemonSet::default();
+        set.metadata.generation = Some(2);
+        let of = |generation, updated, ready| DaemonSet {
+            metadata: set.metadata.clone(),
+            status: Some(DaemonSetStatus {
+                observed_generation: generation,
+                updated_number_scheduled: updated,
+                number_ready: ready,
+                desired_number_scheduled: 2,
+                ..DaemonSetStatus::default()
+            }),
+            ..DaemonSet::default()
+        };
+        for (generation, updated, ready) in [
+            (None, None, 0),
+            (Some(1), Some(2), 2),
+            (Some(2), None, 2),
+            (Some(2), Some(1), 2),
+            (Some(2), Some(2), 1),
+        ] {
+            assert_ne!(unfinished(&of(generation, updated, ready)), None);
+        }
+        assert_ne!(unfinished(&set), None, "nobody has looked at it yet");
+        assert_eq!(unfinished(&of(Some(2), Some(2), 2)), None);
+    }
+
+    #[test]
+    fn the_mode_of_kube_proxy_is_what_its_configuration_says_or_its_own_choice() {
+        assert_eq!(proxy_mode("kind: K\nmode: nftables\n"), "nftables");
+        assert_eq!(proxy_mode("mode: \"ipvs\"\n"), "ipvs");
+        assert_eq!(proxy_mode("mode: \"\"\n"), "iptables");
+        assert_eq!(proxy_mode("iptables:\n  masqueradeAll: false\n"), "iptables");
+    }
+}

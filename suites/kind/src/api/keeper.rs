@@ -1,0 +1,207 @@
+//! Faults of the API servers of kind: each is held by a process of its own, at the other end of a connection.
+//!
+//! It lives until its time is over or nobody holds the connection any more, however that came about, and undoes the fault then.
+//! Whoever wants the fault has nothing to undo, and can't forget to.
+
+use std::{
+    fs::OpenOptions,
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::process::CommandExt as _,
+        unix::{fs::OpenOptionsExt as _, net::UnixStream as StdUnixStream},
+    },
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use cluster::{ApiFault, Clients, ClusterError, Fault, HeldApiFault, LONGEST, Stop};
+use lab::{HeldByConnection, LIMITS, Missing, Refusal, cluster_error, hold};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::UnixStream,
+};
+
+use super::{ApiServers, Down, Server, answers::Kept, balancer, unreconciled::Denied};
+use crate::{KindError, containers, error::io_error, state::Folder, tools::Tools};
+
+/// What a keeper is told on its stdin, a socket.
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    fault: ApiFault,
+    lasts: Duration,
+}
+
+/// What a keeper has done.
+enum Begun {
+    Down(Down),
+    Denied(Denied),
+    Wrong(Kept),
+    /// They share an address anyway: nothing is to be undone.
+    Shared,
+}
+
+/// Begins a fault; it is in force when this returns. `plumbline` is the program that keeps it.
+pub(crate) async fn begin(
+    plumbline: &Path,
+    folder: &Folder,
+    fault: &ApiFault,
+    lasts: Duration,
+) -> Result<HeldApiFault, ClusterError> {
+    let what = "begin a fault of the API servers";
+    let failed = |why: String| ClusterError::Failed {
+        what: what.to_owned(),
+        why,
+    };
+    let mut stream = start(plumbline, folder).map_err(|error| failed(error.to_string()))?;
+    let order = Order {
+        fault: fault.clone(),
+        lasts,
+    };
+    let mut line = serde_json::to_vec(&order).map_err(|error| failed(error.to_string()))?;
+    line.push(b'\n');
+    stream
+        .write_all(&line)
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    let held = HeldByConnection::begun(folder.name(), stream).await;
+    held.map(HeldApiFault::new).map_err(cluster_error(what))
+}
+
+/// Starts a keeper; returns this end of its connection.
+fn start(plumbline: &Path, folder: &Folder) -> Result<UnixStream, KindError> {
+    let what = || "start the keeper of a fault";
+    let (ours, its) = StdUnixStream::pair().map_err(io_error(what()))?;
+    ours.set_nonblocking(true).map_err(io_error(what()))?;
+    let log = folder.path().join("api-faults.log");
+    let mut options = OpenOptions::new();
+    let log = options.create(true).append(true).mode(0o600).open(&log);
+    let mut command = Command::new(plumbline);
+    command
+        .args(["hold-api-fault", folder.name()])
+        .stdin(Stdio::from(OwnedFd::from(its)))
+        .stdout(Stdio::null())
+        .stderr(log.map_err(io_error(what()))?)
+        // Ctrl-C is for whoever wanted the fault: this end of the connection shows when that is gone.
+        .process_group(0);
+    let mut child = command.spawn().map_err(io_error(what()))?;
+    // It ends by itself; somebody has to take note.
+    std::thread::spawn(move || drop(child.wait()));
+    UnixStream::from_std(ours).map_err(io_error(what()))
+}
+
+/// The keeper: reads from its stdin what is to be wrong with the API servers of a cluster, and lets it be so until that ends.
+///
+/// # Errors
+/// There is no such cluster; stdin is no socket.
+pub async fn keep(cluster: &str) -> Result<(), KindError> {
+    let what = "keep a fault of the API servers";
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned();
+    let stream = StdUnixStream::from(stdin.map_err(io_error(what))?);
+    stream.set_nonblocking(true).map_err(io_error(what))?;
+    let mut stream = BufReader::new(UnixStream::from_std(stream).map_err(io_error(what))?);
+    let mut line = Vec::new();
+    let mut limited = (&mut stream).take(LIMITS.control_bytes);
+    limited
+        .read_until(b'\n', &mut line)
+        .await
+        .map_err(io_error(what))?;
+    let unexpected = |why: String| KindError::Unexpected {
+        what: what.to_owned(),
+        why,
+    };
+    let Order { fault, lasts } =
+        serde_json::from_slice(&line).map_err(|error| unexpected(error.to_string()))?;
+    let folder = Folder::new(cluster)?;
+    let tools = Tools::find().await?;
+    let nodes = containers::nodes(&tools, cluster).await?;
+    let servers = ApiServers::of(&folder, &nodes)?;
+    let heal = async |begun| match begun {
+        Begun::Shared => Ok(()),
+        Begun::Down(down) => servers
+            .start(down)
+            .await
+            .map_err(|error| Refusal::failed("start an API server again", &error)),
+        Begun::Denied(denied) => servers
+            .allow(denied)
+            .await
+            .map_err(|error| Refusal::failed("let API servers write default/kubernetes again", &error)),
+        Begun::Wrong(kept) => kept
+            .end()
+            .await
+            .map_err(|error| Refusal::failed("let API servers answer rightly again", &error)),
+    };
+    hold(stream, &fault, lasts, make(&tools, &servers, &fault, lasts), heal)
+        .await
+        .map_err(io_error(what))
+}
+
+async fn make(
+    tools: &Tools,
+    servers: &ApiServers,
+    fault: &ApiFault,
+    lasts: Duration,
+) -> Result<Begun, Refusal> {
+    let failed = |why: &dyn ToString| Refusal::failed("begin a fault of the API servers", &why.to_string());
+    if lasts > LONGEST {
+        let why = format!("expected one that lasts at most {LONGEST:?}, found {lasts:?}");
+        return Err(failed(&why));
+    }
+    match fault {
+        ApiFault::SharedAddress | ApiFault::Down { .. } if !servers.are_several() => {
+            Err(failed(&"there is only one, and nobody could be asked without it"))
+        }
+        ApiFault::SharedAddress => Ok(Begun::Shared),
+        ApiFault::Down { server, how } => down(servers, *server, *how).await,
+        ApiFault::Unreconciled => servers
+            .deny()
+            .await
+            .map(Begun::Denied)
+            .map_err(|error| failed(&error)),
+        ApiFault::Answers { .. } if !servers.are_several() => Err(failed(
+            &"there is only one, and nothing in front of it; `--apiservers 2` makes a cluster with a balancer",
+        )),
+        ApiFault::Answers {
+            server,
+            clients,
+            fault,
+        } => wrong(tools, servers, *server, (clients, fault), lasts).await,
+    }
+}
+
+async fn wrong(
+    tools: &Tools,
+    servers: &ApiServers,
+    number: Option<u8>,
+    what: (&Clients, &Fault),
+    lasts: Duration,
+) -> Result<Begun, Refusal> {
+    let met: Vec<&Server> = match number {
+        Some(number) => vec![named(servers, number)?],
+        None => servers.servers.iter().collect(),
+    };
+    let begun = async {
+        let process = balancer::process(tools, servers.folder.name()).await?;
+        Kept::begin(process, &servers.servers, &met, what, lasts).await
+    };
+    let begun = begun.await;
+    begun
+        .map(Begun::Wrong)
+        .map_err(|error| Refusal::failed("begin a fault of the API servers", &error))
+}
+
+fn named(servers: &ApiServers, number: u8) -> Result<&Server, Refusal> {
+    servers.server(number).ok_or_else(|| Refusal::NotFound {
+        what: Missing::ApiServer,
+        name: number.to_string(),
+    })
+}
+
+async fn down(servers: &ApiServers, number: u8, how: Stop) -> Result<Begun, Refusal> {
+    let failed = |why: &dyn ToString| Refusal::failed("begin a fault of the API servers", &why.to_string());
+    let server = named(servers, number)?;
+    let ended = servers.end(server, how).await.map_err(|error| failed(&error))?;
+    let down = ended.ok_or_else(|| failed(&format!("API server {number} is down already")))?;
+    Ok(Begun::Down(down))
+}

@@ -1,0 +1,366 @@
+//! Two API servers that advertise one address, that of a balancer in front of both; and what is wrong with them for a while.
+//!
+//! ```text
+//!  administrator, agents, kubelets ─▶ balancer (a container) ─┬─▶ 1: kube-apiserver of the control plane's node ─┐
+//!                                      ▲                      └─▶ 2: kube-apiserver of a worker ─────────────────┴▶ etcd
+//!  default/kubernetes lists only this ─┘
+//! ```
+//!
+//! Both are static pods, as kubeadm makes them: one stops when its manifest goes, and starts when it is back. So the first
+//! outage is made as it came about: whoever stops takes the only endpoint of `default/kubernetes` away, and the other writes it
+//! again when it next looks (`--endpoint-reconciler-type=lease`, every 10 s).
+//!
+//! Where a cluster has one API server, it advertises its own address, and can't be stopped: nobody would be left to ask. That
+//! nobody writes `default/kubernetes` is a matter of admission, so it goes with one as well as with two (`unreconciled`).
+//!
+//! A fault is held by a process of its own (`keeper`), which puts the manifest back when whoever wanted it is gone. Where that
+//! was killed as well, the manifest is still on its node, or the policy in the API: [`ApiServers::repair`] finds them.
+//!
+//! What they answer goes wrong in the balancer (`answers`), which lets connections pass otherwise.
+//!
+//! Files: this one; `found` (those of a cluster when a run begins), `share` (made of a cluster with one), `balancer`, `answers` (what the balancer lets go wrong), `manifest` (what is changed of kubeadm's), `keeper`,
+//! `unreconciled` (nobody writes `default/kubernetes`), `policy` (what keeps them from it).
+
+mod answers;
+mod balancer;
+mod found;
+mod keeper;
+mod manifest;
+mod policy;
+mod share;
+mod unreconciled;
+
+use std::{
+    fs, io,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use cluster::{ApiServer, Stop};
+use kube::Client;
+use lab::{api_is_ready, kube_client_at};
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+pub use self::{balancer::balance, keeper::keep};
+pub(super) use self::{
+    balancer::name as balancer_name,
+    found::{answering, of_cluster},
+    keeper::begin,
+    manifest::asking,
+    unreconciled::is_known as policies_are_known,
+};
+use super::{
+    KindError, LIMITS,
+    containers::Container,
+    error::{io_error, listed},
+    placing,
+    state::{Folder, Lock},
+};
+
+/// Where an API server listens, and the balancer.
+pub(super) const PORT: u16 = 6443;
+/// Of a static pod's process, as `/proc/PID/comm` has it.
+const PROCESS: &str = "kube-apiserver";
+/// Where kubelet looks for static pods on nodes that kubeadm has made.
+pub(super) const MANIFEST: &str = "/etc/kubernetes/manifests/kube-apiserver.yaml";
+/// Where the manifest is while its API server is not to run, and what is being made.
+const ASIDE: &str = "/etc/kubernetes/plumbline";
+/// Its name there.
+const NAME: &str = "kube-apiserver.yaml";
+/// The file of what is shared, in the cluster's folder.
+pub(super) const SHARED: &str = "api.json";
+
+/// What several API servers of a cluster share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Shared {
+    /// The balancer: what all of them advertise.
+    pub(super) front: SocketAddr,
+    /// Their nodes, by number from 1.
+    nodes: Vec<String>,
+    /// Whether not everybody may be led to it yet.
+    #[serde(default)]
+    unfinished: bool,
+}
+
+/// The API servers of a cluster.
+#[derive(Clone, Debug)]
+pub(super) struct ApiServers {
+    /// What all of them advertise: the balancer, or the only one's own address.
+    advertised: SocketAddr,
+    /// By number.
+    servers: Vec<Server>,
+    folder: Folder,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    number: u8,
+    node: Container,
+    address: SocketAddr,
+}
+
+/// One that is down as long as this lives; another process can't have it meanwhile.
+#[derive(Debug)]
+pub(super) struct Down {
+    server: Server,
+    _lock: Lock,
+}
+
+impl ApiServers {
+    /// Those of a cluster.
+    pub(super) fn of(folder: &Folder, nodes: &[Container]) -> Result<Self, KindError> {
+        let Some(shared) = folder.read::<Shared>(SHARED)? else {
+            return Self::alone(folder, nodes);
+        };
+        if shared.unfinished {
+            return Err(KindError::NotWhole {
+                name: folder.name().to_owned(),
+            });
+        }
+        let server = |(number, name): (u8, &String)| {
+            let node = nodes.iter().find(|node| node.name == *name);
+            let node = node.ok_or_else(|| KindError::Unexpected {
+                what: format!("find API server {number}"),
+                why: format!("its node {name} does not run"),
+            })?;
+            Ok(Server {
+                number,
+                address: (address(node, shared.front.is_ipv6())?, PORT).into(),
+                node: node.clone(),
+            })
+        };
+        let servers = (1..).zip(&shared.nodes).map(server);
+        Ok(Self {
+            servers: servers.collect::<Result<_, KindError>>()?,
+            advertised: shared.front,
+            folder: folder.clone(),
+        })
+    }
+
+    /// The only one of a cluster.
+    fn alone(folder: &Folder, nodes: &[Container]) -> Result<Self, KindError> {
+        let node = nodes.iter().find(|node| node.is_control_plane);
+        let node = node.ok_or_else(|| KindError::Unexpected {
+            what: format!("find the API server of {}", folder.name()),
+            why: "no node of it has the role of a control plane".to_owned(),
+        })?;
+        let address = (share::advertised(&share::read_manifest(node)?)?, PORT).into();
+        Ok(Self {
+            servers: vec![Server {
+                number: 1,
+                node: node.clone(),
+                address,
+            }],
+            advertised: address,
+            folder: folder.clone(),
+        })
+    }
+
+    /// The address that they share, where there are several.
+    pub(super) fn front(&self) -> Option<SocketAddr> {
+        self.are_several().then_some(self.advertised)
+    }
+
+    /// Whether one can be stopped, and others go on.
+    pub(super) fn are_several(&self) -> bool {
+        self.servers.len() > 1
+    }
+
+    /// All of them by number.
+    pub(super) fn list(&self) -> Vec<ApiServer> {
+        let shown = |server: &Server| ApiServer {
+            number: server.number,
+            address: server.address,
+            running: !server.processes().is_empty(),
+        };
+        self.servers.iter().map(shown).collect()
+    }
+
+    /// One by its number.
+    pub(super) fn server(&self, number: u8) -> Option<&Server> {
+        self.servers.iter().find(|server| server.number == number)
+    }
+
+    /// Ends one, and keeps it ended; it has no process when this returns. `None`: it is down already.
+    pub(super) async fn end(&self, server: &Server, how: Stop) -> Result<Option<Down>, KindError> {
+        let Some(lock) = self.folder.hold(&lock_of(server.number))? else {
+            return Ok(None);
+        };
+        let processes = server.processes();
+        if processes.is_empty() {
+            return Ok(None);
+        }
+        server.take_away()?;
+        if how == Stop::Kill {
+            // Before kubelet has looked.
+            placing::signal(&processes, Signal::SIGKILL);
+        }
+        let down = Down {
+            server: server.clone(),
+            _lock: lock,
+        };
+        if let Err(error) = server.gone().await {
+            server.put_back()?;
+            return Err(error);
+        }
+        Ok(Some(down))
+    }
+
+    /// Starts it again; it serves when this returns.
+    pub(super) async fn start(&self, down: Down) -> Result<(), KindError> {
+        down.server.put_back()?;
+        down.server.serves(&self.folder.kubeconfig()).await
+    }
+
+    /// Starts those that somebody has left down who is dead, and lets them write `default/kubernetes` where such a one has
+    /// left a policy; says what was so. What somebody keeps up stays.
+    pub(super) async fn repair(&self) -> Result<Vec<String>, KindError> {
+        let mut repaired = self.start_left().await?;
+        repaired.extend(self.allow_left().await?);
+        Ok(repaired)
+    }
+
+    async fn start_left(&self) -> Result<Vec<String>, KindError> {
+        let mut repaired = Vec::new();
+        for server in &self.servers {
+            if !server.is_away() {
+                continue;
+            }
+            let Some(lock) = self.folder.hold(&lock_of(server.number))? else {
+                continue;
+            };
+            let server = server.clone();
+            repaired.push(format!(
+                "API server {} on {} was down, and runs again",
+                server.number, server.node.name
+            ));
+            self.start(Down { server, _lock: lock }).await?;
+        }
+        Ok(repaired)
+    }
+
+    /// Waits until all serve, and write what is true, as somebody who held a fault and is dead is found out at once by whoever
+    /// keeps it; ends what nobody keeps up, and says what.
+    pub(super) async fn settle(&self) -> Result<Vec<String>, KindError> {
+        let mut repaired = self.start_left().await?;
+        let begin = Instant::now();
+        for server in &self.servers {
+            while server.is_away() {
+                server.in_time(begin, "start")?;
+                sleep(LIMITS.look).await;
+                repaired.extend(self.start_left().await?);
+            }
+            server.serves(&self.folder.kubeconfig()).await?;
+        }
+        repaired.extend(self.none_denied().await?);
+        Ok(repaired)
+    }
+}
+
+impl Server {
+    /// Its processes, as this host sees them.
+    fn processes(&self) -> Vec<u32> {
+        placing::named(&self.node, PROCESS)
+    }
+
+    fn aside(&self) -> PathBuf {
+        self.node.path(&Path::new(ASIDE).join(NAME))
+    }
+
+    /// Whether its manifest has been taken away.
+    fn is_away(&self) -> bool {
+        self.aside().exists()
+    }
+
+    /// Takes its manifest away: kubelet ends it.
+    fn take_away(&self) -> Result<(), KindError> {
+        let what = || format!("take the manifest of API server {} away", self.number);
+        let folder = self.node.path(Path::new(ASIDE));
+        fs::create_dir_all(folder).map_err(io_error(what()))?;
+        fs::rename(self.node.path(Path::new(MANIFEST)), self.aside()).map_err(io_error(what()))
+    }
+
+    /// Gives it its manifest back, if that was taken away: kubelet starts it.
+    fn put_back(&self) -> Result<(), KindError> {
+        if let Ok(text) = fs::read_to_string(self.aside()) {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let now = now.unwrap_or_default().as_nanos().to_string();
+            if let Some(anew) = manifest::anew(&text, &now) {
+                // It is never there in part, whatever ends this process.
+                let new = format!("{ASIDE}/{NAME}.new");
+                share::write(&self.node, &new, &anew)?;
+                let what = format!("write the manifest of API server {}", self.number);
+                fs::rename(self.node.path(Path::new(&new)), self.aside()).map_err(io_error(what))?;
+            }
+        }
+        match fs::rename(self.aside(), self.node.path(Path::new(MANIFEST))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let what = format!("put the manifest of API server {} back", self.number);
+                Err(io_error(what)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until no process of it is left.
+    async fn gone(&self) -> Result<(), KindError> {
+        let begin = Instant::now();
+        while !self.processes().is_empty() {
+            self.in_time(begin, "end")?;
+            sleep(LIMITS.look).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until it serves, as the administrator of a kubeconfig.
+    async fn serves(&self, kubeconfig: &Path) -> Result<(), KindError> {
+        let what = || format!("ask API server {}", self.number);
+        let client: Client =
+            kube_client_at(kubeconfig, self.address)
+                .await
+                .map_err(|error| KindError::Unexpected {
+                    what: what(),
+                    why: error.to_string(),
+                })?;
+        let begin = Instant::now();
+        while !api_is_ready(&client).await {
+            self.in_time(begin, "start")?;
+            sleep(LIMITS.look).await;
+        }
+        Ok(())
+    }
+
+    /// An error when a wait has lasted too long.
+    fn in_time(&self, begin: Instant, what: &str) -> Result<(), KindError> {
+        if begin.elapsed() < LIMITS.api_server {
+            return Ok(());
+        }
+        Err(KindError::Unexpected {
+            what: format!("{what} API server {}", self.number),
+            why: format!(
+                "it had not happened after {:?}: `docker exec {} crictl logs` of its container says why",
+                LIMITS.api_server, self.node.name
+            ),
+        })
+    }
+}
+
+fn lock_of(number: u8) -> String {
+    format!("api-server-{number}.lock")
+}
+
+/// A node's address of a family.
+fn address(node: &Container, ipv6: bool) -> Result<IpAddr, KindError> {
+    let found = node.addresses.iter().find(|address| address.is_ipv6() == ipv6);
+    found.copied().ok_or_else(|| KindError::Unexpected {
+        what: format!("find the address of {}", node.name),
+        why: format!(
+            "expected one of the API servers' family, found {}",
+            listed(&node.addresses)
+        ),
+    })
+}

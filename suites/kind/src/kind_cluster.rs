@@ -1,0 +1,399 @@
+//! Making a cluster, and finding one that is there.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use cluster::{
+    Capability, Cluster as _, Ways,
+    target::{Target, program::Program},
+};
+use existing::{About, Connection, KubernetesCluster, Options, PodOptions, Tested, Tier};
+
+use super::{
+    KindConfig, KindError, KindTarget, PodNetwork,
+    agents::{self, Agents},
+    api::{self, ApiServers},
+    baseline,
+    beside::{self, Beside, DebugClient},
+    containers::{self, Container},
+    load_balancers::{self, LoadBalancers},
+    manifests, outside, pool,
+    programs::Programs,
+    removal::{Undo, down, kept, remove_dead},
+    state::{Folder, Lock},
+    steps::{Step, StopWatch},
+    tools::Tools,
+};
+
+/// Namespace of what belongs to a run and to none of its cases: on kind there is nothing.
+const NAMESPACE: &str = "default";
+/// The file of what was told and read at the start, for other processes.
+const ABOUT: &str = "about.json";
+
+/// A kind cluster that is up, with its agents.
+#[derive(Debug)]
+pub struct KindCluster {
+    cluster: KubernetesCluster,
+    folder: Folder,
+    api: ApiServers,
+    /// Held while the run lives that the cluster ends with.
+    lock: Option<Lock>,
+    /// As long as a run has the cluster.
+    balancers: Option<LoadBalancers>,
+}
+
+/// What is done with a cluster of this name that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It is an error.
+    Refuse,
+    /// It is used: its images and its agent become those of this run.
+    Use,
+}
+
+impl KindCluster {
+    /// Makes a cluster, or uses one, and returns when all agents are ready. `progress` is told each step when it is done.
+    ///
+    /// # Errors
+    /// What kept it from coming up; a cluster that was made is removed again.
+    pub async fn up(
+        config: &KindConfig,
+        existing: Existing,
+        mut progress: impl FnMut(&Step) + Send,
+    ) -> Result<Self, KindError> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(KindError::NotRoot);
+        }
+        let folder = Folder::new(&config.name)?;
+        config.check(existing)?;
+        let held = || KindError::Held {
+            name: config.name.clone(),
+        };
+        if folder.is_held()? {
+            return Err(held());
+        }
+        let tools = Tools::find().await?;
+        remove_dead().await?;
+        // Before anything is made for it.
+        match existing {
+            Existing::Use => drop(containers::nodes(&tools, &config.name).await?),
+            Existing::Refuse => containers::expect_none(&tools, &config.name).await?,
+        }
+        let is_new = !folder.path().join(ABOUT).exists();
+        let lock = folder.lock()?.ok_or_else(held)?;
+        let mut watch = StopWatch::start(&mut progress);
+        if existing == Existing::Use {
+            folder.keep()?;
+        }
+        let is_ours = existing == Existing::Refuse;
+        let undo = (is_ours || is_new).then(|| Undo::new(folder.clone(), is_ours));
+        let programs = Programs::find(config.target)?;
+        let (probe_image, agent_image) = programs.images()?;
+        probe_image.load_into_docker(&tools).await?;
+        let probe = probe_image.name.clone();
+        watch.done("images made");
+        if existing == Existing::Refuse {
+            create(&tools, config, &folder).await?;
+            watch.done("cluster made");
+        }
+        let nodes = containers::nodes(&tools, &config.name).await?;
+        let api = api::of_cluster(&tools, config, &folder, &nodes, &probe).await?;
+        if api.are_several() {
+            watch.done("two API servers");
+        }
+        let connection = connection(&folder);
+        let client = api::answering(&connection).await?;
+        agents::expect_proxy(&client, config).await?;
+        if existing == Existing::Use {
+            load_balancers::expect_alone(&client, &config.name).await?;
+        }
+        containers::let_refuse(&nodes)?;
+        for image in [Some(&probe_image), agent_image.as_ref()].into_iter().flatten() {
+            image.load_into_nodes(&tools, &config.name, &nodes).await?;
+        }
+        for node in &nodes {
+            beside::install(node, &programs.plumbline, "plumbline")?;
+        }
+        outside::start(&tools, &config.name, &probe, &containers::network(&nodes)).await?;
+        let mut swallowed = outside::cluster_ips(&nodes)?;
+        let pool = pool::find(&tools, &folder, &nodes, &swallowed).await?;
+        swallowed.extend(&pool);
+        outside::swallow(&tools, &config.name, &nodes, &swallowed).await?;
+        watch.done("images loaded");
+        if existing == Existing::Refuse && config.target == KindTarget::Reference {
+            baseline::note(&client, &folder, &nodes, config.pod_network).await?;
+        }
+        let (target, program) = target(config.target)?;
+        let agents = Agents::new(config.target, program.clone(), folder.clone());
+        let front = api.front();
+        match &agent_image {
+            Some(image) => {
+                let wanted = wanted(&image.name, &nodes, config, front)?;
+                agents::apply(&client, &manifests::objects(&wanted)?).await?;
+            }
+            None => {
+                if let Some(front) = front {
+                    agents::lead_proxy(&client, front).await?;
+                }
+                agents::mind_label(&client, agents.daemon_set()).await?;
+            }
+        }
+        if existing == Existing::Use {
+            agents.as_new(&client, &nodes).await?;
+        }
+        agents.all_ready(&client, &nodes).await?;
+        for node in &nodes {
+            agents.keep_program(&client, node).await?;
+        }
+        watch.done("agents ready");
+        if config.pod_network == PodNetwork::Agent {
+            // Kubelet looks for a network every few seconds.
+            agents::nodes_ready(&client).await?;
+            watch.done("nodes ready");
+        }
+        let way = outside::way(&tools, &config.name).await?;
+        let balancers = LoadBalancers::start(client.clone(), pool, &nodes, &way).await?;
+        let options = Options {
+            provider: "kind".to_owned(),
+            tested: tested(config.target, &target, &program, front.is_some()),
+            connection,
+            tier: Tier::Node,
+            image: probe,
+            program: "/plumbline".to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            run: config.name.clone(),
+            plumbline: programs.plumbline.clone(),
+            pods: PodOptions::default(),
+        };
+        let image = |node: &Container| (node.name.clone(), node.image.clone());
+        let images = nodes.iter().map(image).collect();
+        let beside = Beside {
+            nodes,
+            agents,
+            knows_policies: api::policies_are_known(&client).await?,
+            client: DebugClient(client),
+            api: api.clone(),
+            folder: folder.clone(),
+            pods_without_agents: config.pod_network == PodNetwork::Kind,
+            outside: outside::process(&tools, &config.name).await?,
+            baseline: baseline::read(&folder)?,
+            plumbline: programs.plumbline,
+        };
+        let mut cluster = KubernetesCluster::survey(options, Arc::new(beside)).await?;
+        let agent = target.cluster.map(|installed| installed.agent);
+        cluster.look_at_software(agent.as_ref(), &images).await;
+        folder.put(ABOUT, cluster.about())?;
+        if let Some(undo) = undo {
+            undo.not();
+        }
+        Ok(Self {
+            cluster,
+            folder,
+            api,
+            lock: Some(lock),
+            balancers: Some(balancers),
+        })
+    }
+
+    /// One that another process has brought up.
+    ///
+    /// # Errors
+    /// It is not there any more.
+    pub async fn attach(name: &str) -> Result<Self, KindError> {
+        let folder = Folder::new(name)?;
+        if !folder.path().exists() {
+            return Err(KindError::Nobodys {
+                name: name.to_owned(),
+                kept: kept()?,
+            });
+        }
+        let about: About = folder.read(ABOUT)?.ok_or_else(|| KindError::NotWhole {
+            name: name.to_owned(),
+        })?;
+        let tools = Tools::find().await?;
+        let label = about.description.target.clone();
+        let kind = KindTarget::find(&label)?;
+        let client = about.options.connection.client().await?;
+        let nodes = containers::nodes(&tools, name).await?;
+        let api = ApiServers::of(&folder, &nodes)?;
+        let can = &about.description.capabilities;
+        let beside = Beside {
+            nodes,
+            agents: Agents::new(kind, target(kind)?.1, folder.clone()),
+            // As it was seen at the start: a dead run may have left no API server that could be asked.
+            knows_policies: can.contains(&Capability::Unreconciled),
+            client: DebugClient(client),
+            api: api.clone(),
+            folder: folder.clone(),
+            pods_without_agents: can.contains(&Capability::PodsWithoutAgents),
+            outside: outside::process(&tools, name).await?,
+            baseline: baseline::read(&folder)?,
+            plumbline: about.options.plumbline.clone(),
+        };
+        Ok(Self {
+            cluster: KubernetesCluster::attach(about, Arc::new(beside)).await?,
+            folder,
+            api,
+            lock: None,
+            balancers: None,
+        })
+    }
+
+    /// One that was kept, while no run uses it; `None`: one does. Nobody else does as long as the value lives.
+    ///
+    /// # Errors
+    /// No run has kept it; it is not there any more.
+    pub async fn attach_alone(name: &str) -> Result<Option<Self>, KindError> {
+        let folder = Folder::new(name)?;
+        // A folder that was made here would be taken for that of a dead run, and its cluster, whosever it is, removed.
+        if !folder.path().exists() {
+            return Err(KindError::Nobodys {
+                name: name.to_owned(),
+                kept: kept()?,
+            });
+        }
+        let Some(lock) = folder.lock()? else {
+            return Ok(None);
+        };
+        if !folder.is_kept() {
+            return Err(KindError::Left {
+                name: name.to_owned(),
+            });
+        }
+        let mut cluster = Self::attach(name).await?;
+        cluster.lock = Some(lock);
+        Ok(Some(cluster))
+    }
+
+    /// It as cases see it.
+    #[must_use]
+    pub fn cluster(&self) -> &KubernetesCluster {
+        &self.cluster
+    }
+
+    /// The same, to be shared.
+    #[must_use]
+    pub fn into_cluster(self) -> KubernetesCluster {
+        self.cluster
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.folder.name()
+    }
+
+    /// The administrator's kubeconfig.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.kubeconfig()
+    }
+
+    /// Undoes what a case has left of faults of the API servers which is dead; says what: those that are down, and what
+    /// keeps them from writing `default/kubernetes`.
+    ///
+    /// # Errors
+    /// One does not start, or does not write what is true.
+    pub async fn settle(&self) -> Result<Vec<String>, KindError> {
+        self.api.settle().await
+    }
+
+    /// Lets it stay when the run ends: Services of type LoadBalancer give back what they have.
+    ///
+    /// # Errors
+    /// That can't be written down; the API does not answer. It stays all the same.
+    pub async fn keep(&self) -> Result<(), KindError> {
+        self.folder.keep()?;
+        match &self.balancers {
+            Some(balancers) => balancers.end().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes back what a run has given to Services of type LoadBalancer that is dead; says from which.
+    ///
+    /// # Errors
+    /// The API does not answer.
+    pub async fn take_back(&self) -> Result<Vec<String>, KindError> {
+        load_balancers::give_back(&self.cluster.client(), None).await
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    pub async fn down(self) -> Result<(), KindError> {
+        let down = down(self.folder.name()).await;
+        drop(self.lock);
+        down
+    }
+}
+
+async fn create(tools: &Tools, config: &KindConfig, folder: &Folder) -> Result<(), KindError> {
+    folder.write("kind.yaml", config.to_yaml().as_bytes())?;
+    let (file, kubeconfig) = (folder.config(), folder.kubeconfig());
+    let mut arguments = vec![
+        "create".as_ref(),
+        "cluster".as_ref(),
+        "--config".as_ref(),
+        file.as_os_str(),
+    ];
+    arguments.extend(["--kubeconfig".as_ref(), kubeconfig.as_os_str()]);
+    tools
+        .kind(&format!("make the cluster {}", config.name), arguments)
+        .await
+        .map(drop)
+}
+
+fn connection(folder: &Folder) -> Connection {
+    Connection {
+        kubeconfig: Some(folder.kubeconfig()),
+        context: None,
+    }
+}
+
+/// What is under test, and its program.
+fn target(kind: KindTarget) -> Result<(Target, Program), KindError> {
+    let target = Target::find(kind.name())?;
+    let program = target.lab.clone().ok_or_else(|| KindError::Target {
+        target: kind.name().to_owned(),
+        expected: "one whose file says how its program is cleaned up after".to_owned(),
+    })?;
+    Ok((target, program))
+}
+
+fn tested(kind: KindTarget, target: &Target, program: &Program, shared: bool) -> Tested {
+    // Pods of ours can be made of the reference agent's template alone.
+    let ours = (kind == KindTarget::Reference).then_some(program);
+    let ways = ours.map_or_else(Ways::default, |program| program.api.ways());
+    Tested {
+        label: kind.name().to_owned(),
+        features: target.features.clone(),
+        deviations: target.deviations.clone(),
+        ways: Ways { shared, ..ways },
+        variants: ours
+            .map(|program| program.variants.keys().copied().collect())
+            .unwrap_or_default(),
+        agents: None,
+    }
+}
+
+fn wanted<'a>(
+    image: &'a str,
+    nodes: &'a [Container],
+    config: &KindConfig,
+    front: Option<SocketAddr>,
+) -> Result<manifests::Wanted<'a>, KindError> {
+    let control_plane = nodes.iter().find(|node| node.is_control_plane);
+    let address = control_plane.and_then(|node| Some((node, *node.addresses.first()?)));
+    let (node, address) = address.ok_or_else(|| KindError::Unexpected {
+        what: format!("find the control plane of {}", config.name),
+        why: "no node of it has that role, and an address".to_owned(),
+    })?;
+    Ok(manifests::Wanted {
+        image,
+        server: front.unwrap_or((address, api::PORT).into()),
+        cgroup: &node.cgroup_root,
+        bpffs: &node.bpffs,
+        pod_network: config.pod_network,
+    })
+}

@@ -1,0 +1,320 @@
+//! What an embedded lab is told at its start.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use cluster::{
+    Deviation,
+    software::{AgentSoftware, arguments},
+    target::{Target, program::Program},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{LIMITS, LabError, api::PROGRAMS, program, topology};
+
+/// Name of a lab that nobody gave a name.
+pub const DEFAULT_NAME: &str = "lab";
+
+/// Settings of an embedded lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabConfig {
+    /// Its run id: everything that it makes carries it. See [`check_name`].
+    pub name: String,
+    /// How many nodes, 1 to [`LabConfig::MOST_NODES`]; they are called `node1`, `node2` …
+    pub nodes: u8,
+    /// Of which families all its addresses are.
+    pub families: IpFamilies,
+    /// What answers as the Kubernetes API.
+    pub control_plane: ControlPlane,
+    /// How many times as long as elsewhere it may take to come up: 1, and more on a slow machine.
+    pub timeout_scale: u32,
+    /// What is under test on each node.
+    pub agent: AgentCommand,
+    /// The `plumbline` executable: it is the supervisor and, as `plumbline probe`, the only container image.
+    pub plumbline: PathBuf,
+}
+
+/// Address families of a lab: of its nodes, pods, Services, API server and outside client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IpFamilies {
+    /// IPv4 alone.
+    #[default]
+    Ipv4,
+    /// IPv6 alone.
+    Ipv6,
+    /// Both; IPv4 is the primary one.
+    Dual,
+}
+
+impl IpFamilies {
+    /// Whether there is IPv4.
+    #[must_use]
+    pub fn has_ipv4(self) -> bool {
+        self != Self::Ipv6
+    }
+
+    /// Whether there is IPv6.
+    #[must_use]
+    pub fn has_ipv6(self) -> bool {
+        self != Self::Ipv4
+    }
+}
+
+/// What answers as the Kubernetes API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlPlane {
+    /// How many API servers, 1 to [`ControlPlane::MOST_SERVERS`], over one store.
+    pub servers: u8,
+    /// What they write into `default/kubernetes`.
+    pub advertise: Advertise,
+    /// A folder with etcd, kube-apiserver and kube-controller-manager, which run instead of our own.
+    pub programs: Option<PathBuf>,
+}
+
+/// Which address an API server advertises (`--advertise-address`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Advertise {
+    /// Its own: `default/kubernetes` has an endpoint for each, and agents ask one of them.
+    #[default]
+    Own,
+    /// That of a load balancer in front of all: `default/kubernetes` has one endpoint, which whoever stops takes away
+    /// from all, until the next of them reconciles. Agents ask the load balancer.
+    Shared,
+}
+
+impl Default for ControlPlane {
+    fn default() -> Self {
+        Self {
+            servers: 1,
+            advertise: Advertise::default(),
+            programs: None,
+        }
+    }
+}
+
+impl ControlPlane {
+    /// Most API servers of one lab.
+    pub const MOST_SERVERS: u8 = topology::MOST_API_SERVERS;
+
+    fn check_programs(&self) -> Result<(), LabError> {
+        let Some(folder) = &self.programs else {
+            return Ok(());
+        };
+        let mut needed = PROGRAMS.iter();
+        match needed.find(|program| !folder.is_absolute() || !folder.join(program).is_file()) {
+            Some(program) => Err(LabError::ControlPlane {
+                folder: folder.clone(),
+                program,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How the agent under test is started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentCommand {
+    /// What reports call it: `reference`, `mutant:NAME` …
+    pub label: String,
+    /// Program and first arguments; those of the target follow. The program's path is absolute.
+    pub argv: Vec<String>,
+    /// Optional features of the catalogue that it claims to have, by name.
+    pub features: BTreeSet<String>,
+    /// Claims of the catalogue that it is known not to keep.
+    pub deviations: Vec<Deviation>,
+    /// How it is run, cleaned up after and asked.
+    pub program: Program,
+}
+
+impl AgentCommand {
+    /// A target by its name, or by the path of its file; with a program in the place of its own, if one is given.
+    ///
+    /// # Errors
+    /// There is no such target, it does not run in the lab, or there is no such program.
+    pub fn of_target(name: &str, program: Option<&Path>) -> Result<Self, LabError> {
+        let target = Target::find(name)?;
+        let own = target.lab.ok_or_else(|| LabError::NotHere {
+            target: name.to_owned(),
+        })?;
+        let path = match program {
+            // Links are not followed: one program of several names (busybox, a bundle of Kubernetes') goes by the name
+            // that it is called by.
+            Some(path) => std::path::absolute(path)
+                .ok()
+                .filter(|path| path.is_file())
+                .ok_or_else(|| LabError::MissingProgram {
+                    what: "agent".to_owned(),
+                    path: path.to_owned(),
+                })?,
+            None => program::find(&own)?,
+        };
+        Ok(Self {
+            label: name.to_owned(),
+            argv: vec![path.to_string_lossy().into_owned()],
+            features: target.features,
+            deviations: target.deviations,
+            program: own,
+        })
+    }
+
+    /// Its program, by digest and version, and what of these could not be found out.
+    pub async fn software(&self) -> (AgentSoftware, Vec<String>) {
+        let [path, first @ ..] = self.argv.as_slice() else {
+            return Default::default();
+        };
+        let version = self.program.version.as_ref();
+        let asked = version.map(|version| [first, version.as_slice()].concat());
+        let (mut found, not_read) = AgentSoftware::of_program(Path::new(path), asked).await;
+        found.arguments = arguments(first.iter().chain(&self.program.run));
+        (found, not_read)
+    }
+}
+
+impl LabConfig {
+    /// Most nodes of one lab: with one digit each, the order of their names is that of their numbers; and all of them
+    /// are one kernel's, which runs every agent's programs and holds every agent's maps.
+    pub const MOST_NODES: u8 = 9;
+
+    /// Two nodes of IPv4 with the reference agent; both programs are looked for beside the running one.
+    ///
+    /// # Errors
+    /// The name breaks [`check_name`], or one of the programs is not there.
+    pub fn new(name: &str) -> Result<Self, LabError> {
+        check_name(name)?;
+        Ok(Self {
+            name: name.to_owned(),
+            nodes: 2,
+            families: IpFamilies::default(),
+            control_plane: ControlPlane::default(),
+            timeout_scale: 1,
+            agent: AgentCommand::of_target("reference", None)?,
+            plumbline: sibling("plumbline")?,
+        })
+    }
+
+    /// How long it may take to come up.
+    pub(super) fn up_limit(&self) -> Duration {
+        let limit = match self.control_plane.programs {
+            Some(_) => LIMITS.up_programs,
+            None => LIMITS.up,
+        };
+        limit.saturating_mul(self.timeout_scale.max(1))
+    }
+
+    /// Everything that can be wrong before anything is made.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), LabError> {
+        check_name(&self.name)?;
+        if self.nodes == 0 || self.nodes > Self::MOST_NODES {
+            return Err(LabError::Nodes { found: self.nodes });
+        }
+        let servers = self.control_plane.servers;
+        if servers == 0 || servers > ControlPlane::MOST_SERVERS {
+            return Err(LabError::ApiServers { found: servers });
+        }
+        self.control_plane.check_programs()?;
+        let Some(agent) = self.agent.argv.first() else {
+            return Err(LabError::NoAgent);
+        };
+        for (what, path) in [
+            ("agent", Path::new(agent)),
+            ("plumbline", self.plumbline.as_path()),
+        ] {
+            if !path.is_absolute() || !path.is_file() {
+                return Err(LabError::MissingProgram {
+                    what: what.to_owned(),
+                    path: path.to_owned(),
+                });
+            }
+        }
+        program::check_tools(&self.agent.program, &self.agent.label)
+    }
+}
+
+/// A program beside the running one: where cargo, and an archive of ours, put them.
+///
+/// # Errors
+/// There is none, or the running program's own path can't be read.
+pub fn sibling(name: &str) -> Result<PathBuf, LabError> {
+    let own = std::env::current_exe().map_err(|error| LabError::Io {
+        what: "read the path of the running program".to_owned(),
+        error,
+    })?;
+    if own.file_name().is_some_and(|file| file == name) {
+        return Ok(own);
+    }
+    // Test binaries and examples are one folder deeper than programs.
+    let folders = own.ancestors().skip(1).take(2);
+    let candidates: Vec<PathBuf> = folders.map(|folder| folder.join(name)).collect();
+    candidates
+        .iter()
+        .find(|path| path.is_file())
+        .cloned()
+        .ok_or_else(|| LabError::MissingProgram {
+            what: name.to_owned(),
+            path: candidates
+                .into_iter()
+                .next()
+                .unwrap_or_else(|| PathBuf::from(name)),
+        })
+}
+
+/// A lab's name is a folder, a cgroup and a part of a socket's path: 1 to 32 of `a-z`, `0-9` and `-`, with no
+/// `-` at either end.
+///
+/// # Errors
+/// It is not.
+pub fn check_name(name: &str) -> Result<(), LabError> {
+    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let fits = (1..=32).contains(&name.len())
+        && name.bytes().all(good)
+        && !name.starts_with('-')
+        && !name.ends_with('-');
+    if fits {
+        Ok(())
+    } else {
+        Err(LabError::Name {
+            found: name.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_machine_has_longer_to_come_up() {
+        let config = LabConfig {
+            name: "a".to_owned(),
+            nodes: 2,
+            families: IpFamilies::default(),
+            control_plane: ControlPlane::default(),
+            timeout_scale: 1,
+            agent: AgentCommand::of_target("reference", Some(Path::new("/bin/true"))).expect("a target"),
+            plumbline: PathBuf::from("/bin/true"),
+        };
+        assert_eq!(config.up_limit(), LIMITS.up);
+        let slow = LabConfig {
+            timeout_scale: 10,
+            ..config.clone()
+        };
+        assert_eq!(slow.up_limit(), LIMITS.up * 10);
+        let programs = ControlPlane {
+            programs: Some(PathBuf::from("/usr/bin")),
+            ..ControlPlane::default()
+        };
+        let kubernetes = LabConfig {
+            control_plane: programs,
+            ..slow
+        };
+        assert_eq!(kubernetes.up_limit(), LIMITS.up_programs * 10);
+    }
+}

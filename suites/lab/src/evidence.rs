@@ -1,0 +1,183 @@
+//! What explains a failure: logs, objects, what networks have counted, and what the agents say of their maps.
+
+use std::{fs, io, path::Path};
+
+use cluster::{Cluster, ClusterError, Place, command_line, target::program::Values};
+use k8s_openapi::api::{
+    core::v1::{Node, Pod, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::{Api, Resource, ResourceExt as _, api::ListParams};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::timeout;
+
+use super::{
+    AgentCommand, LIMITS, LabCluster, LabError,
+    counters::counters,
+    error::io_error,
+    mounts::{BPFFS, CGROUPS},
+    netns::NetNs,
+};
+
+/// Fills a folder. What can't be had is said in its place; only a folder that can't be written is an error.
+pub(super) async fn collect(
+    lab: &LabCluster,
+    agent: &AgentCommand,
+    folder: &Path,
+) -> Result<(), ClusterError> {
+    let failed = |error: io::Error| ClusterError::Failed {
+        what: format!("write evidence into {}", folder.display()),
+        why: error.to_string(),
+    };
+    fs::create_dir_all(folder.join("logs")).map_err(failed)?;
+    let pods = living(lab).await;
+    let uids: Option<Vec<String>> = pods.as_ref().map(|pods| {
+        let uids = pods.iter().filter_map(|pod| pod.metadata.uid.clone());
+        uids.collect()
+    });
+    copy_logs(&lab.logs(), &folder.join("logs"), uids.as_deref()).map_err(failed)?;
+
+    let networks = folder.join("networks");
+    fs::create_dir_all(&networks).map_err(failed)?;
+    for (name, place) in places(lab, &pods.unwrap_or_default()) {
+        fs::write(networks.join(format!("{name}.txt")), counted(lab, &place).await).map_err(failed)?;
+    }
+
+    let objects = folder.join("objects");
+    fs::create_dir_all(&objects).map_err(failed)?;
+    let texts = [
+        ("nodes.json", list::<Node>(lab).await),
+        ("pods.json", list::<Pod>(lab).await),
+        ("services.json", list::<Service>(lab).await),
+        ("endpointslices.json", list::<EndpointSlice>(lab).await),
+    ];
+    for (name, text) in texts {
+        fs::write(objects.join(name), text).map_err(failed)?;
+    }
+    let Some(arguments) = &agent.program.dump else {
+        return Ok(());
+    };
+    for node in &lab.describe().nodes {
+        let values = Values {
+            kubeconfig: &lab.kubeconfig_of(&node.name),
+            node: &node.name,
+            cgroup: CGROUPS,
+            bpffs: BPFFS,
+            state: &lab.agent_state(&node.name),
+        };
+        let argv = [agent.argv.clone(), values.fill(arguments)].concat();
+        let dump = dump(lab, &node.name, argv).await;
+        fs::write(folder.join(format!("dump-{}.txt", node.name)), dump).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// All pods, if they can be had.
+async fn living(lab: &LabCluster) -> Option<Vec<Pod>> {
+    let api: Api<Pod> = Api::all(lab.client());
+    let pods = timeout(LIMITS.control, api.list(&ListParams::default())).await;
+    Some(pods.ok()?.ok()?.items)
+}
+
+/// Those with a network of their own: nodes, and pods that have one.
+fn places(lab: &LabCluster, pods: &[Pod]) -> Vec<(String, Place)> {
+    let of_node = |node: &str| {
+        (
+            node.to_owned(),
+            Place::Host {
+                node: node.to_owned(),
+            },
+        )
+    };
+    let of_pod = |pod: &Pod| {
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        (format!("{namespace}_{name}"), Place::Pod { namespace, name })
+    };
+    let has_own = |pod: &&Pod| {
+        let spec = pod.spec.as_ref();
+        spec.is_some_and(|spec| spec.host_network != Some(true))
+    };
+    let nodes = lab.describe().nodes.iter().map(|node| of_node(&node.name));
+    nodes.chain(pods.iter().filter(has_own).map(of_pod)).collect()
+}
+
+/// What the network of a place has counted.
+async fn counted(lab: &LabCluster, place: &Place) -> String {
+    let read = async {
+        let located = lab.locate(place).await?;
+        let network = NetNs::of(lab.namespace(located.net)?);
+        counters(&network).map_err(io_error("read counters"))
+    };
+    let counted: Result<String, LabError> = read.await;
+    counted.unwrap_or_else(|error| format!("what the network has counted could not be read: {error}\n"))
+}
+
+/// Pods' logs have their uids in their names. Those of pods that are gone belong to what ran in the lab before, and are
+/// left out: each case would have the logs of all cases before it.
+fn is_wanted(log: &str, living: Option<&[String]>) -> bool {
+    let is_pods = log.contains('_');
+    !is_pods || living.is_none_or(|living| living.iter().any(|uid| log.contains(uid.as_str())))
+}
+
+fn copy_logs(from: &Path, to: &Path, living: Option<&[String]>) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        // The links to the newest pod of a name are for people who look at a running lab.
+        if entry.file_type()?.is_file() && is_wanted(&name.to_string_lossy(), living) {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+async fn list<T>(lab: &LabCluster) -> String
+where
+    T: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
+{
+    let api: Api<T> = Api::all(lab.client());
+    let listed = match timeout(LIMITS.control, api.list(&ListParams::default())).await {
+        Ok(Ok(listed)) => serde_json::to_string_pretty(&listed.items).map_err(|error| error.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer within {:?}", LIMITS.control)),
+    };
+    listed.unwrap_or_else(|error| format!("could not be listed: {error}\n"))
+}
+
+async fn dump(lab: &LabCluster, node: &str, argv: Vec<String>) -> String {
+    let line = command_line(&argv);
+    let place = Place::Host {
+        node: node.to_owned(),
+    };
+    let run = async {
+        let child = lab.exec(&place, &argv).await.map_err(|error| error.to_string())?;
+        child.wait_with_output().await.map_err(|error| error.to_string())
+    };
+    match timeout(LIMITS.agent_cleanup, run).await {
+        Ok(Ok(output)) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Ok(Ok(output)) => {
+            format!(
+                "`{line}` ended with {}: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            )
+        }
+        Ok(Err(error)) => format!("`{line}`: {error}\n"),
+        Err(_) => format!("`{line}` did not end within {:?}\n", LIMITS.agent_cleanup),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_of_pods_that_are_gone_are_left_out() {
+        let living = ["1-2".to_owned()];
+        let is = |log| is_wanted(log, Some(&living));
+        assert!(is("agent-node1.log"));
+        assert!(is("ns_b1_1-2.log"));
+        assert!(!is("ns_b1_3-4.log"));
+        assert!(is_wanted("ns_b1_3-4.log", None), "nobody knows which are gone");
+    }
+}

@@ -1,0 +1,364 @@
+//! A lab that is up: everything that lives as long as the supervisor.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::fd::AsRawFd,
+    os::unix::fs::MetadataExt,
+    path::PathBuf,
+    process,
+    sync::Arc,
+};
+
+use cluster::{Capability, Description, software::Software};
+use futures::future::{join_all, try_join_all};
+use kube::Client;
+use lab_controllers::{Balancer, Routes, SliceSettings, keep_slices, route, schedule};
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Advertise, IpFamilies, LabConfig, LabError,
+    agent::{Agent, Files},
+    api::{ApiServers, kube_client},
+    balancer,
+    cgroup::Cgroup,
+    control,
+    dir::LabDir,
+    error::io_error,
+    kubelet::{Kubelet, Kubelets, Place, Table},
+    needs,
+    netns::NetNs,
+    node::{Node, Underlay},
+    output::Steps,
+    protocol::{About, Descriptor, Located, Missing, NodeStatus, Refusal, Status},
+    topology::NodeAddresses,
+};
+
+/// Everything; its end is that of all tasks, and with them of their processes and namespaces.
+#[derive(Debug)]
+pub(super) struct Lab {
+    tasks: JoinSet<()>,
+    shared: Arc<Shared>,
+    _underlay: Arc<Underlay>,
+}
+
+/// What requests on the control socket need.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) about: About,
+    /// Takes the connection of whoever wants the lab down, to be answered when it is.
+    pub(super) down: mpsc::Sender<UnixStream>,
+    nodes: BTreeMap<String, Member>,
+    outside: NetNs,
+    outside_cgroup: Cgroup,
+    dir: LabDir,
+    pub(super) api: ApiServers,
+}
+
+/// A node with its agent and its pods.
+#[derive(Debug)]
+struct Member {
+    node: Arc<Node>,
+    agent: Agent,
+    pods: Arc<Table>,
+}
+
+impl Lab {
+    /// Brings everything up.
+    pub(super) async fn start(
+        config: LabConfig,
+        tree: &Cgroup,
+        dir: &LabDir,
+        down: mpsc::Sender<UnixStream>,
+        steps: Steps,
+    ) -> Result<Self, LabError> {
+        needs::check(&config.agent).await?;
+        let mut tasks = JoinSet::new();
+        steps.begin("underlay");
+        let families = config.families;
+        let underlay = Arc::new(Underlay::create(families).await?);
+        let outside = underlay.machine("outside", &families.outside()).await?;
+        let outside_cgroup = tree.child("outside");
+        outside_cgroup.create()?;
+
+        let all: Vec<NodeAddresses> = (1..=config.nodes)
+            .map(|number| NodeAddresses::new(number, families))
+            .collect();
+        steps.begin(format!("{} API servers", config.control_plane.servers));
+        let api = ApiServers::start(&config, &all, &underlay, tree, dir, &mut tasks).await?;
+        let client = kube_client(&dir.kubeconfig()).await?;
+        let controllers = kube_client(&dir.controllers_kubeconfig()).await?;
+        control_the_rest(&controllers, families, &underlay, &all, &mut tasks);
+        if api.are_ours() {
+            // Kubernetes' own control plane has its own.
+            let slices = keep_slices(controllers, SliceSettings::default(), CancellationToken::new());
+            tasks.spawn(slices);
+        }
+
+        steps.begin(format!("{} nodes", config.nodes));
+        let nodes = all
+            .iter()
+            .map(|addresses| Node::create(*addresses, &all, &underlay, tree));
+        let nodes = try_join_all(nodes).await?;
+        let mut members = BTreeMap::new();
+        let mut kubelets = Vec::new();
+        for node in nodes.into_iter().map(Arc::new) {
+            let kubelet = Kubelet::new(
+                node.clone(),
+                client.clone(),
+                config.plumbline.clone(),
+                dir.clone(),
+            );
+            let files = Files {
+                kubeconfig: dir.node_kubeconfig(&node.name),
+                led: dir.led_kubeconfig(&node.name),
+                log: dir.agent_log(&node.name),
+                state: dir.agent_state(&node.name),
+            };
+            let (agent, keeper) = Agent::new(node.clone(), config.agent.clone(), files);
+            tasks.spawn(keeper);
+            members.insert(
+                node.name.clone(),
+                Member {
+                    node,
+                    agent,
+                    pods: kubelet.table(),
+                },
+            );
+            kubelets.push(kubelet);
+        }
+        try_join_all(kubelets.iter().map(Kubelet::register)).await?;
+        for kubelet in kubelets {
+            tasks.spawn(kubelet.run());
+        }
+        let pods = members
+            .values()
+            .map(|member| (member.node.clone(), member.pods.clone()));
+        api.ask_about_pods(Arc::new(Kubelets::new(pods, config.plumbline.clone())));
+
+        steps.begin(format!("agents: {}", config.agent.label));
+        try_join_all(members.values().map(|member| member.agent.started())).await?;
+
+        let description = describe(&config, members.values().map(|member| &*member.node));
+        let about = About {
+            description,
+            config,
+            pid: process::id(),
+            api: format!("https://{}", api.admin()),
+        };
+        let shared = Shared {
+            about,
+            down,
+            nodes: members,
+            outside,
+            outside_cgroup,
+            dir: dir.clone(),
+            api,
+        };
+        Ok(Self {
+            tasks,
+            shared: Arc::new(shared),
+            _underlay: underlay,
+        })
+    }
+
+    /// Answers on the control socket from now on.
+    pub(super) fn serve(&mut self, listener: UnixListener) {
+        control::serve(listener, self.shared.clone(), &mut self.tasks);
+    }
+
+    /// Returns when a task ends by itself, which none should: the lab is then no lab any more.
+    pub(super) async fn broken(&mut self) -> LabError {
+        let why = match self.tasks.join_next().await {
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(())) => "a server or a kubelet ended".to_owned(),
+            None => "nothing runs".to_owned(),
+        };
+        LabError::Host {
+            what: "go on".to_owned(),
+            why,
+            remedy: "See the supervisor's log",
+        }
+    }
+
+    /// Ends all tasks; when this returns, their children are being killed.
+    pub(super) async fn end(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+/// Runs the controllers until the tasks end.
+fn control_the_rest(
+    client: &Client,
+    families: IpFamilies,
+    underlay: &Arc<Underlay>,
+    nodes: &[NodeAddresses],
+    tasks: &mut JoinSet<()>,
+) {
+    // Nobody cancels them: they end as tasks do.
+    let stop = CancellationToken::new();
+    tasks.spawn(schedule(client.clone(), stop.clone()));
+    tasks.spawn(Balancer::new(client.clone(), families.load_balancers()).run(stop.clone()));
+    let (routes, wanted) = watch::channel(Routes::new());
+    tasks.spawn(route(client.clone(), routes, stop));
+    let ours = families.load_balancers();
+    let nodes = nodes.iter().map(|node| (node.name(), node.internal())).collect();
+    tasks.spawn(balancer::follow(underlay.router(), nodes, ours, wanted));
+}
+
+fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> Description {
+    let kernel = nix::sys::utsname::uname()
+        .map(|name| name.release().to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let node = |node: &Node| cluster::Node {
+        name: node.name.clone(),
+        addresses: node.addresses.internal(),
+    };
+    let mut capabilities = BTreeSet::from([
+        Capability::ApiWrite,
+        Capability::Node,
+        Capability::Outside,
+        Capability::HostNetwork,
+        Capability::LoadBalancerAddresses,
+        Capability::ApiServers,
+        Capability::ApiFaults,
+        Capability::Baseline,
+        Capability::CgroupAbove,
+        Capability::AgentPins,
+        Capability::AgentCleanup,
+        Capability::PodsWithoutAgents,
+        Capability::CgroupNamespaces,
+        Capability::RawSockets,
+        Capability::SecondNetwork,
+    ]);
+    let plane = &config.control_plane;
+    let is_ours = plane.programs.is_none();
+    if is_ours {
+        capabilities.extend([Capability::Unreconciled, Capability::WrongAnswers]);
+    }
+    if plane.servers > 1 && (is_ours || plane.advertise == Advertise::Shared) {
+        capabilities.insert(Capability::SharedAddress);
+    }
+    if config.families.has_ipv4() {
+        capabilities.insert(Capability::Ipv4);
+    }
+    if config.families.has_ipv6() {
+        capabilities.insert(Capability::Ipv6);
+    }
+    Description {
+        provider: "lab".to_owned(),
+        target: config.agent.label.clone(),
+        kernel,
+        nodes: nodes.map(node).collect(),
+        capabilities,
+        lacking: BTreeMap::new(),
+        features: config.agent.features.clone(),
+        deviations: config.agent.deviations.clone(),
+        ways: config.agent.program.api.ways(),
+        variants: config.agent.program.variants.keys().copied().collect(),
+        image: cluster::PROBE.to_owned(),
+        pull_secrets: Vec::new(),
+        confined: None,
+        // One agent for all labs of a run, which reads it once.
+        software: Software::default(),
+        nodes_of_others: 0,
+    }
+}
+
+impl Shared {
+    /// As `plumbline lab status` shows it.
+    pub(super) async fn status(&self) -> Status {
+        let nodes = self.nodes.values().map(async |member| NodeStatus {
+            name: member.node.name.clone(),
+            zone: member.node.addresses.zone().to_owned(),
+            addresses: member.node.addresses.internal(),
+            pod_cidrs: member.node.addresses.pod_cidrs(),
+            agent: member.agent.state().await,
+            pods: member.pods.views(),
+        });
+        Status {
+            name: self.about.config.name.clone(),
+            supervisor: self.about.pid,
+            api: self.about.api.clone(),
+            api_servers: self.api.list().await,
+            api_faults: self.api.faults(),
+            target: self.about.config.agent.label.clone(),
+            nodes: join_all(nodes).await,
+        }
+    }
+
+    /// The agent of a node.
+    pub(super) fn agent(&self, node: &str) -> Result<&Agent, Refusal> {
+        self.member(node).map(|member| &member.agent)
+    }
+
+    /// Where a process in a place goes.
+    pub(super) fn locate(&self, place: &cluster::Place) -> Result<Located, Refusal> {
+        let failed = |error: LabError| Refusal::failed("find a place", &error);
+        match place {
+            cluster::Place::Outside => {
+                let net = net(&self.outside).map_err(failed)?;
+                let kubeconfig = Some(self.dir.outside_kubeconfig());
+                Ok(located(net, None, &self.outside_cgroup, kubeconfig))
+            }
+            cluster::Place::Host { node } => {
+                let node = &self.member(node)?.node;
+                let net = net(&node.net).map_err(failed)?;
+                let mnt = descriptor(&node.mnt).map_err(failed)?;
+                let kubeconfig = Some(self.dir.node_kubeconfig(&node.name));
+                Ok(located(net, Some(mnt), &node.system_cgroup(), kubeconfig))
+            }
+            cluster::Place::Pod { namespace, name } => {
+                let found: Option<Place> = self
+                    .nodes
+                    .values()
+                    .find_map(|member| member.pods.find(namespace, name));
+                let missing = || Refusal::NotFound {
+                    what: Missing::Pod,
+                    name: format!("{namespace}/{name}"),
+                };
+                let place = found.ok_or_else(missing)?;
+                let net = net(place.net()).map_err(failed)?;
+                Ok(located(net, None, &place.cgroup, None))
+            }
+        }
+    }
+
+    fn member(&self, node: &str) -> Result<&Member, Refusal> {
+        let missing = || Refusal::NotFound {
+            what: Missing::Node,
+            name: node.to_owned(),
+        };
+        self.nodes.get(node).ok_or_else(missing)
+    }
+}
+
+fn located(
+    net: Descriptor,
+    mnt: Option<Descriptor>,
+    cgroup: &Cgroup,
+    kubeconfig: Option<PathBuf>,
+) -> Located {
+    Located {
+        net,
+        mnt,
+        cgroup: cgroup.path().to_owned(),
+        kubeconfig,
+    }
+}
+
+fn net(net: &NetNs) -> Result<Descriptor, LabError> {
+    descriptor(net.file())
+}
+
+fn descriptor(file: &std::fs::File) -> Result<Descriptor, LabError> {
+    let inode = file.metadata().map_err(io_error("stat a namespace"))?.ino();
+    Ok(Descriptor {
+        fd: file.as_raw_fd(),
+        inode,
+    })
+}

@@ -1,0 +1,270 @@
+//! The underlay and what hangs on it.
+//!
+//! ```text
+//!  underlay netns:  bridge ─┬─ apiserver ── eth0  API server
+//!                           ├─ outside ──── eth0  outside client
+//!                           └─ node1 … ──── eth0  node ── veth… ── eth0 pod
+//! ```
+
+use std::{fs::File, io, net::IpAddr};
+
+use cluster::spawn::Placement;
+
+use super::{
+    IpFamilies, LabError,
+    balancer::Router,
+    cgroup::Cgroup,
+    error::io_error,
+    links::{Links, Via},
+    mounts,
+    netns::{NetNs, Settings},
+    topology::{NodeAddresses, everything, on_underlay},
+};
+
+/// For every namespace. A new one takes IPv4 settings over from the host's (`devconf_inherit_init_net`), so what
+/// matters is said.
+const END: &[(&str, &str)] = &[
+    ("ipv4/ip_forward", "0"),
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+    ("ipv4/conf/all/accept_redirects", "0"),
+    ("ipv4/conf/default/accept_redirects", "0"),
+];
+/// For nodes: they forward, and send nobody elsewhere (pod traffic for an address that is gone leaves where it
+/// came from).
+const NODE: &[(&str, &str)] = &[
+    ("ipv4/ip_forward", "1"),
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+    ("ipv4/conf/all/accept_redirects", "0"),
+    ("ipv4/conf/default/accept_redirects", "0"),
+    ("ipv4/conf/all/send_redirects", "0"),
+    ("ipv4/conf/default/send_redirects", "0"),
+    EVERY_REFUSAL_IPV4,
+];
+
+/// Refusals may be ICMP errors, as kube-proxy's are. The kernel tells one client about one packet in a second (6 to begin
+/// with), and silence is what a client sees of the rest; a probe dials more often, and each must show what becomes of a
+/// connection that is the only one. The default without destination unreachable (bit 3).
+pub const EVERY_REFUSAL_IPV4: (&str, &str) = ("ipv4/icmp_ratemask", "6160");
+/// The same for IPv6, where it is type 1.
+pub const EVERY_REFUSAL_IPV6: (&str, &str) = ("ipv6/icmp/ratemask", "0,3-127");
+
+/// Where there are several ways, the addresses, protocol and ports of a packet choose (0x37, Linux 5.14). Policy 1 would take the
+/// hash that the sender's socket has given a packet, which comes along within a host: none for what no socket has sent, such as
+/// the RST for a connection that is not known any more, and another one after each timeout. A router has the packet alone.
+pub const BY_CONNECTION_IPV4: [(&str, &str); 2] = [
+    ("ipv4/fib_multipath_hash_policy", "3"),
+    ("ipv4/fib_multipath_hash_fields", "55"),
+];
+/// The same for IPv6.
+pub const BY_CONNECTION_IPV6: [(&str, &str); 2] = [
+    ("ipv6/fib_multipath_hash_policy", "3"),
+    ("ipv6/fib_multipath_hash_fields", "55"),
+];
+
+/// For the bridge: it forwards, by connections where there are several ways, and sends nobody elsewhere.
+const BRIDGE: &[(&str, &str)] = &[
+    ("ipv4/ip_forward", "1"),
+    BY_CONNECTION_IPV4[0],
+    BY_CONNECTION_IPV4[1],
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+    ("ipv4/conf/all/accept_redirects", "0"),
+    ("ipv4/conf/default/accept_redirects", "0"),
+    ("ipv4/conf/all/send_redirects", "0"),
+    ("ipv4/conf/default/send_redirects", "0"),
+];
+
+/// For every namespace with IPv6. Addresses are unique by plan: nobody waits for duplicates to be detected, and no
+/// router is asked for more.
+const END_IPV6: &[(&str, &str)] = &[
+    ("ipv6/conf/all/disable_ipv6", "0"),
+    ("ipv6/conf/default/disable_ipv6", "0"),
+    ("ipv6/conf/all/forwarding", "0"),
+    ("ipv6/conf/all/accept_dad", "0"),
+    ("ipv6/conf/default/accept_dad", "0"),
+    ("ipv6/conf/all/accept_ra", "0"),
+    ("ipv6/conf/default/accept_ra", "0"),
+    ("ipv6/conf/all/accept_redirects", "0"),
+    ("ipv6/conf/default/accept_redirects", "0"),
+];
+/// For nodes with IPv6, after those for all.
+const NODE_IPV6: &[(&str, &str)] = &[("ipv6/conf/all/forwarding", "1"), EVERY_REFUSAL_IPV6];
+/// For the bridge with IPv6, likewise.
+const BRIDGE_IPV6: &[(&str, &str)] = &[
+    ("ipv6/conf/all/forwarding", "1"),
+    BY_CONNECTION_IPV6[0],
+    BY_CONNECTION_IPV6[1],
+];
+
+/// Settings of a machine that forwards nothing: a pod, the API server's, the outside client.
+pub(super) fn end_settings(families: IpFamilies) -> Settings {
+    settings(families, END, &[])
+}
+
+fn settings(families: IpFamilies, all: &Table, ipv6: &Table) -> Settings {
+    let mut settings = all.to_vec();
+    if families.has_ipv6() {
+        settings.extend(END_IPV6);
+        settings.extend(ipv6);
+    }
+    settings
+}
+
+type Table = [(&'static str, &'static str)];
+
+/// The bridge, in a namespace of its own.
+///
+/// Its addresses are everybody's default gateway, and it forwards only what is for a load balancer: a packet to a
+/// ClusterIP that nobody translated is answered by silence.
+#[derive(Debug)]
+pub(super) struct Underlay {
+    /// Kept for the bridge to live.
+    _net: NetNs,
+    links: Links,
+    bridge: u32,
+    families: IpFamilies,
+}
+
+impl Underlay {
+    pub(super) async fn create(families: IpFamilies) -> Result<Self, LabError> {
+        let (net, links) = NetNs::create(&settings(families, BRIDGE, BRIDGE_IPV6)).await?;
+        let bridge = links.bridge("underlay").await?;
+        for address in families.gateway() {
+            links.address(bridge, on_underlay(address)).await?;
+            // Who forwards tells the sender of a packet that has no route; this one has a route, to nowhere.
+            links.route(everything(address), Via::Nowhere).await?;
+        }
+        Ok(Self {
+            _net: net,
+            links,
+            bridge,
+            families,
+        })
+    }
+
+    /// The bridge, which passes on what is for load balancers.
+    pub(super) fn router(&self) -> Router {
+        Router::new(self.links.clone(), self.bridge)
+    }
+
+    /// A machine that is no node: a namespace on the underlay.
+    pub(super) async fn machine(&self, name: &str, addresses: &[IpAddr]) -> Result<NetNs, LabError> {
+        let (net, links) = NetNs::create(&end_settings(self.families)).await?;
+        self.plug(name, &net, &links, addresses).await?;
+        Ok(net)
+    }
+
+    /// The machine of the API servers, which is one of the cluster: it has routes to pods, as nodes have.
+    pub(super) async fn control_plane(
+        &self,
+        addresses: &[IpAddr],
+        nodes: &[NodeAddresses],
+    ) -> Result<NetNs, LabError> {
+        let (net, links) = NetNs::create(&end_settings(self.families)).await?;
+        self.plug("apiserver", &net, &links, addresses).await?;
+        routes_to_pods(&links, nodes).await?;
+        Ok(net)
+    }
+
+    async fn plug(
+        &self,
+        name: &str,
+        net: &NetNs,
+        links: &Links,
+        addresses: &[IpAddr],
+    ) -> Result<(), LabError> {
+        self.links
+            .veth(name, Some(self.bridge), "eth0", net.file())
+            .await?;
+        let eth0 = links.up("eth0").await?;
+        for address in addresses {
+            links.address(eth0, on_underlay(*address)).await?;
+        }
+        for gateway in self.families.gateway() {
+            links.route(everything(gateway), Via::Gateway(gateway)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Pods are behind their nodes.
+async fn routes_to_pods(
+    links: &Links,
+    nodes: impl IntoIterator<Item = &NodeAddresses>,
+) -> Result<(), LabError> {
+    for node in nodes {
+        for (network, address) in node.pod_networks().into_iter().zip(node.internal()) {
+            links.route(network, Via::Gateway(address)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A node's namespaces and cgroup.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// Its name in the API.
+    pub(super) name: String,
+    pub(super) addresses: NodeAddresses,
+    pub(super) net: NetNs,
+    pub(super) links: Links,
+    pub(super) mnt: File,
+    cgroup: Cgroup,
+}
+
+impl Node {
+    /// Makes a node that has routes to its peers' pods.
+    pub(super) async fn create(
+        addresses: NodeAddresses,
+        peers: &[NodeAddresses],
+        underlay: &Underlay,
+        lab: &Cgroup,
+    ) -> Result<Self, LabError> {
+        let name = addresses.name();
+        let (net, links) = NetNs::create(&settings(addresses.families(), NODE, NODE_IPV6)).await?;
+        underlay.plug(&name, &net, &links, &addresses.internal()).await?;
+        routes_to_pods(&links, peers.iter().filter(|peer| **peer != addresses)).await?;
+        let cgroup = lab.child(&name);
+        for child in ["system", "agent", "pods"] {
+            cgroup.child(child).create()?;
+        }
+        let mnt = mounts::create(&net, &cgroup)?;
+        Ok(Self {
+            name,
+            addresses,
+            net,
+            links,
+            mnt,
+            cgroup,
+        })
+    }
+
+    /// Cgroup of processes that somebody starts on the node.
+    pub(super) fn system_cgroup(&self) -> Cgroup {
+        self.cgroup.child("system")
+    }
+
+    /// Cgroup of the agent alone, so that its programs can tell its sockets from everybody else's.
+    pub(super) fn agent_cgroup(&self) -> Cgroup {
+        self.cgroup.child("agent")
+    }
+
+    /// Cgroup of a pod, which need not be there.
+    pub(super) fn pod_cgroup(&self, uid: &str) -> Cgroup {
+        self.cgroup.child("pods").child(uid)
+    }
+
+    /// For a process on the node itself, in one of its cgroups.
+    pub(super) fn placement(&self, cgroup: &Cgroup) -> Result<Placement, LabError> {
+        let clone = |file: &File| -> io::Result<File> { file.try_clone() };
+        let failed = || io_error(format!("duplicate a descriptor of {}", self.name));
+        Ok(Placement {
+            net: Some(clone(self.net.file()).map_err(failed())?),
+            mnt: Some(clone(&self.mnt).map_err(failed())?),
+            cgroup: Some(cgroup.entrance()?),
+            ..Placement::default()
+        })
+    }
+}
