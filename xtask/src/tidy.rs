@@ -17,7 +17,7 @@ const UNSAFE: [&str; 3] = ["ebpf/loader", "ebpf/programs", "suites/lab"];
 const AYA: [&str; 1] = ["ebpf/loader"];
 
 /// Folders of sources.
-const SOURCES: [&str; 5] = ["ebpf", "reference-agent", "suites", "chaos", "xtask"];
+const SOURCES: [&str; 6] = ["ebpf", "doctor", "reference-agent", "suites", "chaos", "xtask"];
 
 /// What was found, in words.
 #[derive(Debug, Default)]
