@@ -33,7 +33,7 @@
 //! | `ipv6only` | where the kernel keeps IPV6_V6ONLY, for the programs |
 //! | `environment` | file systems, privileges, the lock |
 //! | `mounts` | what is mounted |
-//! | `sys` | bpf(2), netlink, handles of cgroups |
+//! | `sys` | bpf(2), netlink, handles of cgroups; uses no other module |
 //!
 //! # Invariants
 //! - No map and no program is ever found, opened or told apart by its name. A program is ours if one of the maps it
@@ -82,7 +82,7 @@ pub use self::{
     },
     cleanup::{Cleanup, cleanup},
     datapath::{Attached, Datapath, Replaced},
-    detached::{Detached, Input, Run},
+    detached::Detached,
     device::{
         AttachedDevice, Device, DeviceAttachment, DeviceId, DeviceKind, DeviceManner, DeviceMode, Direction,
         attach_filter, attach_tcx, attach_tcx_link, attach_xdp,
@@ -92,7 +92,7 @@ pub use self::{
     hook::{DeviceHook, Hook},
     inventory::{
         Blind, CgroupState, Evicted, Found, Holder, Inventory, Layer, LooseProgram, Manner, MapDescription,
-        Place, ProgArray, ProgramDescription, Scope, XdpMode, disarm, effective, evict, inventory,
+        Place, ProgArray, ProgramDescription, Scope, disarm, effective, evict, inventory,
         programs_of_this_node,
     },
     map::{
@@ -105,6 +105,10 @@ pub use self::{
     options::{NodeOptions, Options},
     program::HeldProgram,
     raw_map::{RawEntry, RawMap},
+    sys::{
+        filter::XdpMode,
+        test_run::{Input, Run},
+    },
     udp::{Terminated, terminate_udp},
     verify::{Refused, Verified, verify},
 };

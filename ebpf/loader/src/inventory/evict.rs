@@ -13,11 +13,11 @@ use std::{
 use lb_abi::Meta;
 
 use super::{
-    CgroupState, Found, Layer, LooseProgram, Manner, Place, XdpMode,
+    CgroupState, Found, Layer, LooseProgram, Manner, Place,
     cgroups::{self, Hierarchy, Opened},
 };
 use crate::{
-    Direction, HeldProgram, LoaderError, Ownership, device,
+    Direction, HeldProgram, LoaderError, Ownership, XdpMode, device,
     program::{RETIRED, meta},
     sys::{
         self, cgroup as bpf,

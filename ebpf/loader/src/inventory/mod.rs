@@ -46,7 +46,7 @@ pub use self::{
     look::inventory,
     programs::programs_of_this_node,
 };
-use crate::{Direction, Ownership};
+use crate::{Direction, Ownership, XdpMode};
 
 /// Where to look, and what counts as current.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -192,17 +192,6 @@ impl Manner {
     pub const MULTI: u32 = crate::sys::cgroup::ALLOW_MULTI;
 }
 
-/// Where an XDP program runs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum XdpMode {
-    /// In the driver.
-    Native,
-    /// After the driver, on packets as all others see them.
-    Generic,
-    /// On the device itself.
-    Hardware,
-}
-
 /// A program, as the kernel describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProgramDescription {
@@ -316,17 +305,6 @@ impl fmt::Display for Blind {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.command, self.pid)
-    }
-}
-
-impl XdpMode {
-    /// In lower case: `native`, `generic`, `hardware`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
-            Self::Hardware => "hardware",
-        }
     }
 }
 
