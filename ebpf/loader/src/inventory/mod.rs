@@ -39,14 +39,13 @@ pub(crate) mod programs;
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-pub(crate) use self::programs::describe_map;
 pub use self::{
     cgroups::effective,
     evict::{Evicted, disarm, evict},
     look::inventory,
     programs::programs_of_this_node,
 };
-use crate::{Direction, Ownership, XdpMode};
+use crate::{Blind, Direction, Ownership, XdpMode};
 
 /// Where to look, and what counts as current.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -281,24 +280,6 @@ impl LooseProgram {
     /// removed while sockets of it live on.
     pub fn is_unexplained(&self) -> bool {
         self.called_from.is_empty() && self.program.pinned_at.is_empty() && self.program.held_by.is_empty()
-    }
-}
-
-/// Something that could not be looked at.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Blind {
-    /// What.
-    pub what: String,
-    /// Why not.
-    pub why: String,
-    /// What to do about it.
-    pub remedy: String,
-}
-
-impl fmt::Display for Blind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, why, remedy } = self;
-        write!(f, "{what} can't be looked at: {why}; {remedy}")
     }
 }
 
