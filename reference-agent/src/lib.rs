@@ -44,7 +44,6 @@ pub mod cli;
 pub mod control;
 pub mod datapath;
 pub mod decode;
-pub mod doctor;
 pub mod dump;
 pub mod events;
 pub mod findings;

@@ -16,6 +16,7 @@
 //! | `map` | [`Maps`] and their tables; the pinned set, adopted or replaced |
 //! | `connections` | those that run through programs whose set of maps is pinned nowhere any more |
 //! | `attachment` | what is attached to a cgroup and whose it is |
+//! | `blind` | [`Blind`]: what could not be looked at |
 //! | `cleanup` | [`cleanup()`]: takes everything of this node away |
 //! | `inventory` | [`inventory()`]: everything that is attached anywhere, of any owner; [`evict`] |
 //! | `leftovers` | what earlier loads have left running for this node: [`Datapath::leftovers`] |
@@ -33,7 +34,7 @@
 //! | `ipv6only` | where the kernel keeps IPV6_V6ONLY, for the programs |
 //! | `environment` | file systems, privileges, the lock |
 //! | `mounts` | what is mounted |
-//! | `sys` | bpf(2), netlink, handles of cgroups |
+//! | `sys` | bpf(2), netlink, handles of cgroups; uses no other module |
 //!
 //! # Invariants
 //! - No map and no program is ever found, opened or told apart by its name. A program is ours if one of the maps it
@@ -44,6 +45,7 @@
 #![expect(unsafe_code, reason = "bpf(2), and maps as memory")]
 
 mod attachment;
+mod blind;
 mod cgroup;
 mod cleanup;
 mod connections;
@@ -80,9 +82,10 @@ pub use self::{
     attachment::{
         Attachment, Ownership, attach_legacy, attach_link, detach_legacy, pin_link, programs_attached,
     },
+    blind::Blind,
     cleanup::{Cleanup, cleanup},
     datapath::{Attached, Datapath, Replaced},
-    detached::{Detached, Input, Run},
+    detached::Detached,
     device::{
         AttachedDevice, Device, DeviceAttachment, DeviceId, DeviceKind, DeviceManner, DeviceMode, Direction,
         attach_filter, attach_tcx, attach_tcx_link, attach_xdp,
@@ -91,9 +94,8 @@ pub use self::{
     features::{Feature, features},
     hook::{DeviceHook, Hook},
     inventory::{
-        Blind, CgroupState, Evicted, Found, Holder, Inventory, Layer, LooseProgram, Manner, MapDescription,
-        Place, ProgArray, ProgramDescription, Scope, XdpMode, disarm, effective, evict, inventory,
-        programs_of_this_node,
+        CgroupState, Evicted, Found, Holder, Inventory, Layer, LooseProgram, Manner, MapDescription, Place,
+        ProgArray, ProgramDescription, Scope, disarm, effective, evict, inventory, programs_of_this_node,
     },
     map::{
         ConfigTable, Counts, MapName, Maps, PinnedMaps, Plain, ServiceTable, ServiceView, Table,
@@ -105,6 +107,11 @@ pub use self::{
     options::{NodeOptions, Options},
     program::HeldProgram,
     raw_map::{RawEntry, RawMap},
+    sys::{
+        filter::XdpMode,
+        map::Layout,
+        test_run::{Input, Run},
+    },
     udp::{Terminated, terminate_udp},
     verify::{Refused, Verified, verify},
 };

@@ -126,6 +126,32 @@ pub(crate) fn meta(id: u32) -> io::Result<Option<Meta>> {
     }))
 }
 
+/// Writes a META with no version, which takes its maps out of use; what versions to come have after its first 16 bytes
+/// stays. `false`: the map is gone, is no META, or was out of use already.
+pub(crate) fn retire(id: u32) -> io::Result<bool> {
+    match meta(id) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(false),
+        Err(error) => return Err(error),
+        Ok(None | Some(Meta { abi: RETIRED, .. })) => return Ok(false),
+        Ok(Some(_)) => {}
+    }
+    let map = sys::map::open(id, 0)?;
+    let size = sys::map::describe(map.as_fd())?.layout.value_size;
+    let key = 0_u32;
+    let mut value = vec![0_u8; usize::try_from(size).map_err(io::Error::other)?];
+    // SAFETY: an array's key is 4 bytes, and the value has the map's size.
+    if !unsafe { sys::map::lookup(map.as_fd(), &raw const key, value.as_mut_ptr()) }? {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let at = std::mem::offset_of!(Meta, abi);
+    let abi = value
+        .get_mut(at..at + size_of_val(&RETIRED))
+        .ok_or(io::ErrorKind::InvalidData)?;
+    abi.copy_from_slice(&RETIRED.to_ne_bytes());
+    // SAFETY: as above.
+    unsafe { sys::map::update(map.as_fd(), &raw const key, value.as_ptr()) }.map(|()| true)
+}
+
 /// The first value of a map that is an array whose values are of one of these sizes, in bytes.
 pub(crate) fn only_value(id: u32, sizes: RangeInclusive<usize>) -> io::Result<Option<Vec<u8>>> {
     let map = match sys::map::open(id, READ_ONLY) {

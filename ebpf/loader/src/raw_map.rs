@@ -8,11 +8,10 @@ use std::{
 };
 
 use crate::{
-    LoaderError, MapDescription,
-    inventory::describe_map,
+    LoaderError,
     sys::{
         self, READ_ONLY,
-        map::{LRU_PERCPU_HASH, PERCPU_ARRAY, PERCPU_HASH},
+        map::{Description, LRU_PERCPU_HASH, Layout, PERCPU_ARRAY, PERCPU_HASH},
     },
 };
 
@@ -20,7 +19,7 @@ use crate::{
 #[derive(Debug)]
 pub struct RawMap {
     fd: OwnedFd,
-    description: MapDescription,
+    description: Description,
     /// Bytes that the kernel writes for one value.
     value: usize,
 }
@@ -65,8 +64,8 @@ impl RawMap {
 
     fn new(id: u32, fd: OwnedFd) -> Result<Self, LoaderError> {
         let failed = LoaderError::kernel(format!("look at map {id}"));
-        let description = describe_map(id, fd.as_fd()).map_err(failed)?;
-        let value = bytes_of_value(&description)?;
+        let description = sys::map::describe(fd.as_fd()).map_err(failed)?;
+        let value = bytes_of_value(description.layout)?;
         Ok(Self {
             fd,
             description,
@@ -74,9 +73,14 @@ impl RawMap {
         })
     }
 
-    /// What the kernel tells of it; without pins and holders.
-    pub const fn description(&self) -> &MapDescription {
-        &self.description
+    /// Its id; not used again while the map lives.
+    pub const fn id(&self) -> u32 {
+        self.description.id
+    }
+
+    /// Its type and sizes.
+    pub const fn layout(&self) -> Layout {
+        self.description.layout
     }
 
     /// The value of a key; `None`: there is no such key, or the key has another length than the map's keys. Of a map
@@ -121,7 +125,7 @@ impl RawMap {
     }
 
     fn key_size(&self) -> usize {
-        usize::try_from(self.description.key_size).unwrap_or(usize::MAX)
+        usize::try_from(self.description.layout.key_size).unwrap_or(usize::MAX)
     }
 
     fn failed(&self) -> impl FnOnce(io::Error) -> LoaderError + use<> {
@@ -130,9 +134,9 @@ impl RawMap {
 }
 
 /// Bytes that the kernel reads and writes for one value of a map.
-pub(crate) fn bytes_of_value(map: &MapDescription) -> Result<usize, LoaderError> {
-    let size = usize::try_from(map.value_size).unwrap_or(usize::MAX);
-    if !is_per_processor(map.map_type) {
+pub(crate) fn bytes_of_value(layout: Layout) -> Result<usize, LoaderError> {
+    let size = usize::try_from(layout.value_size).unwrap_or(usize::MAX);
+    if !is_per_processor(layout.map_type) {
         return Ok(size);
     }
     let processors =

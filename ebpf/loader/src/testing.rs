@@ -15,12 +15,11 @@ pub use self::{
     wire::{Offload, PacketSocket, Wired},
 };
 use crate::{
-    HeldProgram, Hook, LoaderError, MapDescription,
-    inventory::describe_map,
+    HeldProgram, Hook, LoaderError,
     raw_map::bytes_of_value,
     sys::{
         self, crafted,
-        map::{ARRAY, HASH, LPM_TRIE, Layout, NO_PREALLOC, PROG_ARRAY},
+        map::{ARRAY, Description, HASH, LPM_TRIE, Layout, NO_PREALLOC, PROG_ARRAY},
     },
 };
 
@@ -52,7 +51,7 @@ pub struct Geometry {
 #[derive(Debug)]
 pub struct CraftedMap {
     fd: OwnedFd,
-    description: MapDescription,
+    description: Description,
     /// Bytes that the kernel reads of one value.
     value: usize,
 }
@@ -104,9 +103,8 @@ impl CraftedMap {
     fn make(name: &str, layout: Layout) -> Result<Self, LoaderError> {
         let failed = || LoaderError::kernel(format!("make a map {name}"));
         let fd = crafted::create_map(name, layout).map_err(failed())?;
-        let id = sys::map::describe(fd.as_fd()).map_err(failed())?.id;
-        let description = describe_map(id, fd.as_fd()).map_err(failed())?;
-        let value = bytes_of_value(&description)?;
+        let description = sys::map::describe(fd.as_fd()).map_err(failed())?;
+        let value = bytes_of_value(description.layout)?;
         Ok(Self {
             fd,
             description,
@@ -114,9 +112,14 @@ impl CraftedMap {
         })
     }
 
-    /// What the kernel tells of it.
-    pub const fn description(&self) -> &MapDescription {
-        &self.description
+    /// The name that the kernel keeps.
+    pub fn name(&self) -> &str {
+        &self.description.name
+    }
+
+    /// Its type and sizes.
+    pub const fn layout(&self) -> Layout {
+        self.description.layout
     }
 
     /// How many bytes [`put`](Self::put) takes as a value.
@@ -138,10 +141,10 @@ impl CraftedMap {
     /// Key or value have another size than the map's.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), LoaderError> {
         assert!(
-            usize::try_from(self.description.key_size) == Ok(key.len()) && value.len() == self.value,
+            usize::try_from(self.description.layout.key_size) == Ok(key.len()) && value.len() == self.value,
             "{} takes keys of {} bytes and values of {}",
             self.description.name,
-            self.description.key_size,
+            self.description.layout.key_size,
             self.value
         );
         // SAFETY: the sizes were compared with the map's.

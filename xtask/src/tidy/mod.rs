@@ -52,7 +52,7 @@ const TANGLED: [&str; 6] = [
 ];
 
 /// Folders of sources.
-const SOURCES: [&str; 5] = ["ebpf", "reference-agent", "suites", "chaos", "xtask"];
+const SOURCES: [&str; 6] = ["ebpf", "doctor", "reference-agent", "suites", "chaos", "xtask"];
 
 /// What was found, in words.
 #[derive(Debug, Default)]

@@ -69,7 +69,7 @@ pub fn refit(arguments: &Arguments) -> Result<Refitted, String> {
         let Some(old) = RawMap::pinned(&path).map_err(words)? else {
             continue;
         };
-        let (key, value, entries) = (4, 8, old.description().max_entries);
+        let (key, value, entries) = (4, 8, old.layout().max_entries);
         let ways = [
             (
                 "larger keys",
@@ -95,7 +95,7 @@ pub fn refit(arguments: &Arguments) -> Result<Refitted, String> {
         ];
         let at = done.len() % ways.len();
         for (what, larger) in ways.into_iter().cycle().skip(at).take(ways.len()) {
-            if let Ok(new) = CraftedMap::like(old.description().id, larger) {
+            if let Ok(new) = CraftedMap::like(old.id(), larger) {
                 if !arguments.dry_run {
                     replace(&path, &old, &new)?;
                 }
@@ -108,7 +108,7 @@ pub fn refit(arguments: &Arguments) -> Result<Refitted, String> {
 }
 
 fn replace(path: &Path, old: &RawMap, new: &CraftedMap) -> Result<(), String> {
-    let key = usize::try_from(new.description().key_size).unwrap_or_default();
+    let key = usize::try_from(new.layout().key_size).unwrap_or_default();
     for entry in old.entries(ENTRIES).map_err(words)? {
         let resized = |mut bytes: Vec<u8>, size: usize| {
             bytes.resize(size, 0);

@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, os::fd::OwnedFd, path::PathBuf, process::ExitCode};
 
 use lb_loader::{
-    CraftedMap, Geometry, HeldProgram, Hook, MapDescription, RawEntry, RawMap, attach_link, load_passing,
+    CraftedMap, Geometry, HeldProgram, Hook, Layout, RawEntry, RawMap, attach_link, load_passing,
     programs_attached,
 };
 
@@ -120,7 +120,7 @@ impl Twins {
                 (true, wrong) => wrong,
             };
             Ok(Twin {
-                name: twin.map.description().name.clone(),
+                name: twin.map.name().to_owned(),
                 id: twin.map.id(),
                 of: twin.of,
                 wrong,
@@ -158,12 +158,12 @@ fn twin(of: u32) -> Result<Option<Made>, String> {
     let Some(found) = RawMap::open(of).map_err(words)? else {
         return Ok(None);
     };
-    let MapDescription {
+    let Layout {
         key_size,
         value_size,
         max_entries,
         ..
-    } = *found.description();
+    } = found.layout();
     if u64::from(key_size + value_size) * u64::from(max_entries) > LARGEST {
         return Ok(None);
     }
@@ -171,7 +171,7 @@ fn twin(of: u32) -> Result<Option<Made>, String> {
         return Ok(None);
     };
     let sentinel = RawEntry {
-        key: key(map.description()),
+        key: key(map.layout()),
         value: vec![SENTINEL; map.bytes_of_value()],
     };
     if map.put(&sentinel.key, &sentinel.value).is_err() {
@@ -181,12 +181,16 @@ fn twin(of: u32) -> Result<Option<Made>, String> {
 }
 
 /// A key that every map of a kind takes.
-fn key(map: &MapDescription) -> Vec<u8> {
+fn key(map: Layout) -> Vec<u8> {
+    // `BPF_MAP_TYPE_…` of `linux/bpf.h`.
+    const ARRAY: u32 = 2;
+    const PERCPU_ARRAY: u32 = 6;
+    const LPM_TRIE: u32 = 11;
     let size = usize::try_from(map.key_size).unwrap_or(usize::MAX);
     let mut key = vec![SENTINEL; size];
-    let (first, bits) = match map.type_name {
-        "array" | "percpu_array" => (4, 0),
-        "lpm_trie" => (4, map.key_size.saturating_sub(4) * 8),
+    let (first, bits) = match map.map_type {
+        ARRAY | PERCPU_ARRAY => (4, 0),
+        LPM_TRIE => (4, map.key_size.saturating_sub(4) * 8),
         _ => return key,
     };
     for (to, from) in key.iter_mut().take(first).zip(u32::to_ne_bytes(bits)) {

@@ -17,8 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Blind, CgroupState, names};
-use crate::{Filesystem, LoaderError, environment, mounts, sys::cgroup as bpf, sys::handle};
+use super::{CgroupState, names};
+use crate::{Blind, Filesystem, LoaderError, environment, mounts, sys::cgroup as bpf, sys::handle};
 
 /// Most cgroups that are looked at; a node has some for each container and unit, a thousand if it is large.
 const MOST: usize = 50_000;

@@ -10,17 +10,15 @@ use std::{
     path::Path,
 };
 
-use lb_abi::Meta;
-
 use super::{
-    CgroupState, Found, Layer, LooseProgram, Manner, Place, XdpMode,
+    CgroupState, Found, Layer, LooseProgram, Manner, Place,
     cgroups::{self, Hierarchy, Opened},
 };
 use crate::{
-    Direction, HeldProgram, LoaderError, Ownership, device,
-    program::{RETIRED, meta},
+    Direction, HeldProgram, LoaderError, Ownership, XdpMode, device,
+    program::retire,
     sys::{
-        self, cgroup as bpf,
+        cgroup as bpf,
         filter::{self, Filter},
         link::{self, Target},
         netlink::{Netlink, errno},
@@ -110,36 +108,9 @@ pub fn disarm(loose: &LooseProgram) -> Result<bool, LoaderError> {
     let failed = || LoaderError::kernel(format!("take the maps of program {} out of use", program.id));
     let mut done = false;
     for map in &program.maps {
-        match meta(map.id) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-            Ok(None) => {}
-            Ok(Some(Meta { abi: RETIRED, .. })) => {}
-            Err(error) => return Err(failed()(error)),
-            Ok(Some(found)) => {
-                retire(map.id, map.value_size, found).map_err(failed())?;
-                done = true;
-            }
-        }
+        done |= retire(map.id).map_err(failed())?;
     }
     Ok(done)
-}
-
-/// Writes META with no version; what versions to come have after its first 16 bytes stays.
-fn retire(id: u32, size: u32, found: Meta) -> io::Result<()> {
-    let map = sys::map::open(id, 0)?;
-    let key = 0_u32;
-    let mut value = vec![0_u8; usize::try_from(size).map_err(io::Error::other)?];
-    // SAFETY: an array's key is 4 bytes, and the value has the map's size.
-    if !unsafe { sys::map::lookup(map.as_fd(), &raw const key, value.as_mut_ptr()) }? {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    let at = std::mem::offset_of!(Meta, abi);
-    let abi = value
-        .get_mut(at..at + size_of_val(&found.abi))
-        .ok_or(io::ErrorKind::InvalidData)?;
-    abi.copy_from_slice(&RETIRED.to_ne_bytes());
-    // SAFETY: as above.
-    unsafe { sys::map::update(map.as_fd(), &raw const key, value.as_ptr()) }
 }
 
 fn not_evicted(found: &Found, why: String, remedy: &'static str) -> LoaderError {

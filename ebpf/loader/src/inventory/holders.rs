@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Blind, Holder, MapDescription, ProgramDescription};
-use crate::namespace;
+use super::{Holder, MapDescription, ProgramDescription};
+use crate::{Blind, namespace};
 
 /// Most processes whose descriptors are looked at.
 const PROCESSES: usize = 32_768;

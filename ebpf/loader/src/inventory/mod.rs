@@ -39,14 +39,13 @@ pub(crate) mod programs;
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-pub(crate) use self::programs::describe_map;
 pub use self::{
     cgroups::effective,
     evict::{Evicted, disarm, evict},
     look::inventory,
     programs::programs_of_this_node,
 };
-use crate::{Direction, Ownership};
+use crate::{Blind, Direction, Ownership, XdpMode};
 
 /// Where to look, and what counts as current.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -192,17 +191,6 @@ impl Manner {
     pub const MULTI: u32 = crate::sys::cgroup::ALLOW_MULTI;
 }
 
-/// Where an XDP program runs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum XdpMode {
-    /// In the driver.
-    Native,
-    /// After the driver, on packets as all others see them.
-    Generic,
-    /// On the device itself.
-    Hardware,
-}
-
 /// A program, as the kernel describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProgramDescription {
@@ -295,38 +283,9 @@ impl LooseProgram {
     }
 }
 
-/// Something that could not be looked at.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Blind {
-    /// What.
-    pub what: String,
-    /// Why not.
-    pub why: String,
-    /// What to do about it.
-    pub remedy: String,
-}
-
-impl fmt::Display for Blind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, why, remedy } = self;
-        write!(f, "{what} can't be looked at: {why}; {remedy}")
-    }
-}
-
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.command, self.pid)
-    }
-}
-
-impl XdpMode {
-    /// In lower case: `native`, `generic`, `hardware`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
-            Self::Hardware => "hardware",
-        }
     }
 }
 

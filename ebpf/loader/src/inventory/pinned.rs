@@ -6,11 +6,8 @@ use std::{
     path::Path,
 };
 
-use super::{
-    Blind,
-    holders::{Keepers, Object, object},
-};
-use crate::{mounts, sys};
+use super::holders::{Keepers, Object, object};
+use crate::{Blind, mounts, sys};
 
 /// Most files that are looked at: an implementation pins some dozens, and some for each pod.
 const MOST: usize = 100_000;

@@ -3,16 +3,16 @@
 use std::{
     collections::{BTreeSet, HashMap},
     io,
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    os::fd::{AsFd as _, OwnedFd},
     time::{Duration, Instant},
 };
 
 use super::{
-    Blind, MapDescription, ProgArray,
+    MapDescription, ProgArray,
     programs::{Programs, describe_map},
 };
 use crate::{
-    LoaderError,
+    Blind, LoaderError,
     sys::{self, READ_ONLY, WRITE_ONLY, map::PROG_ARRAY},
 };
 
@@ -52,7 +52,10 @@ pub(super) fn look(programs: &mut Programs, blind: &mut Vec<Blind>) -> Result<Ve
         let Some((map, _)) = open(description.id, blind).map_err(failed())? else {
             continue;
         };
-        let inside = inside(&description, map.as_fd(), begun, blind).map_err(failed())?;
+        let Some(map) = sys::map::ProgArray::of(map.as_fd()).map_err(failed())? else {
+            continue;
+        };
+        let inside = inside(&description, map, begun, blind).map_err(failed())?;
         let mut array = empty(description);
         for program in inside {
             programs.get(program)?;
@@ -98,7 +101,7 @@ fn open(id: u32, blind: &mut Vec<Blind>) -> io::Result<Option<(OwnedFd, bool)>> 
 /// Ids of the programs in an array, each once.
 fn inside(
     array: &MapDescription,
-    map: BorrowedFd<'_>,
+    map: sys::map::ProgArray<'_>,
     begun: Instant,
     blind: &mut Vec<Blind>,
 ) -> io::Result<BTreeSet<u32>> {
@@ -116,11 +119,7 @@ fn inside(
             blind.push(unread(array, why));
             break;
         }
-        let mut program = 0_u32;
-        // SAFETY: key and value of an array of programs are 4 bytes; read, the value is the program's id.
-        if unsafe { sys::map::lookup(map, &raw const key, &raw mut program) }? {
-            inside.insert(program);
-        }
+        inside.extend(map.get(key)?);
     }
     Ok(inside)
 }

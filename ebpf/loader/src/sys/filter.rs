@@ -5,8 +5,6 @@ use std::{
     os::fd::{AsRawFd as _, BorrowedFd},
 };
 
-use crate::inventory::XdpMode;
-
 use super::netlink::{
     CREATE, EXCLUSIVE, Message, Netlink, REPLACE, attributes, errno, push_attribute, u16_at, u32_at,
 };
@@ -53,6 +51,28 @@ pub(crate) struct Link {
     pub(crate) hardware: u16,
     /// Its programs of XDP.
     pub(crate) xdp: Vec<Xdp>,
+}
+
+/// Where an XDP program runs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum XdpMode {
+    /// In the driver.
+    Native,
+    /// After the driver, on packets as all others see them.
+    Generic,
+    /// On the device itself.
+    Hardware,
+}
+
+impl XdpMode {
+    /// In lower case: `native`, `generic`, `hardware`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+            Self::Hardware => "hardware",
+        }
+    }
 }
 
 /// A program of XDP.

@@ -43,12 +43,17 @@ const LOOKUP_BATCH: i32 = 24;
 
 /// What makes two maps interchangeable for programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Layout {
-    pub(crate) map_type: u32,
-    pub(crate) key_size: u32,
-    pub(crate) value_size: u32,
-    pub(crate) max_entries: u32,
-    pub(crate) flags: u32,
+pub struct Layout {
+    /// `enum bpf_map_type` of `linux/bpf.h`.
+    pub map_type: u32,
+    /// In bytes.
+    pub key_size: u32,
+    /// In bytes; of a map for each processor, one of them.
+    pub value_size: u32,
+    /// Most entries.
+    pub max_entries: u32,
+    /// `BPF_F_…` of `linux/bpf.h`.
+    pub flags: u32,
 }
 
 /// What the kernel tells of a map.
@@ -188,6 +193,25 @@ pub(crate) unsafe fn lookup<K, V: ?Sized>(
     };
     // SAFETY: the caller's promise.
     absent_is_false(unsafe { bpf(LOOKUP, &mut element) })
+}
+
+/// An open array of programs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProgArray<'a>(BorrowedFd<'a>);
+
+impl<'a> ProgArray<'a> {
+    /// `None`: the map is of another type.
+    pub(crate) fn of(map: BorrowedFd<'a>) -> io::Result<Option<Self>> {
+        Ok((describe(map)?.layout.map_type == PROG_ARRAY).then_some(Self(map)))
+    }
+
+    /// The id of the program at an index; `None`: there is none.
+    pub(crate) fn get(self, index: u32) -> io::Result<Option<u32>> {
+        let mut program = 0_u32;
+        // SAFETY: key and value of an array of programs are 4 bytes; read, the value is the program's id.
+        let found = unsafe { lookup(self.0, &raw const index, &raw mut program) }?;
+        Ok(found.then_some(program))
+    }
 }
 
 /// Inserts or replaces.

@@ -3,9 +3,35 @@
 use std::{io, os::fd::BorrowedFd};
 
 use super::{address, bpf, raw};
-use crate::{Input, Run};
 
 const PROG_TEST_RUN: i32 = 10;
+
+/// A packet for a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Input<'a> {
+    /// From the Ethernet header on: more than its 14 bytes, and as much as fits into a page.
+    pub packet: &'a [u8],
+    /// Index of the device, in the calling thread's network namespace, that the packet is at: where it came in, for
+    /// ingress, or goes out.
+    pub ifindex: u32,
+    /// Whether it is the node's own, and goes out: it has come in by no device. Otherwise by `ifindex`.
+    pub own: bool,
+    /// Length of the segments that the packet was merged from or is to be cut into; 0: it is one.
+    pub gso_size: u32,
+    /// How often the program runs, each time on what the time before has left of the packet; at least once.
+    pub repeat: u32,
+}
+
+/// What a program has made of a packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// What it returned (`TC_ACT_…`), the last time.
+    pub verdict: i32,
+    /// The packet as the program left it.
+    pub packet: Vec<u8>,
+    /// How long a run took, on average.
+    pub nanoseconds: u32,
+}
 
 /// `struct __sk_buff`, up to `gso_size`. What is left out of it here must be zero: the kernel refuses (EINVAL) what
 /// it would not obey.

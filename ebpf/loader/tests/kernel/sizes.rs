@@ -23,7 +23,7 @@ fn open(node: &Node, (flows, _): (u32, u32)) -> Datapath {
 fn size(node: &Node, map: MapName) -> u32 {
     let path = node.pins("maps").join(map.name());
     let map = RawMap::pinned(&path).expect("it is pinned").expect("a map");
-    map.description().max_entries
+    map.layout().max_entries
 }
 
 /// Of FLOWS, and of CHOSEN, REVERSE and SOCKETS.

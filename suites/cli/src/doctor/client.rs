@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use reference_agent::doctor::Examination;
+use doctor::Examination;
 
 /// The client, as the command line names it.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -3,12 +3,10 @@
 use std::{collections::BTreeSet, net::SocketAddr, process::ExitCode};
 
 use clap::ValueEnum;
-use reference_agent::{
-    doctor::{
-        explain::{End, Explanation, MOST_FOLLOWED, Request, Step},
-        layout::Answer,
-    },
-    transport::{Protocol, TransportAddress},
+use doctor::{
+    destination::{Destination, Protocol},
+    explain::{End, Explanation, MOST_FOLLOWED, Request, Step},
+    layout::Answer,
 };
 
 use super::{HEALTHY, PROBLEMS, Place, client::Client, look, text};
@@ -34,7 +32,7 @@ pub(super) struct Arguments {
     client: Client,
     #[command(flatten)]
     place: Place,
-    /// As JSON, whose form is documented in `reference_agent::doctor::explain`
+    /// As JSON, whose form is documented in `doctor::explain`
     #[arg(long)]
     json: bool,
 }
@@ -60,7 +58,7 @@ impl From<ProtocolArg> for Protocol {
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let examination = look::look(arguments.place.options(), false).await?;
     let request = Request {
-        destination: TransportAddress {
+        destination: Destination {
             protocol: arguments.protocol.into(),
             address: arguments.destination.ip(),
             port: arguments.destination.port(),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::bail;
-use reference_agent::doctor::{
+use doctor::{
     Examination,
     heal::{Done, Eviction, Wanted, choose, heal},
     report::{Certainty, Report, SCHEMA},

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use reference_agent::doctor::report::{
+use doctor::report::{
     Attachment, CgroupState, Check, Direction, Entry, Layer, Loose, Manner, Map, Outcome, Owner, Place,
     ProgArray, Program, Report, SCHEMA, Standing, TailCalled, Verdict, Whose,
 };

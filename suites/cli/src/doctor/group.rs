@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use reference_agent::doctor::report::{Attachment, Place, Report, Standing};
+use doctor::report::{Attachment, Place, Report, Standing};
 
 use super::show::{stale, whose};
 

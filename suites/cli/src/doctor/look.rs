@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
+use doctor::{Examination, Options, examine};
 use indicatif::ProgressBar;
-use reference_agent::doctor::{Examination, Options, examine};
 use tokio::time::timeout;
 
 /// A look at a node takes less, if its maps and processes are not very many.

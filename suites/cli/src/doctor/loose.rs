@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use reference_agent::doctor::{
+use doctor::{
     ago,
     report::{Holder, Loose, Report},
 };

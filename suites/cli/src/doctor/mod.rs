@@ -20,7 +20,7 @@ mod text;
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use reference_agent::doctor::{
+use doctor::{
     Options,
     report::{Report, Verdict},
 };
@@ -76,7 +76,7 @@ pub(crate) struct Arguments {
     command: Option<Command>,
     #[command(flatten)]
     place: Place,
-    /// As JSON, whose form is documented in `reference_agent::doctor::report`
+    /// As JSON, whose form is documented in `doctor::report`
     #[arg(long)]
     json: bool,
     /// Also list every service of every set of maps whose layout is known

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reference_agent::doctor::report::{Attachment, Loose, Outcome, Report};
+use doctor::report::{Attachment, Loose, Outcome, Report};
 
 use super::{
     group::{Group, groups},
@@ -225,9 +225,7 @@ fn maps(report: &Report) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use reference_agent::doctor::report::{
-        Certainty, Direction, Layer, Problem, ProblemKind, Stale, Verdict,
-    };
+    use doctor::report::{Certainty, Direction, Layer, Problem, ProblemKind, Stale, Verdict};
 
     use super::{
         super::{

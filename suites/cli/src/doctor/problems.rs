@@ -1,6 +1,6 @@
 //! What is wrong, in words.
 
-use reference_agent::doctor::report::{Problem, ProblemKind, Report};
+use doctor::report::{Problem, ProblemKind, Report};
 
 use super::text::{paragraph, table};
 

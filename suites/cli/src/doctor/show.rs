@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reference_agent::doctor::{
+use doctor::{
     ago,
     report::{Attachment, Certainty, Map, Outcome, Place, Program, Report, Services, Standing, Verdict},
 };

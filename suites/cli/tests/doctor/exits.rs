@@ -3,8 +3,8 @@
 use std::os::unix::process::CommandExt as _;
 
 use caps::{CapSet, Capability};
+use doctor::report::{Outcome, Verdict};
 use nix::mount::{MntFlags, umount2};
-use reference_agent::doctor::report::{Outcome, Verdict};
 
 use crate::support::isolated;
 

@@ -7,8 +7,8 @@ use std::{
     os::unix::fs::MetadataExt as _,
 };
 
+use doctor::report::{Certainty, ProblemKind, SCHEMA, Verdict, Whose};
 use lb_loader::{Hook, Manner, attach_legacy, attach_link};
-use reference_agent::doctor::report::{Certainty, ProblemKind, SCHEMA, Verdict, Whose};
 
 use crate::support::{
     Cilium, Node, calico, isolated,

@@ -7,9 +7,9 @@ use std::{
     time::Instant,
 };
 
+use doctor::report::{Certainty, Outcome, Standing, Verdict};
 use lb_abi::{Address, Backend, Frontend, FrontendKey, Port, Service, SlotKey, TCP};
 use lb_loader::{Datapath, HeldProgram, Hook, Manner, Options, attach_legacy, programs_attached};
-use reference_agent::doctor::report::{Certainty, Outcome, Standing, Verdict};
 
 use crate::support::{
     Node, isolated,

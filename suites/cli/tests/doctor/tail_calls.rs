@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, fs, net::SocketAddrV4};
 
+use doctor::report::{Loose, Outcome, Report, Verdict, Whose};
 use lb_loader::{
     CraftedHook, CraftedKind, CraftedMap, Direction, HeldProgram, Hook, Manner, attach_legacy, attach_tcx,
     load_crafted, load_passing, load_tail_calling,
 };
-use reference_agent::doctor::report::{Loose, Outcome, Report, Verdict, Whose};
 
 use crate::support::{
     Node, isolated,

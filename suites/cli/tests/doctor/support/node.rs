@@ -9,9 +9,9 @@ use std::{
     thread,
 };
 
+use doctor::{explain::Explanation, report::Report};
 use futures::TryStreamExt as _;
 use nix::pty::openpty;
-use reference_agent::doctor::{explain::Explanation, report::Report};
 use testing::patience::LIMIT;
 
 /// A test's node.

@@ -1,7 +1,7 @@
 //! Two generations of which nobody can say which is the current one, in words.
 
 use super::{Facts, pairs::Pair, story::comparison};
-use crate::doctor::{
+use crate::{
     read::MapBytes,
     report::{Attachment, Certainty, Problem, ProblemKind, Program},
 };

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use super::*;
-use crate::doctor::{
+use crate::{
     fixture::{Fixture, at, map},
     report::{Manner, ProgArray, Standing},
 };
@@ -12,7 +12,7 @@ fn request(text: &str) -> Request {
     let (protocol, socket) = text.split_once(' ').expect("a protocol and an address");
     let socket: SocketAddr = socket.parse().expect("an address");
     Request {
-        destination: TransportAddress {
+        destination: Destination {
             protocol: if protocol == "TCP" {
                 Protocol::Tcp
             } else {

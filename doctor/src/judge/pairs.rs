@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{Facts, story::ago};
-use crate::doctor::report::{Attachment, Certainty, Map, Place, Program, Stale, Whose};
+use crate::report::{Attachment, Certainty, Map, Place, Program, Stale, Whose};
 
 /// Two attachments, by index, whose programs use different maps of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) struct Pair {
 }
 
 /// Whether what passes one place passes the other, too, at the same hook.
-pub(in crate::doctor) fn related(one: &Place, other: &Place) -> bool {
+pub(crate) fn related(one: &Place, other: &Place) -> bool {
     match (one, other) {
         (
             Place::Cgroup { id, path, hook, .. },

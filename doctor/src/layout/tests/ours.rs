@@ -2,7 +2,7 @@
 
 use lb_abi::{Address, AddressRange, Config, Service, SlotKey, SourceKey, address_flags, frontend_flags};
 
-use super::*;
+use super::{super::ours::frontend_key, *};
 
 const FRONTENDS: u32 = 1;
 const ADDRESSES: u32 = 2;
@@ -40,13 +40,10 @@ fn meta(abi: u32) -> MemoryBytes {
 }
 
 fn frontend(bytes: &mut MemoryBytes, text: &str, internal: u32, external: u32, flags: u32) {
-    let key = to(text, From::Socket).destination.frontend_key();
-    let mut raw = key.address.octets().to_vec();
-    raw.extend(key.port.0);
-    raw.extend([key.protocol, key.pad]);
+    let key = frontend_key(to(text, From::Socket).destination);
     bytes.put(
         FRONTENDS,
-        &raw,
+        &key,
         &[internal, external, flags, 0].map(u32::to_ne_bytes).concat(),
     );
 }

@@ -97,7 +97,7 @@ impl<'a> TailCalls<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::fixture::at;
+    use crate::fixture::at;
 
     fn array(map: u32, callers: &[u32], programs: &[u32]) -> ProgArray {
         ProgArray {

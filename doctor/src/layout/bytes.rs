@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::{doctor::report::Map, transport::Family};
+use crate::{destination::Family, report::Map};
 
 /// `N` bytes at an offset; `None` if there are fewer.
 pub(super) fn at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {

@@ -10,7 +10,7 @@ use super::{
     super::{read::memory::MemoryBytes, report::Owner},
     *,
 };
-use crate::transport::Protocol;
+use crate::destination::Protocol;
 
 fn owner(whose: Whose) -> Owner {
     Owner {
@@ -42,7 +42,7 @@ fn to(text: &str, from: From) -> Question {
         "UDP" => Protocol::Udp,
         other => panic!("{other} is no protocol of these tests"),
     };
-    let destination = TransportAddress {
+    let destination = Destination {
         protocol,
         address: socket.ip(),
         port: socket.port(),

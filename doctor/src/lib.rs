@@ -1,5 +1,5 @@
-//! What an operator asks before a broken node, of any implementation: what rewrites connections and packets here, in
-//! which order, by which maps, whose it is, and what of it is left over from an earlier start.
+//! Diagnoses a node of any implementation: which programs rewrite connections and packets, in which order, by which maps,
+//! whose they are, and which are left over from an earlier start. Evicts those on request.
 //!
 //! ```text
 //! lb_loader::inventory ─▶ gather ─▶ owner, layout ─▶ judge ─▶ Report ─▶ text, JSON (`plumbline doctor`)
@@ -17,6 +17,7 @@
 //! | `layout` | known layouts of maps: ours, Cilium's, Calico's |
 //! | `read` | maps as bytes |
 //! | `judge` | what is stale, how sure that is, and the story of it |
+//! | `destination` | where a client wants to go |
 //! | `explain` | what becomes of one destination |
 //! | `heal` | evicts |
 //! | `checks` | what else explains a broken node |
@@ -24,6 +25,7 @@
 //! Nothing here needs the cluster, a datapath or an agent; everything but `heal` only reads.
 
 mod checks;
+pub mod destination;
 pub mod explain;
 #[cfg(test)]
 mod fixture;

@@ -4,13 +4,11 @@ use std::{collections::BTreeSet, net::SocketAddr};
 
 use super::{End, MOST_FOLLOWED, Step, Way};
 use crate::{
-    doctor::{
-        layout::{Answer, From, Question, Tables},
-        read::MapBytes,
-        report::{Attachment, Map, Place, Program, Report},
-        tail_calls::TailCalls,
-    },
-    transport::TransportAddress,
+    destination::Destination,
+    layout::{Answer, From, Question, Tables},
+    read::MapBytes,
+    report::{Attachment, Map, Place, Program, Report},
+    tail_calls::TailCalls,
 };
 
 /// What chains are made of.
@@ -92,7 +90,7 @@ fn ids(ids: &[u32]) -> String {
 pub(super) fn walk(
     chain: &Chain<'_>,
     name: String,
-    destination: TransportAddress,
+    destination: Destination,
     sent: BTreeSet<SocketAddr>,
     attachments: Vec<(&Attachment, From)>,
 ) -> Way {
@@ -113,7 +111,7 @@ pub(super) fn walk(
             Ok(tables) => tables.ask(
                 chain.bytes,
                 &Question {
-                    destination: TransportAddress {
+                    destination: Destination {
                         address: address.ip(),
                         port: address.port(),
                         ..destination

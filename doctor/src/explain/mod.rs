@@ -23,7 +23,7 @@ use super::{
     read::MapBytes,
     report::{Attachment, Direction, Layer, Owner, Place, Report, SCHEMA, Stale},
 };
-use crate::transport::{Family, Protocol, TransportAddress};
+use crate::destination::{Destination, Family, Protocol};
 
 /// Most destinations that are carried from one program to the next: a service with more backends is followed by these.
 pub const MOST_FOLLOWED: usize = 64;
@@ -32,7 +32,7 @@ pub const MOST_FOLLOWED: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Where the client wants to go.
-    pub destination: TransportAddress,
+    pub destination: Destination,
     /// Whether the client is outside of this node: its packets come in by a device.
     pub outside: bool,
     /// The client's cgroup.
@@ -168,7 +168,7 @@ pub fn explain<E>(
 }
 
 /// Hooks by which a socket gets somewhere. The kernel has none for SCTP.
-const fn hooks(destination: TransportAddress) -> &'static [&'static str] {
+const fn hooks(destination: Destination) -> &'static [&'static str] {
     match (destination.protocol, Family::of(destination.address)) {
         (Protocol::Tcp, Family::V4) => &["connect4"],
         (Protocol::Tcp, Family::V6) => &["connect6"],

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{check, some_of};
-use crate::doctor::{
+use crate::{
     gather::Parts,
     report::{Check, Outcome, Program, Standing, Whose},
 };
@@ -138,7 +138,7 @@ pub(super) fn owners(parts: &Parts) -> Option<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::{
+    use crate::{
         fixture::{Fixture, at, map},
         report::{Entry, Loose, Manner, ProgArray, TailCalled},
     };

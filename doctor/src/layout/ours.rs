@@ -14,11 +14,9 @@ use lb_abi::{
 
 use super::{Answer, From, Frontends, MOST_BACKENDS, MOST_FRONTENDS, Question, bytes};
 use crate::{
-    doctor::{
-        read::{MapBytes, ReadError},
-        report::Map,
-    },
-    transport::{Protocol, TransportAddress},
+    destination::{Destination, Protocol},
+    read::{MapBytes, ReadError},
+    report::Map,
 };
 
 /// Names and sizes (key, value) of the maps that are read here.
@@ -113,7 +111,7 @@ impl Ours {
                     IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
                     IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
                 };
-                let node_port = TransportAddress {
+                let node_port = Destination {
                     address: unspecified,
                     ..wanted
                 };
@@ -209,14 +207,10 @@ impl Ours {
     fn frontend(
         &self,
         source: &dyn MapBytes,
-        wanted: TransportAddress,
+        wanted: Destination,
         from: From,
     ) -> Result<Option<(u32, Frontend)>, ReadError> {
-        let key = wanted.frontend_key();
-        let mut raw = key.address.octets().to_vec();
-        raw.extend(key.port.0);
-        raw.extend([key.protocol, key.pad]);
-        let value = source.lookup(self.frontends, &raw)?;
+        let value = source.lookup(self.frontends, &frontend_key(wanted))?;
         let frontend = value.and_then(|value| {
             Some(Frontend {
                 internal: bytes::u32_at(&value, 0)?,
@@ -272,14 +266,23 @@ impl Ours {
     pub(super) fn frontends(&self, source: &dyn MapBytes) -> Result<Frontends, ReadError> {
         let mut found = BTreeSet::new();
         let complete = source.each(self.frontends, MOST_FRONTENDS, &mut |key, _| {
-            found.extend(transport_address(key));
+            found.extend(destination(key));
         })?;
         Ok(Frontends { found, complete })
     }
 }
 
-fn transport_address(key: &[u8]) -> Option<TransportAddress> {
-    Some(TransportAddress {
+/// A key of FRONTENDS, in bytes.
+pub(super) fn frontend_key(destination: Destination) -> Vec<u8> {
+    let mut key = Address::from(destination.address).octets().to_vec();
+    key.extend(Port::new(destination.port).0);
+    key.extend([destination.protocol.number(), 0]);
+    key
+}
+
+/// The destination that a key of FRONTENDS names.
+fn destination(key: &[u8]) -> Option<Destination> {
+    Some(Destination {
         protocol: Protocol::from_number(*key.get(18)?)?,
         address: Address::v6(bytes::at(key, 0)?).into(),
         port: Port(bytes::at(key, 16)?).get(),

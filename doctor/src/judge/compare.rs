@@ -1,6 +1,6 @@
 //! Services that two generations of maps see differently.
 
-use crate::doctor::{
+use crate::{
     layout::{Answer, From, Question, Tables},
     read::{MapBytes, ReadError},
     report::{MOST_MISLED, Misled, Place},
@@ -56,7 +56,7 @@ pub(super) fn compare(
 }
 
 /// Whether a client notices no difference. Reasons and conditions may be worded differently.
-pub(in crate::doctor) fn agree(one: &Answer, other: &Answer) -> bool {
+pub(crate) fn agree(one: &Answer, other: &Answer) -> bool {
     match (one, other) {
         (
             Answer::Backends { backends, holes, .. },

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write as _, net::SocketAddr};
 
 use super::{End, Explanation, Request, Step, Way};
-use crate::doctor::layout::Answer;
+use crate::layout::Answer;
 
 /// Fills in conclusion, culprits, and whether the programs agree.
 pub(super) fn conclude(explanation: &mut Explanation, request: &Request) {
@@ -159,7 +159,7 @@ fn disagreements(way: &Way, own: SocketAddr, rewritten_before: bool) -> Vec<(&St
             step.alone,
             Answer::Backends { .. } | Answer::Refused { .. } | Answer::Dropped { .. }
         );
-        knows && step.program != decider.program && !crate::doctor::judge::agree(&step.alone, &decider.alone)
+        knows && step.program != decider.program && !crate::judge::agree(&step.alone, &decider.alone)
     };
     let sees_own = |step: &Step| step.sees.contains(&own);
     way.steps

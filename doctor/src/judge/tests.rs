@@ -1,6 +1,6 @@
 //! Judgements on chains written by hand.
 
-use crate::doctor::{
+use crate::{
     fixture::{DAY, Fixture, at, map},
     judge::ago,
     report::{Certainty, CgroupState, Direction, Holder, Layer, Manner, Place, ProblemKind, Stale, Standing},

@@ -22,11 +22,9 @@ use std::{
 
 use super::{Answer, From, Frontends, MOST_BACKENDS, MOST_FRONTENDS, Question, bytes};
 use crate::{
-    doctor::{
-        read::{MapBytes, ReadError},
-        report::Map,
-    },
-    transport::{Family, Protocol, TransportAddress},
+    destination::{Destination, Family, Protocol},
+    read::{MapBytes, ReadError},
+    report::Map,
 };
 
 /// `SVC_FLAG_EXTERNAL_IP`, of the first byte of flags.
@@ -146,7 +144,7 @@ impl Cilium {
         if let Some(answer) = maps.find(source, wanted, question.from)? {
             return Ok(answer);
         }
-        let surrogate = TransportAddress {
+        let surrogate = Destination {
             address: match wanted.address {
                 IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
                 IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -180,11 +178,11 @@ impl Cilium {
 }
 
 /// The frontend of a key of slot 0. Where protocols are not told apart, it is shown as TCP's.
-fn frontend(key: &[u8], size: usize, family: Family) -> Option<TransportAddress> {
+fn frontend(key: &[u8], size: usize, family: Family) -> Option<Destination> {
     let port = bytes::port_at(key, size)?;
     // Port 0 is the wildcard by which other ports of a service's address are dropped (since 1.17).
     (bytes::u16_at(key, size + 2)? == 0 && port != 0).then_some(())?;
-    Some(TransportAddress {
+    Some(Destination {
         protocol: Protocol::from_number(*key.get(size + 4)?).unwrap_or(Protocol::Tcp),
         address: bytes::address_at(key, 0, family)?,
         port,
@@ -195,7 +193,7 @@ impl Maps {
     fn find(
         &self,
         source: &dyn MapBytes,
-        wanted: TransportAddress,
+        wanted: Destination,
         from: From,
     ) -> Result<Option<Answer>, ReadError> {
         // With the protocol first; then as all services are stored by releases that do not tell protocols apart.
@@ -220,7 +218,7 @@ impl Maps {
     fn answer(
         &self,
         source: &dyn MapBytes,
-        wanted: TransportAddress,
+        wanted: Destination,
         (protocol, scope): (u8, u8),
         service: &Entry,
         from: From,
@@ -271,7 +269,7 @@ impl Maps {
     fn entry(
         &self,
         source: &dyn MapBytes,
-        wanted: TransportAddress,
+        wanted: Destination,
         protocol: u8,
         scope: u8,
         slot: u16,

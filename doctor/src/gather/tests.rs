@@ -3,7 +3,7 @@
 use lb_loader::{Found, LooseProgram, ProgArray};
 
 use super::*;
-use crate::doctor::report::Whose;
+use crate::report::Whose;
 
 fn map(id: u32, name: &str, pins: &[&str]) -> MapDescription {
     MapDescription {

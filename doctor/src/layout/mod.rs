@@ -30,7 +30,7 @@ use super::{
     read::{MapBytes, ReadError},
     report::{Map, Owner, Whose},
 };
-use crate::transport::TransportAddress;
+use crate::destination::Destination;
 
 /// Most backends of one service that are read: what the agent itself takes of one (SERVICES.md).
 pub const MOST_BACKENDS: u32 = 16_384;
@@ -54,7 +54,7 @@ pub enum From {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Where the client wants to go.
-    pub destination: TransportAddress,
+    pub destination: Destination,
     /// Who the client is.
     pub from: From,
 }
@@ -147,7 +147,7 @@ impl fmt::Display for Answer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frontends {
     /// Those that were read.
-    pub found: BTreeSet<TransportAddress>,
+    pub found: BTreeSet<Destination>,
     /// Whether those are all.
     pub complete: bool,
 }

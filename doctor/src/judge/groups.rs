@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Facts;
-use crate::doctor::report::{Certainty, Whose};
+use crate::report::{Certainty, Whose};
 
 /// Attachments of one load of one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use super::{
     compare::{Comparison, compare},
     groups::Group,
 };
-use crate::doctor::{
+use crate::{
     checks::some_of,
     layout::Tables,
     read::MapBytes,
@@ -264,7 +264,7 @@ fn tell(scene: &Scene<'_>, suspected: &str) -> String {
 }
 
 /// Whether the first runs before the second: at one place by their order, otherwise the lower cgroup first.
-pub(in crate::doctor) fn runs_before(one: &Attachment, other: &Attachment) -> bool {
+pub(crate) fn runs_before(one: &Attachment, other: &Attachment) -> bool {
     if one.place == other.place {
         return one.order < other.order;
     }

@@ -20,11 +20,9 @@ use std::{
 
 use super::{Answer, From, Frontends, MOST_BACKENDS, MOST_FRONTENDS, Question, bytes};
 use crate::{
-    doctor::{
-        read::{MapBytes, ReadError},
-        report::Map,
-    },
-    transport::{Family, Protocol, TransportAddress},
+    destination::{Destination, Family, Protocol},
+    read::{MapBytes, ReadError},
+    report::Map,
 };
 
 /// `NAT_FE_DROP_COUNT`: clients in no range.
@@ -120,7 +118,7 @@ impl Calico {
         if let Some(entry) = maps.entry(source, wanted)? {
             return maps.answer(source, wanted, &entry, question.from, None);
         }
-        let node_port = TransportAddress {
+        let node_port = Destination {
             address: node_ports(Family::of(wanted.address)),
             ..wanted
         };
@@ -162,16 +160,16 @@ impl Maps {
         if self.version == 1 { 0 } else { 4 }
     }
 
-    fn frontend(&self, key: &[u8], family: Family) -> Option<TransportAddress> {
+    fn frontend(&self, key: &[u8], family: Family) -> Option<Destination> {
         let (offset, size) = (self.offset(), bytes::address_size(family));
-        Some(TransportAddress {
+        Some(Destination {
             address: bytes::address_at(key, offset, family)?,
             port: bytes::u16_at(key, offset + size)?,
             protocol: Protocol::from_number(*key.get(offset + size + 2)?)?,
         })
     }
 
-    fn entry(&self, source: &dyn MapBytes, wanted: TransportAddress) -> Result<Option<Entry>, ReadError> {
+    fn entry(&self, source: &dyn MapBytes, wanted: Destination) -> Result<Option<Entry>, ReadError> {
         let address = bytes::octets(wanted.address);
         let size = address.len();
         let mut key = Vec::new();
@@ -201,7 +199,7 @@ impl Maps {
     fn answer(
         &self,
         source: &dyn MapBytes,
-        wanted: TransportAddress,
+        wanted: Destination,
         entry: &Entry,
         from: From,
         only_if: Option<String>,
