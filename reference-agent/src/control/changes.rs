@@ -29,34 +29,34 @@ pub struct Changes {
     pub written: Vec<ObjectName>,
 }
 
-/// What was told of every Service of which there is anything to tell, and what is still to be told.
+/// What is reported of every Service, and which of it has changed since it was taken last.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    told: HashMap<ObjectId, Told>,
+    reported: HashMap<ObjectId, Reported>,
     findings: BTreeMap<ObjectName, Vec<Finding>>,
     health_checks: BTreeMap<ObjectName, Option<HealthCheck>>,
     written: BTreeSet<ObjectName>,
 }
 
-/// Of one Service.
+/// What is reported of one Service; never nothing.
 #[derive(Debug)]
-struct Told {
+struct Reported {
     name: ObjectName,
     findings: Vec<Finding>,
     health_check: Option<HealthCheck>,
 }
 
-/// What a plan says beside the maps.
+/// The part of a Service's plan that goes into reports, not into maps.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct PlanNotes {
     service: ObjectId,
     findings: Vec<Finding>,
     health_check: Option<HealthCheck>,
 }
 
-impl Said {
-    /// Takes it out of a plan that is about to be written.
-    pub(super) fn by(service: ObjectId, plan: &mut ServicePlan) -> Self {
+impl PlanNotes {
+    /// Takes the notes out of a plan that is about to be written.
+    pub(super) fn take(service: ObjectId, plan: &mut ServicePlan) -> Self {
         Self {
             service,
             findings: std::mem::take(&mut plan.findings),
@@ -64,18 +64,18 @@ impl Said {
         }
     }
 
-    /// Whose plan it was.
+    /// The Service of the plan.
     pub(super) const fn service(&self) -> ObjectId {
         self.service
     }
 
-    /// Whether there is nothing to tell.
-    pub(super) fn is_silent(&self) -> bool {
+    /// Whether there is nothing to report.
+    pub(super) fn is_empty(&self) -> bool {
         self.findings.is_empty() && self.health_check.is_none()
     }
 
-    /// Together with what could not be written.
-    pub(super) fn with<'a>(mut self, troubles: impl Iterator<Item = Trouble<'a>>) -> Self {
+    /// Adds what could not be written.
+    pub(super) fn with_failures<'a>(mut self, troubles: impl Iterator<Item = Trouble<'a>>) -> Self {
         self.findings.extend(troubles.map(|trouble| Finding {
             reason: Reason::NotWritten,
             message: not_written(&trouble),
@@ -95,41 +95,42 @@ fn not_written(trouble: &Trouble<'_>) -> String {
 }
 
 impl Ledger {
-    /// Notes what is different. `name`: of a Service that is there.
-    pub(super) fn hear(&mut self, said: Said, name: Option<&ObjectName>) {
-        let Said {
+    /// Records notes, and what differs from those before. `name`: of a Service that the API has.
+    pub(super) fn record(&mut self, notes: PlanNotes, name: Option<&ObjectName>) {
+        let is_empty = notes.is_empty();
+        let PlanNotes {
             service,
             findings,
             health_check,
-        } = said;
-        let silent = findings.is_empty() && health_check.is_none();
-        let told = self.told.get(&service);
-        let Some(name) = told.map(|told| &told.name).or(name).cloned() else {
+        } = notes;
+        let before = self.reported.get(&service);
+        let Some(name) = before.map(|before| &before.name).or(name).cloned() else {
             // The node itself: what fails is named by the troubles.
             return;
         };
-        let (before, check_before) = told.map_or((&[][..], None), |told| (&told.findings, told.health_check));
-        if before != findings {
+        let (findings_before, check_before) =
+            before.map_or((&[][..], None), |before| (&before.findings, before.health_check));
+        if findings_before != findings {
             self.findings.insert(name.clone(), findings.clone());
         }
         if check_before != health_check {
             self.health_checks.insert(name.clone(), health_check);
         }
-        if silent {
-            self.told.remove(&service);
+        if is_empty {
+            self.reported.remove(&service);
         } else {
-            let told = Told {
+            let reported = Reported {
                 name,
                 findings,
                 health_check,
             };
-            self.told.insert(service, told);
+            self.reported.insert(service, reported);
         }
     }
 
-    /// Whether anything was told of a Service.
+    /// Whether anything is reported of a Service.
     pub(super) fn knows(&self, service: ObjectId) -> bool {
-        self.told.contains_key(&service)
+        self.reported.contains_key(&service)
     }
 
     /// Something of a Service was written.
@@ -139,7 +140,7 @@ impl Ledger {
         }
     }
 
-    /// What is to be told, once.
+    /// What has changed since this was called last.
     pub(super) fn take(&mut self, departed: Bounded<Departed>, moved: Bounded<MovedFrontend>) -> Changes {
         Changes {
             findings: std::mem::take(&mut self.findings).into_iter().collect(),

@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub use self::changes::Changes;
-use self::changes::{Ledger, Said};
+use self::changes::{Ledger, PlanNotes};
 
 /// How much there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
         let mut services = std::mem::take(&mut self.dirty);
         services.extend(self.reconciler.due(now));
         let brain = &self.brain;
-        let mut said = Vec::new();
+        let mut notes = Vec::new();
         let ledger = &self.ledger;
         // Whoever comes first takes over what an earlier start has left, and of these it is the agent's own way.
         let ways: BTreeSet<ObjectId> = brain.model().way_owners().collect();
@@ -157,30 +157,31 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
         let rest = services.iter().filter(|service| !ways.contains(service));
         let plans = first.chain(rest).map(|&service| {
             let mut plan = brain.plan_service(service);
-            let of_plan = Said::by(service, &mut plan);
-            if !of_plan.is_silent() || ledger.knows(service) {
-                said.push(of_plan);
+            let of_plan = PlanNotes::take(service, &mut plan);
+            if !of_plan.is_empty() || ledger.knows(service) {
+                notes.push(of_plan);
             }
             (service, plan)
         });
         self.reconciler.reconcile(plans, now);
-        self.note(&services, said);
+        self.record(&services, notes);
     }
 
-    /// Notes what others are to be told of.
-    fn note(&mut self, services: &Dirty, said: Vec<Said>) {
+    /// Records the notes of plans and what could not be written, for whatever reports them.
+    fn record(&mut self, services: &Dirty, notes: Vec<PlanNotes>) {
         let model = self.brain.model();
-        let mut said: BTreeMap<ObjectId, Said> =
-            said.into_iter().map(|said| (said.service(), said)).collect();
+        let mut notes: BTreeMap<ObjectId, PlanNotes> =
+            notes.into_iter().map(|notes| (notes.service(), notes)).collect();
         for service in self.reconciler.failing() {
             if services.contains(&service) {
-                said.entry(service)
-                    .or_insert_with(|| Said::by(service, &mut ServicePlan::default()));
+                notes
+                    .entry(service)
+                    .or_insert_with(|| PlanNotes::take(service, &mut ServicePlan::default()));
             }
         }
-        for (service, said) in said {
-            let said = said.with(self.reconciler.failures(service));
-            self.ledger.hear(said, model.name(service));
+        for (service, notes) in notes {
+            let notes = notes.with_failures(self.reconciler.failures(service));
+            self.ledger.record(notes, model.name(service));
         }
         let touched = self.reconciler.take_touched();
         for name in touched.into_iter().filter_map(|service| model.name(service)) {

@@ -1,4 +1,4 @@
-//! Addresses: what the map says of each, who wants what, and how many frontends are there.
+//! Addresses: the flags of each in the map, the flags that are wanted, and the number of its frontends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +6,20 @@ use lb_abi::Address;
 
 use crate::{hash::HashMap, names::ObjectId};
 
-/// ADDRESSES. An address is shared by all Services that have frontends there, and by the node itself; it has the
-/// flags of all. No flags are something that can be wanted, too.
+/// ADDRESSES. An address is shared by all Services that have frontends there, and by the node itself. It has the
+/// flags of all. An address without flags can be wanted, too.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
-    /// As it is.
+    /// The map, as it was written.
     there: HashMap<Address, u32>,
-    /// As it should be, by who wants it.
+    /// The flags that each Service, or the node, wants.
     wanted: BTreeMap<(Address, ObjectId), u32>,
-    /// The addresses that each wants, in order.
+    /// The addresses that each of them wants, in order.
     of: HashMap<ObjectId, Box<[Address]>>,
     /// How many entries of FRONTENDS each has.
     frontends: HashMap<Address, u32>,
     /// Those that may have to go, or to lose flags.
     leaving: BTreeSet<Address>,
-    /// Whether an entry was replaced or deleted since the last barrier, as
-    /// [`frontend_freed`](super::written::Written::frontend_freed).
-    pub(super) freed: bool,
 }
 
 impl Addresses {
@@ -59,29 +56,29 @@ impl Addresses {
         }
     }
 
-    /// What all want of an address together; `None`: nobody wants it.
+    /// The flags that are wanted of an address; `None`: it is not wanted.
     pub(super) fn wanted(&self, address: Address) -> Option<u32> {
         let from = self.wanted.range((address, ObjectId::NODE)..);
         let all = from.take_while(|((other, _), _)| *other == address);
         all.map(|(_, flags)| *flags).reduce(|union, flags| union | flags)
     }
 
-    /// Whether the map has it, with whatever flags: frontends may be put there. The unspecified address, at which
-    /// node ports are, is not in the map.
-    pub(super) fn is_place(&self, address: Address) -> bool {
+    /// Whether frontends may be put at an address: the map has it, with any flags, or it is the unspecified address
+    /// of node ports, which is never in the map.
+    pub(super) fn may_have_frontends(&self, address: Address) -> bool {
         self.there.contains_key(&address) || is_unspecified(address)
     }
 
-    /// Flags that the map lacks of what is wanted: what it should say to have them; `None`: it has all.
+    /// The flags to put so that the map has all that are wanted; `None`: it has them.
     pub(super) fn missing(&self, address: Address) -> Option<u32> {
         let wanted = self.wanted(address)?;
         let enough = self.there.get(&address).is_some_and(|there| wanted & !there == 0);
-        // What others have asked for before goes on until nobody wants it: see `excess`.
+        // Flags that are not wanted any more go later: see `excess`.
         (!enough).then(|| wanted | self.there.get(&address).copied().unwrap_or(0) & KNOWN)
     }
 
-    /// Those of which the map says more than anybody wants, and no frontend needs it any more, with what it should
-    /// say; `None`: it should not be there.
+    /// Addresses with flags that are not wanted, with those that are; `None`: the address is not wanted, and has no
+    /// frontend any more.
     pub(super) fn excess(&mut self) -> Vec<(Address, Option<u32>)> {
         let mut excess = Vec::new();
         for address in std::mem::take(&mut self.leaving) {
@@ -100,23 +97,23 @@ impl Addresses {
         excess
     }
 
-    /// It has been put.
-    pub(super) fn put(&mut self, address: Address, flags: u32) {
-        self.freed |= self.there.insert(address, flags).is_some();
+    /// It has been put. The result: whether an entry was replaced.
+    pub(super) fn put(&mut self, address: Address, flags: u32) -> bool {
+        self.there.insert(address, flags).is_some()
     }
 
-    /// It has been deleted.
-    pub(super) fn deleted(&mut self, address: Address) {
-        self.freed |= self.there.remove(&address).is_some();
+    /// It has been deleted. The result: whether there was an entry.
+    pub(super) fn deleted(&mut self, address: Address) -> bool {
         self.leaving.remove(&address);
+        self.there.remove(&address).is_some()
     }
 
-    /// One more frontend is there.
+    /// It has one more frontend.
     pub(super) fn occupied(&mut self, address: Address) {
         *self.frontends.entry(address).or_default() += 1;
     }
 
-    /// One frontend less is there.
+    /// It has one frontend less.
     pub(super) fn vacated(&mut self, address: Address) {
         if let Some(count) = self.frontends.get_mut(&address) {
             *count -= 1;
@@ -154,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_the_flags_of_all_who_want_it() {
+    fn an_address_has_the_flags_that_all_services_want() {
         let ([x, y], mut addresses) = (services(), Addresses::default());
         addresses.want(x, &[(ADDRESS, VIP)]);
         assert_eq!(addresses.missing(ADDRESS), Some(VIP));
@@ -176,11 +173,11 @@ mod tests {
         assert_eq!(addresses.excess(), [(ADDRESS, None)]);
         addresses.deleted(ADDRESS);
         assert_eq!(addresses.excess(), []);
-        assert!(!addresses.is_place(ADDRESS));
+        assert!(!addresses.may_have_frontends(ADDRESS));
     }
 
     #[test]
-    fn no_flags_are_something_else_than_nobody() {
+    fn no_flags_differ_from_no_address() {
         let ([x, y], mut addresses) = (services(), Addresses::default());
         addresses.want(x, &[(ADDRESS, 0)]);
         assert_eq!(addresses.missing(ADDRESS), Some(0));
@@ -211,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_the_same_is_not_looked_at_again() {
+    fn an_unchanged_plan_marks_no_address() {
         let ([x, _], mut addresses) = (services(), Addresses::default());
         addresses.want(x, &[(ADDRESS, VIP)]);
         addresses.put(ADDRESS, VIP);
@@ -220,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_nobody_wants_stays_while_frontends_are_there() {
+    fn an_unwanted_address_stays_while_it_has_frontends() {
         let mut addresses = Addresses::default();
         addresses.adopt(ADDRESS, VIP);
         addresses.occupied(ADDRESS);
@@ -234,11 +231,9 @@ mod tests {
     #[test]
     fn replacing_and_deleting_free_memory_and_inserting_does_not() {
         let mut addresses = Addresses::default();
-        addresses.put(ADDRESS, VIP);
-        assert!(!addresses.freed);
-        addresses.put(ADDRESS, VIP | NODE);
-        assert!(std::mem::take(&mut addresses.freed));
-        addresses.deleted(ADDRESS);
-        assert!(addresses.freed);
+        assert!(!addresses.put(ADDRESS, VIP));
+        assert!(addresses.put(ADDRESS, VIP | NODE));
+        assert!(addresses.deleted(ADDRESS));
+        assert!(!addresses.deleted(ADDRESS));
     }
 }

@@ -1,4 +1,4 @@
-//! Reads pinned maps back into bookkeeping. Whatever can't have been written in full and in order by an agent of
+//! Reads pinned maps back into the shadow. Whatever can't have been written in full and in order by an agent of
 //! this version is kept out of what may be built upon, and goes after the first sync.
 
 use std::{
@@ -9,51 +9,37 @@ use std::{
 use lb_abi::{BackendId, Service, ServiceId, SlotKey, SourceKey};
 
 use super::{
-    record::{Kept, Record, entries, members, services_of},
-    written::Written,
+    record::{Kept, Record, Slots, entries, members, services_of},
+    shadow::Shadow,
 };
 use crate::{
-    maps::{Contents, SOURCE},
+    maps::{Contents, LbMaps, MapError, SOURCE},
     resolve,
     transport::Backend,
 };
 
-/// What the maps hold.
-pub(super) fn adopt(contents: &Contents) -> Written {
-    let mut written = Written::new();
+/// Takes over the maps with what is in them.
+pub(super) fn adopt<M: LbMaps>(maps: M) -> Result<Shadow<M>, MapError> {
+    let contents = maps.contents()?;
+    let mut shadow = Shadow::new(maps);
     for &(id, value) in &contents.backends {
-        written.backends.adopt(id, Backend::from_value(value));
+        shadow.adopt_backend(id, Backend::from_value(value));
     }
-    written.slots = contents.slots.len();
-    // A slot of a backend that is not there still carries its number.
     for &(_, backend) in &contents.slots {
-        written.backends.adopt(backend, None);
-        written.backends.carried(backend);
+        shadow.adopt_slot(backend);
     }
-
-    let services: BTreeMap<ServiceId, Service> = contents.services.iter().copied().collect();
-    for id in numbers(contents) {
-        if written.ids.contains(id) {
-            written.ids.reserve(id);
-        }
-        let record = Record {
-            in_map: services.contains_key(&id),
-            ..Record::default()
-        };
-        written.records.insert(id, record);
-        written.unclaimed.insert(id);
+    adopt_numbers(&mut shadow, &contents);
+    for &(key, value) in &contents.sources {
+        let of = resolve::range(key).map(|(id, _)| id).filter(|_| value == SOURCE);
+        shadow.adopt_source(key, of);
     }
-    adopt_generations(&mut written, contents, &services);
-    adopt_sources(&mut written, contents);
     for &(address, flags) in &contents.addresses {
-        written.addresses.adopt(address, flags);
+        shadow.adopt_address(address, flags);
     }
     for &(key, value) in &contents.frontends {
-        written.placed(key, value);
-        // Right only if a plan says so.
-        written.misplaced.insert(key);
+        shadow.adopt_frontend(key, value);
     }
-    written
+    Ok(shadow)
 }
 
 /// Every service port's number that anything carries: none of them may be handed out before that is gone.
@@ -72,79 +58,74 @@ fn numbers(contents: &Contents) -> BTreeSet<ServiceId> {
     slots.chain(frontends).chain(sources).chain(values).collect()
 }
 
-/// The slots of a number, by generation and index.
-type Slots = BTreeMap<SlotKey, BackendId>;
+/// The slots of a number that no record has taken yet, by generation and index.
+type Unclaimed = BTreeMap<SlotKey, BackendId>;
 
-fn adopt_generations(written: &mut Written, contents: &Contents, services: &BTreeMap<ServiceId, Service>) {
+fn adopt_numbers<M: LbMaps>(shadow: &mut Shadow<M>, contents: &Contents) {
+    let services: BTreeMap<ServiceId, Service> = contents.services.iter().copied().collect();
     let kept: BTreeMap<ServiceId, Service> = contents.kept.iter().copied().collect();
-    let mut slots = BTreeMap::<ServiceId, Slots>::new();
+    let mut slots = BTreeMap::<ServiceId, Unclaimed>::new();
     for &(key, backend) in &contents.slots {
         slots.entry(key.service).or_default().insert(key, backend);
     }
-    let ids: Vec<ServiceId> = written.records.keys().copied().collect();
-    for id in ids {
+    for id in numbers(contents) {
         let mut slots = slots.remove(&id).unwrap_or_default();
-        let current = services.get(&id).copied().unwrap_or_default();
-        let usable = |slots: &[BackendId]| slots.iter().all(|&slot| written.backends.get(slot).is_some());
-        let mut found = Record::default();
-        if current.generation != 0 {
-            found.generation = current.generation;
-            match take_whole(&mut slots, id, current, usable) {
-                Some(whole) => (found.slots, found.intact) = (whole, true),
-                None => found.scattered = take(&mut slots, id, current.generation, 0..=named(current)),
-            }
-            // A generation with a member too many, or too few, is replaced as a whole.
-            let noted = take(&mut slots, id, current.generation, SlotKey::MEMBER..=u32::MAX);
-            if !noted.is_empty() {
-                let mut expected = members(id, current.generation, &found.slots);
-                expected.sort_unstable();
-                if found.intact && noted == expected {
-                    found.members = true;
-                } else {
-                    let whole = std::mem::take(&mut found.slots);
-                    found.scattered.extend(entries(id, current.generation, &whole));
-                    found.scattered.extend(noted);
-                    found.intact = false;
-                }
-            }
+        let usable = |slots: &[BackendId]| slots.iter().all(|&slot| shadow.backend(slot).is_some());
+        let mut record = Record::adopted(services.contains_key(&id));
+        if let Some(&current) = services.get(&id).filter(|current| current.generation != 0) {
+            adopt_current(&mut record, &mut slots, id, current, usable);
         }
         if let Some(&value) = kept.get(&id) {
-            found.kept = Some(adopt_kept(&mut slots, id, value, &found, usable));
+            record.adopt_kept(adopt_kept(&mut slots, id, value, &record, usable));
         }
-        written.adopt_generation(id, current.generation);
-        written.leaving_slots.append(&mut slots);
-        if let Some(record) = written.records.get_mut(&id) {
-            *record = Record {
-                in_map: record.in_map,
-                ..found
-            };
-        }
+        shadow.adopt_number(id, record, slots);
     }
 }
 
+fn adopt_current(
+    record: &mut Record,
+    slots: &mut Unclaimed,
+    id: ServiceId,
+    current: Service,
+    usable: impl Fn(&[BackendId]) -> bool,
+) {
+    let number = current.generation;
+    let whole = take_whole(slots, id, current, usable);
+    let mut scattered = match &whole {
+        Some(_) => Slots::new(),
+        None => take(slots, id, number, 0..=named(current)),
+    };
+    // A generation with a member too many, or too few, is replaced as a whole.
+    let noted = take(slots, id, number, SlotKey::MEMBER..=u32::MAX);
+    if let Some(whole) = whole {
+        let mut expected = members(id, number, &whole);
+        expected.sort_unstable();
+        if noted.is_empty() || noted == expected {
+            record.adopt_slots(number, whole, !noted.is_empty());
+            return;
+        }
+        scattered.extend(entries(id, number, &whole));
+    }
+    scattered.extend(noted);
+    record.adopt_scattered(number, scattered);
+}
+
 fn adopt_kept(
-    slots: &mut Slots,
+    slots: &mut Unclaimed,
     id: ServiceId,
     value: Service,
     record: &Record,
     usable: impl Fn(&[BackendId]) -> bool,
 ) -> Kept {
-    let mut kept = Kept {
-        generation: value.generation,
-        count: value.slots,
-        slots: Box::default(),
-        in_map: true,
-        sound: false,
+    let current = record.value();
+    let slots = if value.generation == 0 || value.slots == 0 {
+        None
+    } else if value.generation == current.generation {
+        (record.is_intact() && current == value).then(Box::default)
+    } else {
+        take_whole(slots, id, value, usable)
     };
-    if value.generation == 0 || value.slots == 0 {
-        return kept;
-    }
-    if value.generation == record.generation {
-        kept.sound = record.intact && record.value() == value;
-    } else if let Some(whole) = take_whole(slots, id, value, usable) {
-        (kept.slots, kept.sound) = (whole, true);
-    }
-    kept
+    Kept::adopted(value, slots)
 }
 
 /// The last index that a value can name; what is below [`SlotKey::MEMBER`] is a slot. (Of no slots, one too many.)
@@ -154,7 +135,7 @@ fn named(value: Service) -> u32 {
 
 /// Takes the slots of a generation out, if they are all there and an agent of this version has written their backends.
 fn take_whole(
-    slots: &mut Slots,
+    slots: &mut Unclaimed,
     id: ServiceId,
     value: Service,
     usable: impl Fn(&[BackendId]) -> bool,
@@ -175,12 +156,7 @@ fn take_whole(
 }
 
 /// Takes entries of a generation out.
-fn take(
-    slots: &mut Slots,
-    id: ServiceId,
-    number: u32,
-    indexes: RangeInclusive<u32>,
-) -> Vec<(SlotKey, BackendId)> {
+fn take(slots: &mut Unclaimed, id: ServiceId, number: u32, indexes: RangeInclusive<u32>) -> Slots {
     let found = generation(slots, id, number, indexes);
     for (key, _) in &found {
         slots.remove(key);
@@ -188,12 +164,7 @@ fn take(
     found
 }
 
-fn generation(
-    slots: &Slots,
-    service: ServiceId,
-    generation: u32,
-    indexes: RangeInclusive<u32>,
-) -> Vec<(SlotKey, BackendId)> {
+fn generation(slots: &Unclaimed, service: ServiceId, generation: u32, indexes: RangeInclusive<u32>) -> Slots {
     let [first, last] = [indexes.start(), indexes.end()].map(|&index| SlotKey {
         service,
         generation,
@@ -201,16 +172,4 @@ fn generation(
     });
     let found = slots.range(first..=last);
     found.map(|(&key, &backend)| (key, backend)).collect()
-}
-
-fn adopt_sources(written: &mut Written, contents: &Contents) {
-    for &(key, value) in &contents.sources {
-        let id = resolve::range(key).map(|(id, _)| id).filter(|_| value == SOURCE);
-        let of = match id {
-            Some(SourceKey::CLUSTER) => Some(&mut written.clients),
-            Some(id) => written.records.get_mut(&id).map(|record| &mut record.sources),
-            None => None,
-        };
-        of.unwrap_or(&mut written.leaving_sources).insert(key);
-    }
 }

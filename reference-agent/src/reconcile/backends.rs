@@ -1,17 +1,14 @@
-//! Backends in the map: their numbers, and who needs each.
+//! Backends in the map: their numbers, and what needs each.
 
 use std::collections::BTreeSet;
 
 use lb_abi::{BackendId, capacity};
 
-use crate::{
-    hash::HashMap,
-    ids::IdAllocator,
-    transport::{Backend, Protocol},
-};
+use super::departed::is_udp;
+use crate::{hash::HashMap, ids::IdAllocator, transport::Backend};
 
-/// Backends by number. A backend is shared by every service port that has it, and counted by the slots that carry it,
-/// current or on their way out, and by the service ports whose established flows may keep to it: never by names.
+/// Backends by number. A backend is shared by every service port that has it. It counts the slots that carry it,
+/// current ones and those to be deleted, and the service ports whose established flows may keep it: never names.
 ///
 /// What is local is part of a backend: one that becomes local, or ceases to be, is another, with another number. Two
 /// Services may disagree about it, and one store of a generation switches all of a service port's backends at once,
@@ -24,20 +21,17 @@ pub(super) struct Backends {
     idle: BTreeSet<BackendId>,
     /// Held on behalf of the earlier start that wrote them, until every plan has been seen once.
     adopted: Vec<BackendId>,
-    /// Whether an entry was replaced since the last barrier, as
-    /// [`frontend_freed`](super::written::Written::frontend_freed).
-    pub(super) freed: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// `None`: not written by us, never to be given to a new slot.
+    /// `None`: not written by an agent of this version, never to be given to a new slot.
     backend: Option<Backend>,
     /// Slots and members.
     carriers: u32,
     /// Service ports that it serves, and the earlier start.
     holders: u32,
-    /// Whether a service port has held it: who leaves that is told there.
+    /// Whether a service port has held it, and so reports its departure.
     claimed: bool,
 }
 
@@ -49,7 +43,6 @@ impl Backends {
             entries: HashMap::default(),
             idle: BTreeSet::new(),
             adopted: Vec::new(),
-            freed: false,
         }
     }
 
@@ -77,8 +70,8 @@ impl Backends {
         self.adopted.push(id);
     }
 
-    /// Every plan has been seen: what the earlier start has left is nobody's if no service port holds it. The result
-    /// is what that is of UDP and was no known service port's, so that nothing else will end its flows and sockets.
+    /// Every plan has been seen: the earlier start holds nothing any more. The result: its UDP backends that no service
+    /// port has held, so that nothing else will end their flows and sockets.
     pub(super) fn disown(&mut self) -> Vec<(BackendId, Backend)> {
         let mut gone = Vec::new();
         for id in std::mem::take(&mut self.adopted) {
@@ -159,7 +152,7 @@ impl Backends {
         }
     }
 
-    /// Those that nobody needs.
+    /// Backends that no slot carries and no service port holds.
     pub(super) const fn idle(&self) -> &BTreeSet<BackendId> {
         &self.idle
     }
@@ -194,9 +187,4 @@ impl Backends {
         let entries = self.entries.iter();
         entries.filter_map(|(&id, entry)| Some((id, entry.backend?)))
     }
-}
-
-/// Whether it is one whose flows don't end by themselves.
-pub(super) fn is_udp(backend: &Backend) -> bool {
-    backend.address.protocol == Protocol::Udp
 }

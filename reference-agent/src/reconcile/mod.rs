@@ -2,25 +2,29 @@
 //! is written.
 //!
 //! ```text
-//! ServicePlans, in chunks ─▶ ahead.rs    what is new, in batches: addresses, backends, slots
-//!                            write.rs    a service port: sets, ranges of clients, frontends, what is left over
-//!                              stage.rs    a set: backends, slots of a new generation, the switch
-//!                              kept.rs     what the agent's own sockets keep
-//!                              serve.rs    to whom established flows keep, and who has departed
-//!                              moved.rs    UDP frontends that pass to another service port
-//!                            clients.rs  who is of the cluster
-//!                            postpone.rs who has to wait for another round
-//!                            collect.rs  frontends and addresses that nobody wants, barrier, old slots, numbers
-//! audit.rs                   maps against bookkeeping
+//! ServicePlans, in chunks ─▶ mod.rs           addresses, clients of the cluster
+//!                            service_port.rs  backends, slots of a new generation, the switch, frontends
+//!                            collect.rs       what nothing leads to any more: barrier, old slots, numbers
+//!                                │ operations
+//!                                ▼
+//!                            shadow.rs        what the agent believes to be in each map ─▶ LbMaps
 //! ```
 //!
-//! Bookkeeping, what is in the maps, by number: `written.rs`, `record.rs`, `addresses.rs`, `backends.rs`; read from
-//! pinned maps by `adopt.rs`. `retry.rs`: what failed, and when it is tried again.
+//! | file | what |
+//! |---|---|
+//! | `shadow.rs` | each map as it was written, and the only way to write it; made of `addresses.rs`, `backends.rs` and `record.rs` (what is under one number) |
+//! | `adopt.rs` | pinned maps → shadow |
+//! | `ports.rs` | which numbers, frontends and backends each service port has |
+//! | `service_port.rs` | writes service ports, in an order that no packet can tell |
+//! | `departed.rs`, `moved.rs` | UDP backends and frontends whose flows have to be ended |
+//! | `collect.rs` | deletes after a barrier |
+//! | `audit.rs` | maps against their shadow |
+//! | `retry.rs` | what failed, and when it is tried again |
 //!
 //! # Guarantees
 //! - A program resolves every frontend, inside and outside, to the old set or to the new one, at every single write.
 //! - An address is known before its first frontend is there, and until its last one is gone; ranges of clients are
-//!   complete before a frontend asks for them, and for as long.
+//!   complete before the first frontend that uses them is there, and until the last one is gone.
 //! - A backend that serves a service port is in the map under one number, whether a slot carries it or not.
 //! - An unchanged plan causes no write, and a changed one no look at others.
 //! - A number is handed out again only after every entry that carries it is gone and every program that may
@@ -29,47 +33,43 @@
 
 mod addresses;
 mod adopt;
-mod ahead;
 mod audit;
 mod backends;
-mod clients;
 mod collect;
-mod kept;
+mod departed;
 mod moved;
-mod postpone;
+mod ports;
 mod record;
 mod retry;
-mod serve;
-mod stage;
-mod write;
-mod written;
+mod service_port;
+mod shadow;
 
 use std::{collections::BTreeSet, time::Instant};
 
-use lb_abi::Address;
+use lb_abi::{Address, SourceKey};
 
 use crate::{
-    maps::{LbMaps, MapError},
+    maps::{LbMaps, Map, MapError},
     names::ObjectId,
     plan::ServicePlan,
 };
 
 use self::{
     audit::Audit,
-    moved::Owners,
-    postpone::Postponed,
+    collect::Collection,
+    ports::{PortRef, SetIds},
     retry::{Failure, Retries},
-    write::{Prepared, SETS},
-    written::{PortRef, Written},
+    service_port::{Prepared, ServicePorts},
+    shadow::Shadow,
 };
 
 pub use self::{
     audit::{Drift, WRONG_LIMIT},
     collect::COLLECT_AFTER,
+    departed::{Bounded, DEPARTED_LIMIT, Departed},
     moved::MovedFrontend,
-    postpone::REPLACED_LIMIT,
     retry::{RETRY_FIRST, RETRY_LIMIT, Trouble},
-    serve::{Bounded, DEPARTED_LIMIT, Departed},
+    service_port::REPLACED_LIMIT,
 };
 
 /// How many backends and frontends are written together at most, but for the last Service of them: bounds the plans
@@ -79,18 +79,12 @@ const CHUNK: usize = 1024;
 /// Writes plans into maps.
 #[derive(Debug)]
 pub struct Reconciler<M> {
-    maps: M,
-    written: Written,
+    shadow: Shadow<M>,
+    ports: ServicePorts,
     retries: Retries,
-    postponed: Postponed,
-    departed: Bounded<Departed>,
-    owners: Owners,
     /// Services of which something was written.
     touched: BTreeSet<ObjectId>,
-    /// When to remove what is waiting for that.
-    collect_at: Option<Instant>,
-    /// How many entries were put or deleted, or were to be.
-    writes: u64,
+    collection: Collection,
     audit: Audit,
 }
 
@@ -100,17 +94,13 @@ impl<M: LbMaps> Reconciler<M> {
     /// # Errors
     /// The maps can't be read.
     pub fn adopt(maps: M) -> Result<Self, MapError> {
-        let written = adopt::adopt(&maps.contents()?);
+        let shadow = adopt::adopt(maps)?;
         Ok(Self {
-            maps,
-            written,
+            ports: ServicePorts::new(&shadow),
+            shadow,
             retries: Retries::default(),
-            postponed: Postponed::default(),
-            departed: Bounded::default(),
-            owners: Owners::default(),
             touched: BTreeSet::new(),
-            collect_at: None,
-            writes: 0,
+            collection: Collection::default(),
             audit: Audit::default(),
         })
     }
@@ -118,13 +108,13 @@ impl<M: LbMaps> Reconciler<M> {
     /// Makes the maps say what the plans of these Services say.
     ///
     /// The first call must name every Service there is: whatever is in the maps and in none of its plans is
-    /// removed. Of two that could take over the same numbers, the first does; so those of which something is to be kept
-    /// come first.
+    /// removed. Of two that could claim the same adopted numbers, the first does; so those of which something is to be
+    /// kept come first.
     ///
     /// Bound: at most [`REPLACED_LIMIT`] frontends that are there are given other values, between any two of which
     /// running programs must end; Services with more to be replaced are [`postponed`](Self::postponed).
     pub fn reconcile(&mut self, plans: impl IntoIterator<Item = (ObjectId, ServicePlan)>, now: Instant) {
-        self.postponed.begin(now);
+        self.ports.begin_round(now);
         let mut errors = Vec::new();
         let mut chunk = Vec::new();
         let mut weight = 0;
@@ -134,38 +124,49 @@ impl<M: LbMaps> Reconciler<M> {
             if weight >= CHUNK {
                 self.update(&chunk, now);
                 (chunk, weight) = (Vec::new(), 0);
-                if self.written.leaving() >= collect::BATCH {
-                    errors = self.collect();
+                if self.shadow.to_delete() >= collect::BATCH {
+                    errors = collect::collect(&mut self.shadow);
                 }
             }
         }
         self.update(&chunk, now);
-        self.written.retire_unclaimed();
-        self.disown();
-        errors.extend(self.delete_frontends());
-        errors.extend(self.delete_addresses());
-        self.collect_if_due(now, &mut errors);
+        self.ports.disown(&mut self.shadow);
+        errors.extend(self.ports.delete_frontends(&mut self.shadow));
+        errors.extend(self.shadow.remove_excess_addresses());
+        let has_failed = self.retries.removal_failed();
+        self.collection
+            .collect_if_due(&mut self.shadow, now, has_failed, &mut errors);
         self.retries.removed(errors, now);
+    }
+
+    /// Compares the next map with its shadow, and repairs it.
+    pub(crate) fn audit(&mut self) -> Result<Drift, MapError> {
+        self.audit.compare_next(&mut self.shadow)
+    }
+
+    /// How many entries each map has, in the order of [`Map::ALL`].
+    pub(crate) fn entries(&self) -> [usize; Map::ALL.len()] {
+        self.shadow.entries()
     }
 
     /// Services whose failed writes are to be tried again now, or whose turn it is, with a fresh plan.
     pub fn due(&self, now: Instant) -> Vec<ObjectId> {
         let mut due = self.retries.due(now);
-        due.extend(self.postponed.next());
+        due.extend(self.ports.next());
         due
     }
 
     /// How many Services are not written in full because others come first.
     pub fn postponed(&self) -> usize {
-        self.postponed.len()
+        self.ports.postponed()
     }
 
     /// When to call [`reconcile`](Self::reconcile) next, though no Service has changed.
     pub fn deadline(&self) -> Option<Instant> {
         let times = [
             self.retries.deadline(),
-            self.collect_at,
-            self.postponed.deadline(),
+            self.collection.deadline(),
+            self.ports.deadline(),
         ];
         times.into_iter().flatten().min()
     }
@@ -185,29 +186,34 @@ impl<M: LbMaps> Reconciler<M> {
         self.retries.services()
     }
 
-    /// Services of which something was written since this was asked last.
+    /// Services of which something was written since this was called last.
     pub(crate) fn take_touched(&mut self) -> BTreeSet<ObjectId> {
         std::mem::take(&mut self.touched)
     }
 
-    /// UDP backends that left since this was asked last.
+    /// UDP backends that left since this was called last.
     pub(crate) fn take_departed(&mut self) -> Bounded<Departed> {
-        std::mem::take(&mut self.departed)
+        self.ports.take_departed()
+    }
+
+    /// UDP frontends that have moved since this was called last.
+    pub(crate) fn take_moved(&mut self) -> Bounded<MovedFrontend> {
+        self.ports.take_moved(&self.shadow)
     }
 
     /// The maps.
     pub fn maps(&self) -> &M {
-        &self.maps
+        self.shadow.maps()
     }
 
     /// The maps, to be disturbed by a test.
     pub fn maps_mut(&mut self) -> &mut M {
-        &mut self.maps
+        self.shadow.maps_mut()
     }
 
     /// Gives the maps back: what a process that ends leaves.
     pub fn into_maps(self) -> M {
-        self.maps
+        self.shadow.into_maps()
     }
 
     /// Writes some Services: first everything that frontends lead to, then the frontends of all.
@@ -215,93 +221,88 @@ impl<M: LbMaps> Reconciler<M> {
         let mut failures: Vec<Vec<Failure>> = chunk.iter().map(|_| Vec::new()).collect();
         let mut prepared: Vec<(Prepared, usize)> = Vec::with_capacity(chunk.len());
         for (service, plan) in chunk {
-            self.postponed.remove(*service);
-            for port in self.written.drop_ports(*service, &plan.ports) {
-                self.release(&port);
-            }
+            self.ports.begin_service(&mut self.shadow, *service, &plan.ports);
             let addresses = plan.addresses.iter();
             let addresses = addresses.map(|(&address, &flags)| (Address::from(address), flags));
-            self.written
-                .addresses
-                .want(*service, &addresses.collect::<Vec<_>>());
+            self.shadow
+                .want_addresses(*service, &addresses.collect::<Vec<_>>());
         }
-        self.reserve(chunk);
+        self.ports.reserve(&self.shadow, chunk);
         let mut ahead = self.write_ahead(chunk).into_iter();
-        for (owner, (service, plan)) in chunk.iter().enumerate() {
-            let before = self.writes;
-            self.update_addresses(plan, &mut failures[owner]);
-            self.update_clients(*service, plan, &mut failures[owner]);
-            let mut frontends = false;
-            for (port, wanted) in &plan.ports {
-                let at = PortRef {
-                    service: *service,
-                    port: port.clone(),
-                };
-                let ahead = ahead.next().unwrap_or_default();
-                let port = self.prepare(&at, wanted, ahead, &mut failures[owner]);
-                frontends |= !port.frontends.is_empty();
-                prepared.push((port, owner));
+        for (index, (service, plan)) in chunk.iter().enumerate() {
+            let before = self.shadow.writes();
+            self.put_addresses(plan, &mut failures[index]);
+            if *service == ObjectId::NODE {
+                self.put_clients(plan, &mut failures[index]);
             }
-            if self.writes != before || frontends {
+            let mut has_frontends = false;
+            for (port, plan) in &plan.ports {
+                let at = PortRef::new(*service, port);
+                let ahead = ahead.next().unwrap_or_default();
+                let failures = &mut failures[index];
+                let port = self.ports.prepare(&mut self.shadow, &at, plan, ahead, failures);
+                has_frontends |= port.has_frontends();
+                prepared.push((port, index));
+            }
+            if self.shadow.writes() != before || has_frontends {
                 self.touched.insert(*service);
             }
         }
-        self.place(&prepared, &mut failures);
+        self.ports
+            .put_frontends(&mut self.shadow, &prepared, &mut failures);
         let ports = chunk.iter().flat_map(|(_, plan)| plan.ports.values());
-        for ((prepared, owner), plan) in prepared.iter().zip(ports) {
-            self.finish(prepared, plan, &mut failures[*owner]);
+        for ((prepared, index), plan) in prepared.iter().zip(ports) {
+            self.ports
+                .finish(&mut self.shadow, prepared, plan, &mut failures[*index]);
         }
         for ((service, _), failures) in chunk.iter().zip(failures) {
             self.retries.attempted(*service, failures, now);
         }
     }
 
-    /// Says whose adopted numbers are, where that is known, before anybody takes one.
-    fn reserve(&mut self, chunk: &[(ObjectId, ServicePlan)]) {
-        if self.written.unclaimed.is_empty() {
-            return;
+    /// Writes what several Services need that is not there, frontends excepted, in few operations on many entries. The
+    /// result: the numbers of the sets that are written, for each service port in order; empty if there are none.
+    fn write_ahead(&mut self, chunk: &[(ObjectId, ServicePlan)]) -> Vec<SetIds> {
+        if chunk.len() < 2 {
+            return Vec::new();
         }
+        let mut new = Vec::new();
         for (service, plan) in chunk {
-            for (port, plan) in &plan.ports {
-                let at = PortRef {
-                    service: *service,
-                    port: port.clone(),
-                };
-                for set in SETS.into_iter().filter(|&set| plan.uses(set)) {
-                    self.written.reserve(&at, set, plan);
+            for address in plan.addresses.keys().copied().map(Address::from) {
+                if !self.shadow.has_address(address)
+                    && let Some(flags) = self.shadow.missing_flags(address)
+                {
+                    new.push((address, flags));
+                    self.touched.insert(*service);
                 }
             }
         }
+        new.sort_unstable();
+        new.dedup();
+        self.shadow.put_addresses(&new);
+        self.ports.write_new_sets(&mut self.shadow, chunk)
     }
 
-    fn update_addresses(&mut self, plan: &ServicePlan, failures: &mut Vec<Failure>) {
+    fn put_addresses(&mut self, plan: &ServicePlan, failures: &mut Vec<Failure>) {
         for address in plan.addresses.keys().copied().map(Address::from) {
-            if let Some(flags) = self.written.addresses.missing(address)
-                && let Err(error) = self.put_address(address, flags)
+            if let Some(flags) = self.shadow.missing_flags(address)
+                && let Err(error) = self.shadow.put_address(address, flags)
             {
-                failures.push(Failure { port: None, error });
+                failures.push(Failure::of_no_port(error));
             }
         }
     }
 
-    fn put_address(&mut self, address: Address, flags: u32) -> Result<(), MapError> {
-        if self.written.addresses.freed {
-            self.barrier()?;
+    /// Writes which clients are of the cluster, range by range. No order matters, as nothing leads there.
+    fn put_clients(&mut self, plan: &ServicePlan, failures: &mut Vec<Failure>) {
+        let ranges = plan.clients.iter();
+        let wanted = ranges
+            .map(|range| SourceKey::range(SourceKey::CLUSTER, range.address().into(), range.length()))
+            .collect();
+        // One failure is enough, if the map is full.
+        if let Err(error) = self.shadow.put_clients(wanted) {
+            failures.push(Failure::of_no_port(error));
         }
-        self.writes += 1;
-        self.maps.put_address(address, flags)?;
-        self.written.addresses.put(address, flags);
-        Ok(())
-    }
-
-    /// Waits for running programs: what was freed before may be used again.
-    fn barrier(&mut self) -> Result<(), MapError> {
-        self.maps.barrier()?;
-        self.written.frontend_freed = false;
-        self.written.kept_freed = false;
-        self.written.addresses.freed = false;
-        self.written.backends.freed = false;
-        Ok(())
     }
 }
 

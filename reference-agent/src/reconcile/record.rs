@@ -1,54 +1,75 @@
-//! A set of backends of a service port: what is in the maps under one [`ServiceId`].
+//! What is in the maps under one [`ServiceId`]: one set of backends of a service port.
+//!
+//! # Invariants
+//! - `slots` are the entries of SLOTS of `generation`, in order, and SERVICES names so many, if `intact`. Otherwise
+//!   `scattered` are the entries of that generation, and no plan equals them.
+//! - Slots that leave the record are returned as entries to delete: no entry is forgotten.
+//! - What is kept of the current generation has no slots of its own; they become its own with the next switch.
+//! - `affine` and `ranged` are at most `frontends`.
 
 use std::collections::BTreeSet;
 
-use crate::hash::HashSet;
-
 use lb_abi::{BackendId, Frontend, Service, ServiceId, SlotKey, SourceKey};
+
+use crate::{hash::HashSet, resolve::source_of};
+
+/// Entries of SLOTS.
+pub(super) type Slots = Vec<(SlotKey, BackendId)>;
 
 /// What is under one [`ServiceId`].
 #[derive(Debug, Default)]
 pub(super) struct Record {
     /// Whether SERVICES has it.
-    pub(super) in_map: bool,
+    in_map: bool,
     /// Its generation in SERVICES.
-    pub(super) generation: u32,
+    generation: u32,
     /// The backends of its current slots, in order.
-    pub(super) slots: Box<[BackendId]>,
+    slots: Box<[BackendId]>,
     /// Whether each of them is noted as a member.
-    pub(super) members: bool,
+    members: bool,
     /// Whether the slots are complete and well formed, and so can be compared with a plan.
-    pub(super) intact: bool,
-    /// Otherwise, what is there of its current generation.
-    pub(super) scattered: Vec<(SlotKey, BackendId)>,
+    intact: bool,
+    /// Otherwise, the entries of its current generation.
+    scattered: Slots,
     /// What the agent's own sockets go on using.
-    pub(super) kept: Option<Kept>,
+    kept: Option<Kept>,
     /// Its ranges of clients, in the map.
-    pub(super) sources: BTreeSet<SourceKey>,
+    sources: BTreeSet<SourceKey>,
     /// How many frontends name it, …
-    pub(super) frontends: u32,
+    frontends: u32,
     /// … have affinity, …
-    pub(super) affine: u32,
-    /// … or ask for its ranges of clients.
-    pub(super) ranged: u32,
+    affine: u32,
+    /// … or use its ranges of clients.
+    ranged: u32,
 }
 
 /// A generation that is not current, or soon won't be.
 #[derive(Debug)]
 pub(super) struct Kept {
-    pub(super) generation: u32,
+    generation: u32,
     /// How many slots KEPT names.
-    pub(super) count: u32,
+    count: u32,
     /// The backends of its slots; none if its slots are the current ones.
-    pub(super) slots: Box<[BackendId]>,
+    slots: Box<[BackendId]>,
     /// Whether KEPT has it.
-    pub(super) in_map: bool,
+    in_map: bool,
     /// Whether its slots are complete and well formed.
-    pub(super) sound: bool,
+    sound: bool,
 }
 
 impl Kept {
-    /// As KEPT has it.
+    /// An entry of an adopted KEPT. `slots`: where they are complete, those that are not current.
+    pub(super) fn adopted(value: Service, slots: Option<Box<[BackendId]>>) -> Self {
+        Self {
+            generation: value.generation,
+            count: value.slots,
+            sound: slots.is_some(),
+            slots: slots.unwrap_or_default(),
+            in_map: true,
+        }
+    }
+
+    /// Its entry of KEPT.
     pub(super) const fn value(&self) -> Service {
         Service {
             generation: self.generation,
@@ -56,14 +77,25 @@ impl Kept {
         }
     }
 
+    /// Whether KEPT has it.
+    pub(super) const fn is_in_map(&self) -> bool {
+        self.in_map
+    }
+
+    /// Whether its slots are complete and well formed.
+    pub(super) const fn is_sound(&self) -> bool {
+        self.sound
+    }
+
     /// Its entries of SLOTS; none if they are the current ones.
-    pub(super) fn entries(&self, id: ServiceId) -> impl Iterator<Item = (SlotKey, BackendId)> {
+    fn entries(&self, id: ServiceId) -> impl Iterator<Item = (SlotKey, BackendId)> {
         entries(id, self.generation, &self.slots)
     }
 }
 
+/// Reading.
 impl Record {
-    /// As SERVICES has it.
+    /// Its entry of SERVICES.
     pub(super) fn value(&self) -> Service {
         Service {
             generation: self.generation,
@@ -71,9 +103,84 @@ impl Record {
         }
     }
 
+    /// Whether SERVICES has it.
+    pub(super) const fn is_in_map(&self) -> bool {
+        self.in_map
+    }
+
+    /// Whether its slots are complete and well formed.
+    pub(super) const fn is_intact(&self) -> bool {
+        self.intact
+    }
+
+    /// The backends of its current slots, in order.
+    pub(super) fn slots(&self) -> &[BackendId] {
+        &self.slots
+    }
+
+    /// Whether its slots are exactly these, and noted as members where they have to be. A backend without a number
+    /// is in no slot.
+    pub(super) fn holds(
+        &self,
+        backends: impl ExactSizeIterator<Item = Option<BackendId>>,
+        members: bool,
+    ) -> bool {
+        self.intact
+            && self.slots.len() == backends.len()
+            && (self.members || !members || self.slots.is_empty())
+            && self
+                .slots
+                .iter()
+                .zip(backends)
+                .all(|(&held, id)| id == Some(held))
+    }
+
+    /// What is kept for the agent's own sockets.
+    pub(super) const fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
+    }
+
     /// Whether KEPT has it.
     pub(super) fn is_in_kept(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.in_map)
+        self.kept.as_ref().is_some_and(Kept::is_in_map)
+    }
+
+    /// The current value, if the agent's own sockets can keep to it.
+    pub(super) fn usable_value(&self) -> Option<Service> {
+        self.has_usable_slots().then(|| self.value())
+    }
+
+    /// The last backends that the agent's own sockets can use.
+    pub(super) fn last_usable(&self) -> Option<&[BackendId]> {
+        match &self.kept {
+            _ if self.has_usable_slots() => Some(&self.slots),
+            Some(kept) if kept.sound => Some(&kept.slots),
+            _ => None,
+        }
+    }
+
+    fn has_usable_slots(&self) -> bool {
+        self.intact && !self.slots.is_empty()
+    }
+
+    /// Its ranges of clients, in the map.
+    pub(super) const fn sources(&self) -> &BTreeSet<SourceKey> {
+        &self.sources
+    }
+
+    /// How many frontends name it.
+    pub(super) const fn frontends(&self) -> u32 {
+        self.frontends
+    }
+
+    /// Whether a frontend with affinity names it, and so reads its members.
+    pub(super) const fn is_affine(&self) -> bool {
+        self.affine != 0
+    }
+
+    /// Whether a frontend uses its ranges of clients.
+    pub(super) const fn is_ranged(&self) -> bool {
+        self.ranged != 0
     }
 
     /// Whether an entry of SLOTS is one of its.
@@ -94,8 +201,65 @@ impl Record {
             || self.scattered.iter().any(|(one, _)| *one == key)
     }
 
-    /// Takes the current generation out, as entries of SLOTS that are to go; what is kept of it stays.
-    pub(super) fn take_current(&mut self, id: ServiceId) -> Vec<(SlotKey, BackendId)> {
+    /// Every entry of SLOTS that it has.
+    pub(super) fn all_entries(&self, id: ServiceId) -> impl Iterator<Item = (SlotKey, BackendId)> {
+        let members = self.members.then(|| members(id, self.generation, &self.slots));
+        let kept = self.kept.iter();
+        entries(id, self.generation, &self.slots)
+            .chain(members.into_iter().flatten())
+            .chain(kept.flat_map(move |kept| kept.entries(id)))
+            .chain(self.scattered.iter().copied())
+    }
+}
+
+/// Writing. What leaves is returned, as entries of SLOTS to delete.
+impl Record {
+    /// A number of an adopted map. `in_map`: whether SERVICES has it.
+    pub(super) fn adopted(in_map: bool) -> Self {
+        Self {
+            in_map,
+            ..Self::default()
+        }
+    }
+
+    /// The current generation of an adopted number, whose slots are complete.
+    pub(super) fn adopt_slots(&mut self, generation: u32, slots: Box<[BackendId]>, members: bool) {
+        self.generation = generation;
+        (self.slots, self.members, self.intact) = (slots, members, true);
+    }
+
+    /// The same, where they are not.
+    pub(super) fn adopt_scattered(&mut self, generation: u32, scattered: Slots) {
+        self.generation = generation;
+        self.scattered = scattered;
+    }
+
+    /// What an adopted KEPT has.
+    pub(super) fn adopt_kept(&mut self, kept: Kept) {
+        self.kept = Some(kept);
+    }
+
+    /// SERVICES has been switched to a generation whose slots are in the map.
+    pub(super) fn switched(
+        &mut self,
+        id: ServiceId,
+        generation: u32,
+        slots: Box<[BackendId]>,
+        members: bool,
+    ) -> Slots {
+        let leaving = self.take_current(id);
+        (self.in_map, self.intact, self.members) = (true, true, members);
+        (self.generation, self.slots) = (generation, slots);
+        leaving
+    }
+
+    /// Its entry of SERVICES has been deleted.
+    pub(super) const fn deleted(&mut self) {
+        self.in_map = false;
+    }
+
+    /// Takes the current generation out; what is kept of it stays.
+    pub(super) fn take_current(&mut self, id: ServiceId) -> Slots {
         let slots = std::mem::take(&mut self.slots);
         let mut leaving = std::mem::take(&mut self.scattered);
         if std::mem::take(&mut self.members) {
@@ -108,24 +272,72 @@ impl Record {
         leaving
     }
 
-    /// Takes what is kept out, as entries of SLOTS that are to go.
-    pub(super) fn take_kept(&mut self, id: ServiceId) -> Vec<(SlotKey, BackendId)> {
-        let kept = self.kept.take();
-        kept.map_or_else(Vec::new, |kept| kept.entries(id).collect())
+    /// Takes the members of the current generation out.
+    pub(super) fn take_members(&mut self, id: ServiceId) -> Slots {
+        match std::mem::take(&mut self.members) {
+            true => members(id, self.generation, &self.slots),
+            false => Slots::new(),
+        }
     }
 
-    /// Every entry of SLOTS that it has.
-    pub(super) fn all_entries(&self, id: ServiceId) -> impl Iterator<Item = (SlotKey, BackendId)> {
-        let members = self.members.then(|| members(id, self.generation, &self.slots));
-        let kept = self.kept.iter();
-        entries(id, self.generation, &self.slots)
-            .chain(members.into_iter().flatten())
-            .chain(kept.flat_map(move |kept| kept.entries(id)))
-            .chain(self.scattered.iter().copied())
+    /// The current generation is kept, instead of an older one. `in_map`: whether KEPT has it.
+    pub(super) fn keep_current(&mut self, id: ServiceId, in_map: bool) -> Slots {
+        let older = self.kept.take_if(|kept| kept.generation != self.generation);
+        self.kept = Some(Kept {
+            generation: self.generation,
+            count: count(&self.slots),
+            slots: Box::default(),
+            in_map,
+            sound: true,
+        });
+        older.map_or_else(Slots::new, |older| older.entries(id).collect())
+    }
+
+    /// KEPT has what is kept.
+    pub(super) const fn kept_put(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.in_map = true;
+        }
+    }
+
+    /// Takes what is kept out.
+    pub(super) fn take_kept(&mut self, id: ServiceId) -> Slots {
+        let kept = self.kept.take();
+        kept.map_or_else(Slots::new, |kept| kept.entries(id).collect())
+    }
+
+    /// A range of clients has been put.
+    pub(super) fn source_put(&mut self, key: SourceKey) {
+        self.sources.insert(key);
+    }
+
+    /// A range of clients has been deleted.
+    pub(super) fn source_deleted(&mut self, key: &SourceKey) {
+        self.sources.remove(key);
+    }
+
+    /// A frontend that names it has been put.
+    pub(super) fn named(&mut self, id: ServiceId, by: &Frontend) {
+        self.count_frontend(id, by, |count| *count += 1);
+    }
+
+    /// A frontend that named it has been deleted, or replaced.
+    pub(super) fn unnamed(&mut self, id: ServiceId, by: &Frontend) {
+        self.count_frontend(id, by, |count| *count -= 1);
+    }
+
+    fn count_frontend(&mut self, id: ServiceId, by: &Frontend, change: impl Fn(&mut u32)) {
+        change(&mut self.frontends);
+        if by.affinity_seconds != 0 {
+            change(&mut self.affine);
+        }
+        if source_of(*by) == Some(id) {
+            change(&mut self.ranged);
+        }
     }
 }
 
-/// Of so many slots. There are never more than the map has room for.
+/// How many slots they are. There are never more than the map has room for.
 pub(super) fn count(slots: &[BackendId]) -> u32 {
     u32::try_from(slots.len()).unwrap_or(u32::MAX)
 }
@@ -147,7 +359,7 @@ pub(super) fn entries(
 }
 
 /// The entries of SLOTS that note the members of a generation.
-pub(super) fn members(service: ServiceId, generation: u32, slots: &[BackendId]) -> Vec<(SlotKey, BackendId)> {
+pub(super) fn members(service: ServiceId, generation: u32, slots: &[BackendId]) -> Slots {
     let mut seen = HashSet::with_capacity_and_hasher(slots.len(), Default::default());
     let distinct = slots.iter().filter(|&&backend| seen.insert(backend));
     distinct

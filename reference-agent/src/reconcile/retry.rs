@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::ports::PortRef;
 use crate::{maps::MapError, names::ObjectId, plan::PortId};
 
 /// Delay before the first retry of a failed write.
@@ -16,9 +17,22 @@ pub const RETRY_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Failure {
     /// The service port it was for.
-    pub(super) port: Option<PortId>,
-    /// What the map said.
-    pub(super) error: MapError,
+    port: Option<PortId>,
+    /// What the map returned.
+    error: MapError,
+}
+
+impl Failure {
+    /// Of a service port.
+    pub(super) fn of_port(at: &PortRef, error: MapError) -> Self {
+        let port = Some(at.port().clone());
+        Self { port, error }
+    }
+
+    /// Of a Service's addresses, or of removals.
+    pub(super) const fn of_no_port(error: MapError) -> Self {
+        Self { port: None, error }
+    }
 }
 
 /// Something that failed and has not succeeded since.
@@ -28,7 +42,7 @@ pub struct Trouble<'a> {
     pub service: Option<ObjectId>,
     /// Its port.
     pub port: Option<&'a PortId>,
-    /// What the map said.
+    /// What the map returned.
     pub error: &'a MapError,
     /// How often it was tried.
     pub attempts: u32,
@@ -87,7 +101,7 @@ impl Retries {
     /// Removals were carried out, as far as they went. Of many errors the first stands for all.
     pub(super) fn removed(&mut self, errors: Vec<MapError>, now: Instant) {
         let first = errors.into_iter().take(1);
-        let failures = first.map(|error| Failure { port: None, error }).collect();
+        let failures = first.map(Failure::of_no_port).collect();
         self.removals = Retry::after(self.removals.as_ref(), failures, now);
     }
 

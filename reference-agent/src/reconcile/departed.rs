@@ -1,0 +1,80 @@
+//! Backends that have left: what ends their flows and sockets reads it from here.
+
+use std::collections::BTreeSet;
+
+use lb_abi::{BackendId, ServiceId};
+
+use crate::transport::{Backend, Protocol, TransportAddress};
+
+/// How many departed backends, and frontends that have moved, are listed at most; the others are only counted.
+pub const DEPARTED_LIMIT: usize = 4096;
+
+/// A UDP backend that has left a service port. Flows and connected sockets that lead to it from there would go on for
+/// as long as both ends send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departed {
+    /// The number that the service port had; 0: that of an earlier start, which is not known.
+    pub service: ServiceId,
+    /// Its frontends; none of an earlier start.
+    pub frontends: BTreeSet<TransportAddress>,
+    /// The backend.
+    pub backend: TransportAddress,
+    /// The number that it had.
+    pub id: BackendId,
+}
+
+/// A list of at most [`DEPARTED_LIMIT`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounded<T> {
+    /// The first of them.
+    pub listed: Vec<T>,
+    /// How many more there were.
+    pub unlisted: u64,
+}
+
+impl<T> Default for Bounded<T> {
+    fn default() -> Self {
+        Self {
+            listed: Vec::new(),
+            unlisted: 0,
+        }
+    }
+}
+
+impl<T> Bounded<T> {
+    /// Whether there was none.
+    pub const fn is_empty(&self) -> bool {
+        self.listed.is_empty() && self.unlisted == 0
+    }
+
+    pub(super) fn add(&mut self, one: T) {
+        if self.listed.len() < DEPARTED_LIMIT {
+            self.listed.push(one);
+        } else {
+            self.unlisted += 1;
+        }
+    }
+}
+
+impl Bounded<Departed> {
+    /// A backend has left a service port that has, or had, this number and these frontends.
+    pub(super) fn add_backend(
+        &mut self,
+        service: ServiceId,
+        frontends: &BTreeSet<TransportAddress>,
+        id: BackendId,
+        backend: Backend,
+    ) {
+        self.add(Departed {
+            service,
+            frontends: frontends.clone(),
+            backend: backend.address,
+            id,
+        });
+    }
+}
+
+/// Whether its flows don't end by themselves.
+pub(super) fn is_udp(backend: &Backend) -> bool {
+    backend.address.protocol == Protocol::Udp
+}
