@@ -16,6 +16,7 @@
 //! | `owner` | whose a program is, by names and pins: a guess, called one |
 //! | `layout` | known layouts of maps: ours, Cilium's, Calico's |
 //! | `read` | maps as bytes |
+//! | `answer` | what a set of maps makes of a destination |
 //! | `judge` | what is stale, how sure that is, and the story of it |
 //! | `destination` | where a client wants to go |
 //! | `explain` | what becomes of one destination |
@@ -24,6 +25,7 @@
 //!
 //! Nothing here needs the cluster, a datapath or an agent; everything but `heal` only reads.
 
+pub mod answer;
 mod checks;
 pub mod destination;
 pub mod explain;

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use self::walk::{Chain, walk};
 use super::{
-    layout::{Answer, From},
+    answer::Answer,
+    layout::From,
     read::MapBytes,
     report::{Attachment, Direction, Layer, Owner, Place, Report, SCHEMA, Stale},
 };

@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, net::SocketAddr};
 
 use super::{End, MOST_FOLLOWED, Step, Way};
 use crate::{
+    answer::Answer,
     destination::Destination,
-    layout::{Answer, From, Question, Tables},
+    layout::{From, Question, Tables},
     read::MapBytes,
     report::{Attachment, Map, Place, Program, Report},
     tail_calls::TailCalls,

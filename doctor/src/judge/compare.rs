@@ -1,7 +1,8 @@
 //! Services that two generations of maps see differently.
 
 use crate::{
-    layout::{Answer, From, Question, Tables},
+    answer::Answer,
+    layout::{From, Question, Tables},
     read::{MapBytes, ReadError},
     report::{MOST_MISLED, Misled, Place},
 };

@@ -24,7 +24,7 @@ pub use self::{
     },
     place::{CgroupState, Direction, Layer, Place},
 };
-use super::layout::Answer;
+use super::answer::Answer;
 
 /// Version of the report's form.
 pub const SCHEMA: u32 = 1;

@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, net::SocketAddr, process::ExitCode};
 
 use clap::ValueEnum;
 use doctor::{
+    answer::Answer,
     destination::{Destination, Protocol},
     explain::{End, Explanation, MOST_FOLLOWED, Request, Step},
-    layout::Answer,
 };
 
 use super::{HEALTHY, PROBLEMS, Place, client::Client, look, text};
