@@ -44,14 +44,14 @@ pub use self::{
     queue::{Arrival, Closed, EventSender, queue},
 };
 use crate::{
-    control::{Brain, Control},
+    api_access::ApiServers,
+    control::{Control, DesiredState},
     datapath::Datapath,
     health_checks,
     hooks::Hooks,
     host::HostWatch,
     maglev::Scale,
     maps::MapError,
-    own::ApiServers,
     reports::Reports,
     status::{self, Server},
     udp,
@@ -111,7 +111,7 @@ impl Feed {
 /// What an agent is put together from.
 pub struct Parts<B, D> {
     /// Makes plans of events.
-    pub brain: B,
+    pub desired: B,
     /// Maps and programs.
     pub datapath: D,
     /// Where events come from.
@@ -148,12 +148,12 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, AgentError> {
 ///
 /// # Errors
 /// Only what no retry can heal. An API server that can't be reached is waited for.
-pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
+pub async fn run<B: DesiredState + 'static, D: Datapath + 'static>(
     parts: Parts<B, D>,
     shutdown: CancellationToken,
 ) -> Result<(), AgentError> {
     let Parts {
-        brain,
+        desired,
         datapath,
         feeds,
         servers,
@@ -168,7 +168,7 @@ pub async fn run<B: Brain + 'static, D: Datapath + 'static>(
     let shutdown = shutdown.child_token();
     let _guard = shutdown.clone().drop_guard();
 
-    let control = Control::new(brain, datapath.maps())?;
+    let control = Control::new(desired, datapath.maps())?;
     let maps = datapath.maps();
     let (ending_udp, departures) = udp::Worker::new(datapath.connections()?, reports.metrics.clone());
     let now = Instant::now();

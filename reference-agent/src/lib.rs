@@ -20,7 +20,7 @@
 //! | [`resolve`], [`dump`] | map contents → what clients meet, as text |
 //! | [`reflect`], [`folder`] | watches of the API, or files of a folder → events |
 //! | [`host`] | this machine: addresses, and which devices lead where |
-//! | [`own`] | the agent's own way to the API server |
+//! | [`api_access`] | how the agent reaches the API server without its own datapath |
 //! | [`datapath`], [`hooks`] | programs at the node's cgroup and devices: attached, stale ones evicted |
 //! | [`udp`] | flows and sockets of backends that serve no more: ended |
 //! | [`pod_network`] | conflist, routes and masquerading for clusters without a CNI |
@@ -39,6 +39,7 @@
 //! **Law 3**: no program of an earlier load decides beside those of now, or `/readyz` names it
 //! (`tests/node/leftovers.rs`).
 pub mod agent;
+pub mod api_access;
 pub mod board;
 pub mod cli;
 pub mod control;
@@ -59,7 +60,6 @@ pub mod maps;
 pub mod metrics;
 pub mod model;
 pub mod names;
-pub mod own;
 pub mod plan;
 pub mod pod_network;
 pub mod probe;

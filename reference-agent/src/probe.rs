@@ -22,8 +22,9 @@ use tokio::{
 };
 
 use crate::{
+    api_access,
     board::{Board, Part},
-    model, own,
+    model,
     reports::Reports,
     transport::{Protocol, TransportAddress},
 };
@@ -96,7 +97,7 @@ impl ProbeFlags {
         let Some(frontend) = self.probe.0 else {
             return Ok(None);
         };
-        match own::cgroup::covers(cgroup) {
+        match api_access::cgroup::covers(cgroup) {
             Ok(true) => Prober::new(frontend, board).await.map(Some),
             Ok(false) => {
                 tracing::warn!(

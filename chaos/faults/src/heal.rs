@@ -5,9 +5,9 @@ use cluster::Cluster;
 use crate::{
     FaultError,
     agent::on_host,
-    led::lead,
     notes::Undone,
     pins::{covered, uncover},
+    redirected_agent::lead,
 };
 
 /// What became of a node, in words, one for each thing.

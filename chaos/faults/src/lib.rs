@@ -3,14 +3,14 @@
 //! ```text
 //! case ── LeftoverPrograms ── stdin/stdout of `plumbline node hold-programs` on the node ── lb-loader ── kernel
 //!      ├─ StoppedAgent ────── Cluster::stop_agent, start_agent
-//!      ├─ LedAgent ────────── Cluster::lead_agent
+//!      ├─ RedirectedAgent ────────── Cluster::set_agent_api_endpoint
 //!      └─ Connections ─────── `plumbline node connections` on the node ── /proc, sock_diag
 //! ```
 //!
 //! - `leftover.rs`: programs of an earlier load that stay attached, or whose pinned links lead elsewhere; `holder/`: its
 //!   part on the node; `protocol.rs`: the lines between the two.
 //! - `helper.rs`, `worker.rs`: what helpers on nodes have in common, seen from the fault and on the node.
-//! - `led.rs`: an agent that reaches the API by another way; `connections.rs`: its connections there, seen and reset.
+//! - `redirected_agent.rs`: an agent that reaches the API by another way; `connections.rs`: its connections there, seen and reset.
 //! - `agent.rs`: an agent that is down, or runs in another configuration; `pins.rs`: pins that it does not find.
 //! - `foreign/`: programs of another owner.
 //! - `packets/`: packet programs of an earlier load that stay attached.
@@ -27,13 +27,13 @@ mod heal;
 mod helper;
 pub mod holder;
 mod kernel;
-mod led;
 mod leftover;
 pub mod maps;
 pub mod notes;
 pub mod packets;
 mod pins;
 mod protocol;
+mod redirected_agent;
 pub mod remains;
 mod worker;
 
@@ -45,11 +45,11 @@ pub use self::{
     found::Found,
     heal::{Healed, heal},
     kernel::boot_id,
-    led::{LedAgent, lead},
     leftover::LeftoverPrograms,
     maps::{Refitted, Twin, TwinMaps},
     packets::{Again, LeftoverPackets},
     pins::HiddenPins,
     protocol::{As, At, Attached, HeldProgram, Reattached, Staging},
+    redirected_agent::{RedirectedAgent, lead},
     remains::Remains,
 };

@@ -5,7 +5,7 @@
 
 use lb_abi::address_flags::{NODE, VIP};
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model},
     names::ObjectId,
     plan::ServicePlan,
@@ -15,7 +15,7 @@ use reference_agent::{
 #[derive(Debug, Default)]
 pub struct BalancersOwned(pub Planner);
 
-impl Brain for BalancersOwned {
+impl DesiredState for BalancersOwned {
     fn apply(&mut self, event: Event) -> Dirty {
         self.0.apply(event)
     }

@@ -4,7 +4,7 @@
 //! the Service ranges would hide it.)
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model},
     names::ObjectId,
     plan::ServicePlan,
@@ -23,7 +23,7 @@ impl EmptyLeftOut {
     }
 }
 
-impl Brain for EmptyLeftOut {
+impl DesiredState for EmptyLeftOut {
     fn apply(&mut self, event: Event) -> Dirty {
         self.0.apply(event)
     }

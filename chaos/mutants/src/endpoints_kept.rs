@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Endpoint, Event, Model, Slice},
     names::{ObjectId, ObjectName},
     plan::ServicePlan,
@@ -68,7 +68,7 @@ impl EndpointsKept {
     }
 }
 
-impl Brain for EndpointsKept {
+impl DesiredState for EndpointsKept {
     fn apply(&mut self, event: Event) -> Dirty {
         let event = match event {
             Event::SliceApplied(slice) => Event::SliceApplied(self.told(slice)),

@@ -14,7 +14,7 @@ use std::{
 };
 
 use reference_agent::{
-    control::Brain,
+    control::DesiredState,
     model::{Dirty, Event, Model},
     names::ObjectId,
     plan::ServicePlan,
@@ -36,26 +36,26 @@ const LOCAL: u32 = 255;
 /// `LOOPBACK_IFINDEX`.
 const LOOPBACK: u32 = 1;
 
-/// A brain beside which each Service range is led to a gateway when it is first heard of.
+/// A desired beside which each Service range is led to a gateway when it is first heard of.
 #[derive(Debug)]
 pub struct Gateway<B, L> {
-    brain: B,
+    desired: B,
     lead: L,
     led: BTreeSet<Range>,
 }
 
 impl<B, L> Gateway<B, L> {
-    /// `lead` leads one there. What the brain does with ranges is its own affair.
-    pub fn new(brain: B, lead: L) -> Self {
+    /// `lead` leads one there. What the desired state does with ranges is its own affair.
+    pub fn new(desired: B, lead: L) -> Self {
         Self {
-            brain,
+            desired,
             lead,
             led: BTreeSet::new(),
         }
     }
 }
 
-impl<B: Brain, L: FnMut(Range) + Send> Brain for Gateway<B, L> {
+impl<B: DesiredState, L: FnMut(Range) + Send> DesiredState for Gateway<B, L> {
     fn apply(&mut self, event: Event) -> Dirty {
         let ranges = match &event {
             Event::ServiceCidrApplied(object) => object.ranges.clone(),
@@ -67,15 +67,15 @@ impl<B: Brain, L: FnMut(Range) + Send> Brain for Gateway<B, L> {
                 (self.lead)(range);
             }
         }
-        self.brain.apply(event)
+        self.desired.apply(event)
     }
 
     fn plan_service(&self, service: ObjectId) -> ServicePlan {
-        self.brain.plan_service(service)
+        self.desired.plan_service(service)
     }
 
     fn model(&self) -> &Model {
-        self.brain.model()
+        self.desired.model()
     }
 }
 

@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model},
     names::ObjectId,
     plan::ServicePlan,
@@ -29,7 +29,7 @@ impl HostOnce {
     }
 }
 
-impl Brain for HostOnce {
+impl DesiredState for HostOnce {
     fn apply(&mut self, mut event: Event) -> Dirty {
         if let Event::Host(host) = &mut event {
             let first = self.addresses.get_or_insert_with(|| host.addresses.clone());

@@ -1,7 +1,7 @@
 //! `default/kubernetes` is not served: an agent that has its own way to the API, and forgets that others have none.
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model},
     names::ObjectId,
     plan::ServicePlan,
@@ -13,7 +13,7 @@ use crate::is_kubernetes;
 #[derive(Debug, Default)]
 pub struct KubernetesLeftOut(pub Planner);
 
-impl Brain for KubernetesLeftOut {
+impl DesiredState for KubernetesLeftOut {
     fn apply(&mut self, event: Event) -> Dirty {
         match event {
             Event::ServiceApplied(service) if is_kubernetes(&service.name) => Dirty::default(),

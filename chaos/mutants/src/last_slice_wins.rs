@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model},
     names::{ObjectId, ObjectName},
     plan::ServicePlan,
@@ -29,7 +29,7 @@ impl LastSliceWins {
     }
 }
 
-impl Brain for LastSliceWins {
+impl DesiredState for LastSliceWins {
     fn apply(&mut self, event: Event) -> Dirty {
         let mut dirty = Dirty::new();
         match &event {

@@ -1,7 +1,7 @@
 //! The agent recomposed with one known bug each: does the suite catch what it exists for?
 //!
 //! ```text
-//! Source ─▶ Event ─▶ Brain ─────────────▶ Reconciler ─▶ LbMaps     Datapath (attach, evict)
+//! Source ─▶ Event ─▶ DesiredState ─────────────▶ Reconciler ─▶ LbMaps     Datapath (attach, evict)
 //! └ cut unnoticed    ├ WideRelease                      └ Flawed:  ├ Flawed: overlooking, greedy
 //!                    ├ LastSliceWins                      adopted  ├ Flawed: shut out
 //!                    ├ RefillIgnored                      kept     ├ Flawed: growing

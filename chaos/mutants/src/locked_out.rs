@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model},
     names::ObjectId,
     plan::ServicePlan,
@@ -24,7 +24,7 @@ impl LockedOut {
     }
 }
 
-impl Brain for LockedOut {
+impl DesiredState for LockedOut {
     fn apply(&mut self, event: Event) -> Dirty {
         match event {
             Event::ApiServers(_) => Dirty::new(),

@@ -97,12 +97,12 @@ fn main() -> ExitCode {
     // Programs above the agent's cgroup run after its own, and never where those refuse.
     let stale_above = |overlooked| {
         execute(&command, |seams| Seams {
-            brain: RangesUnknown(seams.brain),
+            desired: RangesUnknown(seams.desired),
             datapath: overlooking(seams.datapath, overlooked),
             source: seams.source,
         })
     };
-    let kept = |kept| execute(&command, brain(|planner| EndpointsKept::new(planner, kept)));
+    let kept = |kept| execute(&command, desired(|planner| EndpointsKept::new(planner, kept)));
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
     let late = |seconds| {
         execute(
@@ -118,31 +118,31 @@ fn main() -> ExitCode {
         )
     };
     match mutant {
-        Mutant::PrefixRelease => execute(&command, brain(WideRelease::by_prefix)),
-        Mutant::JoinedKeyRelease => execute(&command, brain(WideRelease::by_joined_key)),
-        Mutant::NameAloneRelease => execute(&command, brain(WideRelease::by_name_alone)),
-        Mutant::AddressRelease => execute(&command, brain(WideRelease::by_address)),
-        Mutant::OutsideRelease => execute(&command, brain(WideRelease::by_prefix_outside)),
-        Mutant::LastSliceWins => execute(&command, brain(LastSliceWins::new)),
-        Mutant::RefillIgnored => execute(&command, brain(RefillIgnored::new)),
-        Mutant::RefillDoubled => execute(&command, brain(RefillDoubled::new)),
-        Mutant::RewrittenIgnored => execute(&command, brain(RewrittenIgnored::new)),
-        Mutant::RestoredByPrefix => execute(&command, brain(RestoredByPrefix::new)),
-        Mutant::KubernetesRefillIgnored => execute(&command, brain(RefillIgnored::of_kubernetes)),
-        Mutant::KubernetesLeftOut => execute(&command, brain(KubernetesLeftOut)),
+        Mutant::PrefixRelease => execute(&command, desired(WideRelease::by_prefix)),
+        Mutant::JoinedKeyRelease => execute(&command, desired(WideRelease::by_joined_key)),
+        Mutant::NameAloneRelease => execute(&command, desired(WideRelease::by_name_alone)),
+        Mutant::AddressRelease => execute(&command, desired(WideRelease::by_address)),
+        Mutant::OutsideRelease => execute(&command, desired(WideRelease::by_prefix_outside)),
+        Mutant::LastSliceWins => execute(&command, desired(LastSliceWins::new)),
+        Mutant::RefillIgnored => execute(&command, desired(RefillIgnored::new)),
+        Mutant::RefillDoubled => execute(&command, desired(RefillDoubled::new)),
+        Mutant::RewrittenIgnored => execute(&command, desired(RewrittenIgnored::new)),
+        Mutant::RestoredByPrefix => execute(&command, desired(RestoredByPrefix::new)),
+        Mutant::KubernetesRefillIgnored => execute(&command, desired(RefillIgnored::of_kubernetes)),
+        Mutant::KubernetesLeftOut => execute(&command, desired(KubernetesLeftOut)),
         Mutant::EmptiedKept => kept(Kept::Emptied),
         Mutant::LeftKept => kept(Kept::Left),
-        Mutant::EmptyLeftOut => execute(&command, brain(EmptyLeftOut::new)),
+        Mutant::EmptyLeftOut => execute(&command, desired(EmptyLeftOut::new)),
         Mutant::EmptyAnswered => {
             let answered = |planner| Gateway::new(EmptyLeftOut::new(planner), gateway::to_this_node());
-            execute(&command, brain(answered))
+            execute(&command, desired(answered))
         }
         Mutant::DeadAnswered => {
             let answered = |planner| Gateway::new(RangesUnknown(planner), gateway::to_this_node());
-            execute(&command, brain(answered))
+            execute(&command, desired(answered))
         }
-        Mutant::LockedOut => execute(&command, brain(LockedOut::new)),
-        Mutant::OneWay => execute(&command, brain(OneWay)),
+        Mutant::LockedOut => execute(&command, desired(LockedOut::new)),
+        Mutant::OneWay => execute(&command, desired(OneWay)),
         Mutant::CutUnnoticed => execute(&command, watching(unnoticing)),
         Mutant::StaleKept => stale(Overlooked::All),
         Mutant::StaleLegacyKept => stale(Overlooked::Legacy),
@@ -184,13 +184,13 @@ fn main() -> ExitCode {
             let detach = || detach_recvmsg(Path::new(CGROUP));
             execute(&command, datapath(|kernel| replies_untranslated(kernel, detach)))
         }
-        Mutant::NodePortsTaken => execute(&command, brain(NodePortsTaken)),
-        Mutant::BalancersOwned => execute(&command, brain(BalancersOwned)),
-        Mutant::HostOnce => execute(&command, brain(HostOnce::new)),
-        Mutant::SlicesByName => execute(&command, brain(SlicesByName::new)),
+        Mutant::NodePortsTaken => execute(&command, desired(NodePortsTaken)),
+        Mutant::BalancersOwned => execute(&command, desired(BalancersOwned)),
+        Mutant::HostOnce => execute(&command, desired(HostOnce::new)),
+        Mutant::SlicesByName => execute(&command, desired(SlicesByName::new)),
         Mutant::PrefixReleaseSlicesByName => {
             let both = |planner| SlicesByName::new(WideRelease::by_prefix(planner));
-            execute(&command, brain(both))
+            execute(&command, desired(both))
         }
         Mutant::SocketsByAddress => execute(&command, datapath(sockets_by_address)),
         Mutant::FiltersRemoved => {
@@ -217,10 +217,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The agent with another brain.
-fn brain<B>(decorate: impl FnOnce(Planner) -> B) -> impl FnOnce(Production) -> Seams<B, KernelDatapath> {
+/// The agent with another desired.
+fn desired<B>(decorate: impl FnOnce(Planner) -> B) -> impl FnOnce(Production) -> Seams<B, KernelDatapath> {
     |seams| Seams {
-        brain: decorate(seams.brain),
+        desired: decorate(seams.desired),
         datapath: seams.datapath,
         source: seams.source,
     }
@@ -229,7 +229,7 @@ fn brain<B>(decorate: impl FnOnce(Planner) -> B) -> impl FnOnce(Production) -> S
 /// The agent with another datapath.
 fn datapath<D>(decorate: impl FnOnce(KernelDatapath) -> D) -> impl FnOnce(Production) -> Seams<Planner, D> {
     |seams| Seams {
-        brain: seams.brain,
+        desired: seams.desired,
         datapath: decorate(seams.datapath),
         source: seams.source,
     }

@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model},
     names::ObjectId,
     plan::{PortPlan, ServicePlan},
@@ -24,7 +24,7 @@ impl NodePortsTaken {
     }
 }
 
-impl Brain for NodePortsTaken {
+impl DesiredState for NodePortsTaken {
     fn apply(&mut self, event: Event) -> Dirty {
         let before = self.node();
         let mut dirty = self.0.apply(event);

@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model},
     names::ObjectId,
     plan::ServicePlan,
@@ -20,7 +20,7 @@ const FURTHER: &str = "--api-server";
 #[derive(Debug, Default)]
 pub struct OneWay(pub Planner);
 
-impl Brain for OneWay {
+impl DesiredState for OneWay {
     fn apply(&mut self, event: Event) -> Dirty {
         self.0.apply(event)
     }

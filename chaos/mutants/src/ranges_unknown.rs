@@ -3,7 +3,7 @@
 //! No bug of its own: beside one, it shows what refusing them would hide.
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model},
     names::ObjectId,
     plan::ServicePlan,
@@ -13,7 +13,7 @@ use reference_agent::{
 #[derive(Debug, Default)]
 pub struct RangesUnknown(pub Planner);
 
-impl Brain for RangesUnknown {
+impl DesiredState for RangesUnknown {
     fn apply(&mut self, event: Event) -> Dirty {
         if matches!(event, Event::ServiceCidrApplied(_) | Event::ServiceRanges(_)) {
             return Dirty::new();

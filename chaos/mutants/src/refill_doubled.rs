@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model},
     names::{ObjectId, ObjectName},
     plan::ServicePlan,
@@ -33,7 +33,7 @@ impl RefillDoubled {
     }
 }
 
-impl Brain for RefillDoubled {
+impl DesiredState for RefillDoubled {
     fn apply(&mut self, event: Event) -> Dirty {
         match &event {
             Event::SliceApplied(slice) => {

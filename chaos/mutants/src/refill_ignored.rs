@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model, Slice},
     names::{ObjectId, ObjectName},
     plan::ServicePlan,
@@ -59,7 +59,7 @@ impl RefillIgnored {
     }
 }
 
-impl Brain for RefillIgnored {
+impl DesiredState for RefillIgnored {
     fn apply(&mut self, event: Event) -> Dirty {
         let event = match event {
             Event::SliceApplied(slice) if self.meets(&slice) => Event::SliceApplied(self.told(slice)),

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model},
     names::{ObjectId, ObjectName},
     plan::ServicePlan,
@@ -51,7 +51,7 @@ impl RestoredByPrefix {
     }
 }
 
-impl Brain for RestoredByPrefix {
+impl DesiredState for RestoredByPrefix {
     fn apply(&mut self, event: Event) -> Dirty {
         match &event {
             Event::SliceApplied(slice) => {

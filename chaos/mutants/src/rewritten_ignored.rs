@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model},
     names::{ObjectId, ObjectName},
     plan::ServicePlan,
@@ -63,7 +63,7 @@ impl RewrittenIgnored {
     }
 }
 
-impl Brain for RewrittenIgnored {
+impl DesiredState for RewrittenIgnored {
     fn apply(&mut self, event: Event) -> Dirty {
         if self.is_told(&event) {
             self.planner.apply(event)

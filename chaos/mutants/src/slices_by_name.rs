@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use reference_agent::{
-    control::Brain,
+    control::DesiredState,
     model::{Dirty, Endpoint, Event, Model, Slice},
     names::{ObjectId, ObjectName},
     plan::ServicePlan,
@@ -23,7 +23,7 @@ pub struct SlicesByName<B> {
     kept: HashMap<ObjectName, Vec<Endpoint>>,
 }
 
-impl<B: Brain> SlicesByName<B> {
+impl<B: DesiredState> SlicesByName<B> {
     /// Around another.
     pub fn new(inner: B) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl<B: Brain> SlicesByName<B> {
     }
 }
 
-impl<B: Brain> Brain for SlicesByName<B> {
+impl<B: DesiredState> DesiredState for SlicesByName<B> {
     fn apply(&mut self, event: Event) -> Dirty {
         let event = match event {
             Event::SliceApplied(slice) => Event::SliceApplied(self.written(slice)),

@@ -10,7 +10,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Dirty, Event, Model, Slice},
     names::{ObjectId, ObjectName},
     plan::{PortPlan, ServicePlan, Set},
@@ -191,7 +191,7 @@ fn instances(slice: &Slice) -> Instances {
         .collect()
 }
 
-impl Brain for WideRelease {
+impl DesiredState for WideRelease {
     fn apply(&mut self, event: Event) -> Dirty {
         match &event {
             Event::SliceApplied(slice) => self.slice_applied(slice),

@@ -46,7 +46,7 @@ pub(crate) fn measure(services: usize, backends: usize) -> anyhow::Result<Vec<Ro
     let plain = plain::walk(&contents);
     drop(contents);
     let begin = Instant::now();
-    let planned = control.brain().plan();
+    let planned = control.desired().plan();
     let plan = begin.elapsed();
     ensure!(
         planned.len() >= services,

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Arrival, EVENTS, rounds::Rounds};
 use crate::{
-    control::Brain,
+    control::DesiredState,
     datapath::Datapath,
     dump,
     host::HostWatch,
@@ -33,7 +33,7 @@ pub(super) struct ControlLoop<B, D: Datapath> {
     maps: D::Maps,
 }
 
-impl<B: Brain, D: Datapath> ControlLoop<B, D> {
+impl<B: DesiredState, D: Datapath> ControlLoop<B, D> {
     /// Says at once that nothing is ready yet.
     pub(super) fn new(rounds: Rounds<B, D>, maps: D::Maps) -> Self {
         rounds.report();
@@ -75,11 +75,11 @@ impl<B: Brain, D: Datapath> ControlLoop<B, D> {
                 let _gone = answer.send(text);
             }
             Question::Plan(answer) => {
-                let brain = self.rounds.control.brain();
-                let services = brain.model().services().map(|(id, _)| id);
+                let desired = self.rounds.control.desired();
+                let services = desired.model().services().map(|(id, _)| id);
                 let plan: Plan = services
                     .chain([ObjectId::NODE])
-                    .map(|id| (id, brain.plan_service(id)))
+                    .map(|id| (id, desired.plan_service(id)))
                     .collect();
                 let _gone = answer.send(dump::planned(&plan));
             }

@@ -10,8 +10,9 @@ use tokio::sync::watch;
 
 use super::{Arrival, latency::Latency, survey::Survey};
 use crate::{
+    api_access::ApiServers,
     board::Part,
-    control::{Brain, Changes, Control},
+    control::{Changes, Control, DesiredState},
     datapath::Datapath,
     health_checks::Wanted,
     hooks::Hooks,
@@ -21,7 +22,6 @@ use crate::{
     maps::Map,
     model::{Event, Kind, Model, ServiceRanges},
     names::ObjectName,
-    own::ApiServers,
     pod_network,
     reconcile::Drift,
     reports::Reports,
@@ -72,7 +72,7 @@ impl Audits {
     }
 }
 
-impl<B: Brain, D: Datapath> Rounds<B, D> {
+impl<B: DesiredState, D: Datapath> Rounds<B, D> {
     /// Takes an event; writes nothing.
     pub(super) fn take(&mut self, arrival: Arrival) {
         if self.control.synced() {
@@ -126,7 +126,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
     /// Tells the board what is not ready.
     pub(super) fn report(&self) {
         let Reports { board, metrics, .. } = &self.reports;
-        let unsynced: Vec<Kind> = self.control.brain().model().unsynced().collect();
+        let unsynced: Vec<Kind> = self.control.desired().model().unsynced().collect();
         // Services are served without Service ranges.
         let (unneeded, needed): (Vec<Kind>, Vec<Kind>) =
             unsynced.iter().partition(|kind| **kind == Kind::ServiceCidr);
@@ -192,7 +192,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
             return;
         }
         self.learned = true;
-        for (_, service) in self.control.brain().model().services() {
+        for (_, service) in self.control.desired().model().services() {
             self.learn(&service.name);
         }
     }
@@ -200,10 +200,10 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
     /// Remembers where API servers are, if the Service leads there.
     fn learn(&self, service: &ObjectName) {
         let Some(servers) = &self.servers else { return };
-        let (brain, model) = (self.control.brain(), self.control.brain().model());
+        let (desired, model) = (self.control.desired(), self.control.desired().model());
         let Some(id) = model.id(service) else { return };
         if model.service(id).is_some_and(|service| servers.may_be(service)) {
-            servers.learn_from(service, &brain.plan_of_way(id));
+            servers.learn_from(service, &desired.plan_of_way(id));
         }
     }
 
@@ -211,11 +211,11 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
-        let brain = self.control.brain();
-        let plan = brain
+        let desired = self.control.desired();
+        let plan = desired
             .model()
             .id(service)
-            .map(|id| brain.plan_service(id))
+            .map(|id| desired.plan_service(id))
             .unwrap_or_default();
         let ports = plan.ports.len();
         let frontends: usize = plan.ports.values().map(|port| port.frontends.len()).sum();
@@ -285,7 +285,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         let Some(host) = wanted.filter(|_| self.nodes_changed && self.control.synced()) else {
             return;
         };
-        let plan = pod_network::plan(&host.node, self.control.brain().model().nodes());
+        let plan = pod_network::plan(&host.node, self.control.desired().model().nodes());
         if let Some(plans) = &host.pod_network {
             plans.send_if_modified(|before| {
                 let differs = before.as_deref() != Some(&plan);
@@ -301,7 +301,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
     /// Tells which addresses the Node object has, if it has others than before.
     fn tell_host(&self) {
         let Some(host) = &self.host else { return };
-        let Some(addresses) = internal(self.control.brain().model(), &host.node) else {
+        let Some(addresses) = internal(self.control.desired().model(), &host.node) else {
             return;
         };
         host.internal.send_if_modified(|before| {

@@ -3,13 +3,13 @@
 use lb_abi::capacity;
 
 use super::rounds::Rounds;
-use crate::{control::Brain, datapath::Datapath, maglev::Scale, model::Tables};
+use crate::{control::DesiredState, datapath::Datapath, maglev::Scale, model::Tables};
 
-impl<B: Brain, D: Datapath> Rounds<B, D> {
+impl<B: DesiredState, D: Datapath> Rounds<B, D> {
     /// Says it, once all Services are known.
     pub(super) fn tell_scale(&mut self) {
-        let brain = self.control.brain();
-        let Some(scale) = brain.scale().filter(|_| self.control.synced()) else {
+        let desired = self.control.desired();
+        let Some(scale) = desired.scale().filter(|_| self.control.synced()) else {
             return;
         };
         let slots = i64::try_from(scale.slots_per_backend());
@@ -18,7 +18,7 @@ impl<B: Brain, D: Datapath> Rounds<B, D> {
         if scale == self.scale {
             return;
         }
-        let tables = brain.model().tables();
+        let tables = desired.model().tables();
         if scale == Scale::default() {
             tracing::info!("{}", sentence(scale, tables));
         } else {

@@ -4,7 +4,7 @@ use lb_abi::SERVICE_RANGES;
 
 use super::rounds::Rounds;
 use crate::{
-    control::Brain,
+    control::DesiredState,
     datapath::Datapath,
     findings::{Finding, Reason},
     ledger::{Origin, Subject},
@@ -12,13 +12,13 @@ use crate::{
     names::ObjectName,
 };
 
-impl<B: Brain, D: Datapath> Rounds<B, D> {
+impl<B: DesiredState, D: Datapath> Rounds<B, D> {
     /// Tells the programs where cluster IPs are from, when the frontends there are written.
     pub(super) fn tell_service_ranges(&mut self) {
         if !self.control.synced() {
             return;
         }
-        let Some(new) = self.control.brain().model().service_ranges() else {
+        let Some(new) = self.control.desired().model().service_ranges() else {
             return;
         };
         if self.service_ranges.as_ref() == Some(&new) {

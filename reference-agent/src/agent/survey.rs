@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lb_abi::Counter;
 
 use crate::{
-    control::{Brain, Control, Statistics},
+    control::{Control, DesiredState, Statistics},
     datapath::Datapath,
     hooks::Hooks,
     maps::LbMaps,
@@ -62,7 +62,7 @@ impl Ports {
 
 impl Survey {
     /// Looks, if it is time.
-    pub(super) fn look<B: Brain, D: Datapath>(
+    pub(super) fn look<B: DesiredState, D: Datapath>(
         &mut self,
         control: &Control<B, D::Maps>,
         hooks: &Hooks<D>,
@@ -101,7 +101,7 @@ impl Survey {
     }
 }
 
-fn statistics<B: Brain, M: LbMaps>(control: &Control<B, M>, metrics: &Metrics) {
+fn statistics<B: DesiredState, M: LbMaps>(control: &Control<B, M>, metrics: &Metrics) {
     let Statistics {
         services,
         frontends,

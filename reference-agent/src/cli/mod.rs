@@ -29,7 +29,7 @@ pub use self::{
     source::Source,
 };
 use crate::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     datapath::{Datapath, KernelDatapath},
 };
 
@@ -106,7 +106,7 @@ pub fn execute<B, D>(
     compose: impl FnOnce(Seams<Planner, KernelDatapath>) -> Seams<B, D>,
 ) -> ExitCode
 where
-    B: Brain + 'static,
+    B: DesiredState + 'static,
     D: Datapath + 'static,
 {
     let result = match command {

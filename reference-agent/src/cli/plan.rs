@@ -12,12 +12,12 @@ use super::{
 };
 use crate::{
     agent,
-    control::{Brain as _, Planner},
+    api_access::{Memory, OwnFlags},
+    control::{DesiredState as _, Planner},
     dump,
     host::{self, HostFlags},
     maps::kernel,
     model::{Event, Probe},
-    own::{Memory, OwnFlags},
     plan::Perspective,
     probe::ProbeFlags,
     reports::Reports,

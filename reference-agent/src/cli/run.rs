@@ -16,12 +16,12 @@ use super::{
 };
 use crate::{
     agent,
-    control::{Brain, Planner},
+    api_access::{ApiServers, Memory, OwnFlags},
+    control::{DesiredState, Planner},
     datapath::{Datapath, KernelDatapath},
     events,
     host::{self, HostFlags},
     model::Event,
-    own::{ApiServers, Memory, OwnFlags},
     plan::Perspective,
     pod_network::{self, PodNetworkFlags},
     probe::{ProbeFlags, Prober},
@@ -73,7 +73,7 @@ pub struct Run {
 /// The parts of the agent around which `chaos/mutants` puts its bugs.
 pub struct Seams<B, D> {
     /// Makes plans of events.
-    pub brain: B,
+    pub desired: B,
     /// Maps and programs.
     pub datapath: D,
     /// Where objects come from.
@@ -93,7 +93,7 @@ pub(super) async fn run<B, D>(
     compose: impl FnOnce(Seams<Planner, KernelDatapath>) -> Seams<B, D>,
 ) -> anyhow::Result<()>
 where
-    B: Brain + 'static,
+    B: DesiredState + 'static,
     D: Datapath + 'static,
 {
     run.log.start()?;
@@ -136,11 +136,11 @@ where
     let datapath = KernelDatapath::open(&options)?;
     tracing::info!(adopted = datapath.adopted(), "the datapath is open");
     let Seams {
-        brain,
+        desired,
         datapath,
         source,
     } = compose(Seams {
-        brain: planner,
+        desired: planner,
         datapath,
         source,
     });
@@ -159,7 +159,7 @@ where
     workers.push(worker);
     host.pod_network = plans;
     let parts = agent::Parts {
-        brain,
+        desired,
         datapath,
         feeds,
         servers: api_servers,

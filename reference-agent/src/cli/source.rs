@@ -13,9 +13,9 @@ use lb_abi::SERVICE_RANGES;
 
 use crate::{
     agent::Feed,
+    api_access::{ApiServers, Memory, OwnFlags},
     folder::Folder,
     model::Event,
-    own::{ApiServers, Memory, OwnFlags},
     reflect,
     reports::Reports,
     transport::Range,

@@ -1,10 +1,10 @@
 //! The control plane without I/O: events in, writes out.
 //!
 //! ```text
-//! Event ─▶ Brain::apply ─▶ dirty services ─▶ Brain::plan_service ─▶ Reconciler ─▶ LbMaps
+//! Event ─▶ DesiredState::apply ─▶ dirty services ─▶ DesiredState::plan_service ─▶ Reconciler ─▶ LbMaps
 //! ```
 //!
-//! [`Brain`] is a seam: `chaos/mutants` puts its bugs around [`Planner`] there. The agent itself has no other.
+//! [`DesiredState`] is a seam: `chaos/mutants` puts its bugs around [`Planner`] there. The agent itself has no other.
 
 mod changes;
 
@@ -52,7 +52,7 @@ pub struct Pressure {
 }
 
 /// What becomes of events: the model and the plans made of it.
-pub trait Brain: Send {
+pub trait DesiredState: Send {
     /// Takes an event; the result names the Services whose plan may differ from before.
     fn apply(&mut self, event: Event) -> Dirty;
     /// The plan of one Service.
@@ -91,7 +91,7 @@ impl Planner {
     }
 }
 
-impl Brain for Planner {
+impl DesiredState for Planner {
     fn apply(&mut self, event: Event) -> Dirty {
         plan::apply(&mut self.model, &self.perspective, event)
     }
@@ -109,23 +109,23 @@ impl Brain for Planner {
     }
 }
 
-/// Brain and maps, and what is still to be carried from the one to the other.
+/// DesiredState and maps, and what is still to be carried from the one to the other.
 #[derive(Debug)]
 pub struct Control<B, M> {
-    brain: B,
+    desired: B,
     reconciler: Reconciler<M>,
     dirty: Dirty,
     ledger: Ledger,
 }
 
-impl<B: Brain, M: LbMaps> Control<B, M> {
+impl<B: DesiredState, M: LbMaps> Control<B, M> {
     /// Takes over the maps with what is in them. Writes nothing.
     ///
     /// # Errors
     /// The maps can't be read.
-    pub fn new(brain: B, maps: M) -> Result<Self, MapError> {
+    pub fn new(desired: B, maps: M) -> Result<Self, MapError> {
         Ok(Self {
-            brain,
+            desired,
             reconciler: Reconciler::adopt(maps)?,
             dirty: Dirty::new(),
             ledger: Ledger::default(),
@@ -134,7 +134,7 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
 
     /// Takes an event. Writes nothing.
     pub fn apply(&mut self, event: Event) {
-        let dirty = self.brain.apply(event);
+        let dirty = self.desired.apply(event);
         self.dirty.extend(dirty);
     }
 
@@ -148,15 +148,15 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
         }
         let mut services = std::mem::take(&mut self.dirty);
         services.extend(self.reconciler.due(now));
-        let brain = &self.brain;
+        let desired = &self.desired;
         let mut notes = Vec::new();
         let ledger = &self.ledger;
         // Whoever comes first takes over what an earlier start has left, and of these it is the agent's own way.
-        let ways: BTreeSet<ObjectId> = brain.model().way_owners().collect();
+        let ways: BTreeSet<ObjectId> = desired.model().way_owners().collect();
         let first = ways.iter().filter(|way| services.contains(way));
         let rest = services.iter().filter(|service| !ways.contains(service));
         let plans = first.chain(rest).map(|&service| {
-            let mut plan = brain.plan_service(service);
+            let mut plan = desired.plan_service(service);
             let of_plan = PlanNotes::take(service, &mut plan);
             if !of_plan.is_empty() || ledger.knows(service) {
                 notes.push(of_plan);
@@ -169,7 +169,7 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
 
     /// Records the notes of plans and what could not be written, for whatever reports them.
     fn record(&mut self, services: &Dirty, notes: Vec<PlanNotes>) {
-        let model = self.brain.model();
+        let model = self.desired.model();
         let mut notes: BTreeMap<ObjectId, PlanNotes> =
             notes.into_iter().map(|notes| (notes.service(), notes)).collect();
         for service in self.reconciler.failing() {
@@ -200,7 +200,7 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
         let entries = self.reconciler.entries();
         let of = |map: Map| entries[map as usize];
         Statistics {
-            services: self.brain.model().services().count(),
+            services: self.desired.model().services().count(),
             frontends: of(Map::Frontends),
             backends: of(Map::Backends),
             slots: of(Map::Slots),
@@ -227,7 +227,7 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
 
     /// Whether all kinds have been listed in full at least once, and the machine is known.
     pub fn synced(&self) -> bool {
-        self.brain.model().synced()
+        self.desired.model().synced()
     }
 
     /// Whether there is anything that [`reconcile`](Self::reconcile) would do at once.
@@ -253,9 +253,9 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
             .collect()
     }
 
-    /// The brain.
-    pub fn brain(&self) -> &B {
-        &self.brain
+    /// What the maps are to hold.
+    pub fn desired(&self) -> &B {
+        &self.desired
     }
 
     /// The reconciler.
@@ -283,7 +283,7 @@ impl<B: Brain, M: LbMaps> Control<B, M> {
         let Some(service) = service else {
             return format!("entries to be removed are still there after {attempts} attempts: {error}");
         };
-        let name = self.brain.model().name(*service);
+        let name = self.desired.model().name(*service);
         let whose = match name {
             Some(name) => format!("service {name}"),
             None if *service == ObjectId::NODE => "the node itself".to_owned(),

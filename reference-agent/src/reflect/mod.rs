@@ -22,7 +22,7 @@
 //! An API server without ServiceCIDRs (before 1.33) answers 404: it has none, and is asked again after [`WATCH_LIMIT`].
 //!
 //! # Bounds
-//! [`RETRY_LIMIT`] between tries, behind an answer that the client may hold back for [`RETRY_AFTER_LIMIT`](crate::own::RETRY_AFTER_LIMIT), [`WATCH_LIMIT`] for one watch, [`WATCH_LEAST`] for one that brings
+//! [`RETRY_LIMIT`] between tries, behind an answer that the client may hold back for [`RETRY_AFTER_LIMIT`](crate::api_access::RETRY_AFTER_LIMIT), [`WATCH_LIMIT`] for one watch, [`WATCH_LEAST`] for one that brings
 //! nothing, [`STREAM_LIMIT`] for an API server that says nothing
 //! during a streamed list, [`PAGE`] objects in a page, [`EVENTS`](crate::agent::EVENTS) in the queue to the control loop, which slows the watches down when it is full.
 

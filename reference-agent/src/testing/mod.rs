@@ -16,7 +16,7 @@ use std::{
 };
 
 use crate::{
-    control::{Brain, Control, Planner},
+    control::{Control, DesiredState, Planner},
     maps::{Contents, LbMaps, faulty::FaultyMaps, memory::MemoryMaps},
     model::{Event, Host, Kind, Service, Slice},
     names::ObjectId,
@@ -70,11 +70,11 @@ impl World<Planner> {
     }
 }
 
-impl<B: Brain> World<B> {
+impl<B: DesiredState> World<B> {
     /// A control plane over maps with contents, with nothing synced.
-    pub fn with(brain: B, contents: &Contents) -> Self {
+    pub fn with(desired: B, contents: &Contents) -> Self {
         let maps = Witness::new(FaultyMaps::new(MemoryMaps::with_contents(contents)));
-        let control = Control::new(brain, maps).expect("maps in memory can be read");
+        let control = Control::new(desired, maps).expect("maps in memory can be read");
         Self {
             control,
             now: Instant::now(),
@@ -165,13 +165,13 @@ impl<B: Brain> World<B> {
         self.settle_within(0);
     }
 
-    /// What the brain would have written by a fresh agent.
+    /// What the desired state would have written by a fresh agent.
     fn planned(&self) -> plan::Plan {
-        let brain = self.control.brain();
-        let services = brain.model().services().map(|(id, _)| id);
+        let desired = self.control.desired();
+        let services = desired.model().services().map(|(id, _)| id);
         services
             .chain([ObjectId::NODE])
-            .map(|id| (id, brain.plan_service(id)))
+            .map(|id| (id, desired.plan_service(id)))
             .collect()
     }
 

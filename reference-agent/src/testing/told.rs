@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    control::{Brain as _, Planner},
+    control::{DesiredState as _, Planner},
     model::{Event, Host, Kind, Model, Node, Service, Slice},
     names::ObjectName,
     plan::{self, Perspective, Plan, ServicePlan},
@@ -144,7 +144,7 @@ impl Fresh {
     pub fn assert_written(&self, world: &World<Planner>) {
         let planned = plan::resolve(&self.plan);
         assert_eq!(
-            plan::resolve(&world.control.brain().plan()),
+            plan::resolve(&world.control.desired().plan()),
             planned,
             "the model of this history on the left, a fresh one on the right"
         );

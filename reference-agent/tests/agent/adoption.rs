@@ -254,7 +254,7 @@ fn repaired(planner: Planner, found: &Contents) {
     assert_eq!(world.memory().writes(), 0);
     world.sync();
     world.put_service(service("t/z", "10.96.0.3", &["TCP 80"]));
-    let plan = world.control.brain().plan();
+    let plan = world.control.desired().plan();
     let (resolved, defects) = resolve::resolve(&world.contents());
     assert_eq!(resolved, plan::resolve(&plan));
     assert!(defects.is_empty(), "{defects:?}");

@@ -50,7 +50,7 @@ async fn a_probe_that_nobody_translates_is_told_with_what_happened() {
 }
 
 #[tokio::test]
-async fn an_answer_of_somebody_else_is_none() {
+async fn an_answer_of_another_server_is_none() {
     let stranger = TcpListener::bind("127.0.0.1:0").expect("a port");
     let frontend = stranger.local_addr().expect("an address");
     thread::spawn(move || {
@@ -60,7 +60,10 @@ async fn an_answer_of_somebody_else_is_none() {
         }
     });
     let (reasons, _) = told(frontend).await;
-    assert!(reasons[0].contains("somebody else answered"), "{reasons:?}");
+    assert!(
+        reasons[0].contains("the answer came from another server"),
+        "{reasons:?}"
+    );
 }
 
 #[tokio::test]

@@ -16,8 +16,8 @@ use axum::{
 use futures::StreamExt;
 use reference_agent::{
     agent::{self, Arrival},
+    api_access::ApiServers,
     model::{Event, Kind, Slice},
-    own::ApiServers,
     reflect,
     reports::Reports,
     testing::objects::{name, slice},

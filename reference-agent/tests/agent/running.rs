@@ -16,10 +16,10 @@ use kube::{
 use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
 use reference_agent::{
     agent::{self, AgentError, EventSender, Feed, Parts},
+    api_access::ApiServers,
     control::Planner,
     dump::dump,
     model::{Event, Host},
-    own::ApiServers,
     reflect,
     reports::Reports,
     testing::node::{Node, NodeDatapath},
@@ -133,7 +133,7 @@ fn parts(client: &Client, node: &Node, listener: TcpListener) -> Parts<Planner, 
             .expect("the agent runs");
     }));
     Parts {
-        brain: Planner::default(),
+        desired: Planner::default(),
         datapath: node.open(),
         feeds,
         servers: None,
@@ -173,13 +173,13 @@ impl Running {
         Self::begin(None, planner, client, node).await
     }
 
-    async fn begin(servers: Option<ApiServers>, brain: Planner, client: &Client, node: &Node) -> Self {
+    async fn begin(servers: Option<ApiServers>, desired: Planner, client: &Client, node: &Node) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = agent::listen(any).await.expect("a port");
         let health = listener.local_addr().expect("an address");
         let shutdown = CancellationToken::new();
         let parts = Parts {
-            brain,
+            desired,
             servers,
             ..parts(client, node, listener)
         };

@@ -38,8 +38,8 @@ fn assert_served(large: &Large, services: usize) -> BTreeSet<usize> {
     let contents = large.contents();
     let (written, defects) = resolve::resolve(&contents);
     assert!(defects.is_empty(), "{defects:?}");
-    let brain = large.0.brain();
-    let planned = plan::resolve(&brain.plan());
+    let desired = large.0.desired();
+    let planned = plan::resolve(&desired.plan());
     assert_eq!(planned.len(), services);
     let slots = planned.values().map(|serving| serving.internal.len());
     assert_eq!(contents.slots.len(), slots.sum::<usize>());

@@ -16,7 +16,7 @@ use axum::{
 use futures::StreamExt;
 use kube::Client;
 use lab_apiserver::Pki;
-use reference_agent::{model::Kind, own::ApiServers, reflect::HEARD_LIMIT, testing::node::Node};
+use reference_agent::{api_access::ApiServers, model::Kind, reflect::HEARD_LIMIT, testing::node::Node};
 use serde_json::json;
 use tokio::task::JoinHandle;
 

@@ -8,7 +8,8 @@ use kube::{
 use lb_abi::FrontendKey;
 use lb_loader::{Hook, Ownership};
 use reference_agent::{
-    agent, datapath::Datapath as _, dump::dump, maps::LbMaps as _, own::STATE_FILE, testing::node::Node,
+    agent, api_access::STATE_FILE, datapath::Datapath as _, dump::dump, maps::LbMaps as _,
+    testing::node::Node,
 };
 use serde_json::{Value, json};
 

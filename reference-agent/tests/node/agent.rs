@@ -20,7 +20,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use reference_agent::own::ApiServers;
+use reference_agent::api_access::ApiServers;
 use tokio::{
     runtime::{Handle, Runtime},
     task::JoinHandle,

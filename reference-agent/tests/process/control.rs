@@ -16,7 +16,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
-use reference_agent::own::ApiServers;
+use reference_agent::api_access::ApiServers;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;

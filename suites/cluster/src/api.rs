@@ -20,16 +20,16 @@ pub struct ApiServer {
 
 /// How an agent is told to reach the API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApiWay {
+pub struct ApiEndpoint {
     /// What its configuration names as the server.
     pub server: SocketAddr,
-    /// Further addresses that it may try, in the way that its target documents ([`Ways::further`]).
+    /// Further addresses that it may try, in the way that its target documents ([`ApiEndpoints::further`]).
     pub further: Vec<SocketAddr>,
 }
 
-/// Ways to the API: those that a target documents, and how its agents were told to reach it at their start.
+/// ApiEndpoints to the API: those that a target documents, and how its agents were told to reach it at their start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ways {
+pub struct ApiEndpoints {
     /// An address of a Service that it serves itself.
     pub service: bool,
     /// Further addresses beside the configured one.

@@ -42,7 +42,9 @@ use tokio::process::Child;
 
 use crate::software::Software;
 
-pub use api::{ApiFault, ApiServer, ApiWay, Clients, Fault, LONGEST, Refusal, Ways, api_server_name, users};
+pub use api::{
+    ApiEndpoint, ApiEndpoints, ApiFault, ApiServer, Clients, Fault, LONGEST, Refusal, api_server_name, users,
+};
 pub use deviation::{Deviation, Family, Frontend};
 pub use held::{HeldApiFault, Hold};
 
@@ -123,8 +125,8 @@ pub struct Description {
     pub features: BTreeSet<String>,
     /// Claims of the catalogue that the target is known not to keep.
     pub deviations: Vec<Deviation>,
-    /// Ways to the API that the target documents.
-    pub ways: Ways,
+    /// ApiEndpoints to the API that the target documents.
+    pub ways: ApiEndpoints,
     /// Other configurations that the target has.
     #[serde(default)]
     pub variants: BTreeSet<Variant>,
@@ -256,7 +258,7 @@ pub struct AgentState {
     /// Exit status of the last run that ended, in words.
     pub last_exit: Option<String>,
     /// How it is told to reach the API, where a case has said so.
-    pub way: Option<ApiWay>,
+    pub way: Option<ApiEndpoint>,
     /// In which configuration it was started last, if it was in another than its target's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<Variant>,
@@ -324,7 +326,8 @@ pub trait Cluster: Send + Sync {
 
     /// How the agent of a node is told to reach the API from its next start on; `None`: as at first. Whoever answers must
     /// have the certificate of the cluster's API servers, at whatever address. The agent must be stopped.
-    async fn lead_agent(&self, node: &str, way: Option<&ApiWay>) -> Result<(), ClusterError>;
+    async fn set_agent_api_endpoint(&self, node: &str, way: Option<&ApiEndpoint>)
+    -> Result<(), ClusterError>;
 
     /// As [`start_agent`](Self::start_agent), in another configuration, which lasts until the next start by somebody. Its
     /// target must have it ([`Description::variants`]).

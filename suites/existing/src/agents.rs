@@ -24,13 +24,13 @@ use super::{
 
 /// Whoever does it, to which agents.
 #[derive(Clone, Copy)]
-pub(super) struct Hand<'a> {
+pub(super) struct AgentController<'a> {
     pub(super) client: &'a Client,
     pub(super) agents: &'a Agents,
     pub(super) options: &'a Options,
 }
 
-impl Hand<'_> {
+impl AgentController<'_> {
     /// The agents' pods, those that end among them.
     pub(super) async fn pods(&self) -> Result<Vec<Pod>, KubernetesError> {
         let what = "list the agents";

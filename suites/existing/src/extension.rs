@@ -9,8 +9,8 @@ use std::{
 
 use async_trait::async_trait;
 use cluster::{
-    AgentState, ApiFault, ApiServer, ApiWay, Capability, ClusterError, HeldApiFault, Place, Stop, Variant,
-    spawn::Placement,
+    AgentState, ApiEndpoint, ApiFault, ApiServer, Capability, ClusterError, HeldApiFault, Place, Stop,
+    Variant, spawn::Placement,
 };
 
 /// What somebody who runs a cluster can do beside its API: the extension point of
@@ -78,7 +78,11 @@ pub trait Extension: Send + Sync {
     }
 
     /// Tells it how to reach the API.
-    async fn lead_agent(&self, node: &str, way: Option<&ApiWay>) -> Result<(), ClusterError> {
+    async fn set_agent_api_endpoint(
+        &self,
+        node: &str,
+        way: Option<&ApiEndpoint>,
+    ) -> Result<(), ClusterError> {
         let _ = (node, way);
         Err(unsupported("lead its agents to the API"))
     }

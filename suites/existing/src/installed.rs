@@ -23,7 +23,7 @@ use tokio::{io::AsyncReadExt as _, time::timeout};
 
 use super::{
     ApiOnly, Extension, KubernetesError, LIMITS, Options, Tier,
-    agents::Hand,
+    agents::AgentController,
     error::{api, words},
     limits::ask,
 };
@@ -152,8 +152,8 @@ pub(super) fn status<'a>(pod: &'a Pod, container: &str) -> Option<&'a ContainerS
 }
 
 impl Installed {
-    fn hand(&self) -> Hand<'_> {
-        Hand {
+    fn hand(&self) -> AgentController<'_> {
+        AgentController {
             client: &self.client,
             agents: &self.agents,
             options: &self.options,

@@ -12,8 +12,8 @@ use std::{
 
 use async_trait::async_trait;
 use cluster::{
-    AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, HeldApiFault, PROBE, Place,
-    Stop, Variant, command_line,
+    AgentState, ApiEndpoint, ApiFault, ApiServer, Cluster, ClusterError, Description, HeldApiFault, PROBE,
+    Place, Stop, Variant, command_line,
     spawn::{self, Placement},
     target::Agent,
 };
@@ -264,8 +264,12 @@ impl Cluster for KubernetesCluster {
         self.extension.start_agent(node, None).await
     }
 
-    async fn lead_agent(&self, node: &str, way: Option<&ApiWay>) -> Result<(), ClusterError> {
-        self.extension.lead_agent(node, way).await
+    async fn set_agent_api_endpoint(
+        &self,
+        node: &str,
+        way: Option<&ApiEndpoint>,
+    ) -> Result<(), ClusterError> {
+        self.extension.set_agent_api_endpoint(node, way).await
     }
 
     async fn start_agent_as(&self, node: &str, variant: Variant) -> Result<(), ClusterError> {

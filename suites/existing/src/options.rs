@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cluster::{Deviation, Variant, Ways};
+use cluster::{ApiEndpoints, Deviation, Variant};
 use kube::{Client, Config};
 use serde::{Deserialize, Serialize};
 
@@ -57,8 +57,8 @@ pub struct Tested {
     pub features: BTreeSet<String>,
     /// Claims that it is known not to keep.
     pub deviations: Vec<Deviation>,
-    /// Ways to the API that it documents.
-    pub ways: Ways,
+    /// ApiEndpoints to the API that it documents.
+    pub ways: ApiEndpoints,
     /// Other configurations that it has.
     pub variants: BTreeSet<Variant>,
     /// Where its agents are, in a cluster in which they may be looked at.

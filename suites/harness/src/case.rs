@@ -247,7 +247,7 @@ impl Case {
 
 #[cfg(test)]
 mod tests {
-    use cluster::{Node, Variant, Ways};
+    use cluster::{ApiEndpoints, Node, Variant};
 
     use super::*;
 
@@ -285,7 +285,7 @@ mod tests {
             lacking: Default::default(),
             features: BTreeSet::new(),
             deviations: Vec::new(),
-            ways: Ways::default(),
+            ways: ApiEndpoints::default(),
             variants: BTreeSet::new(),
             image: cluster::PROBE.to_owned(),
             pull_secrets: Vec::new(),
@@ -330,7 +330,7 @@ mod tests {
             assert_eq!(excluded(&case, &cluster()).as_deref(), Some(expected));
         }
         let mut all = cluster();
-        all.ways = Ways {
+        all.ways = ApiEndpoints {
             service: true,
             further: true,
             shared: false,

@@ -69,7 +69,7 @@ pub async fn execute(
                 broken = matches!(halt, Halt::Harness(_)).then(|| halt.to_string());
                 Some(halt.verdict())
             }
-            Err(panic) => Some(inconclusive(format!("the case panicked: {}", words(&*panic)))),
+            Err(panic) => Some(inconclusive(format!("the case panicked: {}", panic_message(&*panic)))),
         },
         () = interrupted => {
             was_interrupted = true;
@@ -95,7 +95,7 @@ pub async fn execute(
     let closes = Instant::now();
     if let Some(watch) = readiness {
         let limit = options.limits.closing / WATCH_ENDS;
-        also(&mut report, watch.end(&options.limits, limit).await);
+        merge_readiness(&mut report, watch.end(&options.limits, limit).await);
     }
     // A run that was interrupted may take its cluster with it.
     if !was_interrupted && let Err(why) = cluster.intact().await {
@@ -170,7 +170,7 @@ fn open(folder: &Path) -> Result<Arc<History>, Halt> {
 
 /// What was watched all along: a failure is one of the case, and nothing of it makes up for what the case has not shown.
 /// A case that passes has to have been watched.
-fn also(report: &mut CaseReport, axes: Vec<AxisReport>) {
+fn merge_readiness(report: &mut CaseReport, axes: Vec<AxisReport>) {
     let is_failed = |axis: &&AxisReport| matches!(axis.verdict, Verdict::Fail { .. });
     let why = |axis: &AxisReport| format!("{}: {}", axis.name, axis.verdict.why());
     let failed = axes.iter().find(is_failed);
@@ -222,7 +222,7 @@ fn inconclusive(why: String) -> Verdict {
     Verdict::Inconclusive { why }
 }
 
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "(no words)".to_owned())
@@ -299,9 +299,9 @@ pub(crate) mod tests {
         let watched = |verdict| report(vec![verdict]).axes;
         let mut nothing = report(Vec::new());
         nothing.verdict = verdict(&nothing, None);
-        also(&mut nothing, watched(Verdict::Pass));
+        merge_readiness(&mut nothing, watched(Verdict::Pass));
         assert_eq!(nothing.verdict.name(), "inconclusive");
-        also(&mut nothing, watched(Verdict::Fail { why: "w".into() }));
+        merge_readiness(&mut nothing, watched(Verdict::Fail { why: "w".into() }));
         assert_eq!(nothing.verdict.name(), "fail");
         assert_eq!(nothing.axes.len(), 2);
     }
@@ -316,7 +316,7 @@ pub(crate) mod tests {
         ] {
             let mut case = report(Vec::new());
             case.verdict = verdict;
-            also(&mut case, lost());
+            merge_readiness(&mut case, lost());
             assert_eq!(case.verdict.name(), expected);
         }
     }

@@ -54,7 +54,7 @@ impl Container {
 }
 
 /// Lets nodes send every refusal that is an ICMP error, as those of a lab do.
-pub(super) fn let_refuse(nodes: &[Container]) -> Result<(), KindError> {
+pub(super) fn disable_icmp_rate_limit(nodes: &[Container]) -> Result<(), KindError> {
     for node in nodes {
         let net = NetNs::of(node.namespace("net")?);
         let set = || {

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use cluster::{
-    Capability, Cluster as _, Ways,
+    ApiEndpoints, Capability, Cluster as _,
     target::{Target, program::Program},
 };
 use existing::{About, Connection, KubernetesCluster, Options, PodOptions, Tested, Tier};
@@ -13,8 +13,8 @@ use super::{
     agents::{self, Agents},
     api::{self, ApiServers},
     baseline,
-    beside::{self, Beside, DebugClient},
     containers::{self, Container},
+    extension::{self, DebugClient, KindExtension},
     load_balancers::{self, LoadBalancers},
     manifests, outside, pool,
     programs::Programs,
@@ -106,18 +106,18 @@ impl KindCluster {
         if existing == Existing::Use {
             load_balancers::expect_alone(&client, &config.name).await?;
         }
-        containers::let_refuse(&nodes)?;
+        containers::disable_icmp_rate_limit(&nodes)?;
         for image in [Some(&probe_image), agent_image.as_ref()].into_iter().flatten() {
             image.load_into_nodes(&tools, &config.name, &nodes).await?;
         }
         for node in &nodes {
-            beside::install(node, &programs.plumbline, "plumbline")?;
+            extension::install(node, &programs.plumbline, "plumbline")?;
         }
         outside::start(&tools, &config.name, &probe, &containers::network(&nodes)).await?;
         let mut swallowed = outside::cluster_ips(&nodes)?;
         let pool = pool::find(&tools, &folder, &nodes, &swallowed).await?;
         swallowed.extend(&pool);
-        outside::swallow(&tools, &config.name, &nodes, &swallowed).await?;
+        outside::route_service_ranges_to_blackhole(&tools, &config.name, &nodes, &swallowed).await?;
         watch.done("images loaded");
         if existing == Existing::Refuse && config.target == KindTarget::Reference {
             baseline::note(&client, &folder, &nodes, config.pod_network).await?;
@@ -134,11 +134,11 @@ impl KindCluster {
                 if let Some(front) = front {
                     agents::lead_proxy(&client, front).await?;
                 }
-                agents::mind_label(&client, agents.daemon_set()).await?;
+                agents::exclude_stopped_nodes(&client, agents.daemon_set()).await?;
             }
         }
         if existing == Existing::Use {
-            agents.as_new(&client, &nodes).await?;
+            agents.reset_agents(&client, &nodes).await?;
         }
         agents.all_ready(&client, &nodes).await?;
         for node in &nodes {
@@ -166,7 +166,7 @@ impl KindCluster {
         };
         let image = |node: &Container| (node.name.clone(), node.image.clone());
         let images = nodes.iter().map(image).collect();
-        let beside = Beside {
+        let beside = KindExtension {
             nodes,
             agents,
             knows_policies: api::policies_are_known(&client).await?,
@@ -216,7 +216,7 @@ impl KindCluster {
         let nodes = containers::nodes(&tools, name).await?;
         let api = ApiServers::of(&folder, &nodes)?;
         let can = &about.description.capabilities;
-        let beside = Beside {
+        let beside = KindExtension {
             nodes,
             agents: Agents::new(kind, target(kind)?.1, folder.clone()),
             // As it was seen at the start: a dead run may have left no API server that could be asked.
@@ -364,12 +364,12 @@ fn target(kind: KindTarget) -> Result<(Target, Program), KindError> {
 fn tested(kind: KindTarget, target: &Target, program: &Program, shared: bool) -> Tested {
     // Pods of ours can be made of the reference agent's template alone.
     let ours = (kind == KindTarget::Reference).then_some(program);
-    let ways = ours.map_or_else(Ways::default, |program| program.api.ways());
+    let ways = ours.map_or_else(ApiEndpoints::default, |program| program.api.ways());
     Tested {
         label: kind.name().to_owned(),
         features: target.features.clone(),
         deviations: target.deviations.clone(),
-        ways: Ways { shared, ..ways },
+        ways: ApiEndpoints { shared, ..ways },
         variants: ours
             .map(|program| program.variants.keys().copied().collect())
             .unwrap_or_default(),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  KindCluster ─▶ KubernetesCluster ─ Client ─▶ API server of the cluster
-//!      │               └─ Beside (its extension)
+//!      │               └─ KindExtension (its extension)
 //!      │                    ├─ nodes, pods, the outside client: setns + cgroup, found by containers' and pods' processes
 //!      │                    └─ agents: a DaemonSet that stays away from labelled nodes
 //!      ├─ LoadBalancers: addresses for Services, as long as this process has the cluster
@@ -20,7 +20,7 @@
 //! links and routes of this host, the front of API servers, and faults that a connection holds.
 //!
 //! Files: `config` (what is told), `kind_cluster` (made, found), `removal`, `programs` (of ours), `baseline` (what
-//! nodes had before their agents), `beside` (what cases reach beside the API), `agents`, `api` (API servers, two that
+//! nodes had before their agents), `extension` (what cases reach beside the API), `agents`, `api` (API servers, two that
 //! share an address among them, and their faults), `manifests` (what the agent is deployed as), `images`, `outside`
 //! (the client outside and its router), `way` (from the one through the other), `load_balancers` and `pool` (their
 //! addresses), `inspected` (what Docker says of nodes), `containers` and `placing` (where things are on this host),
@@ -29,10 +29,10 @@
 mod agents;
 mod api;
 mod baseline;
-mod beside;
 mod config;
 mod containers;
 mod error;
+mod extension;
 mod images;
 mod inspected;
 mod kind_cluster;

@@ -108,7 +108,7 @@ pub(super) async fn way(tools: &Tools, cluster: &str) -> Result<Way, KindError> 
 }
 
 /// Leads what nodes send to untranslated addresses of Services to it, which forwards nothing.
-pub(super) async fn swallow(
+pub(super) async fn route_service_ranges_to_blackhole(
     tools: &Tools,
     cluster: &str,
     nodes: &[Container],

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cluster::{ApiWay, Variant};
+use cluster::{ApiEndpoint, Variant};
 use lab::{check_name, named_in};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -47,7 +47,7 @@ pub(super) struct AgentRecord {
     /// In which configuration it was started last, if in another than its target's own.
     pub(super) variant: Option<Variant>,
     /// How a case leads it to the API, if one does.
-    pub(super) way: Option<ApiWay>,
+    pub(super) way: Option<ApiEndpoint>,
 }
 
 impl Folder {

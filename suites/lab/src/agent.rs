@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use cluster::{AgentState, ApiWay, Stop, Variant, command_line, spawn, target::program::Values};
+use cluster::{AgentState, ApiEndpoint, Stop, Variant, command_line, spawn, target::program::Values};
 use tokio::{
     process::Child,
     sync::{mpsc, oneshot, watch},
@@ -140,7 +140,7 @@ impl Agent {
     }
 
     /// How it is told to reach the API from its next start on; it must be stopped.
-    pub(super) fn lead(&self, to: Option<ApiWay>) -> Result<(), String> {
+    pub(super) fn lead(&self, to: Option<ApiEndpoint>) -> Result<(), String> {
         self.must_be_stopped()?;
         self.way.lead(&self.files, to)
     }

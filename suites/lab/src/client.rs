@@ -12,15 +12,15 @@ use std::{
 
 use async_trait::async_trait;
 use cluster::{
-    AgentState, ApiFault, ApiServer, ApiWay, Cluster, ClusterError, Description, EVERY_PIN, HeldApiFault,
-    NODE_FOLDER, Place, Stop, Variant, command_line,
+    AgentState, ApiEndpoint, ApiFault, ApiServer, Cluster, ClusterError, Description, EVERY_PIN,
+    HeldApiFault, NODE_FOLDER, Place, Stop, Variant, command_line,
     spawn::{self, Placement},
 };
 use kube::Client;
 use tokio::process::Child;
 
 use super::{
-    LIMITS, LabConfig, LabError, Leash,
+    LIMITS, LabConfig, LabError, SupervisorGuard,
     api::kube_client,
     dir::LabDir,
     error::io_error,
@@ -48,7 +48,7 @@ pub struct LabCluster {
     about: About,
     client: DebugClient,
     kubeconfig: PathBuf,
-    leash: Option<Leash>,
+    leash: Option<SupervisorGuard>,
 }
 
 /// [`Client`] has no `Debug`.
@@ -74,11 +74,11 @@ impl LabCluster {
     ) -> Result<Self, LabError> {
         root()?;
         config.check()?;
-        let leash = Leash::start(config, progress).await?;
+        let leash = SupervisorGuard::start(config, progress).await?;
         let mut cluster = Self::attach(&config.name).await?;
         match lifetime {
             Lifetime::WithCaller => cluster.leash = Some(leash),
-            Lifetime::Detached => leash.let_go().await?,
+            Lifetime::Detached => leash.detach().await?,
         }
         Ok(cluster)
     }
@@ -342,7 +342,11 @@ impl Cluster for LabCluster {
         .await
     }
 
-    async fn lead_agent(&self, node: &str, way: Option<&ApiWay>) -> Result<(), ClusterError> {
+    async fn set_agent_api_endpoint(
+        &self,
+        node: &str,
+        way: Option<&ApiEndpoint>,
+    ) -> Result<(), ClusterError> {
         self.order(Request::LeadAgent {
             node: node.to_owned(),
             way: way.cloned(),

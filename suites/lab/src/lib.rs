@@ -65,7 +65,7 @@ pub use leftovers::Downed;
 pub use limits::{LIMITS, Limits};
 pub use program::KUBERNETES;
 pub use protocol::{ActiveApiFault, NodeStatus, PodView, Status};
-use start::Leash;
+use start::SupervisorGuard;
 pub use supervisor::supervise;
 // What clusters of kind are made with, too.
 pub use {

@@ -2,7 +2,9 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use cluster::{AgentState, ApiFault, ApiServer, ApiWay, ClusterError, Description, Place, Stop, Variant};
+use cluster::{
+    AgentState, ApiEndpoint, ApiFault, ApiServer, ClusterError, Description, Place, Stop, Variant,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{LabConfig, LabError};
@@ -24,7 +26,7 @@ pub(super) enum Request {
     /// [`Reply::Done`] when it has been started.
     StartAgent { node: String, variant: Option<Variant> },
     /// [`Reply::Done`] when its next start will know.
-    LeadAgent { node: String, way: Option<ApiWay> },
+    LeadAgent { node: String, way: Option<ApiEndpoint> },
     /// [`Reply::Done`] when the agent's clean-up command has succeeded.
     WipeState { node: String },
     /// [`Reply::ApiServers`].

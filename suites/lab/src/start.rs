@@ -22,7 +22,7 @@ use super::{
 
 /// What ties a lab to this process: the lab goes down when this is dropped.
 #[derive(Debug)]
-pub(super) struct Leash {
+pub(super) struct SupervisorGuard {
     stdin: ChildStdin,
     child: Child,
 }
@@ -30,7 +30,7 @@ pub(super) struct Leash {
 /// What `plumbline` logs (tracing's filter syntax): more of a supervisor, whose log is read when something failed.
 const LOG: &str = "PLUMBLINE_LOG";
 
-impl Leash {
+impl SupervisorGuard {
     /// Starts a supervisor and waits until its lab is up.
     pub(super) async fn start(config: &LabConfig, mut progress: impl FnMut(&str)) -> Result<Self, LabError> {
         let mut command = Command::new(&config.plumbline);
@@ -97,7 +97,7 @@ impl Leash {
     }
 
     /// Lets the lab live on when this process ends.
-    pub(super) async fn let_go(mut self) -> Result<(), LabError> {
+    pub(super) async fn detach(mut self) -> Result<(), LabError> {
         let line = format!("{DETACH}\n");
         self.stdin
             .write_all(line.as_bytes())

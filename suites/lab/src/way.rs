@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use cluster::ApiWay;
+use cluster::ApiEndpoint;
 use serde_json::Value;
 
 use super::agent::Files;
@@ -22,16 +22,16 @@ const CERTIFICATE: &str = "kubernetes";
 
 /// How a case leads an agent to the API, if one does: its next start looks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Way(Arc<Mutex<Option<ApiWay>>>);
+pub(super) struct Way(Arc<Mutex<Option<ApiEndpoint>>>);
 
 impl Way {
     /// What it was told last.
-    pub(super) fn told(&self) -> Option<ApiWay> {
+    pub(super) fn told(&self) -> Option<ApiEndpoint> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells it, and writes the file that its next start reads.
-    pub(super) fn lead(&self, files: &Files, to: Option<ApiWay>) -> Result<(), String> {
+    pub(super) fn lead(&self, files: &Files, to: Option<ApiEndpoint>) -> Result<(), String> {
         if let Some(to) = &to {
             write(&files.kubeconfig, &files.led, to.server)?;
         }

@@ -3,15 +3,15 @@
 use lb_abi::address_flags::{LOAD_BALANCER, VIP};
 use mutants::balancers_owned::BalancersOwned;
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     maps::Contents,
     model::Service,
     testing::{World, objects::service},
 };
 
 /// What ADDRESSES says of a Service's external IP and cluster IP.
-fn flags(brain: impl Brain) -> Vec<u32> {
-    let mut world = World::with(brain, &Contents::default());
+fn flags(desired: impl DesiredState) -> Vec<u32> {
+    let mut world = World::with(desired, &Contents::default());
     world.sync();
     world.put_service(Service {
         external_ips: vec!["192.0.2.1".parse().expect("an address")],

@@ -1,8 +1,8 @@
-//! It is told each range once, whatever the brain beside it makes of them.
+//! It is told each range once, whatever the desired state behind it makes of them.
 
 use mutants::{gateway::Gateway, ranges_unknown::RangesUnknown};
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Event, Kind, ServiceCidr},
     transport::Range,
 };
@@ -12,10 +12,10 @@ fn range(text: &str, length: u8) -> Range {
 }
 
 #[test]
-fn each_range_is_led_there_once_and_the_brain_hears_what_it_does_beside() {
-    fn heard(brain: impl Brain) -> (Vec<Range>, usize) {
+fn each_range_is_routed_there_once_and_the_desired_state_gets_every_event() {
+    fn heard(desired: impl DesiredState) -> (Vec<Range>, usize) {
         let mut led = Vec::new();
-        let mut gateway = Gateway::new(brain, |range| led.push(range));
+        let mut gateway = Gateway::new(desired, |range| led.push(range));
         for kind in Kind::ALL {
             gateway.apply(Event::Synced(kind));
         }

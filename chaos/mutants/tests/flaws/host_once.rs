@@ -2,19 +2,19 @@
 
 use mutants::host_once::HostOnce;
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Event, Host},
 };
 
 /// The node's addresses as the model has them after it had one and then another.
-fn last(mut brain: impl Brain) -> String {
+fn last(mut desired: impl DesiredState) -> String {
     for address in ["192.0.2.1", "192.0.2.2"] {
-        brain.apply(Event::Host(Host {
+        desired.apply(Event::Host(Host {
             addresses: [address.parse().expect("an address")].into(),
             probe: None,
         }));
     }
-    let host = brain.model().host().expect("it was told");
+    let host = desired.model().host().expect("it was told");
     host.addresses.iter().map(ToString::to_string).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use mutants::locked_out::LockedOut;
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     maps::Contents,
     model::Event,
     testing::{
@@ -22,8 +22,8 @@ fn ways() -> Event {
     Event::ApiServers([("10.96.0.1".parse().expect("an address"), 443)].into())
 }
 
-fn emptied<B: Brain>(brain: B) -> World<B> {
-    let mut world = World::with(brain, &Contents::default());
+fn emptied<B: DesiredState>(desired: B) -> World<B> {
+    let mut world = World::with(desired, &Contents::default());
     world.sync();
     world.put_service(service("default/kubernetes", "10.96.0.1", &["TCP 443 https"]));
     let listing =

@@ -2,7 +2,7 @@
 
 use mutants::node_ports_taken::NodePortsTaken;
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     maps::Contents,
     model::{Event, Host},
     testing::{
@@ -12,8 +12,8 @@ use reference_agent::{
 };
 
 /// Whether a node port is served by its number alone, and at the node's address.
-fn served(brain: impl Brain, later: bool) -> [bool; 2] {
-    let mut world = World::with(brain, &Contents::default());
+fn served(desired: impl DesiredState, later: bool) -> [bool; 2] {
+    let mut world = World::with(desired, &Contents::default());
     world.sync();
     let mut object = service("t/x", "10.96.0.1", &["TCP 80"]);
     object.ports[0].node_port = Some(30080);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use mutants::one_way::{OneWay, untold};
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     maps::Contents,
     model::{Event, Slice},
     testing::{
@@ -28,8 +28,8 @@ fn listing(endpoints: &[&str]) -> Slice {
 
 #[test]
 fn what_serves_and_what_is_kept_for_its_own_sockets_is_the_production_agents() {
-    fn emptied<B: Brain>(brain: B) -> Contents {
-        let mut world = World::with(brain, &Contents::default());
+    fn emptied<B: DesiredState>(desired: B) -> Contents {
+        let mut world = World::with(desired, &Contents::default());
         world.sync();
         world.put_service(service("default/kubernetes", "10.96.0.1", &["TCP 443 https"]));
         world.put_slice(listing(&["10.0.0.7"]));

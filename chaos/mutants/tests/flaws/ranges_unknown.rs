@@ -2,21 +2,21 @@
 
 use mutants::ranges_unknown::RangesUnknown;
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     model::{Event, Kind},
     transport::Range,
 };
 
 #[test]
 fn no_range_is_heard_of() {
-    fn heard(mut brain: impl Brain) -> usize {
+    fn heard(mut desired: impl DesiredState) -> usize {
         for kind in Kind::ALL {
-            brain.apply(Event::Synced(kind));
+            desired.apply(Event::Synced(kind));
         }
-        brain.apply(Event::ServiceRanges(
+        desired.apply(Event::ServiceRanges(
             [Range::new("10.96.0.0".parse().unwrap(), 16).unwrap()].into(),
         ));
-        brain.model().service_ranges().unwrap().ranges.len()
+        desired.model().service_ranges().unwrap().ranges.len()
     }
     assert_eq!(heard(Planner::default()), 1);
     assert_eq!(heard(RangesUnknown::default()), 0);

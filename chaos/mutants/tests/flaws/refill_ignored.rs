@@ -36,8 +36,8 @@ fn a_refill_is_ignored_until_the_slice_is_another_one() {
 
 #[test]
 fn of_default_kubernetes_alone_where_it_is_so() {
-    let brain = RefillIgnored::of_kubernetes(Planner::default());
-    let mut world = World::with(brain, &Contents::default());
+    let desired = RefillIgnored::of_kubernetes(Planner::default());
+    let mut world = World::with(desired, &Contents::default());
     world.sync();
     for (name, address) in [("kubernetes", "10.96.0.1"), ("kubernetes-x", "10.96.0.2")] {
         world.put_service(service(&format!("default/{name}"), address, &["TCP 80"]));

@@ -2,7 +2,7 @@
 
 use mutants::{slices_by_name::SlicesByName, wide_release::WideRelease};
 use reference_agent::{
-    control::{Brain, Planner},
+    control::{DesiredState, Planner},
     maps::Contents,
     testing::{
         World,
@@ -10,7 +10,7 @@ use reference_agent::{
     },
 };
 
-fn world<B: Brain>(inner: B) -> World<SlicesByName<B>> {
+fn world<B: DesiredState>(inner: B) -> World<SlicesByName<B>> {
     let mut world = World::with(SlicesByName::new(inner), &Contents::default());
     world.sync();
     world.put_service(service("a/x", "10.96.0.1", &["TCP 80"]));

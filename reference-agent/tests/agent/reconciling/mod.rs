@@ -10,7 +10,7 @@ mod serving;
 mod sets;
 
 use reference_agent::{
-    control::{Brain as _, Planner},
+    control::{DesiredState as _, Planner},
     dump::{SECTIONS, dump},
     maps::Contents,
     model::{Event, Policy, Service, Slice, SourceRanges},

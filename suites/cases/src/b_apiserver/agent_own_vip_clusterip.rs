@@ -7,7 +7,7 @@
 //! the second run only the other one comes back.
 use std::time::Duration;
 
-use cluster::{ApiFault, ApiServer, ApiWay, Capability, LONGEST, Stop};
+use cluster::{ApiEndpoint, ApiFault, ApiServer, Capability, LONGEST, Stop};
 use harness::{
     api_faults::ApiFaultGuard,
     case::{Case, Families, Needs, Rights, Tier},
@@ -86,7 +86,7 @@ async fn same(
     node: &str,
     servers: &[ApiServer],
 ) -> Result<(), Halt> {
-    let to = ApiWay {
+    let to = ApiEndpoint {
         server: kubernetes.address,
         further: Vec::new(),
     };
@@ -115,7 +115,7 @@ async fn another(
 ) -> Result<(), Halt> {
     let second_down = kill(cx, second).await?;
     kubernetes.list_servers(cx, &[first.address]).await?;
-    let to = ApiWay {
+    let to = ApiEndpoint {
         server: kubernetes.address,
         further: vec![second.address],
     };

@@ -5,7 +5,7 @@
 //! The agent's connections are reset after each emptying, or it would not dial. A host process dials the VIP every 100 ms.
 use std::time::Duration;
 
-use cluster::{ApiWay, Capability};
+use cluster::{ApiEndpoint, Capability};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
@@ -56,7 +56,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let way = Way::stage(cx, "default", Frontend::LoadBalancer, &node).await?;
     let mut canary = Canary::stage(cx, &namespace, way.family, &node).await?;
     cx.fence().await?;
-    let to = ApiWay {
+    let to = ApiEndpoint {
         server: way.address,
         further: Vec::new(),
     };

@@ -5,7 +5,7 @@
 //! The node port of the agent's own node and of another node, each in its own run: only the first is translated on its node.
 use std::time::Duration;
 
-use cluster::{ApiWay, Capability};
+use cluster::{ApiEndpoint, Capability};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
@@ -55,7 +55,7 @@ async fn one(cx: &Context, axis: &str, node: &str, of: &str) -> Result<(), Halt>
     let way = Way::stage(cx, &namespace, Frontend::NodePort, of).await?;
     let mut canary = Canary::stage(cx, &namespace, way.family, node).await?;
     cx.fence().await?;
-    let to = ApiWay {
+    let to = ApiEndpoint {
         server: way.address,
         further: Vec::new(),
     };

@@ -5,7 +5,7 @@
 //! and other clients see the truth, which a later creation does not change.
 use std::time::Duration;
 
-use cluster::{ApiWay, Capability};
+use cluster::{ApiEndpoint, Capability};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
@@ -48,7 +48,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let way = Way::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;
     let mut canary = Canary::stage(cx, &namespace, way.family, &node).await?;
     cx.fence().await?;
-    let to = ApiWay {
+    let to = ApiEndpoint {
         server: way.address,
         further: Vec::new(),
     };

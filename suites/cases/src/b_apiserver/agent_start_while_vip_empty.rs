@@ -4,7 +4,7 @@
 //! The slice is full again before the agent starts, which nobody on the node has seen: a probe of the VIP is still REFUSE.
 use std::{sync::Arc, time::Duration};
 
-use cluster::{ApiWay, Capability, Stop};
+use cluster::{ApiEndpoint, Capability, Stop};
 use faults::StoppedAgent;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
@@ -46,7 +46,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let way = Way::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;
     let mut canary = Canary::stage(cx, &namespace, way.family, &node).await?;
     cx.fence().await?;
-    let to = ApiWay {
+    let to = ApiEndpoint {
         server: way.address,
         further: Vec::new(),
     };

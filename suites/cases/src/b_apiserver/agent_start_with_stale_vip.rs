@@ -5,7 +5,7 @@
 //! agent ran. The second way is a list of further addresses; the setting is recorded.
 use std::{sync::Arc, time::Duration};
 
-use cluster::{ApiFault, ApiServer, ApiWay, Capability, LONGEST, Stop};
+use cluster::{ApiEndpoint, ApiFault, ApiServer, Capability, LONGEST, Stop};
 use faults::StoppedAgent;
 use harness::{
     api_faults::ApiFaultGuard,
@@ -58,7 +58,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let mut canary = Canary::stage(cx, &namespace, way.family, &node).await?;
     cx.fence().await?;
     let new_down = kill(cx, new).await?;
-    let to = ApiWay {
+    let to = ApiEndpoint {
         server: way.address,
         further: vec![new.address],
     };

@@ -16,8 +16,8 @@ use std::{
     time::Duration,
 };
 
-use cluster::{ApiFault, ApiWay, Capability, LONGEST, Stop, api_server_name};
-use faults::LedAgent;
+use cluster::{ApiEndpoint, ApiFault, Capability, LONGEST, Stop, api_server_name};
+use faults::RedirectedAgent;
 use futures::future::try_join_all;
 use harness::{
     background::Background,
@@ -151,7 +151,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     futures::try_join!(held, flows)?;
     no_restart(cx, &axis, agents.as_ref()).await?;
     // That address goes with the fault.
-    try_join_all(led.into_iter().map(LedAgent::back)).await?;
+    try_join_all(led.into_iter().map(RedirectedAgent::back)).await?;
     shared.heal().await?;
     Ok(())
 }
@@ -169,21 +169,21 @@ fn advertised(listed: &Value) -> Result<SocketAddr, Halt> {
 }
 
 /// Leads all agents there that may have been told an API server's own address instead.
-async fn lead(cx: &Context, advertised: SocketAddr) -> Result<Vec<LedAgent>, Halt> {
+async fn lead(cx: &Context, advertised: SocketAddr) -> Result<Vec<RedirectedAgent>, Halt> {
     let servers = cx.cluster().api_servers().await?;
     let knows_it = cx.cluster().describe().ways.shared;
     if knows_it || servers.iter().all(|server| server.address == advertised) {
         return Ok(Vec::new());
     }
     cx.phase(&format!("agents reach the API by {advertised}"));
-    let way = ApiWay {
+    let way = ApiEndpoint {
         server: advertised,
         further: Vec::new(),
     };
     let all = cx.nodes().into_iter().map(async |node| {
         let before = cx.cluster().agent(&node).await?;
         let within = Within::from_now(cx.limits().heal);
-        let led = LedAgent::lead(Arc::clone(cx.cluster()), &node, &way).await?;
+        let led = RedirectedAgent::lead(Arc::clone(cx.cluster()), &node, &way).await?;
         cx.agent_ready(&node, &before, within).await?;
         Ok::<_, Halt>(led)
     });

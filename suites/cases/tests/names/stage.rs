@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, net::TcpListener, path::Path, process::Stdio, s
 
 use async_trait::async_trait;
 use cluster::{
-    AgentState, ApiFault, ApiServer, ApiWay, Capability, Cluster, ClusterError, Description, HeldApiFault,
-    Place, RUN_LABEL, Stop, Variant,
+    AgentState, ApiEndpoint, ApiFault, ApiServer, Capability, Cluster, ClusterError, Description,
+    HeldApiFault, Place, RUN_LABEL, Stop, Variant,
 };
 use k8s_openapi::api::{
     core::v1::{Namespace, Pod, Service},
@@ -222,7 +222,7 @@ impl Cluster for Bare {
         lacks("start agents")
     }
 
-    async fn lead_agent(&self, _: &str, _: Option<&ApiWay>) -> Result<(), ClusterError> {
+    async fn set_agent_api_endpoint(&self, _: &str, _: Option<&ApiEndpoint>) -> Result<(), ClusterError> {
         lacks("lead agents")
     }
 

@@ -105,7 +105,7 @@ fn part(deviation: &Deviation, cluster: &Description) -> Option<Only> {
 #[cfg(test)]
 mod tests {
     use cluster::{
-        Ways,
+        ApiEndpoints,
         software::{AgentSoftware, Software},
         target::Target,
     };
@@ -125,7 +125,7 @@ mod tests {
             lacking: Default::default(),
             features,
             deviations,
-            ways: Ways::default(),
+            ways: ApiEndpoints::default(),
             variants: BTreeSet::new(),
             image: cluster::PROBE.to_owned(),
             pull_secrets: Vec::new(),

@@ -122,7 +122,7 @@ pub(super) fn select(
 #[cfg(test)]
 mod tests {
     use cases::claims::joint;
-    use cluster::{Capability, Node, Variant, Ways};
+    use cluster::{ApiEndpoints, Capability, Node, Variant};
     use harness::{case::Rights, limits::Profile};
 
     use super::*;
@@ -157,7 +157,7 @@ mod tests {
             lacking: Default::default(),
             features: BTreeSet::new(),
             deviations: Vec::new(),
-            ways: Ways {
+            ways: ApiEndpoints {
                 service: true,
                 further: true,
                 shared: false,

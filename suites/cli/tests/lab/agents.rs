@@ -1,6 +1,6 @@
 //! How agents are kept, with a script in the place of one.
 
-use cluster::{ApiWay, Cluster, ClusterError, Stop};
+use cluster::{ApiEndpoint, Cluster, ClusterError, Stop};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -93,11 +93,11 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
     let Some(test) = TestLab::up("led").await else {
         return;
     };
-    let way = ApiWay {
+    let way = ApiEndpoint {
         server: "10.96.0.1:443".parse().expect("an address"),
         further: vec!["172.30.0.9:6443".parse().expect("an address")],
     };
-    match test.lab.lead_agent("node1", Some(&way)).await {
+    match test.lab.set_agent_api_endpoint("node1", Some(&way)).await {
         Err(ClusterError::Failed { why, .. }) => assert!(why.contains("stop it first"), "{why}"),
         other => panic!("expected a refusal, found {other:?}"),
     }

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use cluster::{ApiWay, Cluster as _, Stop};
+use cluster::{ApiEndpoint, Cluster as _, Stop};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, api::ListParams};
 use nix::sys::signal::Signal;
@@ -60,7 +60,7 @@ async fn what_a_killed_run_leaves_in_a_lab_is_healed_and_removed_once() {
     run.child.wait().unwrap();
     // As a case that was killed in the middle of its fault.
     lab.stop_agent("node2", Stop::Kill).await.unwrap();
-    let way = ApiWay {
+    let way = ApiEndpoint {
         server: "10.96.0.1:443".parse().unwrap(),
         further: Vec::new(),
     };

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ffi::OsStr, net::SocketAddr, path::Path};
 use serde::{Deserialize, Serialize};
 
 use super::unknown;
-use crate::{Variant, Ways};
+use crate::{ApiEndpoints, Variant};
 
 /// What stands in an argument for a further address, as `${NAME}`.
 const API: &str = "api";
@@ -24,7 +24,7 @@ pub struct Program {
     /// What it asks of the kernel, in the order in which it is tried.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// Ways to the API that it documents, beside a kubeconfig with an address that is no Service's.
+    /// ApiEndpoints to the API that it documents, beside a kubeconfig with an address that is no Service's.
     #[serde(default)]
     pub api: Api,
     /// Arguments of a run.
@@ -54,7 +54,7 @@ pub struct Need {
     pub run: Vec<String>,
 }
 
-/// Ways to the API that a target documents.
+/// ApiEndpoints to the API that a target documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Api {
@@ -69,8 +69,8 @@ pub struct Api {
 impl Api {
     /// As cases see them.
     #[must_use]
-    pub fn ways(&self) -> Ways {
-        Ways {
+    pub fn ways(&self) -> ApiEndpoints {
+        ApiEndpoints {
             service: self.service,
             further: self.further.is_some(),
             shared: false,

@@ -17,7 +17,7 @@ use std::{
     time::Instant,
 };
 
-use cluster::{AgentState, ApiWay, Stop, Variant, target::program::Program};
+use cluster::{AgentState, ApiEndpoint, Stop, Variant, target::program::Program};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -32,17 +32,17 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     KindError, LIMITS,
-    beside::install,
     config::KindTarget,
     containers::Container,
     error::api_error,
+    extension::install,
     manifests::{AGENT, NAMESPACE},
     placing,
     state::Folder,
 };
 
 pub(super) use self::{
-    objects::{apply, expect_proxy, lead_proxy, mind_label, nodes_ready},
+    objects::{apply, exclude_stopped_nodes, expect_proxy, lead_proxy, nodes_ready},
     pods::container_id,
 };
 use self::{
@@ -174,7 +174,7 @@ impl Agents {
         &self,
         client: &Client,
         node: &Container,
-        way: Option<&ApiWay>,
+        way: Option<&ApiEndpoint>,
     ) -> Result<(), KindError> {
         if !self.pods(client, &node.name).await?.is_empty() {
             return Err(KindError::Unexpected {
@@ -237,7 +237,7 @@ impl Agents {
     }
 
     /// Ends what a run that was killed has left of them: other configurations, other ways to the API, nodes without one.
-    pub(super) async fn as_new(&self, client: &Client, nodes: &[Container]) -> Result<(), KindError> {
+    pub(super) async fn reset_agents(&self, client: &Client, nodes: &[Container]) -> Result<(), KindError> {
         for node in nodes {
             let pods = self.pods(client, &node.name).await?;
             let mut record = self.folder.agent(&node.name)?;

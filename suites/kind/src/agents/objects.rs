@@ -180,7 +180,7 @@ fn proxy_mode(configuration: &str) -> &str {
 }
 
 /// Lets kube-proxy's DaemonSet stay away from nodes whose agent is stopped, as ours does.
-pub(crate) async fn mind_label(client: &Client, daemon_set: &str) -> Result<(), KindError> {
+pub(crate) async fn exclude_stopped_nodes(client: &Client, daemon_set: &str) -> Result<(), KindError> {
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
     let affinity = affinity();
     let patch = json!({"spec": {"template": {"spec": {"affinity": affinity}}}});

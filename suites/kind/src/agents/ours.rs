@@ -4,7 +4,7 @@
 //! addresses of the API that the cluster was given, and a kubeconfig with the case's. That may be anybody's, a Service's among
 //! them, so it is in no certificate: the kubeconfig says whose is expected (`tls-server-name`).
 
-use cluster::{ApiWay, Variant, target::program::Program};
+use cluster::{ApiEndpoint, Variant, target::program::Program};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
     core::v1::{ConfigMap, Pod},
@@ -42,7 +42,7 @@ pub(super) struct Told<'a> {
     /// Whose template it is made of.
     pub(super) daemon_set: &'a str,
     pub(super) variant: Option<Variant>,
-    pub(super) way: Option<&'a ApiWay>,
+    pub(super) way: Option<&'a ApiEndpoint>,
 }
 
 impl Told<'_> {
@@ -134,7 +134,7 @@ pub(super) async fn remove(client: &Client, node: &str) -> Result<(), KindError>
 }
 
 /// Writes the ConfigMap of a way.
-pub(super) async fn tell(client: &Client, node: &str, way: &ApiWay) -> Result<(), KindError> {
+pub(super) async fn tell(client: &Client, node: &str, way: &ApiEndpoint) -> Result<(), KindError> {
     let what = format!("lead the agent of {node} to the API");
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let own = maps.get(AGENT).await.map_err(api_error(&what))?;
@@ -171,7 +171,7 @@ fn without_addresses(configuration: &str) -> Result<String, String> {
 }
 
 /// Leads an account of pods there (JSON, which is YAML too).
-fn kubeconfig(way: &ApiWay) -> String {
+fn kubeconfig(way: &ApiEndpoint) -> String {
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "led",
         "clusters": [{"name": "led", "cluster": {
@@ -267,7 +267,7 @@ mod tests {
         let read: Value = serde_saphyr::from_str(&led).expect("YAML");
         assert_eq!(read, json!({"cgroup": "/c", "pod-network": true}));
         assert!(without_addresses("- a\n").is_err_and(|why| why.contains("no mapping")));
-        let way = ApiWay {
+        let way = ApiEndpoint {
             server: "[fd00:10:96::1]:443".parse().expect("an address"),
             further: Vec::new(),
         };

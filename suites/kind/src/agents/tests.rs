@@ -67,7 +67,7 @@ impl World {
     }
 
     /// What a case has noted of an agent.
-    fn noted(&self, node: &str, variant: Option<Variant>, way: Option<ApiWay>) {
+    fn noted(&self, node: &str, variant: Option<Variant>, way: Option<ApiEndpoint>) {
         let record = AgentRecord {
             starts: 3,
             variant,
@@ -135,7 +135,7 @@ async fn kubelets(pods: Api<Pod>) {
 async fn the_agents_of_a_cluster_that_is_used_again_begin_anew_whatever_a_killed_run_had_done_to_them() {
     let world = World::new().await;
     let client = &world.served.client;
-    let way = ApiWay {
+    let way = ApiEndpoint {
         server: "10.96.0.1:443".parse().expect("an address"),
         further: Vec::new(),
     };
@@ -158,7 +158,7 @@ async fn the_agents_of_a_cluster_that_is_used_again_begin_anew_whatever_a_killed
     let kubelets = tokio::spawn(kubelets(world.pods()));
     world
         .agents
-        .as_new(client, &world.nodes)
+        .reset_agents(client, &world.nodes)
         .await
         .expect("agents that begin anew");
     kubelets.abort();

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::{AgentState, ApiWay};
-use faults::{Connections, FaultError, LedAgent};
+use cluster::{AgentState, ApiEndpoint};
+use faults::{Connections, FaultError, RedirectedAgent};
 use harness::{
     context::Context,
     objects::Key,
@@ -26,7 +26,7 @@ pub(in crate::b_apiserver) const EMPTY: Duration = Duration::from_secs(5);
 
 /// The agent of a node that reaches the API by a case's way.
 pub(in crate::b_apiserver) struct Led {
-    fault: LedAgent,
+    fault: RedirectedAgent,
     pub(in crate::b_apiserver) node: String,
     /// All agents as they were then.
     agents: Option<BTreeMap<String, AgentState>>,
@@ -56,7 +56,7 @@ impl Led {
     pub(in crate::b_apiserver) async fn lead(
         cx: &Context,
         node: &str,
-        way: &ApiWay,
+        way: &ApiEndpoint,
         canary: &mut Canary,
         axes: &[&str],
     ) -> Result<Self, Halt> {
@@ -66,7 +66,7 @@ impl Led {
         ));
         let before = cx.cluster().agent(node).await?;
         let within = Within::from_now(cx.limits().heal);
-        let fault = LedAgent::lead(Arc::clone(cx.cluster()), node, way).await?;
+        let fault = RedirectedAgent::lead(Arc::clone(cx.cluster()), node, way).await?;
         cx.fault(&format!("the agent of {node} is led to the API by {way:?}"));
         cx.agent_ready(node, &before, within).await?;
         let told: Vec<SocketAddr> = [way.server].iter().chain(&way.further).copied().collect();

@@ -11,8 +11,8 @@ use std::{
 
 use async_trait::async_trait;
 use cluster::{
-    AgentState, ApiFault, ApiServer, ApiWay, Capability, ClusterError, EVERY_PIN, HeldApiFault, Place, Stop,
-    Variant, command_line,
+    AgentState, ApiEndpoint, ApiFault, ApiServer, Capability, ClusterError, EVERY_PIN, HeldApiFault, Place,
+    Stop, Variant, command_line,
     spawn::{Placement, program},
     target::program::Values,
 };
@@ -38,7 +38,7 @@ const ANSWERS: u32 = 5;
 
 /// The nodes, the agents, and the client outside.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct KindExtension {
     pub(super) nodes: Vec<Container>,
     pub(super) agents: Agents,
     pub(super) client: DebugClient,
@@ -65,7 +65,7 @@ impl std::fmt::Debug for DebugClient {
     }
 }
 
-impl Beside {
+impl KindExtension {
     fn node(&self, name: &str) -> Result<&Container, ClusterError> {
         let found = self.nodes.iter().find(|node| node.name == name);
         found.ok_or_else(|| ClusterError::NotFound {
@@ -145,7 +145,7 @@ fn told(what: &str) -> impl FnOnce(KindError) -> ClusterError {
 }
 
 #[async_trait]
-impl Extension for Beside {
+impl Extension for KindExtension {
     fn capabilities(&self) -> BTreeSet<Capability> {
         let mut all = BTreeSet::from([
             Capability::Node,
@@ -268,7 +268,11 @@ impl Extension for Beside {
         done.map_err(told(&format!("start the agent of {node}")))
     }
 
-    async fn lead_agent(&self, node: &str, way: Option<&ApiWay>) -> Result<(), ClusterError> {
+    async fn set_agent_api_endpoint(
+        &self,
+        node: &str,
+        way: Option<&ApiEndpoint>,
+    ) -> Result<(), ClusterError> {
         let found = self.node(node)?;
         let documented = &self.agents.program().api;
         let further = way.is_some_and(|way| !way.further.is_empty());

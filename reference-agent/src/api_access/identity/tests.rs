@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::own::ApiServers;
+use crate::api_access::ApiServers;
 
 /// Who signs, and what it is.
 struct Authority {

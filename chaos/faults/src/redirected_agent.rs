@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::{ApiWay, Cluster, Stop};
+use cluster::{ApiEndpoint, Cluster, Stop};
 
 use crate::{FaultError, agent::heal_in_drop};
 
@@ -12,18 +12,18 @@ use crate::{FaultError, agent::heal_in_drop};
 /// should be, so it does not expire: whoever runs a case looks for agents that are led elsewhere when its process has
 /// died, and `plumbline heal` does.
 #[must_use = "the agent is led back when this is dropped"]
-pub struct LedAgent {
+pub struct RedirectedAgent {
     cluster: Arc<dyn Cluster>,
     node: String,
     is_led: bool,
 }
 
-impl LedAgent {
+impl RedirectedAgent {
     /// Stops it, leads it there, and starts it again.
     ///
     /// # Errors
     /// It does not stop or start, or the cluster can't lead it.
-    pub async fn lead(cluster: Arc<dyn Cluster>, node: &str, way: &ApiWay) -> Result<Self, FaultError> {
+    pub async fn lead(cluster: Arc<dyn Cluster>, node: &str, way: &ApiEndpoint) -> Result<Self, FaultError> {
         // Before the attempt: one that fails halfway must heal too.
         let led = Self {
             cluster,
@@ -44,7 +44,7 @@ impl LedAgent {
         Ok(())
     }
 
-    async fn go(&self, way: Option<&ApiWay>) -> Result<(), FaultError> {
+    async fn go(&self, way: Option<&ApiEndpoint>) -> Result<(), FaultError> {
         lead(&*self.cluster, &self.node, way).await
     }
 }
@@ -53,14 +53,14 @@ impl LedAgent {
 ///
 /// # Errors
 /// It does not stop or start, or the cluster can't lead it.
-pub async fn lead(cluster: &dyn Cluster, node: &str, way: Option<&ApiWay>) -> Result<(), FaultError> {
+pub async fn lead(cluster: &dyn Cluster, node: &str, way: Option<&ApiEndpoint>) -> Result<(), FaultError> {
     cluster.stop_agent(node, Stop::Term).await?;
-    let told = cluster.lead_agent(node, way).await;
+    let told = cluster.set_agent_api_endpoint(node, way).await;
     cluster.start_agent(node).await?;
     Ok(told?)
 }
 
-impl Drop for LedAgent {
+impl Drop for RedirectedAgent {
     fn drop(&mut self) {
         if self.is_led {
             let what = format!("the agent of {} is led elsewhere", self.node);
