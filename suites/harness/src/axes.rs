@@ -199,7 +199,7 @@ mod tests {
         axes.breaks(
             "a",
             Effect::Emptied,
-            "C is REFUSE",
+            "the culprit refuses",
             vec![finding(Weight::Violation)],
         );
         assert!(axes.is_open("a"));
@@ -214,7 +214,7 @@ mod tests {
             [
                 ("a", "pass".to_owned()),
                 (
-                    "a: C is REFUSE",
+                    "a: the culprit refuses",
                     "fail: breaks slice-empty-drops-to-zero: s: expected e, found Violation".to_owned()
                 ),
             ]

@@ -1,4 +1,4 @@
-//! It is told each range once, whatever the desired state behind it makes of them.
+//! The gateway routes each service range once, also when the desired state ignores service ranges.
 
 use mutants::{gateway::Gateway, ranges_unknown::RangesUnknown};
 use reference_agent::{

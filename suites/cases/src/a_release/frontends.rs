@@ -58,7 +58,7 @@ pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<()
         pair.culprit.list(cx, &[]).await?;
         seen.push(pair.culprit.refuses());
     }
-    witnessed(cx, (Effect::Emptied, "C is REFUSE"), &seen).await?;
+    witnessed(cx, (Effect::Emptied, "the culprit refuses"), &seen).await?;
 
     cx.phase("trigger: the victim is patched, and every frontend must serve its backends for the hold time");
     let mut windows = Vec::new();

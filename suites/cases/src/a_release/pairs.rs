@@ -76,7 +76,11 @@ impl<How> Point<How> {
             victim_first,
             ..
         } = self;
-        let age = if *victim_first { "V older" } else { "V younger" };
+        let age = if *victim_first {
+            "victim older"
+        } else {
+            "victim younger"
+        };
         let mut axis = format!("{family}, {shared} shared, {age}");
         if !name.is_empty() {
             axis += &format!(", {name}");

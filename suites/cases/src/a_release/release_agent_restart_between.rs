@@ -70,7 +70,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         match run.0 {
             Down::AfterRelease => {
                 release(cx, &mut pairs).await?;
-                witnessed(cx, (Effect::Emptied, "C is REFUSE"), &seen).await?;
+                witnessed(cx, (Effect::Emptied, "the culprit refuses"), &seen).await?;
                 Killed::kill(cx).await?.start(cx).await?;
             }
             Down::DuringRelease => {
@@ -79,7 +79,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
                 let started = Instant::now();
                 killed.start(cx).await?;
                 let within = Within::from(started, cx.limits().heal);
-                let what = "C is REFUSE after the start";
+                let what = "the culprit refuses after the start";
                 cx.takes_effect(Effect::Emptied, what, cx.clients(), &seen, within)
                     .await?;
             }

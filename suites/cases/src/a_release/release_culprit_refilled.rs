@@ -81,7 +81,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             if delay == LONGEST {
                 // Less than T_ep: who applies it later need not show it. That it was met shows in the fence that follows.
                 let settled = cx.settle(cx.clients(), &refuses, Within::from_now(delay)).await?;
-                cx.record("C is REFUSE while it is empty, of all axes", settled.words());
+                cx.record(
+                    "the culprit refuses while it is empty, of all axes",
+                    settled.words(),
+                );
             }
             Ok(())
         };

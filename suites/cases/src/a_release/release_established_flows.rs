@@ -66,7 +66,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         pair.culprit.list(cx, &[]).await?;
         seen.push(pair.culprit.refuses());
     }
-    witnessed(cx, (Effect::Emptied, "C is REFUSE"), &seen).await?;
+    witnessed(cx, (Effect::Emptied, "the culprit refuses"), &seen).await?;
     cx.phase("trigger: the victim is patched, and its flows go on for the hold time");
     let victims = victims(&pairs);
     trigger(cx, "1", victims.iter().copied()).await?;

@@ -81,7 +81,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         pair.culprit.list(cx, &[]).await?;
     }
     let seen: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
-    witnessed(cx, (Effect::Emptied, "C is REFUSE"), &seen).await?;
+    witnessed(cx, (Effect::Emptied, "the culprit refuses"), &seen).await?;
 
     cx.phase("triggers: each victim must serve its backends for the hold time");
     let window = probed(cx, victims(&pairs), Hold::Time).await?;

@@ -91,7 +91,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
         let seen: Vec<_> = pairs.iter().map(|pair| pair[culprit].refuses()).collect();
         let victims = pairs.iter().map(|pair| &pair[1 - culprit]);
-        released(cx, (Effect::Emptied, "it is REFUSE"), &seen, victims, hold).await?;
+        released(cx, (Effect::Emptied, "it refuses"), &seen, victims, hold).await?;
         if hold == Hold::Probes {
             for pair in &mut pairs {
                 pair[culprit].list_again(cx).await?;

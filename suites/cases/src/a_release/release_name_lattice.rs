@@ -97,7 +97,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             .filter(|one| one.service.plain() != name);
         released(
             cx,
-            (Effect::Emptied, &format!("{name} is REFUSE")),
+            (Effect::Emptied, &format!("{name} refuses")),
             &seen,
             victims,
             hold,

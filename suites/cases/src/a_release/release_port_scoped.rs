@@ -167,7 +167,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         seen.push(culprit.refuses());
     }
     let victims = || pairs.iter().map(|[_, victim]| victim);
-    released(cx, (Effect::Emptied, "C is REFUSE"), &seen, victims(), Hold::Time).await?;
+    released(
+        cx,
+        (Effect::Emptied, "the culprit refuses"),
+        &seen,
+        victims(),
+        Hold::Time,
+    )
+    .await?;
     undisturbed(cx, victims(), agents.as_ref()).await
 }
 

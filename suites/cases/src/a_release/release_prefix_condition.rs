@@ -70,7 +70,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         } else {
             Hold::Probes
         };
-        let what = format!("C is REFUSE with endpoints {name}");
+        let what = format!("the culprit refuses with endpoints {name}");
         released(cx, (Effect::Emptied, &what), &seen, victims(&pairs), hold).await?;
     }
     undisturbed(cx, victims(&pairs), agents.as_ref()).await

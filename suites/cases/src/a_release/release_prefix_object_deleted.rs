@@ -67,9 +67,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         release(cx, pair).await?;
     }
     for (effect, what) in [
-        (Effect::Emptied, "C without its slice is REFUSE"),
-        (Effect::Deleted, "C that was deleted is NONE"),
-        (Effect::Moved, "C whose endpoints have moved serves them"),
+        (Effect::Emptied, "the culprit without its slice refuses"),
+        (Effect::Deleted, "the deleted culprit is not served"),
+        (Effect::Moved, "the culprit serves its moved endpoints"),
     ] {
         let seen: Vec<Target> = pairs
             .iter()

@@ -83,7 +83,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let victims = || pairs.iter().map(|(made, _)| &made[1]);
     let attempts = released(
         cx,
-        (Effect::Left, "C serves {b2} only"),
+        (Effect::Left, "the culprit serves b2 only"),
         &seen,
         victims(),
         Hold::Time,
@@ -100,9 +100,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 /// Of a family, and of the Services in the order in which they are made.
 fn axis((family, order): &(Family, [&str; 2])) -> String {
     let age = if order[0] == VICTIM {
-        "V older"
+        "victim older"
     } else {
-        "V younger"
+        "victim younger"
     };
     format!("{family}, {age}")
 }

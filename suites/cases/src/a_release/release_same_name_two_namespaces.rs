@@ -70,7 +70,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let victims = || pairs.iter().map(|[_, victim]| victim);
     released(
         cx,
-        (Effect::Emptied, "the one in ns1 is REFUSE"),
+        (Effect::Emptied, "the one in ns1 refuses"),
         &seen,
         victims(),
         Hold::Probes,
@@ -83,7 +83,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     released(
         cx,
-        (Effect::Emptied, "the one in ns1 is still REFUSE"),
+        (Effect::Emptied, "the one in ns1 still refuses"),
         &seen,
         victims(),
         Hold::Time,

@@ -56,7 +56,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         pair.culprit.list(cx, &[]).await?;
     }
     let released: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
-    witnessed(cx, (Effect::Emptied, "C is REFUSE"), &released).await?;
+    witnessed(cx, (Effect::Emptied, "the culprit refuses"), &released).await?;
 
     cx.phase("the victim's slice is deleted: the victim refuses");
     for pair in &pairs {

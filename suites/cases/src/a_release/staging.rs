@@ -113,7 +113,7 @@ pub(super) async fn prefix_release(
     cx.fence().await?;
     let refused: Vec<Target> = staged.iter().map(Staged::culprit_refuses).collect();
     let within = Within::from(released, cx.limits().endpoints);
-    let (effect, what) = (Effect::Emptied, "C is REFUSE on every node");
+    let (effect, what) = (Effect::Emptied, "the culprit refuses on every node");
     cx.takes_effect(effect, what, cx.clients(), &refused, within)
         .await?;
 
@@ -131,7 +131,11 @@ pub(super) async fn prefix_release(
     let (_, reconciled) = futures::try_join!(cx.hold(window), reconciled)?;
     // After the hold's verdict: a victim that lost {b} has lost it on p2 too, which is a failure, not a missing witness.
     cx.record_settled(&reconciled);
-    cx.must_hold(Effect::Changed, "V was reconciled: p2 serves {b}", reconciled);
+    cx.must_hold(
+        Effect::Changed,
+        "the victim was reconciled: p2 serves its backends",
+        reconciled,
+    );
     undisturbed(cx, &staged, agents.as_ref()).await
 }
 
@@ -206,8 +210,8 @@ impl Point {
             trigger,
         } = self;
         let age = match older {
-            Older::Victim => "V older",
-            Older::Culprit => "V younger",
+            Older::Victim => "victim older",
+            Older::Culprit => "victim younger",
         };
         let how = match trigger {
             Trigger::Annotation => "annotation",

@@ -162,7 +162,7 @@ async fn rounds(cx: &Context, group: &Group, backends: &[Backend]) -> Result<(),
         let finding = Finding {
             weight: Weight::Violation,
             subject: group.axis.clone(),
-            expected: "REFUSE while it is empty, on some node at least".to_owned(),
+            expected: "refused while it is empty, on some node at least".to_owned(),
             found: format!("no refusal in {} rounds", group.rounds),
             first: Vec::new(),
         };

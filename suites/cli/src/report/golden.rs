@@ -97,7 +97,10 @@ fn case(id: &str, verdict: Verdict) -> Case {
         seconds: if ran { 51.25 } else { 0.0 },
         replay: format!("plumbline run --filter '^{id}$' --seed 7"),
         axes: if ran {
-            vec![axis("IPv4, 1 shared, V older"), axis("IPv4, 10 shared, C older")]
+            vec![
+                axis("IPv4, 1 shared, victim older"),
+                axis("IPv4, 10 shared, culprit older"),
+            ]
         } else {
             Vec::new()
         },
