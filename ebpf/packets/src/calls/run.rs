@@ -57,6 +57,19 @@ struct Mismatch {
     differences: Vec<Difference>,
 }
 
+impl Mismatch {
+    fn failure(self, seed: u64, case: u64, steps: Vec<Step>) -> Failure {
+        Failure {
+            seed,
+            case,
+            steps,
+            state: self.state,
+            outcome: self.outcome,
+            differences: self.differences,
+        }
+    }
+}
+
 impl<'a> Fuzzer<'a> {
     /// Of these programs and this model.
     pub fn new(kernel: &'a mut Kernel, model: Model) -> Self {
@@ -98,6 +111,21 @@ impl<'a> Fuzzer<'a> {
             }
         }
         report.took = began.elapsed();
+        Ok(report)
+    }
+
+    /// Runs one case of these steps, without leaving any out if it differs.
+    ///
+    /// # Errors
+    /// [`CallError`]: the case could not be run.
+    pub fn run_steps(&mut self, steps: &[Step]) -> Result<Report, CallError> {
+        let mut report = Report {
+            cases: 1,
+            ..Report::default()
+        };
+        if let Some(mismatch) = self.case(steps, &mut report)? {
+            report.failure = Some(Box::new(mismatch.failure(0, 0, steps.to_vec())));
+        }
         Ok(report)
     }
 
@@ -182,14 +210,7 @@ impl<'a> Fuzzer<'a> {
             chunk /= 2;
         }
         let (steps, mismatch) = least;
-        Ok(Failure {
-            seed,
-            case,
-            steps,
-            state: mismatch.state,
-            outcome: mismatch.outcome,
-            differences: mismatch.differences,
-        })
+        Ok(mismatch.failure(seed, case, steps))
     }
 
     /// The same mismatch by other steps; `None` if it is not there again.

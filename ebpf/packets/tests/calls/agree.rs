@@ -1,7 +1,7 @@
 //! Programs and model agree.
 
 use lb_abi::Counter;
-use lb_packets::calls::model;
+use lb_packets::calls::{Call, Kind, Place, Step, To, model};
 
 use super::support::{CASES, isolated};
 
@@ -34,5 +34,39 @@ fn programs_and_model_agree_on_cases_that_reach_every_counter_of_sockets() {
                 None => assert!(reached > 0, "no call counted {}", counter.name()),
             }
         }
+    });
+}
+
+/// A datagram socket that has been connected to 127.0.0.7 sends from 127.0.0.1, so 0.0.0.0 is 127.0.0.1 to it from then on.
+#[test]
+fn the_source_of_a_socket_connected_to_loopback_is_that_of_its_route() {
+    isolated(|runner| {
+        let to = |place, port| {
+            let to = To {
+                place,
+                port,
+                v4: true,
+                plain: true,
+            };
+            Step::Call(0, Call::Connect(to))
+        };
+        let steps = [
+            Step::Call(
+                0,
+                Call::Open {
+                    kind: Kind::V4,
+                    tcp: false,
+                    pod: true,
+                },
+            ),
+            to(Place::LoopbackAlso, 30081),
+            to(Place::Unspecified, 30080),
+            Step::Call(0, Call::Peer),
+        ];
+        let report = runner.run_steps(model::permitted, &steps);
+        if let Some(failure) = &report.failure {
+            panic!("{failure}");
+        }
+        assert_eq!(report.calls, 4);
     });
 }

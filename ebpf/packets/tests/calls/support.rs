@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use lb_packets::{
-    calls::{Fuzzer, Kernel, Model, Report},
+    calls::{Fuzzer, Kernel, Model, Report, Step},
     fuzz::Limits,
 };
 use testing::isolation::{Own, name_of};
@@ -33,9 +33,20 @@ impl Runner {
             cases: CASES,
             time: None,
         };
-        let mut kernel = Kernel::load(&self.0.cgroup).expect("programs, sockets and servers");
+        let mut kernel = self.kernel();
         let mut fuzzer = Fuzzer::new(&mut kernel, model);
         let report = fuzzer.run(&limits, |_| ControlFlow::Continue(()));
         report.expect("all cases can be run")
+    }
+
+    /// Runs one case.
+    pub(crate) fn run_steps(&self, model: Model, steps: &[Step]) -> Report {
+        let mut kernel = self.kernel();
+        let report = Fuzzer::new(&mut kernel, model).run_steps(steps);
+        report.expect("the case can be run")
+    }
+
+    fn kernel(&self) -> Kernel {
+        Kernel::load(&self.0.cgroup).expect("programs, sockets and servers")
     }
 }

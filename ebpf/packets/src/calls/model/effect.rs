@@ -250,12 +250,20 @@ fn connect(outcome: &mut Outcome, slot: usize, socket: &Socket, at: (Address, u1
         outcome.seen.server = Some(at).filter(|_| socket.tcp);
         let connected = Socket {
             peer: Some(at),
-            // The stack has the address, so it sends from there, too.
-            source: socket.source.or(Some(at.0).filter(|address| address.is_v4())),
+            source: socket.source.or(source(at.0)),
             ..*socket
         };
         outcome.state.open.insert(slot, connected);
     }
+}
+
+/// Where the kernel sends from to a local IPv4 address, once connected: from that address, but to all of 127.0.0.0/8 from
+/// 127.0.0.1, the preferred source of its route (`RTN_LOCAL` in `ip_route_output_key_hash_rcu`).
+fn source(destination: Address) -> Option<Address> {
+    if !destination.is_v4() {
+        return None;
+    }
+    Some(if destination.is_loopback() { Address::LOOPBACK_V4 } else { destination })
 }
 
 /// The kernel sends a datagram; whoever is there answers.
