@@ -31,21 +31,21 @@ pub(crate) const BPFFS: &str = "/sys/fs/bpf";
 /// so it does not expire: whoever runs a case looks for agents that are down when its process has died.
 #[must_use = "the agent starts again when this is dropped"]
 pub struct StoppedAgent {
-    cluster: Arc<dyn Cluster>,
+    cluster: Arc<Cluster>,
     node: String,
     is_down: bool,
 }
 
 impl StoppedAgent {
     /// Stops it.
-    pub async fn stop(cluster: Arc<dyn Cluster>, node: &str, how: Stop) -> Result<Self, FaultError> {
+    pub async fn stop(cluster: Arc<Cluster>, node: &str, how: Stop) -> Result<Self, FaultError> {
         // Before the attempt: one that fails halfway must heal too.
         let fault = Self {
             cluster,
             node: node.to_owned(),
             is_down: true,
         };
-        fault.cluster.stop_agent(node, how).await?;
+        fault.cluster.agents()?.stop(node, how).await?;
         Ok(fault)
     }
 
@@ -59,7 +59,7 @@ impl StoppedAgent {
     /// It can't be removed, or links still end after half a minute; nobody knows what the agent pins
     /// ([`Capability::AgentPins`](cluster::Capability)).
     pub async fn lose_pins(&self) -> Result<(), FaultError> {
-        let Some(delete) = deletion(BPFFS, &self.cluster.pins()) else {
+        let Some(delete) = deletion(BPFFS, &self.cluster.agents()?.pins()) else {
             return Err(FaultError::Refused {
                 node: self.node.clone(),
                 what: "take the agent's pins away".to_owned(),
@@ -67,7 +67,7 @@ impl StoppedAgent {
             });
         };
         let delete: Vec<&str> = delete.iter().map(String::as_str).collect();
-        on_host(&*self.cluster, &self.node, &delete).await?;
+        on_host(&self.cluster, &self.node, &delete).await?;
         self.links_have_ended().await
     }
 
@@ -83,19 +83,19 @@ impl StoppedAgent {
     }
 
     async fn attached(&self) -> Result<Remains, FaultError> {
-        Ok(Remains::of(&*self.cluster, &self.node).await?.attached())
+        Ok(Remains::of(&self.cluster, &self.node).await?.attached())
     }
 
     /// Heals: starts it again.
     pub async fn start(mut self) -> Result<(), FaultError> {
-        self.cluster.start_agent(&self.node).await?;
+        self.cluster.agents()?.start(&self.node, None).await?;
         self.is_down = false;
         Ok(())
     }
 
     /// Starts it in another configuration.
     pub async fn start_as(mut self, variant: Variant) -> Result<OtherwiseConfigured, FaultError> {
-        self.cluster.start_agent_as(&self.node, variant).await?;
+        self.cluster.agents()?.start(&self.node, Some(variant)).await?;
         self.is_down = false;
         Ok(OtherwiseConfigured {
             cluster: Arc::clone(&self.cluster),
@@ -111,7 +111,7 @@ impl StoppedAgent {
 /// such agents when its process has died.
 #[must_use = "the agent gets its own configuration again when this is dropped"]
 pub struct OtherwiseConfigured {
-    cluster: Arc<dyn Cluster>,
+    cluster: Arc<Cluster>,
     node: String,
     is_on: bool,
 }
@@ -119,7 +119,7 @@ pub struct OtherwiseConfigured {
 impl OtherwiseConfigured {
     /// Heals: ends it, and starts it in its target's own configuration.
     pub async fn heal(mut self) -> Result<(), FaultError> {
-        self.cluster.start_agent(&self.node).await?;
+        self.cluster.agents()?.start(&self.node, None).await?;
         self.is_on = false;
         Ok(())
     }
@@ -131,7 +131,9 @@ impl Drop for OtherwiseConfigured {
             return;
         }
         let what = format!("the agent of {} stays in another configuration", self.node);
-        heal_in_drop(&what, async { Ok(self.cluster.start_agent(&self.node).await?) });
+        heal_in_drop(&what, async {
+            Ok(self.cluster.agents()?.start(&self.node, None).await?)
+        });
     }
 }
 
@@ -170,11 +172,7 @@ fn deletion(folder: &str, pins: &[String]) -> Option<Vec<String>> {
 }
 
 /// Runs a command on a node, to its end; returns what it wrote to stdout.
-pub(crate) async fn on_host(
-    cluster: &dyn Cluster,
-    node: &str,
-    command: &[&str],
-) -> Result<String, FaultError> {
+pub(crate) async fn on_host(cluster: &Cluster, node: &str, command: &[&str]) -> Result<String, FaultError> {
     let refused = |why: String| FaultError::Refused {
         node: node.to_owned(),
         what: command.join(" "),
@@ -226,7 +224,7 @@ impl Drop for StoppedAgent {
             return;
         }
         heal_in_drop(&format!("the agent of {} stays down", self.node), async {
-            Ok(self.cluster.start_agent(&self.node).await?)
+            Ok(self.cluster.agents()?.start(&self.node, None).await?)
         });
     }
 }

@@ -59,7 +59,7 @@ impl Connections {
     /// # Errors
     /// The node can't be reached, or the process can't be looked at: it has ended.
     pub async fn of(
-        cluster: &dyn Cluster,
+        cluster: &Cluster,
         node: &str,
         process: u32,
         to: &[SocketAddr],
@@ -72,7 +72,7 @@ impl Connections {
     /// # Errors
     /// As [`of`](Self::of); or the kernel can't (`CONFIG_INET_DIAG_DESTROY`).
     pub async fn reset(
-        cluster: &dyn Cluster,
+        cluster: &Cluster,
         node: &str,
         process: u32,
         to: &[SocketAddr],
@@ -82,7 +82,7 @@ impl Connections {
 }
 
 async fn ask(
-    cluster: &dyn Cluster,
+    cluster: &Cluster,
     node: &str,
     process: u32,
     to: &[SocketAddr],

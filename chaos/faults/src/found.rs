@@ -44,7 +44,7 @@ impl Found {
     ///
     /// # Errors
     /// The node can't be reached, or looked at.
-    pub async fn on(cluster: &dyn Cluster, node: &str, expires: Duration) -> Result<Self, FaultError> {
+    pub async fn on(cluster: &Cluster, node: &str, expires: Duration) -> Result<Self, FaultError> {
         let mut sockets = LeftoverPrograms::hold(cluster, node, &HOOKS, expires).await?;
         let packets = LeftoverPackets::hold(cluster, node, expires).await?;
         let remains = Remains::of(cluster, node).await?;

@@ -27,8 +27,8 @@ pub struct Healed {
 ///
 /// # Errors
 /// The first that can't be undone, what is left after it included.
-pub async fn heal(cluster: &dyn Cluster, node: &str) -> Result<Healed, FaultError> {
-    let cgroup = cluster.cgroup_root().to_string_lossy().into_owned();
+pub async fn heal(cluster: &Cluster, node: &str) -> Result<Healed, FaultError> {
+    let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
     let said = on_host(cluster, node, &["plumbline", "node", "undo", "--cgroup", &cgroup]).await;
     // An agent is started all the same.
     let (mut healed, first) = match said.and_then(|said| undone(node, &said)) {
@@ -43,7 +43,7 @@ pub async fn heal(cluster: &dyn Cluster, node: &str) -> Result<Healed, FaultErro
         }
         Err(error) => (Healed::default(), Err(error)),
     };
-    let state = cluster.agent(node).await?;
+    let state = cluster.agents()?.state(node).await?;
     let mut was = Vec::new();
     if covered(cluster, node).await? {
         uncover(cluster, node).await?;
@@ -57,12 +57,12 @@ pub async fn heal(cluster: &dyn Cluster, node: &str) -> Result<Healed, FaultErro
             "the agent of {node} was led to the API by a way of a case, and is led back"
         ));
     } else if state.variant.is_some() {
-        cluster.start_agent(node).await?;
+        cluster.agents()?.start(node, None).await?;
         was.push(format!(
             "the agent of {node} was in another configuration than its target's, and is started again"
         ));
     } else if state.pid.is_none() {
-        cluster.start_agent(node).await?;
+        cluster.agents()?.start(node, None).await?;
         was.push(format!("the agent of {node} was stopped, and is started"));
     }
     healed.started = !was.is_empty();

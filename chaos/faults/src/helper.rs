@@ -29,11 +29,7 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Starts `plumbline node` with these arguments, on a node.
-    pub(crate) async fn start(
-        cluster: &dyn Cluster,
-        node: &str,
-        arguments: &[&str],
-    ) -> Result<Self, FaultError> {
+    pub(crate) async fn start(cluster: &Cluster, node: &str, arguments: &[&str]) -> Result<Self, FaultError> {
         let argv: Vec<String> = [&["plumbline", "node"], arguments]
             .concat()
             .into_iter()

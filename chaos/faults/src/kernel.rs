@@ -8,7 +8,7 @@ use crate::{FaultError, agent::on_host};
 ///
 /// # Errors
 /// No process can be run there.
-pub async fn boot_id(cluster: &dyn Cluster, node: &str) -> Result<String, FaultError> {
+pub async fn boot_id(cluster: &Cluster, node: &str) -> Result<String, FaultError> {
     let read = on_host(cluster, node, &["cat", "/proc/sys/kernel/random/boot_id"]).await?;
     Ok(read.trim().to_owned())
 }

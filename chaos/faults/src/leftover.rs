@@ -24,12 +24,12 @@ pub struct LeftoverPrograms {
 impl LeftoverPrograms {
     /// Takes hold of the programs that are attached to the agent's cgroup of a node. Changes nothing yet.
     pub async fn hold(
-        cluster: &dyn Cluster,
+        cluster: &Cluster,
         node: &str,
         hooks: &[&str],
         expires: Duration,
     ) -> Result<Self, FaultError> {
-        let cgroup = cluster.cgroup_root().to_string_lossy().into_owned();
+        let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
         let arguments = [
             "hold-programs",
             "--cgroup",

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! case ── LeftoverPrograms ── stdin/stdout of `plumbline node hold-programs` on the node ── lb-loader ── kernel
-//!      ├─ StoppedAgent ────── Cluster::stop_agent, start_agent
-//!      ├─ RedirectedAgent ────────── Cluster::set_agent_api_endpoint
+//!      ├─ StoppedAgent ────── AgentControl::stop, start
+//!      ├─ RedirectedAgent ────────── AgentControl::set_api_endpoint
 //!      └─ Connections ─────── `plumbline node connections` on the node ── /proc, sock_diag
 //! ```
 //!

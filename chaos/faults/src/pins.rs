@@ -20,21 +20,21 @@ const COVERS: usize = 16;
 /// on the node knows when that should be, so it does not expire: [`heal`](crate::heal) does it for a process that has died.
 #[must_use = "the pins are seen again when this is dropped"]
 pub struct HiddenPins {
-    cluster: Arc<dyn Cluster>,
+    cluster: Arc<Cluster>,
     node: String,
     hidden: bool,
 }
 
 impl HiddenPins {
     /// Hides them. The node's agent must be down.
-    pub async fn hide(cluster: Arc<dyn Cluster>, node: &str) -> Result<Self, FaultError> {
+    pub async fn hide(cluster: Arc<Cluster>, node: &str) -> Result<Self, FaultError> {
         // Before the attempt: one that is broken off halfway must heal too.
         let fault = Self {
             cluster,
             node: node.to_owned(),
             hidden: true,
         };
-        on_host(&*fault.cluster, node, &["mount", "-t", "bpf", SOURCE, BPFFS]).await?;
+        on_host(&fault.cluster, node, &["mount", "-t", "bpf", SOURCE, BPFFS]).await?;
         Ok(fault)
     }
 
@@ -46,7 +46,7 @@ impl HiddenPins {
     }
 
     async fn uncover(&self) -> Result<(), FaultError> {
-        uncover(&*self.cluster, &self.node).await
+        uncover(&self.cluster, &self.node).await
     }
 }
 
@@ -54,7 +54,7 @@ impl HiddenPins {
 ///
 /// # Errors
 /// The node can't be reached.
-pub(crate) async fn covered(cluster: &dyn Cluster, node: &str) -> Result<bool, FaultError> {
+pub(crate) async fn covered(cluster: &Cluster, node: &str) -> Result<bool, FaultError> {
     let mounts = on_host(cluster, node, &["cat", "/proc/self/mountinfo"]).await?;
     Ok(is_covered(&mounts))
 }
@@ -64,8 +64,8 @@ pub(crate) async fn covered(cluster: &dyn Cluster, node: &str) -> Result<bool, F
 ///
 /// # Errors
 /// The agent does not stop or start; what covers the bpffs stays.
-pub(crate) async fn uncover(cluster: &dyn Cluster, node: &str) -> Result<(), FaultError> {
-    cluster.stop_agent(node, Stop::Term).await?;
+pub(crate) async fn uncover(cluster: &Cluster, node: &str) -> Result<(), FaultError> {
+    cluster.agents()?.stop(node, Stop::Term).await?;
     let gone = async {
         for _ in 0..COVERS {
             if !covered(cluster, node).await? {
@@ -76,7 +76,7 @@ pub(crate) async fn uncover(cluster: &dyn Cluster, node: &str) -> Result<(), Fau
         Ok(())
     };
     let gone = gone.await;
-    cluster.start_agent(node).await?;
+    cluster.agents()?.start(node, None).await?;
     gone
 }
 

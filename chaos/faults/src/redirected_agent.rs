@@ -13,7 +13,7 @@ use crate::{FaultError, agent::heal_in_drop};
 /// died, and `plumbline heal` does.
 #[must_use = "the agent is led back when this is dropped"]
 pub struct RedirectedAgent {
-    cluster: Arc<dyn Cluster>,
+    cluster: Arc<Cluster>,
     node: String,
     is_led: bool,
 }
@@ -23,7 +23,7 @@ impl RedirectedAgent {
     ///
     /// # Errors
     /// It does not stop or start, or the cluster can't lead it.
-    pub async fn lead(cluster: Arc<dyn Cluster>, node: &str, way: &ApiEndpoint) -> Result<Self, FaultError> {
+    pub async fn lead(cluster: Arc<Cluster>, node: &str, way: &ApiEndpoint) -> Result<Self, FaultError> {
         // Before the attempt: one that fails halfway must heal too.
         let led = Self {
             cluster,
@@ -45,7 +45,7 @@ impl RedirectedAgent {
     }
 
     async fn go(&self, way: Option<&ApiEndpoint>) -> Result<(), FaultError> {
-        lead(&*self.cluster, &self.node, way).await
+        lead(&self.cluster, &self.node, way).await
     }
 }
 
@@ -53,10 +53,10 @@ impl RedirectedAgent {
 ///
 /// # Errors
 /// It does not stop or start, or the cluster can't lead it.
-pub async fn lead(cluster: &dyn Cluster, node: &str, way: Option<&ApiEndpoint>) -> Result<(), FaultError> {
-    cluster.stop_agent(node, Stop::Term).await?;
-    let told = cluster.set_agent_api_endpoint(node, way).await;
-    cluster.start_agent(node).await?;
+pub async fn lead(cluster: &Cluster, node: &str, way: Option<&ApiEndpoint>) -> Result<(), FaultError> {
+    cluster.agents()?.stop(node, Stop::Term).await?;
+    let told = cluster.agents()?.set_api_endpoint(node, way).await;
+    cluster.agents()?.start(node, None).await?;
     Ok(told?)
 }
 

@@ -47,8 +47,8 @@ impl Remains {
     ///
     /// # Errors
     /// The node can't be reached, or looked at.
-    pub async fn of(cluster: &dyn Cluster, node: &str) -> Result<Self, FaultError> {
-        let cgroup = cluster.cgroup_root().to_string_lossy().into_owned();
+    pub async fn of(cluster: &Cluster, node: &str) -> Result<Self, FaultError> {
+        let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
         let command = ["plumbline", "node", "remains", "--cgroup", &cgroup];
         let said = on_host(cluster, node, &command).await?;
         serde_json::from_str(&said).map_err(|error| FaultError::Helper {
@@ -62,8 +62,8 @@ impl Remains {
     ///
     /// # Errors
     /// The cluster does not know it.
-    pub async fn before(cluster: &dyn Cluster, node: &str) -> Result<Self, FaultError> {
-        Ok(Self(cluster.baseline(node).await?))
+    pub async fn before(cluster: &Cluster, node: &str) -> Result<Self, FaultError> {
+        Ok(Self(cluster.nodes()?.baseline(node).await?))
     }
 
     /// What there is more than there was.

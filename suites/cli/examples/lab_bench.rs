@@ -15,7 +15,6 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
-use cluster::Cluster as _;
 use comfy_table::{Table, presets};
 use futures::{StreamExt as _, TryStreamExt as _, future::try_join_all, pin_mut, stream};
 use k8s_openapi::api::{
@@ -99,7 +98,7 @@ async fn one_round(times: &mut Times, with_services: bool) -> anyhow::Result<()>
 
     if with_services {
         let began = Instant::now();
-        let client = lab.client();
+        let client = lab.cluster().client();
         let watchers = try_join_all((0..WATCHERS).map(|_| see_slices(client.clone())));
         let written = async {
             services(&client).await?;
@@ -124,8 +123,8 @@ async fn within<T>(what: &str, work: impl Future<Output = anyhow::Result<T>>) ->
 }
 
 async fn agents_ready(lab: &LabCluster) -> anyhow::Result<()> {
-    for node in &lab.describe().nodes {
-        while lab.agent(&node.name).await?.ready != Some(true) {
+    for node in &lab.cluster().describe().nodes {
+        while lab.cluster().agents().unwrap().state(&node.name).await?.ready != Some(true) {
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -140,7 +139,7 @@ async fn pods(lab: &LabCluster) -> anyhow::Result<()> {
         .iter()
         .map(|node| node.name.as_str())
         .collect();
-    let api: Api<Pod> = Api::namespaced(lab.client(), "default");
+    let api: Api<Pod> = Api::namespaced(lab.cluster().client(), "default");
     let objects = (0..PODS).zip(nodes.iter().cycle()).map(|(number, node)| {
         json!({
             "metadata": {"name": format!("pod-{number}")},

@@ -1,52 +1,53 @@
-//! What a cluster is for a case, whoever has made it: one trait for every way to have a cluster.
+//! What a cluster is for a case, whoever has made it: a value with parts that may be there or not.
 //!
 //! ```text
-//!  suites/targets ─▶ Target ─▶ providers (lab, kind, existing) ─▶ Cluster ─┬─ describe: Description, capabilities
-//!                                                                          ├─ client: the Kubernetes API
-//!                                                                          ├─ exec: a process in a Place
-//!                                                                          ├─ agents: stopped, started, led
-//!                                                                          └─ api_fault ─▶ HeldApiFault
+//!  suites/targets ─▶ Target ─▶ providers (lab, kind, existing) ─▶ Cluster ─┬─ Description, kube::Client, pods
+//!                                                                          ├─ NodeAccess?          processes on nodes
+//!                                                                          ├─ AgentControl?        stopped, started, cleaned up
+//!                                                                          ├─ ControlPlaneFaults?  ─▶ FaultLease
+//!                                                                          └─ OutsideClient?       a client outside
 //! ```
 //!
-//! A case sees the Kubernetes API ([`Cluster::client`]), places to run a process in ([`Cluster::exec`]) and,
-//! where the provider has them, node rights ([`Cluster::stop_agent`] …). What a provider lacks it does not
-//! declare in [`Description::capabilities`]; a case that needs it is skipped before the run. Nothing here knows a provider.
+//! A case sees the Kubernetes API ([`Cluster::client`]), places to run a process in ([`Cluster::exec`]) and the parts that the
+//! provider has ([`Cluster::agents`] …). A [`Capability`] is that its part is there ([`Parts::capabilities`]); a case that needs
+//! one that is not is skipped before the run. Nothing here knows a provider.
 //!
-//! Files: this one; `api` (what is seen of the API servers and done to them); `held` (a fault of them, while it lasts);
-//! `deviation` (what a target is known not to do); `target/` (what is under test: the files of `suites/targets`); `software`
+//! Files: this one; `parts` (what providers implement); `assembled` (the value); `api` (what is seen of the API servers and done
+//! to them); `fault_lease` (a fault of them, while it lasts); `deviation` (what a target is known not to do); `target/` (what is under test: the files of `suites/targets`); `software`
 //! (what was found to run there); `image` (what clusters that run images are given); `dress` (what pods ask for); `spawn` and
 //! `cgroup` (how a process gets to its place, for providers); `user_file` (files that a user names).
 
 mod api;
+mod assembled;
 pub mod cgroup;
 mod deviation;
 pub mod dress;
-mod held;
+mod fault_lease;
 pub mod image;
+mod parts;
 pub mod software;
 pub mod spawn;
 pub mod target;
 pub mod user_file;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::IpAddr,
-    path::Path,
-    time::Duration,
 };
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use tokio::process::Child;
 
 use crate::software::Software;
 
 pub use api::{
     ApiEndpoint, ApiEndpoints, ApiFault, ApiServer, Clients, Fault, LONGEST, Refusal, api_server_name, users,
 };
+pub use assembled::Cluster;
 pub use deviation::{Deviation, Family, Frontend};
-pub use held::{HeldApiFault, Hold};
+pub use fault_lease::{FaultLease, hold};
+pub use parts::{AgentControl, ControlPlaneFaults, NodeAccess, OutsideClient, Parts, PodAccess};
 
 /// What a provider can do beyond the Kubernetes API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -264,14 +265,15 @@ pub struct AgentState {
     pub variant: Option<Variant>,
 }
 
-/// Why a cluster could not do what was asked.
-#[derive(Debug, thiserror::Error)]
+/// Why a cluster could not do what was asked. It travels from whatever runs the cluster to whoever asked, so what failed is in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
 pub enum ClusterError {
     /// There is no such place, node or pod.
     #[error("there is no {what} {name:?} in this cluster")]
     NotFound {
         /// node, pod, container …
-        what: &'static str,
+        what: Cow<'static, str>,
         /// Its name.
         name: String,
     },
@@ -279,7 +281,7 @@ pub enum ClusterError {
     #[error("this cluster can't {what}")]
     Unsupported {
         /// What was asked.
-        what: &'static str,
+        what: Cow<'static, str>,
     },
     /// A fault had ended by itself before it was ended: what was seen under it proves nothing.
     #[error("the fault was over before it was ended, because its time was; let it last longer")]
@@ -294,70 +296,29 @@ pub enum ClusterError {
     },
 }
 
-/// A cluster to run cases in.
-#[async_trait]
-pub trait Cluster: Send + Sync {
-    /// What runs where.
-    fn describe(&self) -> &Description;
+impl ClusterError {
+    /// There is no `what` of this name.
+    #[must_use]
+    pub fn not_found(what: &'static str, name: impl Into<String>) -> Self {
+        Self::NotFound {
+            what: what.into(),
+            name: name.into(),
+        }
+    }
 
-    /// Administrator's client.
-    fn client(&self) -> kube::Client;
+    /// The cluster can't `what`.
+    #[must_use]
+    pub fn unsupported(what: &'static str) -> Self {
+        Self::Unsupported { what: what.into() }
+    }
 
-    /// Starts a process in a place; stdin, stdout and stderr are pipes, and dropping the value kills it.
-    ///
-    /// `argv[0]` may be the word `probe` or `plumbline`, which stand for those programs wherever they are there.
-    async fn exec(&self, place: &Place, argv: &[String]) -> Result<Child, ClusterError>;
-
-    /// What a pod's server wrote so far, line by line as it stands: each line is a `Served` of the crate oracle.
-    async fn log(&self, namespace: &str, pod: &str) -> Result<String, ClusterError>;
-
-    /// Whether the cluster itself is still there, asked after a case: what was seen in one that ended meanwhile is no
-    /// verdict on the target.
-    async fn intact(&self) -> Result<(), ClusterError>;
-
-    /// The agent of a node.
-    async fn agent(&self, node: &str) -> Result<AgentState, ClusterError>;
-
-    /// Ends the agent of a node and keeps it ended.
-    async fn stop_agent(&self, node: &str, how: Stop) -> Result<(), ClusterError>;
-
-    /// Starts it again, as its target runs it; one that runs in another configuration is ended first.
-    async fn start_agent(&self, node: &str) -> Result<(), ClusterError>;
-
-    /// How the agent of a node is told to reach the API from its next start on; `None`: as at first. Whoever answers must
-    /// have the certificate of the cluster's API servers, at whatever address. The agent must be stopped.
-    async fn set_agent_api_endpoint(&self, node: &str, way: Option<&ApiEndpoint>)
-    -> Result<(), ClusterError>;
-
-    /// As [`start_agent`](Self::start_agent), in another configuration, which lasts until the next start by somebody. Its
-    /// target must have it ([`Description::variants`]).
-    async fn start_agent_as(&self, node: &str, variant: Variant) -> Result<(), ClusterError>;
-
-    /// Removes what the target keeps on a node between runs (its pins and state directories), by the target's
-    /// own documented way. The agent must be stopped.
-    async fn wipe_state(&self, node: &str) -> Result<(), ClusterError>;
-
-    /// What a node had before its agent was installed, as `plumbline node remains` counts it.
-    async fn baseline(&self, node: &str) -> Result<BTreeMap<String, usize>, ClusterError>;
-
-    /// The API servers, by number. What a case does to them meets everybody but the administrator.
-    async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError>;
-
-    /// Lets something be wrong with them, for at most [`LONGEST`]; it is in force when this returns.
-    async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<HeldApiFault, ClusterError>;
-
-    /// Lets the resourceVersion jump ahead, as it does when others write much to the same etcd.
-    async fn jump_versions(&self, by: u32) -> Result<(), ClusterError>;
-
-    /// The folder that is the root of the node's cgroup v2 hierarchy, as a process in [`Place::Host`] sees it.
-    fn cgroup_root(&self) -> &Path;
-
-    /// What the agents pin, in patterns of paths below a node's bpffs (see [`Installation::pins`](crate::target::Installation));
-    /// [`EVERY_PIN`], if all of that bpffs is the cluster's own; nothing, if it is not known.
-    fn pins(&self) -> Vec<String>;
-
-    /// Copies logs, objects and dumps that explain a failure into a folder.
-    async fn evidence(&self, folder: &Path) -> Result<(), ClusterError>;
+    /// It failed to `what`: `why`.
+    pub fn failed(what: impl Into<String>, why: impl fmt::Display) -> Self {
+        Self::Failed {
+            what: what.into(),
+            why: why.to_string(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::{
         unix::process::CommandExt,
     },
     path::Path,
-    process::{Command, ExitCode},
+    process::{Command, ExitCode, Stdio},
     sync::{OnceLock, mpsc},
     thread,
 };
@@ -34,6 +34,15 @@ use nix::{
     unistd::{ForkResult, Pid, fork, getpid, getppid, pipe2, setsid},
 };
 use tokio::{process::Child, runtime::Handle, sync::oneshot};
+
+/// A program and where it is to be started: what [`spawn`] takes.
+#[derive(Debug)]
+pub struct Placed {
+    /// What is started on this machine: the program itself, or what bridges its pipes and ends it when it is killed.
+    pub command: Command,
+    /// Where.
+    pub placement: Placement,
+}
 
 /// Where a process runs: whatever is `None` stays the starter's.
 #[derive(Debug, Default)]
@@ -81,6 +90,24 @@ fn write_once(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the pointer and length are those of a live slice; the descriptor is only used.
     let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
     Errno::result(written).map(drop).map_err(io::Error::from)
+}
+
+/// Starts a program with pipes for stdin, stdout and stderr, in a process group of its own: Ctrl-C is for whoever started it, who
+/// ends it in an order of their own. Dropping the value kills it.
+///
+/// # Errors
+/// As of [`spawn`].
+pub async fn piped(placed: Placed) -> io::Result<Child> {
+    let Placed {
+        mut command,
+        placement,
+    } = placed;
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    spawn(command, placement).await
 }
 
 /// Starts a process in its place. It dies with this process, however that dies, and with the returned value.

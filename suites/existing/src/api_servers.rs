@@ -3,9 +3,10 @@
 //! Each of them writes itself there while it runs (the endpoint reconciler of kube-apiserver); somebody who hides them behind an
 //! address of his own writes that.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
-use cluster::ApiServer;
+use async_trait::async_trait;
+use cluster::{ApiFault, ApiServer, Capability, ClusterError, ControlPlaneFaults, FaultLease};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client, api::ListParams};
 use tokio::time::timeout;
@@ -36,6 +37,31 @@ pub(super) async fn listed(client: &Client) -> Result<Vec<ApiServer>, String> {
         return Err("the EndpointSlices of default/kubernetes list none".to_owned());
     }
     Ok(all)
+}
+
+/// The API servers that are listed: they can be seen, and nothing can be done to them.
+pub(super) struct ListedServers(pub(super) Client);
+
+#[async_trait]
+impl ControlPlaneFaults for ListedServers {
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        BTreeSet::new()
+    }
+
+    async fn servers(&self) -> Result<Vec<ApiServer>, ClusterError> {
+        listed(&self.0).await.map_err(|why| ClusterError::Failed {
+            what: "see the API servers".to_owned(),
+            why,
+        })
+    }
+
+    async fn begin(&self, _: &ApiFault, _: Duration) -> Result<FaultLease, ClusterError> {
+        Err(ClusterError::unsupported("make faults of its API servers"))
+    }
+
+    async fn jump_versions(&self, _: u32) -> Result<(), ClusterError> {
+        Err(ClusterError::unsupported("let the resourceVersion jump"))
+    }
 }
 
 fn in_slices(slices: &[EndpointSlice]) -> Vec<ApiServer> {

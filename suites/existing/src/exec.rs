@@ -8,6 +8,8 @@
 //! The end of stdin alone can be said only in version 5 of the protocol (Kubernetes 1.30 and later); earlier API servers
 //! get the end of the connection in its place.
 
+use std::str::FromStr;
+
 use cluster::command_line;
 use k8s_openapi::{
     api::core::v1::Pod,
@@ -17,6 +19,7 @@ use kube::{
     Api,
     api::{AttachParams, AttachedProcess},
 };
+use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncWriteExt as _, copy},
     time::timeout,
@@ -28,7 +31,7 @@ use super::{Connection, KubernetesError, LIMITS, error::api};
 const STRANGE: u8 = 255;
 
 /// Which program, and where.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecArguments {
     /// The way to the API.
     pub connection: Connection,
@@ -41,16 +44,19 @@ pub struct ExecArguments {
 }
 
 impl ExecArguments {
-    /// As arguments of `plumbline`.
+    /// As the only argument of `plumbline exec-in-pod`.
     #[must_use]
-    pub fn words(&self) -> Vec<String> {
-        let word = str::to_owned;
-        let mut words = vec![word("exec-in-pod")];
-        words.extend(self.connection.options());
-        words.extend([word("--namespace"), self.namespace.clone()]);
-        words.extend([word("--pod"), self.pod.clone(), word("--")]);
-        words.extend(self.argv.iter().cloned());
-        words
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// As `plumbline exec-in-pod` is given it.
+impl FromStr for ExecArguments {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        serde_json::from_str(text)
     }
 }
 
@@ -176,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bridge_is_told_everything_by_words() {
+    fn the_bridge_is_told_everything() {
         let arguments = ExecArguments {
             connection: Connection {
                 kubeconfig: Some("/k".into()),
@@ -184,11 +190,8 @@ mod tests {
             },
             namespace: "n".to_owned(),
             pod: "p".to_owned(),
-            argv: vec!["probe".to_owned(), "client".to_owned()],
+            argv: vec!["probe".to_owned(), "a b".to_owned()],
         };
-        assert_eq!(
-            arguments.words().join(" "),
-            "exec-in-pod --kubeconfig /k --context c --namespace n --pod p -- probe client"
-        );
+        assert_eq!(arguments.to_json().parse::<ExecArguments>().unwrap(), arguments);
     }
 }

@@ -71,7 +71,7 @@ impl Guard {
     ) -> Result<Self, KubernetesError> {
         let about = cluster.about();
         let options = &about.options;
-        let client = cluster::Cluster::client(cluster);
+        let client = cluster.client();
         let nodes = about.description.nodes.iter().map(|node| node.name.clone());
         let nodes: BTreeSet<String> = nodes.collect();
         let begun = async {

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use cluster::{
-    AgentState, Capability, ClusterError, Node, RUN_LABEL, Stop, Variant,
+    AgentControl, AgentState, ApiEndpoint, Capability, ClusterError, Node, RUN_LABEL, Stop, Variant,
     target::{Agent, Installation},
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, Node as ApiNode, Pod};
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{io::AsyncReadExt as _, time::timeout};
 
 use super::{
-    ApiOnly, Extension, KubernetesError, LIMITS, Options, Tier,
+    KubernetesError, LIMITS, Options, Tier,
     agents::AgentController,
     error::{api, words},
     limits::ask,
@@ -58,20 +58,15 @@ impl From<Installation> for Agents {
     }
 }
 
-/// What cases can see of a cluster beside its API: agents, where the target says which pods they are.
-///
-/// # Errors
-/// There is no kubeconfig any more.
-pub async fn extension(options: &Options) -> Result<Arc<dyn Extension>, KubernetesError> {
-    Ok(match &options.tested.agents {
-        Some(agents) => Arc::new(Installed {
-            client: options.connection.client().await?,
-            agents: agents.clone(),
-            options: options.clone(),
-            seen: Mutex::default(),
-        }),
-        None => Arc::new(ApiOnly),
-    })
+/// The agents of a cluster, where the target says which pods they are.
+pub(super) fn agents(client: &Client, options: &Options) -> Option<Arc<dyn AgentControl>> {
+    let agents = options.tested.agents.as_ref()?;
+    Some(Arc::new(Installed {
+        client: client.clone(),
+        agents: agents.clone(),
+        options: options.clone(),
+        seen: Mutex::default(),
+    }))
 }
 
 /// Agents that are there.
@@ -152,7 +147,7 @@ pub(super) fn status<'a>(pod: &'a Pod, container: &str) -> Option<&'a ContainerS
 }
 
 impl Installed {
-    fn hand(&self) -> AgentController<'_> {
+    fn controller(&self) -> AgentController<'_> {
         AgentController {
             client: &self.client,
             agents: &self.agents,
@@ -169,7 +164,7 @@ impl Installed {
     }
 
     async fn list(&self) -> Result<Vec<Pod>, ClusterError> {
-        self.hand().pods().await.map_err(told("list the agents"))
+        self.controller().pods().await.map_err(told("list the agents"))
     }
 
     /// Its process, as the node has it; asked there once for each container.
@@ -185,7 +180,7 @@ impl Installed {
         if let Some((_, process)) = self.lock().get(node).and_then(known) {
             return Ok(Some(process));
         }
-        let process = self.hand().process(node, id, None).await;
+        let process = self.controller().process(node, id, None).await;
         let process = process.map_err(told(&format!("find the agent of {node}")))?;
         let mut seen = self.lock();
         seen.entry(node.to_owned()).or_default().process = process.map(|process| (id.to_owned(), process));
@@ -255,7 +250,7 @@ async fn run(pods: &Api<Pod>, pod: &str, container: &str, argv: &[String]) -> Re
 }
 
 #[async_trait]
-impl Extension for Installed {
+impl AgentControl for Installed {
     fn capabilities(&self) -> BTreeSet<Capability> {
         let mut all: BTreeSet<_> = self.touches().then_some(Capability::Node).into_iter().collect();
         if self.touches() && self.agents.clean.is_some() {
@@ -272,7 +267,7 @@ impl Extension for Installed {
     }
 
     /// Its process is seen under [`Tier::Node`] only.
-    async fn agent(&self, node: &str) -> Result<AgentState, ClusterError> {
+    async fn state(&self, node: &str) -> Result<AgentState, ClusterError> {
         let pods = self.list().await?;
         let pod = pods.iter().find(|pod| on(pod, node));
         let status = pod.and_then(|pod| status(pod, &self.agents.agent.container));
@@ -289,27 +284,33 @@ impl Extension for Installed {
         })
     }
 
-    async fn stop_agent(&self, node: &str, how: Stop) -> Result<(), ClusterError> {
-        let done = self.hand().stop(node, how).await;
+    async fn stop(&self, node: &str, how: Stop) -> Result<(), ClusterError> {
+        let done = self.controller().stop(node, how).await;
         done.map_err(told(&format!("stop the agent of {node}")))
     }
 
-    async fn start_agent(&self, node: &str, variant: Option<Variant>) -> Result<(), ClusterError> {
+    async fn start(&self, node: &str, variant: Option<Variant>) -> Result<(), ClusterError> {
         if variant.is_some() {
-            return Err(ClusterError::Unsupported {
-                what: "start its agents in another configuration",
-            });
+            return Err(ClusterError::unsupported(
+                "start its agents in another configuration",
+            ));
         }
         let started = async {
-            let hand = self.hand();
-            hand.start(node).await?;
-            hand.runs(node).await
+            let controller = self.controller();
+            controller.start(node).await?;
+            controller.runs(node).await
         };
         started.await.map_err(told(&format!("start the agent of {node}")))
     }
 
-    async fn wipe_state(&self, node: &str) -> Result<(), ClusterError> {
-        let done = self.hand().clean(node).await;
+    async fn set_api_endpoint(&self, _: &str, _: Option<&ApiEndpoint>) -> Result<(), ClusterError> {
+        Err(ClusterError::unsupported(
+            "tell its agents another way to the API",
+        ))
+    }
+
+    async fn clean_up(&self, node: &str) -> Result<(), ClusterError> {
+        let done = self.controller().clean(node).await;
         done.map_err(told(&format!("wipe what the agent of {node} keeps")))
     }
 

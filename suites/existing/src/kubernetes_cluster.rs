@@ -1,20 +1,17 @@
-//! A cluster by a kubeconfig, as cases see it.
+//! A cluster by a kubeconfig: looked at, and assembled for cases.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt, fs,
-    os::unix::process::CommandExt as _,
-    path::Path,
-    process::{Command, Stdio},
+    path::{Path, PathBuf},
+    process::Command,
     sync::Arc,
-    time::Duration,
 };
 
 use async_trait::async_trait;
 use cluster::{
-    AgentState, ApiEndpoint, ApiFault, ApiServer, Cluster, ClusterError, Description, HeldApiFault, PROBE,
-    Place, Stop, Variant, command_line,
-    spawn::{self, Placement},
+    Capability, Cluster, ClusterError, Description, NodeAccess, PROBE, Parts, PodAccess,
+    spawn::{Placed, Placement},
     target::Agent,
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -23,19 +20,20 @@ use kube::{
     api::{ListParams, LogParams},
 };
 use serde::{Deserialize, Serialize};
-use tokio::{process::Child, time::timeout};
+use tokio::time::timeout;
 
 use super::{
-    ExecArguments, Extension, Host, KubernetesError, LIMITS, Options, Tier, api_servers,
+    ExecArguments, Host, KubernetesError, LIMITS, Options, Tier,
+    api_servers::ListedServers,
     error::words,
-    hosts,
+    hosts, installed,
     options::{host_pod, on_host},
     scouts::scout,
     software,
-    survey::survey,
+    survey::{self, survey},
 };
 
-/// Everything that another process needs to use the same cluster in the same way, but for its extension.
+/// Everything that another process needs to use the same cluster in the same way, but for the provider's own parts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct About {
     /// What was told.
@@ -47,12 +45,23 @@ pub struct About {
     pub host: Option<Host>,
 }
 
-/// A cluster by a kubeconfig.
+/// What a provider has of a cluster beside its API: pods that it reaches in a way of its own, and parts. What it leaves out is
+/// had by the API.
+#[derive(Clone, Default)]
+pub struct Own {
+    /// Pods; else [`ApiPods`].
+    pub pods: Option<Arc<dyn PodAccess>>,
+    /// Parts; else nodes by pods of the run, agents where the target says which pods they are, and the API servers that
+    /// `default/kubernetes` lists.
+    pub parts: Parts,
+}
+
+/// A cluster by a kubeconfig, as long as it is looked at.
 pub struct KubernetesCluster {
     about: About,
     left_out: Vec<String>,
     client: Client,
-    extension: Arc<dyn Extension>,
+    own: Own,
 }
 
 impl fmt::Debug for KubernetesCluster {
@@ -69,9 +78,10 @@ impl KubernetesCluster {
     ///
     /// # Errors
     /// It can't be used for cases; see [`KubernetesError`].
-    pub async fn survey(options: Options, extension: Arc<dyn Extension>) -> Result<Self, KubernetesError> {
+    pub async fn survey(options: Options, own: Own) -> Result<Self, KubernetesError> {
         let client = options.connection.client().await?;
-        let (description, left_out) = survey(&client, &options, &*extension).await?;
+        let own = with_agents(own, &client, &options);
+        let (description, left_out) = survey(&client, &options, &own.parts).await?;
         Ok(Self {
             about: About {
                 options,
@@ -80,7 +90,7 @@ impl KubernetesCluster {
             },
             left_out,
             client,
-            extension,
+            own,
         })
     }
 
@@ -88,14 +98,38 @@ impl KubernetesCluster {
     ///
     /// # Errors
     /// There is no kubeconfig any more.
-    pub async fn attach(about: About, extension: Arc<dyn Extension>) -> Result<Self, KubernetesError> {
+    pub async fn attach(about: About, own: Own) -> Result<Self, KubernetesError> {
         let client = about.options.connection.client().await?;
+        let own = with_agents(own, &client, &about.options);
         Ok(Self {
             about,
             left_out: Vec::new(),
             client,
-            extension,
+            own,
         })
+    }
+
+    /// It for cases, as far as it has been looked at.
+    #[must_use]
+    pub fn cluster(&self) -> Cluster {
+        let About {
+            options,
+            description,
+            host,
+        } = &self.about;
+        let mut parts = self.own.parts.clone();
+        parts.nodes.get_or_insert_with(|| {
+            Arc::new(RunPods {
+                options: options.clone(),
+                cgroup: host.as_ref().map(|host| host.cgroup.clone()),
+            })
+        });
+        if parts.control_plane.is_none() && description.capabilities.contains(&Capability::ApiServers) {
+            parts.control_plane = Some(Arc::new(ListedServers(self.client.clone())));
+        }
+        let pods = self.own.pods.clone();
+        let pods = pods.unwrap_or_else(|| Arc::new(ApiPods::new(self.client.clone(), options.clone())));
+        Cluster::new(description.clone(), self.client.clone(), pods, parts)
     }
 
     /// Finds nodes by pods, where the account may not list them: under [`Tier::Namespaced`], when the run has the namespace.
@@ -140,41 +174,100 @@ impl KubernetesCluster {
         &self.left_out
     }
 
+    /// Administrator's client.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// What another process needs for [`KubernetesCluster::attach`].
     #[must_use]
     pub fn about(&self) -> &About {
         &self.about
     }
+}
 
-    /// The command that runs a program in a place.
-    async fn command(&self, place: &Place, argv: &[String]) -> Result<(Command, Placement), ClusterError> {
-        if let Some(own) = self.extension.command(place, argv).await? {
-            return Ok(own);
-        }
-        let options = &self.about.options;
-        let (namespace, pod) = match place {
-            Place::Pod { namespace, name } => (namespace.clone(), name.clone()),
-            Place::Host { node } => (options.namespace.clone(), host_pod(node)),
-            Place::Outside => {
-                return Err(ClusterError::Unsupported {
-                    what: "run anything outside of itself",
-                });
-            }
+/// With the agents that the target names, unless the provider has a part for them.
+fn with_agents(mut own: Own, client: &Client, options: &Options) -> Own {
+    if own.parts.agents.is_none() {
+        own.parts.agents = installed::agents(client, options);
+    }
+    own
+}
+
+/// What runs a program in a pod by the API, its pipes bridged.
+fn in_pod(options: &Options, namespace: &str, pod: String, argv: Vec<String>) -> Placed {
+    let arguments = ExecArguments {
+        connection: options.connection.clone(),
+        namespace: namespace.to_owned(),
+        pod,
+        argv,
+    };
+    let mut command = Command::new(&options.plumbline);
+    command.arg("exec-in-pod").arg(arguments.to_json());
+    Placed {
+        command,
+        placement: Placement::default(),
+    }
+}
+
+/// Nodes by pods of the run in their networks; under [`Tier::Node`] privileged ones, through which root's processes run there.
+#[derive(Debug)]
+struct RunPods {
+    options: Options,
+    /// Of the cgroup v2 hierarchy, where it was looked for.
+    cgroup: Option<PathBuf>,
+}
+
+#[async_trait]
+impl NodeAccess for RunPods {
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        survey::of_nodes(&self.options)
+    }
+
+    async fn command(&self, node: &str, argv: &[String]) -> Result<Placed, ClusterError> {
+        let options = &self.options;
+        let argv = if options.tier >= Tier::Node {
+            on_host(&options.program, argv)
+        } else {
+            in_image(&options.program, argv)
         };
-        let is_host = matches!(place, Place::Host { .. });
-        let arguments = ExecArguments {
-            connection: options.connection.clone(),
-            namespace,
-            pod,
-            argv: if is_host && options.tier >= Tier::Node {
-                on_host(&options.program, argv)
-            } else {
-                in_image(&options.program, argv)
-            },
-        };
-        let mut command = Command::new(&options.plumbline);
-        command.args(arguments.words());
-        Ok((command, Placement::default()))
+        Ok(in_pod(options, &options.namespace, host_pod(node), argv))
+    }
+
+    fn cgroup_root(&self) -> &Path {
+        self.cgroup
+            .as_deref()
+            .unwrap_or_else(|| Path::new("/sys/fs/cgroup"))
+    }
+
+    async fn baseline(&self, _: &str) -> Result<BTreeMap<String, usize>, ClusterError> {
+        Err(ClusterError::unsupported(
+            "tell what nodes had before their agents",
+        ))
+    }
+}
+
+/// Pods by the API.
+#[derive(Clone)]
+pub struct ApiPods {
+    client: Client,
+    options: Options,
+}
+
+/// [`Client`] has no `Debug`.
+impl fmt::Debug for ApiPods {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = formatter.debug_struct("ApiPods");
+        debug.field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl ApiPods {
+    /// Of the cluster of this client.
+    #[must_use]
+    pub fn new(client: Client, options: Options) -> Self {
+        Self { client, options }
     }
 
     /// Asks the API, for as long as one question may take.
@@ -194,6 +287,42 @@ impl KubernetesCluster {
     }
 }
 
+#[async_trait]
+impl PodAccess for ApiPods {
+    async fn command(&self, namespace: &str, pod: &str, argv: &[String]) -> Result<Placed, ClusterError> {
+        let options = &self.options;
+        let argv = in_image(&options.program, argv);
+        Ok(in_pod(options, namespace, pod.to_owned(), argv))
+    }
+
+    async fn log(&self, namespace: &str, pod: &str) -> Result<String, ClusterError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let what = format!("read the log of {namespace}/{pod}");
+        let log = self.ask(&what, pods.logs(pod, &LogParams::default())).await?;
+        Ok(served(&log))
+    }
+
+    async fn intact(&self) -> Result<(), ClusterError> {
+        let what = "reach the API server";
+        self.ask(what, self.client.apiserver_version()).await.map(drop)
+    }
+
+    /// Nodes, where they may be listed; objects and logs of the case are the harness's.
+    async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
+        let failed = |why: String| ClusterError::Failed {
+            what: format!("write evidence into {}", folder.display()),
+            why,
+        };
+        if self.options.confined().is_some() {
+            return Ok(());
+        }
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let nodes = self.ask("list nodes", nodes.list(&ListParams::default())).await?;
+        let text = serde_json::to_vec_pretty(&nodes.items).map_err(|error| failed(error.to_string()))?;
+        fs::write(folder.join("nodes.json"), text).map_err(|error| failed(error.to_string()))
+    }
+}
+
 /// What a server wrote to its stdout, each line an object, out of a container's log, which has its stderr, too.
 fn served(log: &str) -> String {
     log.split_inclusive('\n')
@@ -210,122 +339,6 @@ fn in_image(program: &str, argv: &[String]) -> Vec<String> {
         _ => (Vec::new(), argv),
     };
     [&first, rest].concat()
-}
-
-#[async_trait]
-impl Cluster for KubernetesCluster {
-    fn describe(&self) -> &Description {
-        &self.about.description
-    }
-
-    fn client(&self) -> Client {
-        self.client.clone()
-    }
-
-    async fn exec(&self, place: &Place, argv: &[String]) -> Result<Child, ClusterError> {
-        let (mut command, placement) = self.command(place, argv).await?;
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        // Ctrl-C is for whoever started it, who ends it in his own order.
-        command.process_group(0);
-        let child = spawn::spawn(command, placement).await;
-        child.map_err(|error| ClusterError::Failed {
-            what: format!("start `{}` {place}", command_line(argv)),
-            why: error.to_string(),
-        })
-    }
-
-    async fn log(&self, namespace: &str, pod: &str) -> Result<String, ClusterError> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let what = format!("read the log of {namespace}/{pod}");
-        let log = self.ask(&what, pods.logs(pod, &LogParams::default())).await?;
-        Ok(served(&log))
-    }
-
-    async fn intact(&self) -> Result<(), ClusterError> {
-        // First what does not come back by itself.
-        self.extension.intact().await?;
-        self.ask("reach the API server", self.client.apiserver_version())
-            .await?;
-        Ok(())
-    }
-
-    async fn agent(&self, node: &str) -> Result<AgentState, ClusterError> {
-        self.extension.agent(node).await
-    }
-
-    async fn stop_agent(&self, node: &str, how: Stop) -> Result<(), ClusterError> {
-        self.extension.stop_agent(node, how).await
-    }
-
-    async fn start_agent(&self, node: &str) -> Result<(), ClusterError> {
-        self.extension.start_agent(node, None).await
-    }
-
-    async fn set_agent_api_endpoint(
-        &self,
-        node: &str,
-        way: Option<&ApiEndpoint>,
-    ) -> Result<(), ClusterError> {
-        self.extension.set_agent_api_endpoint(node, way).await
-    }
-
-    async fn start_agent_as(&self, node: &str, variant: Variant) -> Result<(), ClusterError> {
-        self.extension.start_agent(node, Some(variant)).await
-    }
-
-    async fn wipe_state(&self, node: &str) -> Result<(), ClusterError> {
-        self.extension.wipe_state(node).await
-    }
-
-    async fn baseline(&self, node: &str) -> Result<BTreeMap<String, usize>, ClusterError> {
-        self.extension.baseline(node).await
-    }
-
-    async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError> {
-        if let Some(all) = self.extension.api_servers() {
-            return Ok(all);
-        }
-        let listed = api_servers::listed(&self.client).await;
-        listed.map_err(|why| ClusterError::Failed {
-            what: "see the API servers".to_owned(),
-            why,
-        })
-    }
-
-    async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<HeldApiFault, ClusterError> {
-        self.extension.api_fault(fault, lasts).await
-    }
-
-    async fn jump_versions(&self, by: u32) -> Result<(), ClusterError> {
-        self.extension.jump_versions(by).await
-    }
-
-    fn cgroup_root(&self) -> &Path {
-        let seen = self.about.host.as_ref().map(|host| host.cgroup.as_path());
-        seen.unwrap_or_else(|| self.extension.cgroup_root())
-    }
-
-    fn pins(&self) -> Vec<String> {
-        self.extension.pins()
-    }
-
-    /// Nodes, where they may be listed, and what the extension has; objects and logs of the case are the harness's.
-    async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
-        let failed = |why: String| ClusterError::Failed {
-            what: format!("write evidence into {}", folder.display()),
-            why,
-        };
-        if self.about.options.confined().is_none() {
-            let nodes: Api<Node> = Api::all(self.client.clone());
-            let nodes = self.ask("list nodes", nodes.list(&ListParams::default())).await?;
-            let text = serde_json::to_vec_pretty(&nodes.items).map_err(|error| failed(error.to_string()))?;
-            fs::write(folder.join("nodes.json"), text).map_err(|error| failed(error.to_string()))?;
-        }
-        self.extension.evidence(folder).await
-    }
 }
 
 #[cfg(test)]

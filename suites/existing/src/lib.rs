@@ -6,7 +6,7 @@
 //!      ├─ exec: `plumbline exec-in-pod` ──────────┘  pods/exec, a WebSocket; dropped: the program ends with its stdin
 //!      │    └─ `plumbline on-node`, in a privileged pod ─▶ a process on its node, outside any pod
 //!      ├─ Guard: a namespace, a Lease and a pod on each node, as long as the run
-//!      └─ Extension: what this cluster has beside the API (agents, a client outside, faults)
+//!      └─ cluster() ─▶ Cluster: pods, nodes and agents by the API, or by what its provider has (Own)
 //! ```
 //!
 //! Promised: nothing is touched that the suite has not made, and all that it makes has the run's label; but under
@@ -14,10 +14,10 @@
 //! What the account may not do is found out before anything is made ([`KubernetesCluster::survey`]); what a cluster
 //! lacks is no capability of it.
 //!
-//! Files: `options` (what is told), `kubeconfig` (the files that name the API server), `kubernetes_cluster` (the
-//! trait), `survey` and `rights` (what is read before), `scouts` (nodes that can't be read), `api_servers` (those that
+//! Files: `options` (what is told), `kubeconfig` (the files that name the API server), `kubernetes_cluster` (looked at,
+//! and assembled), `survey` and `rights` (what is read before), `scouts` (nodes that can't be read), `api_servers` (those that
 //! `default/kubernetes` lists), `secrets` (by which images are pulled), `guard`, `lease`, `holders`, `note` and `pods`
-//! (the run's hold of it), `extension` (what differs between clusters), `installed` (agents that a target names),
+//! (the run's hold of it), `installed` (agents that a target names),
 //! `agents` and `daemon_set` (what is done to them), `hosts` (nodes, asked through the run's pods), `on_node` and
 //! `container` (what runs there for it), `exec` (a program in a pod, and its pipes), `proxy` (the way to the API),
 //! `error`, `limits`.
@@ -28,7 +28,6 @@ mod container;
 mod daemon_set;
 mod error;
 mod exec;
-mod extension;
 mod guard;
 mod holders;
 mod hosts;
@@ -52,11 +51,10 @@ pub use container::container_process;
 pub use daemon_set::give_back;
 pub use error::KubernetesError;
 pub use exec::{ExecArguments, exec_in_pod};
-pub use extension::{ApiOnly, Extension};
 pub use guard::Guard;
 pub use holders::{Holder, holders};
-pub use installed::{Agents, extension};
-pub use kubernetes_cluster::{About, KubernetesCluster};
+pub use installed::Agents;
+pub use kubernetes_cluster::{About, ApiPods, KubernetesCluster, Own};
 pub use lease::{LeaseState, LeaseWatch, left_on_nodes, remove_lease};
 pub use limits::{LIMITS, Limits};
 pub use note::Left;

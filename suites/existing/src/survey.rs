@@ -5,7 +5,7 @@ use std::{
     net::IpAddr,
 };
 
-use cluster::{Capability, Description, Node, software::Software};
+use cluster::{Capability, Description, Node, Parts, software::Software};
 use k8s_openapi::api::core::v1::{Node as ApiNode, Service, ServicePort, ServiceSpec};
 use kube::{
     Api, Client,
@@ -14,8 +14,7 @@ use kube::{
 use tokio::time::timeout;
 
 use super::{
-    Extension, KubernetesError, LIMITS, Options, Tier, api_servers, daemon_set, error, installed,
-    limits::ask, rights,
+    KubernetesError, LIMITS, Options, Tier, api_servers, daemon_set, error, installed, limits::ask, rights,
 };
 
 /// Reads it: what it is, and why nodes of it are left out. Nothing is written: the one Service that is sent is a dry run.
@@ -25,7 +24,7 @@ use super::{
 pub(super) async fn survey(
     client: &Client,
     options: &Options,
-    extension: &dyn Extension,
+    own: &Parts,
 ) -> Result<(Description, Vec<String>), KubernetesError> {
     reach(client, options).await?;
     rights::check(client, options).await?;
@@ -49,10 +48,10 @@ pub(super) async fn survey(
         }
     }
     capabilities.insert(Capability::ApiWrite);
-    if options.tier >= Tier::Node {
-        capabilities.insert(Capability::HostNetwork);
+    if own.nodes.is_none() {
+        capabilities.extend(of_nodes(options));
     }
-    capabilities.extend(extension.capabilities());
+    capabilities.extend(own.capabilities());
     let mut lacking = BTreeMap::new();
     if !capabilities.contains(&Capability::ApiServers) {
         match api_servers::listed(client).await {
@@ -63,9 +62,6 @@ pub(super) async fn survey(
                 lacking.insert(Capability::ApiServers, why);
             }
         }
-    }
-    if !extension.pins().is_empty() {
-        capabilities.insert(Capability::AgentPins);
     }
     let tested = options.tested.clone();
     let description = Description {
@@ -86,6 +82,15 @@ pub(super) async fn survey(
         nodes_of_others: 0,
     };
     Ok((description, left_out))
+}
+
+/// What pods of the run on each node give.
+pub(super) fn of_nodes(options: &Options) -> BTreeSet<Capability> {
+    let privileged = options.tier >= Tier::Node;
+    privileged
+        .then_some(Capability::HostNetwork)
+        .into_iter()
+        .collect()
 }
 
 async fn reach(client: &Client, options: &Options) -> Result<(), KubernetesError> {

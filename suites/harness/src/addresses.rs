@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// What the API refuses to make or to show. What was made is removed all the same.
-pub async fn lacking(cluster: &dyn Cluster, run: &str, limits: &Limits) -> Result<Option<String>, Halt> {
+pub async fn lacking(cluster: &Cluster, run: &str, limits: &Limits) -> Result<Option<String>, Halt> {
     let described = cluster.describe();
     let confined = described.confined.as_deref();
     let client = cluster.client();

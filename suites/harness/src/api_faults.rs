@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::{ApiFault, HeldApiFault};
+use cluster::{ApiFault, FaultLease};
 
 use crate::{
     context::Context,
@@ -16,7 +16,7 @@ use crate::{
 /// A fault that is in force. Dropped, it ends soon after, and at the latest when its time is over.
 #[must_use = "the fault ends when this is dropped"]
 pub struct ApiFaultGuard {
-    held: HeldApiFault,
+    held: FaultLease,
     what: String,
     history: Arc<History>,
 }
@@ -25,7 +25,7 @@ impl Context {
     /// Lets something be wrong with the API servers for at most so long ([`cluster::LONGEST`] bounds it); it is in
     /// force when this returns.
     pub async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<ApiFaultGuard, Halt> {
-        let held = self.cluster.api_fault(fault, lasts).await?;
+        let held = self.cluster.control_plane()?.begin(fault, lasts).await?;
         let what = fault.to_string();
         self.fault(&what);
         Ok(ApiFaultGuard {

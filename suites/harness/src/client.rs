@@ -94,7 +94,7 @@ pub(crate) struct Run {
 impl Run {
     /// Starts the client of a plan.
     pub(crate) async fn start(
-        cluster: &dyn Cluster,
+        cluster: &Cluster,
         client: &Client,
         plan: &Plan,
         history: Arc<History>,

@@ -68,7 +68,7 @@ pub struct Options {
 /// The session.
 pub struct Context {
     pub(crate) case: Case,
-    pub(crate) cluster: Arc<dyn Cluster>,
+    pub(crate) cluster: Arc<Cluster>,
     pub(crate) history: Arc<History>,
     pub(crate) options: Options,
     objects: Objects,
@@ -99,7 +99,7 @@ impl Context {
     /// What kept it from being made.
     pub async fn start(
         case: Case,
-        cluster: Arc<dyn Cluster>,
+        cluster: Arc<Cluster>,
         options: Options,
         history: Arc<History>,
     ) -> Result<Self, Halt> {
@@ -168,7 +168,7 @@ impl Context {
 
     /// The cluster.
     #[must_use]
-    pub fn cluster(&self) -> &Arc<dyn Cluster> {
+    pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
@@ -399,7 +399,7 @@ impl Context {
     pub async fn agents(&self) -> Result<Option<BTreeMap<String, AgentState>>, Halt> {
         let mut states = BTreeMap::new();
         for node in self.nodes() {
-            match self.cluster.agent(&node).await {
+            match self.cluster.agents()?.state(&node).await {
                 Ok(state) => {
                     self.history.add(&Event::Agent {
                         node: node.clone(),

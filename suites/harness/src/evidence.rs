@@ -7,6 +7,7 @@ use std::{
 };
 
 use kube::api::ListParams;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -19,7 +20,8 @@ use crate::{
 };
 
 /// Of which cases objects, logs, dumps and every attempt are kept. Of all others the history is, with a summary of their attempts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Evidence {
     /// Of those that did not pass, or needed a hand.
     Failed,

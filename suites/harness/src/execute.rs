@@ -22,7 +22,7 @@ use crate::{
 /// removed.
 pub async fn execute(
     case: Case,
-    cluster: Arc<dyn Cluster>,
+    cluster: Arc<Cluster>,
     options: Options,
     interrupted: impl Future<Output = ()>,
 ) -> CaseReport {

@@ -241,7 +241,7 @@ impl Context {
             at_once: None,
         };
         let plan = plan(client, vec![entry; LANES]);
-        let run = Run::start(&*self.cluster, client, &plan, self.history.clone()).await?;
+        let run = Run::start(&self.cluster, client, &plan, self.history.clone()).await?;
         let attempts = tokio::time::timeout(longest, run.finish(longest + look_limit)).await;
         let is_it = |outcome: &Outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.identity == identity);
         let mut is_even = false;

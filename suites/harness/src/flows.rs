@@ -103,7 +103,7 @@ impl Context {
             .collect();
         let starts = plans
             .iter()
-            .map(|(client, plan)| Run::start(&*self.cluster, client, plan, self.history.clone()));
+            .map(|(client, plan)| Run::start(&self.cluster, client, plan, self.history.clone()));
         let runs = try_join_all(starts).await?;
         Ok(Flows(vec![Opened {
             clients,

@@ -347,7 +347,7 @@ impl Context {
         }
         let plan = plan(client, entries);
         let limit = longest(&plan);
-        Run::start(&*self.cluster, client, &plan, self.history.clone())
+        Run::start(&self.cluster, client, &plan, self.history.clone())
             .await?
             .finish(limit)
             .await

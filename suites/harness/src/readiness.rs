@@ -241,17 +241,19 @@ async fn dial(
         });
     }
     let plan = plan(client, entries);
-    Run::start(&*cx.cluster, client, &plan, Arc::clone(&cx.history)).await
+    Run::start(&cx.cluster, client, &plan, Arc::clone(&cx.history)).await
 }
 
 /// Asks the agents until it is aborted. One that can't be asked is not ready as far as is known.
-async fn look(cluster: Arc<dyn Cluster>, nodes: Vec<String>, spans: Arc<Mutex<BTreeMap<String, Looks>>>) {
+async fn look(cluster: Arc<Cluster>, nodes: Vec<String>, spans: Arc<Mutex<BTreeMap<String, Looks>>>) {
+    // Without agents that can be asked there is nothing to see.
+    let Ok(agents) = cluster.agents() else { return };
     let mut every = tokio::time::interval(LOOK);
     loop {
         every.tick().await;
         for node in &nodes {
             let asked_us = now_us();
-            let state = cluster.agent(node).await.ok();
+            let state = agents.state(node).await.ok();
             let mut all = spans.lock().unwrap_or_else(PoisonError::into_inner);
             all.entry(node.clone())
                 .or_default()

@@ -67,7 +67,7 @@ impl Context {
     /// # Errors
     /// If a client can't be started.
     pub async fn keep_sockets(&self, clients: &[Client]) -> Result<Sockets, Halt> {
-        let start = |client: &Client| Keeper::start(&*self.cluster, client.clone(), self.history.clone());
+        let start = |client: &Client| Keeper::start(&self.cluster, client.clone(), self.history.clone());
         try_join_all(clients.iter().map(start)).await.map(Sockets)
     }
 
@@ -76,7 +76,7 @@ impl Context {
     /// # Errors
     /// If it can't be started.
     pub async fn keeper(&self, client: &Client) -> Result<Keeper, Halt> {
-        Keeper::start(&*self.cluster, client.clone(), self.history.clone()).await
+        Keeper::start(&self.cluster, client.clone(), self.history.clone()).await
     }
 
     /// One exchange with the target on these sockets of each client, and what is not as expected: all are answered as the
@@ -172,7 +172,7 @@ impl Context {
 }
 
 impl Keeper {
-    async fn start(cluster: &dyn Cluster, client: Client, history: Arc<History>) -> Result<Self, Halt> {
+    async fn start(cluster: &Cluster, client: Client, history: Arc<History>) -> Result<Self, Halt> {
         let argv = ["probe", "sockets", "--client", &client.name].map(str::to_owned);
         let mut child = cluster.exec(&client.place, &argv).await?;
         let (Some(stdin), Some(stdout), Some(stderr)) =

@@ -94,7 +94,7 @@ impl Context {
         within: Within,
     ) -> Result<Option<Instant>, Halt> {
         let seen = async || {
-            let state = self.cluster().agent(node).await?;
+            let state = self.cluster().agents()?.state(node).await?;
             let is_new = state.pid.is_some() && state.pid != before.pid;
             Ok::<_, Halt>((is_new, is_new && state.ready == Some(true)))
         };
@@ -112,7 +112,7 @@ impl Context {
     /// Whether the agent of a node does not say that it is ready until the limit is over.
     pub async fn stays_unready(&self, node: &str, within: Within) -> Result<bool, Halt> {
         let ready = eventually(&format!("the agent of {node} is ready"), within, || async {
-            let state = self.cluster().agent(node).await?;
+            let state = self.cluster().agents()?.state(node).await?;
             Ok((state.ready == Some(true)).then_some(()))
         })
         .await;

@@ -2,6 +2,8 @@
 
 use std::{io, time::Duration};
 
+use cluster::ClusterError;
+
 /// One cause each.
 #[derive(Debug, thiserror::Error)]
 pub enum KindError {
@@ -307,5 +309,13 @@ pub(super) fn api_error(what: impl Into<String>) -> impl FnOnce(kube::Error) -> 
     move |error| KindError::Api {
         what,
         error: Box::new(error),
+    }
+}
+
+/// For `map_err`: what was tried, as a case sees it.
+pub(super) fn told(what: &str) -> impl FnOnce(KindError) -> ClusterError {
+    move |error| ClusterError::Failed {
+        what: what.to_owned(),
+        why: error.to_string(),
     }
 }

@@ -3,20 +3,24 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use cluster::{
-    ApiEndpoints, Capability, Cluster as _,
+    ApiEndpoints, Capability, Cluster, Parts,
     target::{Target, program::Program},
 };
-use existing::{About, Connection, KubernetesCluster, Options, PodOptions, Tested, Tier};
+use existing::{About, ApiPods, Connection, KubernetesCluster, Options, Own, PodOptions, Tested, Tier};
+use kube::Client;
 
 use super::{
     KindConfig, KindError, KindTarget, PodNetwork,
+    agent_control::KindAgents,
     agents::{self, Agents},
     api::{self, ApiServers},
     baseline,
     containers::{self, Container},
-    extension::{self, DebugClient, KindExtension},
+    control_plane::KindControlPlane,
     load_balancers::{self, LoadBalancers},
-    manifests, outside, pool,
+    manifests, outside,
+    places::{self, DebugClient, Places},
+    pool,
     programs::Programs,
     removal::{Undo, down, kept, remove_dead},
     state::{Folder, Lock},
@@ -32,7 +36,7 @@ const ABOUT: &str = "about.json";
 /// A kind cluster that is up, with its agents.
 #[derive(Debug)]
 pub struct KindCluster {
-    cluster: KubernetesCluster,
+    cluster: Cluster,
     folder: Folder,
     api: ApiServers,
     /// Held while the run lives that the cluster ends with.
@@ -111,7 +115,7 @@ impl KindCluster {
             image.load_into_nodes(&tools, &config.name, &nodes).await?;
         }
         for node in &nodes {
-            extension::install(node, &programs.plumbline, "plumbline")?;
+            places::install(node, &programs.plumbline, "plumbline")?;
         }
         outside::start(&tools, &config.name, &probe, &containers::network(&nodes)).await?;
         let mut swallowed = outside::cluster_ips(&nodes)?;
@@ -166,27 +170,24 @@ impl KindCluster {
         };
         let image = |node: &Container| (node.name.clone(), node.image.clone());
         let images = nodes.iter().map(image).collect();
-        let beside = KindExtension {
+        let has = Has {
             nodes,
             agents,
             knows_policies: api::policies_are_known(&client).await?,
-            client: DebugClient(client),
             api: api.clone(),
-            folder: folder.clone(),
             pods_without_agents: config.pod_network == PodNetwork::Kind,
             outside: outside::process(&tools, &config.name).await?,
-            baseline: baseline::read(&folder)?,
-            plumbline: programs.plumbline,
         };
-        let mut cluster = KubernetesCluster::survey(options, Arc::new(beside)).await?;
+        let own = has.own(&options, &client, &folder)?;
+        let mut surveyed = KubernetesCluster::survey(options, own).await?;
         let agent = target.cluster.map(|installed| installed.agent);
-        cluster.look_at_software(agent.as_ref(), &images).await;
-        folder.put(ABOUT, cluster.about())?;
+        surveyed.look_at_software(agent.as_ref(), &images).await;
+        folder.put(ABOUT, surveyed.about())?;
         if let Some(undo) = undo {
             undo.not();
         }
         Ok(Self {
-            cluster,
+            cluster: surveyed.cluster(),
             folder,
             api,
             lock: Some(lock),
@@ -216,21 +217,18 @@ impl KindCluster {
         let nodes = containers::nodes(&tools, name).await?;
         let api = ApiServers::of(&folder, &nodes)?;
         let can = &about.description.capabilities;
-        let beside = KindExtension {
+        let has = Has {
             nodes,
             agents: Agents::new(kind, target(kind)?.1, folder.clone()),
             // As it was seen at the start: a dead run may have left no API server that could be asked.
             knows_policies: can.contains(&Capability::Unreconciled),
-            client: DebugClient(client),
             api: api.clone(),
-            folder: folder.clone(),
             pods_without_agents: can.contains(&Capability::PodsWithoutAgents),
             outside: outside::process(&tools, name).await?,
-            baseline: baseline::read(&folder)?,
-            plumbline: about.options.plumbline.clone(),
         };
+        let own = has.own(&about.options, &client, &folder)?;
         Ok(Self {
-            cluster: KubernetesCluster::attach(about, Arc::new(beside)).await?,
+            cluster: KubernetesCluster::attach(about, own).await?.cluster(),
             folder,
             api,
             lock: None,
@@ -266,14 +264,8 @@ impl KindCluster {
 
     /// It as cases see it.
     #[must_use]
-    pub fn cluster(&self) -> &KubernetesCluster {
+    pub fn cluster(&self) -> &Cluster {
         &self.cluster
-    }
-
-    /// The same, to be shared.
-    #[must_use]
-    pub fn into_cluster(self) -> KubernetesCluster {
-        self.cluster
     }
 
     /// Its name.
@@ -325,6 +317,54 @@ impl KindCluster {
         let down = down(self.folder.name()).await;
         drop(self.lock);
         down
+    }
+}
+
+/// What is known of a cluster that is up, on this host.
+struct Has {
+    nodes: Vec<Container>,
+    agents: Agents,
+    knows_policies: bool,
+    api: ApiServers,
+    pods_without_agents: bool,
+    outside: u32,
+}
+
+impl Has {
+    /// As parts for cases.
+    fn own(self, options: &Options, client: &Client, folder: &Folder) -> Result<Own, KindError> {
+        let nodes = Arc::new(self.nodes);
+        let places = Arc::new(Places {
+            nodes: Arc::clone(&nodes),
+            client: DebugClient(client.clone()),
+            pods: ApiPods::new(client.clone(), options.clone()),
+            outside: self.outside,
+            baseline: baseline::read(folder)?,
+            plumbline: options.plumbline.clone(),
+        });
+        let agents = KindAgents {
+            nodes,
+            client: DebugClient(client.clone()),
+            agents: self.agents,
+            pods_without_agents: self.pods_without_agents,
+        };
+        let control_plane = KindControlPlane {
+            client: DebugClient(client.clone()),
+            api: self.api,
+            knows_policies: self.knows_policies,
+            folder: folder.clone(),
+            plumbline: options.plumbline.clone(),
+        };
+        Ok(Own {
+            pods: Some(Arc::clone(&places) as _),
+            parts: Parts {
+                nodes: Some(Arc::clone(&places) as _),
+                agents: Some(Arc::new(agents)),
+                control_plane: Some(Arc::new(control_plane)),
+                outside: Some(places),
+                has_load_balancers: true,
+            },
+        })
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!  KindCluster ─▶ KubernetesCluster ─ Client ─▶ API server of the cluster
-//!      │               └─ KindExtension (its extension)
-//!      │                    ├─ nodes, pods, the outside client: setns + cgroup, found by containers' and pods' processes
-//!      │                    └─ agents: a DaemonSet that stays away from labelled nodes
+//!      │               └─ Cluster, of the parts
+//!      │                    ├─ Places: nodes, pods, the outside client: setns + cgroup, found by containers' and pods' processes
+//!      │                    ├─ KindAgents: a DaemonSet that stays away from labelled nodes
+//!      │                    └─ KindControlPlane: the API servers
 //!      ├─ LoadBalancers: addresses for Services, as long as this process has the cluster
 //!      ├─ kind create ◀─ configuration (families, kube-proxy's mode, image of the nodes)
 //!      └─ cluster::image ─▶ docker load, kind load image-archive: the probe, the agent
@@ -16,23 +17,25 @@
 //!
 //! Left out: leading kube-proxy to the API by another way.
 //!
-//! Of the crate `existing` it has the cluster behind the API, its extension and its way to name one; of `lab` network namespaces,
+//! Of the crate `existing` it has the cluster behind the API, and its way to name one; of `lab` network namespaces,
 //! links and routes of this host, the front of API servers, and faults that a connection holds.
 //!
 //! Files: `config` (what is told), `kind_cluster` (made, found), `removal`, `programs` (of ours), `baseline` (what
-//! nodes had before their agents), `extension` (what cases reach beside the API), `agents`, `api` (API servers, two that
+//! nodes had before their agents), `places`,
+//! `agent_control` and `control_plane` (the parts of it that cases use), `agents`, `api` (API servers, two that
 //! share an address among them, and their faults), `manifests` (what the agent is deployed as), `images`, `outside`
 //! (the client outside and its router), `way` (from the one through the other), `load_balancers` and `pool` (their
 //! addresses), `inspected` (what Docker says of nodes), `containers` and `placing` (where things are on this host),
 //! `tools` (Docker and kind), `state` (the folder of a cluster), `steps`, `error`, `limits`.
 
+mod agent_control;
 mod agents;
 mod api;
 mod baseline;
 mod config;
 mod containers;
+mod control_plane;
 mod error;
-mod extension;
 mod images;
 mod inspected;
 mod kind_cluster;
@@ -40,6 +43,7 @@ mod limits;
 mod load_balancers;
 mod manifests;
 mod outside;
+mod places;
 mod placing;
 mod pool;
 mod programs;

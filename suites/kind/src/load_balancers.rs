@@ -23,7 +23,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{KindError, LIMITS, containers::Container, error::api_error, extension::DebugClient, way::Way};
+use super::{KindError, LIMITS, containers::Container, error::api_error, places::DebugClient, way::Way};
 
 /// They give addresses as long as this lives.
 #[derive(Debug)]

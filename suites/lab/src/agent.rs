@@ -140,9 +140,9 @@ impl Agent {
     }
 
     /// How it is told to reach the API from its next start on; it must be stopped.
-    pub(super) fn lead(&self, to: Option<ApiEndpoint>) -> Result<(), String> {
+    pub(super) fn set_api_endpoint(&self, to: Option<ApiEndpoint>) -> Result<(), String> {
         self.must_be_stopped()?;
-        self.way.lead(&self.files, to)
+        self.way.set(&self.files, to)
     }
 
     fn must_be_stopped(&self) -> Result<(), String> {
@@ -172,7 +172,7 @@ impl Agent {
     }
 
     /// Runs its documented clean-up; the agent must be stopped.
-    pub(super) async fn wipe(&self) -> Result<(), String> {
+    pub(super) async fn clean_up(&self) -> Result<(), String> {
         self.must_be_stopped()?;
         let mut command = base(&self.command);
         let values = values(&self.node, &self.files);

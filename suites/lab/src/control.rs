@@ -12,12 +12,13 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use cluster::ClusterError;
+
 use super::{
     LIMITS, LabError,
     error::io_error,
-    held,
     lab::Shared,
-    protocol::{Refusal, Reply, Request},
+    protocol::{Reply, Request},
 };
 
 /// Opens the socket.
@@ -57,7 +58,7 @@ async fn early(stream: UnixStream) -> io::Result<Option<UnixStream>> {
             Ok(None)
         }
         Err(error) => {
-            let refusal = Refusal::failed("read the request", &error);
+            let refusal = ClusterError::failed("read the request", error);
             send(stream.get_mut(), &Reply::Refused(refusal)).await?;
             Ok(None)
         }
@@ -116,10 +117,10 @@ async fn answer(stream: UnixStream, lab: &Shared) -> io::Result<()> {
         Ok(Request::ApiFault { fault, lasts }) => {
             let begin = lab.api.begin(fault.clone(), lasts);
             let heal = async |begun| lab.api.heal(begun).await;
-            return held::hold(stream, &fault, lasts, begin, heal).await;
+            return cluster::hold(stream, &fault, lasts, begin, heal).await;
         }
         Ok(request) => handle(request, lab).await.unwrap_or_else(Reply::Refused),
-        Err(error) => Reply::Refused(Refusal::failed("read the request", &error)),
+        Err(error) => Reply::Refused(ClusterError::failed("read the request", error)),
     };
     send(stream.get_mut(), &reply).await
 }
@@ -131,11 +132,11 @@ pub(super) async fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<(
     stream.write_all(&line).await
 }
 
-async fn handle(request: Request, lab: &Shared) -> Result<Reply, Refusal> {
+async fn handle(request: Request, lab: &Shared) -> Result<Reply, ClusterError> {
     let done = |result: Result<(), String>, what: String| {
         result
             .map(|()| Reply::Done)
-            .map_err(|why| Refusal::failed(what, &why))
+            .map_err(|why| ClusterError::failed(what, why))
     };
     match request {
         Request::About => Ok(Reply::About(Box::new(lab.about.clone()))),
@@ -150,13 +151,13 @@ async fn handle(request: Request, lab: &Shared) -> Result<Reply, Refusal> {
             lab.agent(&node)?.start(variant).await,
             format!("start the agent of {node}"),
         ),
-        Request::LeadAgent { node, way } => done(
-            lab.agent(&node)?.lead(way),
-            format!("lead the agent of {node} to the API"),
+        Request::SetApiEndpoint { node, endpoint } => done(
+            lab.agent(&node)?.set_api_endpoint(endpoint),
+            format!("tell the agent of {node} how to reach the API"),
         ),
-        Request::WipeState { node } => done(
-            lab.agent(&node)?.wipe().await,
-            format!("wipe the agent's state on {node}"),
+        Request::CleanUpAgent { node } => done(
+            lab.agent(&node)?.clean_up().await,
+            format!("clean up after the agent of {node}"),
         ),
         Request::ApiServers => Ok(Reply::ApiServers(lab.api.list().await)),
         Request::JumpVersions { by } => done(
@@ -164,7 +165,7 @@ async fn handle(request: Request, lab: &Shared) -> Result<Reply, Refusal> {
             "let the resourceVersion jump".to_owned(),
         ),
         Request::Down | Request::ApiFault { .. } => {
-            Err(Refusal::failed("answer", &"it is answered elsewhere"))
+            Err(ClusterError::failed("answer", "it is answered elsewhere"))
         }
     }
 }

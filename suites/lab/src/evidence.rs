@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use cluster::{Cluster, ClusterError, Place, command_line, target::program::Values};
+use cluster::{ClusterError, Place, command_line, spawn, target::program::Values};
 use k8s_openapi::api::{
     core::v1::{Node, Pod, Service},
     discovery::v1::EndpointSlice,
@@ -12,7 +12,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
 use super::{
-    AgentCommand, LIMITS, LabCluster, LabError,
+    LIMITS, LabError,
+    access::LabAccess,
     counters::counters,
     error::io_error,
     mounts::{BPFFS, CGROUPS},
@@ -20,22 +21,15 @@ use super::{
 };
 
 /// Fills a folder. What can't be had is said in its place; only a folder that can't be written is an error.
-pub(super) async fn collect(
-    lab: &LabCluster,
-    agent: &AgentCommand,
-    folder: &Path,
-) -> Result<(), ClusterError> {
-    let failed = |error: io::Error| ClusterError::Failed {
-        what: format!("write evidence into {}", folder.display()),
-        why: error.to_string(),
-    };
+pub(super) async fn of_cluster(lab: &LabAccess, folder: &Path) -> Result<(), ClusterError> {
+    let failed = unwritten(folder);
     fs::create_dir_all(folder.join("logs")).map_err(failed)?;
     let pods = living(lab).await;
     let uids: Option<Vec<String>> = pods.as_ref().map(|pods| {
         let uids = pods.iter().filter_map(|pod| pod.metadata.uid.clone());
         uids.collect()
     });
-    copy_logs(&lab.logs(), &folder.join("logs"), uids.as_deref()).map_err(failed)?;
+    copy_logs(&lab.dir.logs(), &folder.join("logs"), uids.as_deref()).map_err(failed)?;
 
     let networks = folder.join("networks");
     fs::create_dir_all(&networks).map_err(failed)?;
@@ -54,16 +48,23 @@ pub(super) async fn collect(
     for (name, text) in texts {
         fs::write(objects.join(name), text).map_err(failed)?;
     }
+    Ok(())
+}
+
+/// What agents say of their maps. Their logs are the cluster's: supervisor and pods write into the same folder.
+pub(super) async fn of_agents(lab: &LabAccess, folder: &Path) -> Result<(), ClusterError> {
+    let failed = unwritten(folder);
+    let agent = &lab.about.config.agent;
     let Some(arguments) = &agent.program.dump else {
         return Ok(());
     };
-    for node in &lab.describe().nodes {
+    for node in &lab.about.description.nodes {
         let values = Values {
-            kubeconfig: &lab.kubeconfig_of(&node.name),
+            kubeconfig: &lab.dir.node_kubeconfig(&node.name),
             node: &node.name,
             cgroup: CGROUPS,
             bpffs: BPFFS,
-            state: &lab.agent_state(&node.name),
+            state: &lab.dir.agent_state(&node.name),
         };
         let argv = [agent.argv.clone(), values.fill(arguments)].concat();
         let dump = dump(lab, &node.name, argv).await;
@@ -72,15 +73,19 @@ pub(super) async fn collect(
     Ok(())
 }
 
+fn unwritten(folder: &Path) -> impl Fn(io::Error) -> ClusterError + Copy {
+    move |error| ClusterError::failed(format!("write evidence into {}", folder.display()), error)
+}
+
 /// All pods, if they can be had.
-async fn living(lab: &LabCluster) -> Option<Vec<Pod>> {
-    let api: Api<Pod> = Api::all(lab.client());
+async fn living(lab: &LabAccess) -> Option<Vec<Pod>> {
+    let api: Api<Pod> = Api::all(lab.client.clone());
     let pods = timeout(LIMITS.control, api.list(&ListParams::default())).await;
     Some(pods.ok()?.ok()?.items)
 }
 
 /// Those with a network of their own: nodes, and pods that have one.
-fn places(lab: &LabCluster, pods: &[Pod]) -> Vec<(String, Place)> {
+fn places(lab: &LabAccess, pods: &[Pod]) -> Vec<(String, Place)> {
     let of_node = |node: &str| {
         (
             node.to_owned(),
@@ -97,12 +102,12 @@ fn places(lab: &LabCluster, pods: &[Pod]) -> Vec<(String, Place)> {
         let spec = pod.spec.as_ref();
         spec.is_some_and(|spec| spec.host_network != Some(true))
     };
-    let nodes = lab.describe().nodes.iter().map(|node| of_node(&node.name));
+    let nodes = lab.about.description.nodes.iter().map(|node| of_node(&node.name));
     nodes.chain(pods.iter().filter(has_own).map(of_pod)).collect()
 }
 
 /// What the network of a place has counted.
-async fn counted(lab: &LabCluster, place: &Place) -> String {
+async fn counted(lab: &LabAccess, place: &Place) -> String {
     let read = async {
         let located = lab.locate(place).await?;
         let network = NetNs::of(lab.namespace(located.net)?);
@@ -131,11 +136,11 @@ fn copy_logs(from: &Path, to: &Path, living: Option<&[String]>) -> io::Result<()
     Ok(())
 }
 
-async fn list<T>(lab: &LabCluster) -> String
+async fn list<T>(lab: &LabAccess) -> String
 where
     T: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
 {
-    let api: Api<T> = Api::all(lab.client());
+    let api: Api<T> = Api::all(lab.client.clone());
     let listed = match timeout(LIMITS.control, api.list(&ListParams::default())).await {
         Ok(Ok(listed)) => serde_json::to_string_pretty(&listed.items).map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
@@ -144,13 +149,17 @@ where
     listed.unwrap_or_else(|error| format!("could not be listed: {error}\n"))
 }
 
-async fn dump(lab: &LabCluster, node: &str, argv: Vec<String>) -> String {
+async fn dump(lab: &LabAccess, node: &str, argv: Vec<String>) -> String {
     let line = command_line(&argv);
     let place = Place::Host {
         node: node.to_owned(),
     };
     let run = async {
-        let child = lab.exec(&place, &argv).await.map_err(|error| error.to_string())?;
+        let placed = lab
+            .place(&place, &argv)
+            .await
+            .map_err(|error| error.to_string())?;
+        let child = spawn::piped(placed).await.map_err(|error| error.to_string())?;
         child.wait_with_output().await.map_err(|error| error.to_string())
     };
     match timeout(LIMITS.agent_cleanup, run).await {

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use cluster::{Capability, Description, software::Software};
+use cluster::{Capability, ClusterError, Description, software::Software};
 use futures::future::{join_all, try_join_all};
 use kube::Client;
 use lab_controllers::{Balancer, Routes, SliceSettings, keep_slices, route, schedule};
@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Advertise, IpFamilies, LabConfig, LabError,
+    IpFamilies, LabConfig, LabError,
     agent::{Agent, Files},
     api::{ApiServers, kube_client},
     balancer,
@@ -34,7 +34,7 @@ use super::{
     netns::NetNs,
     node::{Node, Underlay},
     output::Steps,
-    protocol::{About, Descriptor, Located, Missing, NodeStatus, Refusal, Status},
+    protocol::{About, Descriptor, Located, NodeStatus, Status},
     topology::NodeAddresses,
 };
 
@@ -218,31 +218,8 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         name: node.name.clone(),
         addresses: node.addresses.internal(),
     };
-    let mut capabilities = BTreeSet::from([
-        Capability::ApiWrite,
-        Capability::Node,
-        Capability::Outside,
-        Capability::HostNetwork,
-        Capability::LoadBalancerAddresses,
-        Capability::ApiServers,
-        Capability::ApiFaults,
-        Capability::Baseline,
-        Capability::CgroupAbove,
-        Capability::AgentPins,
-        Capability::AgentCleanup,
-        Capability::PodsWithoutAgents,
-        Capability::CgroupNamespaces,
-        Capability::RawSockets,
-        Capability::SecondNetwork,
-    ]);
-    let plane = &config.control_plane;
-    let is_ours = plane.programs.is_none();
-    if is_ours {
-        capabilities.extend([Capability::Unreconciled, Capability::WrongAnswers]);
-    }
-    if plane.servers > 1 && (is_ours || plane.advertise == Advertise::Shared) {
-        capabilities.insert(Capability::SharedAddress);
-    }
+    // Others are those of its parts, which whoever uses it has.
+    let mut capabilities = BTreeSet::from([Capability::ApiWrite]);
     if config.families.has_ipv4() {
         capabilities.insert(Capability::Ipv4);
     }
@@ -292,13 +269,13 @@ impl Shared {
     }
 
     /// The agent of a node.
-    pub(super) fn agent(&self, node: &str) -> Result<&Agent, Refusal> {
+    pub(super) fn agent(&self, node: &str) -> Result<&Agent, ClusterError> {
         self.member(node).map(|member| &member.agent)
     }
 
     /// Where a process in a place goes.
-    pub(super) fn locate(&self, place: &cluster::Place) -> Result<Located, Refusal> {
-        let failed = |error: LabError| Refusal::failed("find a place", &error);
+    pub(super) fn locate(&self, place: &cluster::Place) -> Result<Located, ClusterError> {
+        let failed = |error: LabError| ClusterError::failed("find a place", &error);
         match place {
             cluster::Place::Outside => {
                 let net = net(&self.outside).map_err(failed)?;
@@ -317,10 +294,7 @@ impl Shared {
                     .nodes
                     .values()
                     .find_map(|member| member.pods.find(namespace, name));
-                let missing = || Refusal::NotFound {
-                    what: Missing::Pod,
-                    name: format!("{namespace}/{name}"),
-                };
+                let missing = || ClusterError::not_found("pod", format!("{namespace}/{name}"));
                 let place = found.ok_or_else(missing)?;
                 let net = net(place.net()).map_err(failed)?;
                 Ok(located(net, None, &place.cgroup, None))
@@ -328,11 +302,8 @@ impl Shared {
         }
     }
 
-    fn member(&self, node: &str) -> Result<&Member, Refusal> {
-        let missing = || Refusal::NotFound {
-            what: Missing::Node,
-            name: node.to_owned(),
-        };
+    fn member(&self, node: &str) -> Result<&Member, ClusterError> {
+        let missing = || ClusterError::not_found("node", node.to_owned());
         self.nodes.get(node).ok_or_else(missing)
     }
 }

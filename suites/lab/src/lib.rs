@@ -19,6 +19,7 @@
 //! it), `needs` (what a target asks of its kernel), `program` (where its program is), `dir`, `leftovers`, `cgroup`;
 //! kernel objects `netns`, `links`, `mounts`, `ending`; `balancer` (routes to load balancers), `backoff`.
 
+mod access;
 mod agent;
 mod api;
 mod backoff;
@@ -35,7 +36,6 @@ mod evidence;
 #[cfg(any(test, feature = "testing"))]
 pub mod forgotten;
 mod health;
-mod held;
 mod host;
 mod kubelet;
 mod lab;
@@ -74,11 +74,8 @@ pub use {
     counters::counters,
     dir::named_in,
     health::ready as agent_is_ready,
-    held::{HeldByConnection, hold},
     links::{Links, Via},
     netns::NetNs,
     node::{BY_CONNECTION_IPV4, BY_CONNECTION_IPV6, EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6},
-    protocol::{Missing, Refusal},
-    request::cluster_error,
     topology::everything,
 };

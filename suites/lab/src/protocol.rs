@@ -26,13 +26,15 @@ pub(super) enum Request {
     /// [`Reply::Done`] when it has been started.
     StartAgent { node: String, variant: Option<Variant> },
     /// [`Reply::Done`] when its next start will know.
-    LeadAgent { node: String, way: Option<ApiEndpoint> },
+    SetApiEndpoint {
+        node: String,
+        endpoint: Option<ApiEndpoint>,
+    },
     /// [`Reply::Done`] when the agent's clean-up command has succeeded.
-    WipeState { node: String },
+    CleanUpAgent { node: String },
     /// [`Reply::ApiServers`].
     ApiServers,
-    /// [`Reply::Done`] when it is in force. It lasts until the connection ends, the time is over, or another line comes:
-    /// then a second [`Reply::Done`] when it is over, or [`Reply::Lapsed`] if it was the time.
+    /// What follows on the connection is that of [`FaultLease`](cluster::FaultLease).
     ApiFault { fault: ApiFault, lasts: Duration },
     /// [`Reply::Done`] when the resourceVersion is so much higher.
     JumpVersions { by: u32 },
@@ -45,7 +47,6 @@ pub(super) enum Request {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Reply {
     Done,
-    Lapsed,
     /// To whatever is asked of a lab that is not up yet, but [`Request::Down`]; by this supervisor.
     Starting {
         pid: u32,
@@ -55,7 +56,7 @@ pub(super) enum Reply {
     Located(Located),
     Agent(AgentState),
     ApiServers(Vec<ApiServer>),
-    Refused(Refusal),
+    Refused(ClusterError),
 }
 
 /// What stays the same as long as a lab is up.
@@ -151,71 +152,6 @@ pub struct PodView {
     pub restarts: u32,
     /// Why it does not run, in a word; empty if it does.
     pub reason: String,
-}
-
-/// A [`ClusterError`] on its way.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Refusal {
-    /// There is no such thing.
-    NotFound {
-        /// What it is.
-        what: Missing,
-        /// Its name.
-        name: String,
-    },
-    /// It was tried, and failed.
-    Failed {
-        /// What was tried.
-        what: String,
-        /// What came of it.
-        why: String,
-    },
-}
-
-/// What can be missing.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Missing {
-    /// A node.
-    Node,
-    /// A pod.
-    Pod,
-    /// An API server.
-    ApiServer,
-}
-
-impl From<Refusal> for ClusterError {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::NotFound {
-                what: Missing::Node,
-                name,
-            } => Self::NotFound { what: "node", name },
-            Refusal::NotFound {
-                what: Missing::Pod,
-                name,
-            } => Self::NotFound { what: "pod", name },
-            Refusal::NotFound {
-                what: Missing::ApiServer,
-                name,
-            } => Self::NotFound {
-                what: "API server",
-                name,
-            },
-            Refusal::Failed { what, why } => Self::Failed { what, why },
-        }
-    }
-}
-
-impl Refusal {
-    /// "failed to `what`: `why`".
-    pub fn failed(what: impl Into<String>, why: &impl ToString) -> Self {
-        Self::Failed {
-            what: what.into(),
-            why: why.to_string(),
-        }
-    }
 }
 
 /// What the supervisor tells its starter on stdout, one JSON line each, until it is up.

@@ -18,7 +18,7 @@ use super::{
 /// Sends a request and takes the answer; one that says no is [`LabError::Refused`], or [`LabError::Starting`].
 pub(super) async fn call(dir: &LabDir, request: &Request, limit: Duration) -> Result<Reply, LabError> {
     match timeout(limit, exchange(dir, request)).await {
-        Ok(Ok(Reply::Refused(refusal))) => Err(LabError::Refused(ClusterError::from(refusal))),
+        Ok(Ok(Reply::Refused(refusal))) => Err(LabError::Refused(refusal)),
         Ok(Ok(Reply::Starting { pid })) => Err(LabError::Starting {
             name: dir.name().to_owned(),
             pid,
@@ -45,7 +45,7 @@ pub(super) fn unexpected(dir: &LabDir) -> LabError {
 }
 
 /// For `map_err`: what was tried, as a case sees it.
-pub fn cluster_error(what: impl Into<String>) -> impl FnOnce(LabError) -> ClusterError {
+pub(super) fn cluster_error(what: impl Into<String>) -> impl FnOnce(LabError) -> ClusterError {
     let what = what.into();
     move |error| match error {
         LabError::Refused(refused) => refused,

@@ -16,6 +16,7 @@ use std::{
     process::{self, ExitCode},
 };
 
+use cluster::ClusterError;
 use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
     unistd::dup2_stderr,
@@ -37,7 +38,7 @@ use super::{
     host,
     lab::Lab,
     leftovers, output,
-    protocol::{Refusal, Reply, StartEvent},
+    protocol::{Reply, StartEvent},
 };
 
 /// The line on stdin after which its end is not the lab's.
@@ -91,7 +92,7 @@ async fn start_and_run(starter: &mut Starter) -> Result<(), LabError> {
     if let Some(mut asked) = asked {
         let reply = match &removed {
             Ok(()) => Reply::Done,
-            Err(error) => Reply::Refused(Refusal::failed("take the lab down", error)),
+            Err(error) => Reply::Refused(ClusterError::failed("take the lab down", error)),
         };
         if let Err(error) = control::send(&mut asked, &reply).await {
             tracing::warn!(%error, "whoever asked is gone");

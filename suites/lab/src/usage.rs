@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use super::{LabCluster, LabError, cgroup};
+use super::{LabError, cgroup};
 
 /// Programs by their cgroups in a lab's subtree; `*` is any one name.
 const PROGRAMS: [(&str, &[&str]); 6] = [
@@ -14,21 +14,19 @@ const PROGRAMS: [(&str, &[&str]); 6] = [
     ("clients outside", &["outside"]),
 ];
 
-impl LabCluster {
-    /// Seconds of processors, user and system, by program, of those that have ended, too. Work of the kernel
-    /// outside of processes (interrupts, for packets among others) is not counted.
-    ///
-    /// # Errors
-    /// There is no cgroup v2 hierarchy any more.
-    pub fn processor_seconds(&self) -> Result<BTreeMap<&'static str, f64>, LabError> {
-        let lab = cgroup::Cgroup::of_lab(&cgroup::hierarchy()?, self.dir.name());
-        let of = |(program, path): (&'static str, &[&str])| (program, seconds(lab.path(), path));
-        Ok(PROGRAMS
-            .into_iter()
-            .map(of)
-            .filter(|(_, seconds)| *seconds > 0.0)
-            .collect())
-    }
+/// Seconds of processors, user and system, by program, of those that have ended, too. Work of the kernel
+/// outside of processes (interrupts, for packets among others) is not counted.
+///
+/// # Errors
+/// There is no cgroup v2 hierarchy any more.
+pub(super) fn processor_seconds(lab: &str) -> Result<BTreeMap<&'static str, f64>, LabError> {
+    let lab = cgroup::Cgroup::of_lab(&cgroup::hierarchy()?, lab);
+    let of = |(program, path): (&'static str, &[&str])| (program, seconds(lab.path(), path));
+    Ok(PROGRAMS
+        .into_iter()
+        .map(of)
+        .filter(|(_, seconds)| *seconds > 0.0)
+        .collect())
 }
 
 /// Of all cgroups that the path names.

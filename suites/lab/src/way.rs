@@ -31,7 +31,7 @@ impl Way {
     }
 
     /// Tells it, and writes the file that its next start reads.
-    pub(super) fn lead(&self, files: &Files, to: Option<ApiEndpoint>) -> Result<(), String> {
+    pub(super) fn set(&self, files: &Files, to: Option<ApiEndpoint>) -> Result<(), String> {
         if let Some(to) = &to {
             write(&files.kubeconfig, &files.led, to.server)?;
         }

@@ -63,13 +63,13 @@ impl ForeignPrograms {
     /// # Errors
     /// The node can't be reached, or the kernel refuses one.
     pub async fn attach(
-        cluster: &dyn Cluster,
+        cluster: &Cluster,
         node: &str,
         hooks: &[&str],
         device_of: IpAddr,
         expires: Duration,
     ) -> Result<Self, FaultError> {
-        let cgroup = cluster.cgroup_root().to_string_lossy().into_owned();
+        let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
         let arguments = [
             "foreign-programs",
             "--cgroup",

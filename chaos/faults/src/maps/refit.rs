@@ -37,7 +37,7 @@ impl Refitted {
     ///
     /// # Errors
     /// The node can't be reached, or the kernel refuses it.
-    pub async fn on(cluster: &dyn Cluster, node: &str) -> Result<Self, FaultError> {
+    pub async fn on(cluster: &Cluster, node: &str) -> Result<Self, FaultError> {
         Self::said(cluster, node, &["plumbline", "node", "refit-pins"]).await
     }
 
@@ -45,11 +45,11 @@ impl Refitted {
     ///
     /// # Errors
     /// The node can't be reached, or the kernel refuses it.
-    pub async fn would(cluster: &dyn Cluster, node: &str) -> Result<Self, FaultError> {
+    pub async fn would(cluster: &Cluster, node: &str) -> Result<Self, FaultError> {
         Self::said(cluster, node, &["plumbline", "node", "refit-pins", "--dry-run"]).await
     }
 
-    async fn said(cluster: &dyn Cluster, node: &str, command: &[&str]) -> Result<Self, FaultError> {
+    async fn said(cluster: &Cluster, node: &str, command: &[&str]) -> Result<Self, FaultError> {
         let said = on_host(cluster, node, command).await?;
         serde_json::from_str(&said).map_err(|error| FaultError::Helper {
             node: node.to_owned(),

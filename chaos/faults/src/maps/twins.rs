@@ -37,12 +37,12 @@ impl TwinMaps {
     /// # Errors
     /// The node can't be reached, or the kernel refuses the program.
     pub async fn make(
-        cluster: &dyn Cluster,
+        cluster: &Cluster,
         node: &str,
         hook: &str,
         expires: Duration,
     ) -> Result<(Self, Vec<Twin>), FaultError> {
-        let cgroup = cluster.cgroup_root().to_string_lossy().into_owned();
+        let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
         let arguments = [
             "twin-maps",
             "--cgroup",

@@ -87,8 +87,8 @@ impl LeftoverPackets {
     ///
     /// # Errors
     /// The node can't be reached, or looked at.
-    pub async fn hold(cluster: &dyn Cluster, node: &str, expires: Duration) -> Result<Self, FaultError> {
-        let cgroup = cluster.cgroup_root().to_string_lossy().into_owned();
+    pub async fn hold(cluster: &Cluster, node: &str, expires: Duration) -> Result<Self, FaultError> {
+        let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
         let expires = expires.as_secs().to_string();
         let arguments = ["hold-packets", "--cgroup", &cgroup, "--expires-s", &expires];
         let mut helper = Helper::start(cluster, node, &arguments).await?;

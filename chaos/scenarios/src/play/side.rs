@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::{Cluster as _, Place};
+use cluster::{AgentState, Place};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::{Context, Options},
@@ -83,7 +83,7 @@ pub struct Make {
 /// A cluster that is up and staged.
 pub(super) struct Side {
     pub(super) cx: Context,
-    lab: Arc<LabCluster>,
+    lab: LabCluster,
     pub(super) namespace: String,
     pub(super) pods: Vec<Pod>,
     names: Names,
@@ -108,7 +108,7 @@ impl Side {
             agent: make.agent.clone(),
             plumbline: make.plumbline.clone(),
         };
-        let lab = Arc::new(LabCluster::up(&config, Lifetime::WithCaller, |_| {}).await?);
+        let lab = LabCluster::up(&config, Lifetime::WithCaller, |_| {}).await?;
         ready(&lab, make.timeout_scale).await?;
         let options = Options {
             run: name.to_owned(),
@@ -126,7 +126,7 @@ impl Side {
             path: folder.to_owned(),
             error,
         })?;
-        let cx = Context::start(STAGE, lab.clone(), options, Arc::new(history)).await?;
+        let cx = Context::start(STAGE, Arc::new(lab.cluster().clone()), options, Arc::new(history)).await?;
         let namespace = cx.namespace().await?;
         let mut side = Self {
             lab,
@@ -306,15 +306,15 @@ impl Side {
 
     /// Claims that its target is known not to keep.
     pub(super) fn deviations(&self) -> impl Iterator<Item = String> + '_ {
-        let all = &self.lab.describe().deviations;
+        let all = &self.lab.cluster().describe().deviations;
         all.iter().map(|one| one.claim.clone())
     }
 
     /// An agent that ended by itself, or a lab that did: nothing that was seen then counts.
     pub(super) async fn intact(&self) -> Result<(), PlayError> {
-        self.lab.intact().await.map_err(Halt::from)?;
+        self.lab.cluster().intact().await.map_err(Halt::from)?;
         for number in [1, 2] {
-            let state = self.lab.agent(&node(number)).await.map_err(Halt::from)?;
+            let state = agent(&self.lab, number).await?;
             if let Some(exit) = state.last_exit {
                 let why = format!("the agent of node{number} ended with {exit}");
                 return Err(PlayError::NotStaged { why });
@@ -334,19 +334,20 @@ impl Side {
             ..
         } = self;
         drop((cx, fresh, kept, servers));
-        match Arc::into_inner(lab) {
-            Some(lab) => Ok(lab.down().await?),
-            // Somebody still holds it: it ends with the last of them.
-            None => Ok(()),
-        }
+        Ok(lab.down().await?)
     }
+}
+
+/// The agent of a node.
+async fn agent(lab: &LabCluster, number: u8) -> Result<AgentState, Halt> {
+    Ok(lab.cluster().agents()?.state(&node(number)).await?)
 }
 
 async fn ready(lab: &LabCluster, scale: f64) -> Result<(), PlayError> {
     let began = Instant::now();
     for number in [1, 2] {
         loop {
-            let state = lab.agent(&node(number)).await.map_err(Halt::from)?;
+            let state = agent(lab, number).await?;
             if state.ready == Some(true) {
                 break;
             }

@@ -104,7 +104,7 @@ impl Killed {
     async fn kill(cx: &Context) -> Result<Self, Halt> {
         let mut killed = Vec::new();
         for node in cx.nodes() {
-            let before = cx.cluster().agent(&node).await?;
+            let before = cx.cluster().agents()?.state(&node).await?;
             let stopped = StoppedAgent::stop(Arc::clone(cx.cluster()), &node, Stop::Kill).await?;
             cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
             killed.push((stopped, node, before));

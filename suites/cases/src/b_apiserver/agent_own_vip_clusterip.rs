@@ -56,7 +56,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let kubernetes = Kubernetes::take(cx).await?;
     let mut canary = Canary::stage(cx, &namespace, kubernetes.family, &node).await?;
     cx.fence().await?;
-    let servers = cx.cluster().api_servers().await?;
+    let servers = cx.cluster().control_plane()?.servers().await?;
     let mut axes = vec![SAME];
     if !cx.cluster().describe().ways.further {
         cx.not_enabled(

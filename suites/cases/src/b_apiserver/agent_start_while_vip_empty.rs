@@ -59,7 +59,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let within = Within::from(emptied.at, cx.limits().endpoints);
     let (effect, what) = (Effect::Emptied, "others see that it is empty");
     cx.takes_effect(effect, what, &others, &refuses, within).await?;
-    let before = cx.cluster().agent(&node).await?;
+    let before = cx.cluster().agents()?.state(&node).await?;
     let killed = StoppedAgent::stop(Arc::clone(cx.cluster()), &node, Stop::Kill).await?;
     cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
     let filled = way.list(cx, way.server).await?;

@@ -48,7 +48,7 @@ const AXIS: &str = "the API server's address changes while the agent is down";
 async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: a Service that leads to the only API server");
     let (namespace, node) = (cx.namespace().await?, node(cx)?);
-    let servers = cx.cluster().api_servers().await?;
+    let servers = cx.cluster().control_plane()?.servers().await?;
     let [old, new, ..] = servers.as_slice() else {
         return Err(Halt::Inconclusive(format!(
             "two API servers are needed, found {servers:?}"
@@ -70,7 +70,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.record("the second way", format!("further addresses: {:?}", to.further));
 
     cx.phase("fault: the agent is down while the address changes");
-    let before = cx.cluster().agent(&node).await?;
+    let before = cx.cluster().agents()?.state(&node).await?;
     let killed = StoppedAgent::stop(Arc::clone(cx.cluster()), &node, Stop::Kill).await?;
     cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
     // Nobody but the agent is to be without an API server.

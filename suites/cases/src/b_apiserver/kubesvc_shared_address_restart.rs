@@ -170,7 +170,7 @@ fn advertised(listed: &Value) -> Result<SocketAddr, Halt> {
 
 /// Leads all agents there that may have been told an API server's own address instead.
 async fn lead(cx: &Context, advertised: SocketAddr) -> Result<Vec<RedirectedAgent>, Halt> {
-    let servers = cx.cluster().api_servers().await?;
+    let servers = cx.cluster().control_plane()?.servers().await?;
     let knows_it = cx.cluster().describe().ways.shared;
     if knows_it || servers.iter().all(|server| server.address == advertised) {
         return Ok(Vec::new());
@@ -181,7 +181,7 @@ async fn lead(cx: &Context, advertised: SocketAddr) -> Result<Vec<RedirectedAgen
         further: Vec::new(),
     };
     let all = cx.nodes().into_iter().map(async |node| {
-        let before = cx.cluster().agent(&node).await?;
+        let before = cx.cluster().agents()?.state(&node).await?;
         let within = Within::from_now(cx.limits().heal);
         let led = RedirectedAgent::lead(Arc::clone(cx.cluster()), &node, &way).await?;
         cx.agent_ready(&node, &before, within).await?;

@@ -59,9 +59,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .await?;
 
     cx.phase("the agent is removed, programs of another owner are attached");
-    let before = cx.cluster().agent(node).await?;
+    let before = cx.cluster().agents()?.state(node).await?;
     let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
-    cx.cluster().wipe_state(node).await?;
+    cx.cluster().agents()?.clean_up(node).await?;
     let mut foreign = Foreign {
         programs: attach(cx, node, address).await?,
         clients: cx.clients_on(node),
@@ -83,7 +83,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     foreign.judge(cx, "the agent's start").await?;
 
     cx.phase("the agent is killed and starts");
-    let before = cx.cluster().agent(node).await?;
+    let before = cx.cluster().agents()?.state(node).await?;
     let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
     agent.start().await?;
     ready(cx, node, &before).await?;
@@ -93,14 +93,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     if cx.cluster().describe().variants.contains(&Variant::SocketLbOff) {
         cx.phase("translation at sockets is switched off, and on again");
-        let before = cx.cluster().agent(node).await?;
+        let before = cx.cluster().agents()?.state(node).await?;
         let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
         let switched = agent.start_as(Variant::SocketLbOff).await?;
         ready(cx, node, &before).await?;
         foreign
             .judge(cx, "translation at sockets was switched off")
             .await?;
-        let before = cx.cluster().agent(node).await?;
+        let before = cx.cluster().agents()?.state(node).await?;
         switched.heal().await?;
         ready(cx, node, &before).await?;
     } else {
@@ -109,9 +109,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
 
     cx.phase("the agent is removed");
-    let before = cx.cluster().agent(node).await?;
+    let before = cx.cluster().agents()?.state(node).await?;
     let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
-    cx.cluster().wipe_state(node).await?;
+    cx.cluster().agents()?.clean_up(node).await?;
     foreign.judge(cx, "the agent's removal").await?;
 
     cx.phase("heal");
@@ -133,7 +133,7 @@ async fn attach(cx: &Context, node: &str, address: IpAddr) -> Result<ForeignProg
         })
         .collect();
     let expires = cx.limits().longest(CASE.longest);
-    Ok(ForeignPrograms::attach(&**cx.cluster(), node, &hooks, address, expires).await?)
+    Ok(ForeignPrograms::attach(cx.cluster(), node, &hooks, address, expires).await?)
 }
 
 /// The programs, and what they see.

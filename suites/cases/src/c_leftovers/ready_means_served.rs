@@ -70,7 +70,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
 
     cx.phase("generation 1 is killed, its programs stay, backends change");
-    let before = cx.cluster().agent(node).await?;
+    let before = cx.cluster().agents()?.state(node).await?;
     let expires = cx.limits().longest(CASE.longest);
     let hooks: Vec<&str> = cx
         .families()
@@ -80,8 +80,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             Family::IPv6 => "connect6",
         })
         .collect();
-    let mut sockets = LeftoverPrograms::hold(&**cx.cluster(), node, &hooks, expires).await?;
-    let mut packets = LeftoverPackets::hold(&**cx.cluster(), node, expires).await?;
+    let mut sockets = LeftoverPrograms::hold(cx.cluster(), node, &hooks, expires).await?;
+    let mut packets = LeftoverPackets::hold(cx.cluster(), node, expires).await?;
     if sockets.held().is_empty() && packets.held().is_empty() {
         return Err(Halt::Inconclusive(
             "the implementation has no program at its cgroup or at devices any more".to_owned(),
@@ -118,7 +118,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     };
     cx.record_delay("generation 2 is ready", ready.duration_since(started.since));
     has_lasted(ready, cx.limits().ready).await;
-    let state = cx.cluster().agent(node).await?;
+    let state = cx.cluster().agents()?.state(node).await?;
     if state.ready != Some(true) {
         let why = "the agent took it back that it is ready: nothing could be asked of it".to_owned();
         return Err(Halt::Inconclusive(why));

@@ -66,9 +66,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .await?;
 
     cx.phase("the agent is removed: the node is as before its first start");
-    let before = cx.cluster().agent(node).await?;
+    let before = cx.cluster().agents()?.state(node).await?;
     let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
-    cx.cluster().wipe_state(node).await?;
+    cx.cluster().agents()?.clean_up(node).await?;
     cx.fault(&format!("agent of {node} stopped and removed"));
     if cx
         .cluster()
@@ -76,12 +76,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .capabilities
         .contains(&Capability::Baseline)
     {
-        let had = Remains::before(&**cx.cluster(), node).await?;
+        let had = Remains::before(cx.cluster(), node).await?;
         eventually(
             "nothing of the agent is left on the node",
             Within::from_now(LATE),
             || async {
-                let left = Remains::of(&**cx.cluster(), node).await.map_err(Halt::from)?;
+                let left = Remains::of(cx.cluster(), node).await.map_err(Halt::from)?;
                 Ok(left.beyond(&had).is_empty().then_some(()))
             },
         )

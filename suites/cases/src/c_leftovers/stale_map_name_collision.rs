@@ -56,7 +56,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     // An agent that has just been started attaches nothing before it has read the API.
     cx.fence().await?;
     let expires = cx.limits().longest(CASE.longest);
-    let (mut twins, made) = TwinMaps::make(&**cx.cluster(), node, hook, expires).await?;
+    let (mut twins, made) = TwinMaps::make(cx.cluster(), node, hook, expires).await?;
     if made.is_empty() {
         return Err(Halt::Inconclusive(format!(
             "no map that programs at {hook} of the agent's cgroup use could have a twin"
@@ -76,7 +76,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         let how = if removed { Stop::Term } else { Stop::Kill };
         let down = stop(cx, node, how).await?;
         if removed {
-            cx.cluster().wipe_state(node).await?;
+            cx.cluster().agents()?.clean_up(node).await?;
             let left = twins.look().await?;
             judge_twins(cx, "the agent's clean-up", &left);
         }

@@ -57,8 +57,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.control("each VIP serves the old backend", cx.clients(), &by_old, within)
         .await?;
     let hooks = hooks(cx);
-    let mut held =
-        LeftoverPrograms::hold(&**cx.cluster(), node, &hooks, cx.limits().longest(LONGEST)).await?;
+    let mut held = LeftoverPrograms::hold(cx.cluster(), node, &hooks, cx.limits().longest(LONGEST)).await?;
     if held.held().is_empty() {
         return Err(Halt::Inconclusive(
             "no program is attached at the sockets of the agent's cgroup any more".to_owned(),
@@ -112,7 +111,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     held.heal().await?;
 
     cx.phase("heal: translation at sockets is on again");
-    let before = cx.cluster().agent(node).await?;
+    let before = cx.cluster().agents()?.state(node).await?;
     switched.heal().await?;
     cx.fault(&format!("healed: the agent of {node} has its own configuration"));
     let started = Within::from_now(cx.limits().heal);

@@ -71,7 +71,7 @@ async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt
     ));
     let mut recovery = cx.recovering(node).await?;
     let mut held =
-        LeftoverPrograms::hold(&**cx.cluster(), node, &hooks(cx), cx.limits().longest(LONGEST)).await?;
+        LeftoverPrograms::hold(cx.cluster(), node, &hooks(cx), cx.limits().longest(LONGEST)).await?;
     let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
     let pins = held.displace(removed).await?;
     if pins.is_empty() {

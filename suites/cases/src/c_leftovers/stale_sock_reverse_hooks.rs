@@ -91,7 +91,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .flat_map(|family| hooks.map(|hooks| of_family(hooks, family)))
         .collect();
     let mut leftover =
-        LeftoverPrograms::hold(&**cx.cluster(), node, &hooks, cx.limits().longest(LONGEST)).await?;
+        LeftoverPrograms::hold(cx.cluster(), node, &hooks, cx.limits().longest(LONGEST)).await?;
     if leftover.held().is_empty() {
         return Err(Halt::Inconclusive(format!(
             "no program is attached any more at {} of the agent's cgroup",

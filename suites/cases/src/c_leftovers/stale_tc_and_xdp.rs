@@ -87,7 +87,7 @@ async fn xdp(cx: &Context) -> Result<(), Halt> {
 /// Asked before anything of the axis is staged: an axis that has begun needs a verdict.
 async fn lacks_links(cx: &Context) -> Result<Option<String>, Halt> {
     let expires = cx.limits().longest(TC.longest);
-    let mut packets = LeftoverPackets::hold(&**cx.cluster(), &cx.nodes()[0], expires).await?;
+    let mut packets = LeftoverPackets::hold(cx.cluster(), &cx.nodes()[0], expires).await?;
     let why = packets.lacks_links().await?;
     packets.heal().await?;
     Ok(why)
@@ -125,7 +125,7 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     ));
     let mut recovery = cx.recovering(node).await?;
     let expires = cx.limits().longest(TC.longest);
-    let mut packets = LeftoverPackets::hold(&**cx.cluster(), node, expires).await?;
+    let mut packets = LeftoverPackets::hold(cx.cluster(), node, expires).await?;
     if packets.held().is_empty() {
         return Err(Halt::Inconclusive(
             "no program is attached to a device of the node any more".to_owned(),

@@ -126,7 +126,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.hold_steadily(&outside, &lost, cx.limits().hold).await?;
 
     cx.phase("the second device is made anew while the agent is stopped");
-    let before = cx.cluster().agent(node).await?;
+    let before = cx.cluster().agents()?.state(node).await?;
     let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
     cx.change(&host, "ip link del plumbline0").await?;
     second_device(cx, &host, network.pid).await?;

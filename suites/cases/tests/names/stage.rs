@@ -1,11 +1,19 @@
 //! A cluster of an API server: pods become ready, and nobody answers.
 
-use std::{collections::BTreeMap, net::TcpListener, path::Path, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::TcpListener,
+    path::Path,
+    process::Command,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use cluster::{
-    AgentState, ApiEndpoint, ApiFault, ApiServer, Capability, Cluster, ClusterError, Description,
-    HeldApiFault, Place, RUN_LABEL, Stop, Variant,
+    ApiFault, ApiServer, Capability, Cluster, ClusterError, ControlPlaneFaults, Description, FaultLease,
+    NodeAccess, OutsideClient, Parts, PodAccess, RUN_LABEL,
+    spawn::{Placed, Placement},
 };
 use k8s_openapi::api::{
     core::v1::{Namespace, Pod, Service},
@@ -19,11 +27,7 @@ use kube::{
 use lab_apiserver::{Auth, Pki, Store, kubeconfig, new_token, serve};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tokio::{
-    process::{Child, Command},
-    task::JoinSet,
-    time::sleep,
-};
+use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 /// From one look at pods that are not ready to the next.
@@ -31,13 +35,8 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// It ends when it is dropped.
 pub(crate) struct Stage {
-    cluster: Arc<Bare>,
+    cluster: Arc<Cluster>,
     _tasks: JoinSet<()>,
-}
-
-struct Bare {
-    client: Client,
-    about: Description,
 }
 
 impl Stage {
@@ -80,23 +79,30 @@ impl Stage {
                 .await
                 .expect("a namespace");
         }
+        let silent = Arc::new(Silent);
+        let parts = Parts {
+            nodes: Some(silent.clone()),
+            outside: Some(silent.clone()),
+            control_plane: Some(silent.clone()),
+            ..Parts::default()
+        };
         let mut about = about(confined);
         if pods_without_agents {
             about.capabilities.insert(Capability::PodsWithoutAgents);
         }
         Self {
-            cluster: Arc::new(Bare { client, about }),
+            cluster: Arc::new(Cluster::new(about, client, silent.clone(), parts)),
             _tasks: tasks,
         }
     }
 
-    pub(crate) fn cluster(&self) -> Arc<dyn Cluster> {
-        Arc::clone(&self.cluster) as Arc<dyn Cluster>
+    pub(crate) fn cluster(&self) -> Arc<Cluster> {
+        Arc::clone(&self.cluster)
     }
 
     /// All Services, slices and pods that a run has made.
     pub(crate) async fn objects(&self) -> Vec<Value> {
-        let client = &self.cluster.client;
+        let client = &self.cluster.client();
         let mut all = made::<Service>(client, "Service").await;
         all.extend(made::<EndpointSlice>(client, "EndpointSlice").await);
         all.extend(made::<Pod>(client, "Pod").await);
@@ -119,7 +125,7 @@ fn about(confined: Option<&str>) -> Description {
     let about = json!({
         // What a lab's case has made stays when it is told to.
         "provider": "lab", "target": "nothing", "kernel": "none", "nodes": nodes.collect::<Vec<_>>(),
-        "capabilities": ["ipv4", "ipv6", "api-write", "host-network", "outside"], "features": ["loadbalancer"], "deviations": [],
+        "capabilities": ["ipv4", "ipv6", "api-write"], "features": ["loadbalancer"], "deviations": [],
         "ways": { "service": true, "further": true, "shared": true }, "confined": confined,
     });
     serde_json::from_value(about).expect("a description")
@@ -173,33 +179,23 @@ where
     objects.collect()
 }
 
-fn lacks<T>(what: &'static str) -> Result<T, ClusterError> {
-    Err(ClusterError::Unsupported { what })
+/// Pods that begin nothing, and API servers that can only be seen.
+struct Silent;
+
+/// A client that has its plan, and no answers.
+fn says_nothing() -> Placed {
+    let mut command = Command::new("sh");
+    command.args(["-c", "head -n 1 >/dev/null"]);
+    Placed {
+        command,
+        placement: Placement::default(),
+    }
 }
 
 #[async_trait]
-impl Cluster for Bare {
-    fn describe(&self) -> &Description {
-        &self.about
-    }
-
-    fn client(&self) -> Client {
-        self.client.clone()
-    }
-
-    async fn exec(&self, _: &Place, _: &[String]) -> Result<Child, ClusterError> {
-        // A client that has its plan, and no answers.
-        let says_nothing = Command::new("sh")
-            .args(["-c", "head -n 1 >/dev/null"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn();
-        says_nothing.map_err(|error| ClusterError::Failed {
-            what: "start a shell".to_owned(),
-            why: error.to_string(),
-        })
+impl PodAccess for Silent {
+    async fn command(&self, _: &str, _: &str, _: &[String]) -> Result<Placed, ClusterError> {
+        Ok(says_nothing())
     }
 
     async fn log(&self, _: &str, _: &str) -> Result<String, ClusterError> {
@@ -210,35 +206,44 @@ impl Cluster for Bare {
         Ok(())
     }
 
-    async fn agent(&self, _: &str) -> Result<AgentState, ClusterError> {
-        lacks("show agents")
+    async fn evidence(&self, _: &Path) -> Result<(), ClusterError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl NodeAccess for Silent {
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        BTreeSet::from([Capability::HostNetwork])
     }
 
-    async fn stop_agent(&self, _: &str, _: Stop) -> Result<(), ClusterError> {
-        lacks("stop agents")
+    async fn command(&self, _: &str, _: &[String]) -> Result<Placed, ClusterError> {
+        Ok(says_nothing())
     }
 
-    async fn start_agent(&self, _: &str) -> Result<(), ClusterError> {
-        lacks("start agents")
-    }
-
-    async fn set_agent_api_endpoint(&self, _: &str, _: Option<&ApiEndpoint>) -> Result<(), ClusterError> {
-        lacks("lead agents")
-    }
-
-    async fn start_agent_as(&self, _: &str, _: Variant) -> Result<(), ClusterError> {
-        lacks("start agents")
-    }
-
-    async fn wipe_state(&self, _: &str) -> Result<(), ClusterError> {
-        lacks("wipe nodes")
+    fn cgroup_root(&self) -> &Path {
+        Path::new("/sys/fs/cgroup")
     }
 
     async fn baseline(&self, _: &str) -> Result<BTreeMap<String, usize>, ClusterError> {
-        lacks("know what nodes had")
+        Err(ClusterError::unsupported("know what nodes had"))
+    }
+}
+
+#[async_trait]
+impl OutsideClient for Silent {
+    async fn command(&self, _: &[String]) -> Result<Placed, ClusterError> {
+        Ok(says_nothing())
+    }
+}
+
+#[async_trait]
+impl ControlPlaneFaults for Silent {
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        BTreeSet::new()
     }
 
-    async fn api_servers(&self) -> Result<Vec<ApiServer>, ClusterError> {
+    async fn servers(&self) -> Result<Vec<ApiServer>, ClusterError> {
         let address = "10.0.0.1:6443".parse().expect("an address");
         let server = |number| ApiServer {
             number,
@@ -248,23 +253,11 @@ impl Cluster for Bare {
         Ok([1, 2].map(server).to_vec())
     }
 
-    async fn api_fault(&self, _: &ApiFault, _: Duration) -> Result<HeldApiFault, ClusterError> {
-        lacks("let API servers fail")
+    async fn begin(&self, _: &ApiFault, _: Duration) -> Result<FaultLease, ClusterError> {
+        Err(ClusterError::unsupported("let API servers fail"))
     }
 
     async fn jump_versions(&self, _: u32) -> Result<(), ClusterError> {
-        lacks("let the resourceVersion jump")
-    }
-
-    fn cgroup_root(&self) -> &Path {
-        Path::new("/sys/fs/cgroup")
-    }
-
-    fn pins(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    async fn evidence(&self, _: &Path) -> Result<(), ClusterError> {
-        Ok(())
+        Err(ClusterError::unsupported("let the resourceVersion jump"))
     }
 }

@@ -1,10 +1,11 @@
 //! Clusters by a kubeconfig.
 //!
 //! `exec.rs`: a program in a pod, with this process's pipes. `rbac.rs`: what an account must be allowed to do.
-//! `images.rs`: what nodes run.
+//! `images.rs`: what nodes run. `reference.rs`: a cluster that another process has brought up.
 pub(crate) mod exec;
 pub(crate) mod images;
 pub(crate) mod rbac;
+mod reference;
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ use kind::{Existing, KindConfig, KindError, KindTarget, PodNetwork};
 use lab::IpFamilies;
 
 use self::images::RegistryArgs;
+pub(crate) use self::reference::ClusterRef;
 
 /// The namespace of runs, if no other is named.
 pub(crate) const NAMESPACE: &str = "plumbline-run";

@@ -5,11 +5,12 @@ use std::{net::IpAddr, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use clap::Subcommand;
-use cluster::{ApiFault, Clients, Cluster, ClusterError, Fault, LONGEST, Refusal, Stop};
+use cluster::{ApiFault, Clients, ClusterError, Fault, LONGEST, Refusal, Stop};
 use jiff::SignedDuration;
-use kind::KindCluster;
-use lab::{DEFAULT_NAME, LabCluster};
+use lab::DEFAULT_NAME;
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cluster::ClusterRef;
 
 /// What `--help` ends with.
 const HELP: &str = "\
@@ -124,12 +125,13 @@ fn refusal(text: &str) -> Result<Refusal, String> {
 }
 
 pub(super) async fn run(args: FaultArgs) -> anyhow::Result<ExitCode> {
-    let lab: Box<dyn Cluster> = match &args.kind {
-        Some(name) => Box::new(KindCluster::attach(name).await?.into_cluster()),
-        None => Box::new(LabCluster::attach(&args.name).await?),
+    let named = match &args.kind {
+        Some(name) => ClusterRef::Kind(name.clone()),
+        None => ClusterRef::Lab(args.name.clone()),
     };
+    let cluster = named.attach().await?;
     if let What::JumpVersions { by } = args.what {
-        lab.jump_versions(by).await?;
+        cluster.control_plane()?.jump_versions(by).await?;
         println!("the resourceVersion is {by} higher");
         return Ok(ExitCode::SUCCESS);
     }
@@ -141,7 +143,7 @@ pub(super) async fn run(args: FaultArgs) -> anyhow::Result<ExitCode> {
     let fault = fault(&args)?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let held = lab.api_fault(&fault, lasts).await?;
+    let held = cluster.control_plane()?.begin(&fault, lasts).await?;
     println!("{fault}, for {lasts:?} or until Ctrl-C");
     tokio::select! {
         _ = interrupt.recv() => {}

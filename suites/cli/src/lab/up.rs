@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{FamilyArgs, TargetArgs, servers::ControlPlaneArgs};
-use cluster::{AgentState, Cluster};
+use cluster::AgentState;
 use lab::{DEFAULT_NAME, LIMITS, LabCluster, LabConfig, Lifetime, check_name, sibling};
 
 /// Between two questions whether the agents are ready.
@@ -91,6 +91,7 @@ fn config(args: UpArgs) -> anyhow::Result<LabConfig> {
 async fn wait_for_agents(lab: &LabCluster) -> anyhow::Result<Vec<(String, AgentState)>> {
     let deadline = Instant::now() + LIMITS.agents_ready;
     let mut waiting: Vec<String> = lab
+        .cluster()
         .describe()
         .nodes
         .iter()
@@ -98,7 +99,7 @@ async fn wait_for_agents(lab: &LabCluster) -> anyhow::Result<Vec<(String, AgentS
         .collect();
     let mut late = Vec::new();
     while let Some(node) = waiting.last() {
-        let state = lab.agent(node).await?;
+        let state = lab.cluster().agents()?.state(node).await?;
         let ready = state.ready == Some(true);
         if !ready && Instant::now() < deadline {
             tokio::time::sleep(ASK_AGAIN).await;

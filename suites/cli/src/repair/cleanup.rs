@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::Cluster as _;
 use harness::{cleanup::Made, limits::Limits};
 use lab::{Downed, LIMITS, LabCluster};
 
@@ -72,7 +71,7 @@ async fn find(name: &str) -> anyhow::Result<Option<LabCluster>> {
 
 /// Removes the namespaces of dead runs; how many runs.
 async fn objects(name: &str, lab: &LabCluster) -> anyhow::Result<usize> {
-    let client = lab.client();
+    let client = lab.cluster().client();
     let runs = runs(&client).await?;
     for run in &runs.living {
         println!("lab {name:?}: {run} is under way, and stays");

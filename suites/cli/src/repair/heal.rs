@@ -6,7 +6,6 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use cluster::Cluster as _;
 use kind::KindCluster;
 use lab::{LIMITS, LabCluster};
 
@@ -103,7 +102,7 @@ async fn heal_kind(name: &str) -> anyhow::Result<()> {
 
 /// Whether nothing is wrong any more.
 async fn heal_lab(name: &str, lab: &LabCluster) -> anyhow::Result<bool> {
-    let living = runs(&lab.client()).await?.living;
+    let living = runs(&lab.cluster().client()).await?.living;
     if let Some(run) = living.first() {
         bail!("{run} is under way in the lab {name:?}, and heals its own faults; end it first");
     }
@@ -111,7 +110,7 @@ async fn heal_lab(name: &str, lab: &LabCluster) -> anyhow::Result<bool> {
     let mut healed = 0;
     let mut is_held = !status.api_faults.is_empty();
     for node in &status.nodes {
-        let done = faults::heal(lab, &node.name).await?;
+        let done = faults::heal(lab.cluster(), &node.name).await?;
         for words in done.undone.iter().chain(&done.held) {
             println!("lab {name:?}: {words}");
         }
@@ -136,7 +135,7 @@ async fn heal_lab(name: &str, lab: &LabCluster) -> anyhow::Result<bool> {
 
 async fn runs_again(lab: &LabCluster, node: &str) -> anyhow::Result<()> {
     let began = Instant::now();
-    while lab.agent(node).await?.pid.is_none() {
+    while lab.cluster().agents()?.state(node).await?.pid.is_none() {
         ensure!(
             began.elapsed() < LIMITS.agents_ready,
             "the agent of {node} does not run {:?} after its start: `plumbline lab logs agent-{node}` says why",

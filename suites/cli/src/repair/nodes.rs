@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use cluster::{Capability, Cluster, Node};
 use existing::{
-    Connection, Guard, KubernetesCluster, KubernetesError, Left, extension, give_back, holders, left_on_nodes,
+    Connection, Guard, KubernetesCluster, KubernetesError, Left, Own, give_back, holders, left_on_nodes,
 };
 use faults::Healed;
 
@@ -41,11 +41,11 @@ pub(super) async fn heal(connection: &Connection, namespace: &str) -> anyhow::Re
     options.plumbline = std::env::current_exe().context("failed to find this program")?;
     options.run = format!("heal-{}", std::process::id());
     let interrupted = interruption()?;
-    let mut cluster = KubernetesCluster::survey(options.clone(), extension(&options).await?).await?;
+    let mut cluster = KubernetesCluster::survey(options, Own::default()).await?;
     let mut guard = Guard::take(&cluster, "plumbline heal", &interrupted).await?;
     let healed = async {
         cluster.look_at_hosts().await?;
-        nodes(&cluster, None).await
+        nodes(&cluster.cluster(), None).await
     };
     let healed = tokio::select! {
         healed = healed => healed,
@@ -84,7 +84,7 @@ pub(super) async fn heal(connection: &Connection, namespace: &str) -> anyhow::Re
 ///
 /// # Errors
 /// The first that can't be undone; the other nodes are healed all the same.
-pub(crate) async fn nodes(cluster: &dyn Cluster, only: Option<&str>) -> anyhow::Result<Vec<Healed>> {
+pub(crate) async fn nodes(cluster: &Cluster, only: Option<&str>) -> anyhow::Result<Vec<Healed>> {
     let description = cluster.describe();
     let mut all = Vec::new();
     let mut first = Ok(());

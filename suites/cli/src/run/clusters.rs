@@ -1,26 +1,29 @@
 //! The cluster of a run that is there already: one, held for the length of the run.
 
 use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-    sync::Arc,
-    sync::atomic::{AtomicBool, Ordering},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use anyhow::{Context as _, bail};
-use cluster::{Cluster as _, target::Agent};
+use cluster::target::Agent;
 use existing::{
-    Guard, KubernetesCluster, KubernetesError, Options, Tested, Tier, extension, give_back, processors,
+    Guard, KubernetesCluster, KubernetesError, Options, Own, Tested, Tier, give_back, processors,
 };
 use harness::{case::Case, report::CaseReport, verdict::Verdict};
-use tempfile::NamedTempFile;
 use tokio::{
     sync::{Mutex, OnceCell},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{cluster::ExistingArgs, repair};
+use crate::{
+    cluster::{ClusterRef, ExistingArgs},
+    repair,
+};
 
 use super::{
     ending,
@@ -62,7 +65,7 @@ impl<'a> Clusters<'a> {
         let mut coming = self.coming.lock().await;
         let task = coming.get_or_insert_with(|| {
             let interrupted = self.settings.interrupted.clone();
-            tokio::spawn(hold(self.options.clone(), self.settings.out.clone(), interrupted))
+            tokio::spawn(hold(self.options.clone(), interrupted))
         });
         let held = task.await.context("taking hold of the cluster has failed")?;
         *coming = None;
@@ -161,7 +164,10 @@ impl Site for Clusters<'_> {
         let own = disturbs_one
             .then(|| self.used.free(&held.cluster.describe().nodes))
             .flatten();
-        let at = At::Cluster(held.about.path(), own.as_ref().map(|own| own.name.as_str()));
+        let at = At {
+            cluster: &held.found,
+            node: own.as_ref().map(|own| own.name.as_str()),
+        };
         let running = process::run(&settings, at, case, line);
         tokio::pin!(running);
         let (end, expired) = tokio::select! {
@@ -245,42 +251,46 @@ impl Site for Clusters<'_> {
     }
 }
 
-/// How many cases run at once in a cluster, by what its nodes have. One that can't say it is surveyed next, which names the reason.
-pub(super) async fn jobs(existing: ExistingArgs) -> usize {
-    let options = existing.cluster(Tested::default(), "", PathBuf::new());
-    let weakest = processors(&options).await;
-    weakest.map_or(1, machine::jobs_of_cluster)
+/// How many cases run at once in a cluster, by what its nodes have, and where these are seen to be idle. One that can't say it is
+/// surveyed next, which names the reason.
+pub(super) async fn jobs(existing: &ExistingArgs) -> [usize; 2] {
+    if existing.is_confined() {
+        return [1, 1];
+    }
+    let options = existing.clone().cluster(Tested::default(), "", PathBuf::new());
+    let always = processors(&options).await.map_or(1, machine::jobs_of_cluster);
+    if existing.asks_nodes() {
+        [always, machine::where_idle(always)]
+    } else {
+        [always; 2]
+    }
 }
 
 fn is_interruption(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(KubernetesError::Interrupted))
 }
 
-/// Looks at the cluster and takes hold of it. `out` is the run's folder: an image from scratch has no other that can be written.
+/// Looks at the cluster and takes hold of it.
 ///
 /// # Errors
 /// It can't be used. Then, and when it is interrupted, nothing is left of what was made.
-async fn hold(options: Options, out: PathBuf, interrupted: CancellationToken) -> anyhow::Result<Held> {
-    let survey = async {
-        let extension = extension(&options).await?;
-        KubernetesCluster::survey(options.clone(), extension).await
-    };
-    let mut cluster = tokio::select! {
-        cluster = survey => cluster?,
+async fn hold(options: Options, interrupted: CancellationToken) -> anyhow::Result<Held> {
+    let survey = async { KubernetesCluster::survey(options.clone(), Own::default()).await };
+    let mut surveyed = tokio::select! {
+        surveyed = survey => surveyed?,
         () = interrupted.cancelled() => return Err(KubernetesError::Interrupted.into()),
     };
-    let mut about = about(&out)?;
-    for words in cluster.left_out() {
+    for words in surveyed.left_out() {
         eprintln!("  not used: {words}");
     }
     if let Some(words) = touches(&options) {
         eprintln!("  {words}");
     }
-    let mut guard = Guard::take(&cluster, &who(), &interrupted).await?;
+    let mut guard = Guard::take(&surveyed, &who(), &interrupted).await?;
     let ready = async {
-        learn(&mut cluster, &mut about).await?;
+        learn(&mut surveyed).await?;
         // What another run has left there would be taken for this target's. It can't be said to be undone by letting go.
-        heal(&cluster).await
+        heal(&surveyed).await
     };
     let ready = tokio::select! {
         ready = ready => ready,
@@ -298,21 +308,13 @@ async fn hold(options: Options, out: PathBuf, interrupted: CancellationToken) ->
         }
     }
     Ok(Held {
-        cluster,
+        cluster: surveyed.cluster(),
+        tier: options.tier,
+        found: ClusterRef::Existing(Box::new(surveyed.about().clone())),
         lease: guard.lease(),
         guard: Mutex::new(Some(guard)),
         is_disordered: AtomicBool::new(false),
-        about,
     })
-}
-
-/// The file for processes of cases.
-fn about(out: &Path) -> anyhow::Result<NamedTempFile> {
-    let file = tempfile::Builder::new()
-        .prefix("cluster-")
-        .suffix(".json")
-        .tempfile_in(out);
-    file.with_context(|| format!("failed to make a file in {}", out.display()))
 }
 
 /// What cases may do to what others have made, in words.
@@ -340,7 +342,7 @@ async fn heal(cluster: &KubernetesCluster) -> anyhow::Result<bool> {
     }
     let mut done = give_back(&cluster.client(), None).await?;
     let mut is_whole = true;
-    for healed in repair::nodes(cluster, None).await? {
+    for healed in repair::nodes(&cluster.cluster(), None).await? {
         is_whole &= healed.held.is_empty();
         done.extend(healed.undone);
         done.extend(healed.held);
@@ -351,13 +353,12 @@ async fn heal(cluster: &KubernetesCluster) -> anyhow::Result<bool> {
     Ok(is_whole)
 }
 
-/// What is known of a cluster only when it is held, and all of it for the processes of cases.
-async fn learn(cluster: &mut KubernetesCluster, about: &mut NamedTempFile) -> anyhow::Result<()> {
+/// What is known of a cluster only when it is held, before it is assembled.
+async fn learn(cluster: &mut KubernetesCluster) -> anyhow::Result<()> {
     cluster.find_nodes().await?;
     cluster.look_at_software(None, &Default::default()).await;
     cluster.look_at_hosts().await?;
-    serde_json::to_writer(&mut *about, cluster.about())?;
-    Ok(about.flush()?)
+    Ok(())
 }
 
 /// Whoever runs this, for others who want the cluster.

@@ -11,7 +11,7 @@ const MOST_ENDING: usize = 4;
 
 /// Waits until namespaces of a few cases at most are ending, for as long as one case's removal may take; what is left then is
 /// waited for at the run's end, which reports it.
-pub(super) async fn few(cluster: &dyn Cluster, settings: &Settings, line: &Line<'_>) {
+pub(super) async fn few(cluster: &Cluster, settings: &Settings, line: &Line<'_>) {
     tokio::select! {
         ended = until(cluster, settings, MOST_ENDING) => if let Err(why) = ended {
             line.phase(&format!("begins although {why}"));
@@ -24,13 +24,13 @@ pub(super) async fn few(cluster: &dyn Cluster, settings: &Settings, line: &Line<
 ///
 /// # Errors
 /// What is left.
-pub(super) async fn all(cluster: &dyn Cluster, settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn all(cluster: &Cluster, settings: &Settings) -> anyhow::Result<()> {
     until(cluster, settings, 0)
         .await
         .map_err(|why| anyhow::anyhow!("{why}"))
 }
 
-async fn until(cluster: &dyn Cluster, settings: &Settings, most: usize) -> Result<(), String> {
+async fn until(cluster: &Cluster, settings: &Settings, most: usize) -> Result<(), String> {
     let confined = cluster.describe().confined.as_deref();
     if confined.is_some() {
         return Ok(());

@@ -10,12 +10,11 @@ use std::{
 
 use anyhow::bail;
 use cluster::Cluster;
-use existing::{Guard, KubernetesCluster, LIMITS, LeaseState, LeaseWatch, Tier, give_back};
+use existing::{Guard, LIMITS, LeaseState, LeaseWatch, Tier, give_back};
 use harness::{case::Case, cleanup::Made, verdict::Halt};
-use tempfile::NamedTempFile;
 use tokio::sync::Mutex;
 
-use crate::repair;
+use crate::{cluster::ClusterRef, repair};
 
 use super::{process::Settings, progress::Line, seconds};
 
@@ -25,17 +24,19 @@ const TOLD_AFTER: Duration = Duration::from_secs(2);
 /// A cluster that the run has for itself.
 #[derive(Debug)]
 pub(super) struct Held {
-    pub(super) cluster: KubernetesCluster,
+    pub(super) cluster: Cluster,
+    /// What the run may do there.
+    pub(super) tier: Tier,
+    /// As processes of cases find it.
+    pub(super) found: ClusterRef,
     pub(super) guard: Mutex<Option<Guard>>,
     pub(super) lease: LeaseWatch,
     /// A case has left something on nodes that could not be undone.
     pub(super) is_disordered: AtomicBool,
-    /// What processes of cases are told of it.
-    pub(super) about: NamedTempFile,
 }
 
 impl Held {
-    pub(super) fn cluster(held: &Arc<Self>) -> &dyn Cluster {
+    pub(super) fn cluster(held: &Arc<Self>) -> &Cluster {
         &held.cluster
     }
 
@@ -113,7 +114,7 @@ impl Held {
 
     /// Gives back what is others', and heals what could not be healed before.
     pub(super) async fn settle(&self, run: &str) -> anyhow::Result<()> {
-        if self.cluster.about().options.tier < Tier::Node {
+        if self.tier < Tier::Node {
             return Ok(());
         }
         for words in give_back(&self.cluster.client(), Some(run)).await? {

@@ -14,7 +14,7 @@ use harness::{case::Case, cleanup::Made, report::CaseReport, verdict::Verdict};
 use kind::{Existing, KindCluster, KindConfig, Step};
 use tokio::{sync::OnceCell, time::sleep};
 
-use crate::repair;
+use crate::{cluster::ClusterRef, repair};
 
 use super::{
     ending, machine,
@@ -57,7 +57,7 @@ impl<'a> Kinds<'a> {
         }
     }
 
-    pub(super) fn cluster(cluster: &Arc<KindCluster>) -> &dyn Cluster {
+    pub(super) fn cluster(cluster: &Arc<KindCluster>) -> &Cluster {
         cluster.cluster()
     }
 
@@ -156,7 +156,7 @@ impl<'a> Kinds<'a> {
             Ok(repaired) => warnings.extend(repaired),
             Err(error) => warnings.push(error.to_string()),
         }
-        let cluster: &dyn Cluster = kind.cluster();
+        let cluster: &Cluster = kind.cluster();
         if case.disruptive {
             match repair::nodes(cluster, None).await {
                 Ok(all) => {
@@ -213,11 +213,14 @@ impl Site for Kinds<'_> {
             return without_run(&case, self.settings, Verdict::Inconclusive { why });
         }
         ending::few(cluster.cluster(), self.settings, line).await;
-        let (at, absences) = (At::Kind(cluster.name()), self.absences(cluster));
+        let (at, absences) = (
+            ClusterRef::Kind(cluster.name().to_owned()),
+            self.absences(cluster),
+        );
         let End {
             mut report,
             is_its_own,
-        } = process::run(self.settings, at, case, line).await;
+        } = process::run(self.settings, At::all_of(&at), case, line).await;
         if let Some(why) = self.lost(cluster, Some(line)).await {
             report.warnings.push(why.to_owned());
         } else if !is_its_own || self.absences(cluster) > absences {

@@ -24,7 +24,7 @@ use super::{
     schedule::Site,
     spent::LabsSpent,
 };
-use crate::{lab::TargetArgs, quick::marked};
+use crate::{cluster::ClusterRef, lab::TargetArgs, quick::marked};
 
 /// Between two looks at it.
 const LOOK: Duration = Duration::from_millis(50);
@@ -93,8 +93,8 @@ pub(super) struct RunLab {
 }
 
 impl RunLab {
-    pub(super) fn cluster(&self) -> &dyn Cluster {
-        &self.cluster
+    pub(super) fn cluster(&self) -> &Cluster {
+        self.cluster.cluster()
     }
 }
 
@@ -172,12 +172,13 @@ impl<'a> Labs<'a> {
     /// Waits until every agent of a new lab is ready, or has at least lasted: verdicts on one that ends by itself at once,
     /// for a wrong option say, would be about nothing.
     async fn agents_run(&self, lab: &LabCluster) -> anyhow::Result<()> {
-        let nodes = &lab.describe().nodes;
+        let cluster = lab.cluster();
+        let nodes = &cluster.describe().nodes;
         let all_ready = async {
             loop {
                 let mut ready = 0;
                 for node in nodes {
-                    let agent = lab.agent(&node.name).await?;
+                    let agent = cluster.agents()?.state(&node.name).await?;
                     if let Some(exit) = agent.last_exit {
                         bail!(
                             "the agent of {} does not run, it ended with {exit}; the last that it said:\n{}",
@@ -204,7 +205,7 @@ impl<'a> Labs<'a> {
     /// Heals what a case that died has left in a lab that others use after it: namespaces, and what it did to nodes. Returns what can't be healed.
     async fn after_death(&self, lab: &RunLab, case: &Case) -> Vec<String> {
         let mut warnings = Vec::new();
-        let cluster = &lab.cluster;
+        let cluster = lab.cluster();
         if case.disruptive {
             for node in &cluster.describe().nodes {
                 match faults::heal(cluster, &node.name).await {
@@ -289,10 +290,11 @@ impl Site for Labs<'_> {
     }
 
     async fn run(&self, lab: &RunLab, case: Case, line: &Line<'_>) -> CaseReport {
+        let at = ClusterRef::Lab(lab.name.clone());
         let End {
             mut report,
             is_its_own,
-        } = process::run(self.settings, At::Lab(&lab.name), case, line).await;
+        } = process::run(self.settings, At::all_of(&at), case, line).await;
         let goes_on = match self.from {
             From::Running(_) => true,
             From::Made(_) => self.settings.keep || !case.disruptive,
@@ -318,7 +320,7 @@ impl Site for Labs<'_> {
     }
 
     async fn is_intact(&self, lab: &RunLab) -> bool {
-        lab.cluster.intact().await.is_ok()
+        lab.cluster().intact().await.is_ok()
     }
 
     async fn end(&self, lab: RunLab) -> anyhow::Result<()> {

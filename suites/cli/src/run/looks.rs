@@ -37,7 +37,7 @@ pub(super) struct Wanted<'a> {
 /// Decides what runs in a cluster, and completes what is known of it.
 pub(super) async fn decide(
     wanted: Wanted<'_>,
-    cluster: &dyn Cluster,
+    cluster: &Cluster,
     description: &mut Description,
 ) -> Selection {
     let Wanted {
@@ -97,7 +97,7 @@ fn undecided(selection: Selection, why: &str) -> Selection {
 
 /// Learns whether somebody gives addresses, if a case needs to know that could run with them.
 async fn find_addresses(
-    cluster: &dyn Cluster,
+    cluster: &Cluster,
     description: &mut Description,
     limits: &Limits,
     run: &str,
@@ -130,7 +130,7 @@ async fn find_addresses(
 
 /// A node that is looked at.
 struct Node<'a> {
-    cluster: &'a dyn Cluster,
+    cluster: &'a Cluster,
     name: &'a str,
     settles: Duration,
 }

@@ -88,7 +88,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     let interrupted = interruption()?;
-    let (given, profile) = (arguments.out(), arguments.profile().name());
+    let (given, profile) = (arguments.out(), arguments.profile());
     let last = arguments.rerun_failed.then(|| Last::read(&given)).transpose()?;
     let named = select::named(&Wanted {
         filter: arguments.filter.as_ref(),
@@ -101,57 +101,73 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     let out = owner::Folder::create(&folder)
         .with_context(|| format!("failed to make the folder {}", folder.display()))?;
-    let rate = arguments.rate.unwrap_or_else(|| match arguments.provider {
-        Provider::Kind => machine::rate_of_kind(arguments.nodes.into()),
-        Provider::Lab | Provider::Existing => u32::MAX,
-    });
-    let limits = Limits::of(arguments.profile())
-        .scaled(arguments.timeout_scale)
-        .with_rate(rate);
     let seed = last.as_ref().map(|last| last.seed).or(arguments.seed);
     let seed = seed.unwrap_or_else(rand::random);
 
-    let durations = Durations::read(&given, profile);
+    let durations = Durations::read(&given, profile.name());
     let options = arguments.options();
     let control_plane = arguments.control_plane()?;
     let families = arguments.families.families();
-    let place = match arguments.provider {
-        Provider::Lab => Where::Labs(Target::new(arguments.lab, arguments.target, arguments.mutant)),
+    // One namespace takes one case after another, whatever is said.
+    let confined = arguments.provider == Provider::Existing && arguments.existing.is_confined();
+    let Chosen {
+        place,
+        replayed,
+        jobs: [always, jobs],
+        labs,
+        rate,
+    } = match arguments.provider {
+        Provider::Lab => {
+            let target = Target::new(arguments.lab, arguments.target, arguments.mutant);
+            Chosen {
+                replayed: target.options(),
+                jobs: [machine::always(profile), machine::most_jobs()],
+                labs: match target {
+                    Target::Running(_) => 1,
+                    _ => arguments.labs.map_or_else(machine::labs, NonZero::get),
+                },
+                rate: u32::MAX,
+                place: Where::Labs(target),
+            }
+        }
         Provider::Existing => {
-            let (options, tested) = (arguments.target.options(), arguments.target.tested()?);
-            Where::Cluster(arguments.existing, Box::new(tested), options)
+            let (existing, tested) = (arguments.existing, arguments.target.tested()?);
+            Chosen {
+                replayed: format!(
+                    " --provider existing{}{}",
+                    existing.options(),
+                    arguments.target.options()
+                ),
+                jobs: match arguments.jobs {
+                    Some(_) => [1, 1],
+                    None => clusters::jobs(&existing).await,
+                },
+                labs: 1,
+                rate: u32::MAX,
+                place: Where::Cluster(existing, Box::new(tested)),
+            }
         }
         Provider::Kind => {
-            let (options, target) = (arguments.kind.options(), &arguments.target);
-            let (config, existing) =
-                arguments
-                    .kind
-                    .cluster(target.name(), arguments.nodes, families, &named)?;
-            Where::Kind(Box::new(config), existing, options + &target.options())
-        }
-    };
-    // Cases at once however busy nodes are, and where they are idle; as many as are said, if they are.
-    let [always, jobs] = match (&place, arguments.jobs) {
-        (Where::Cluster(existing, ..), _) if existing.is_confined() => [1, 1],
-        (_, Some(jobs)) => [jobs.get(); 2],
-        (Where::Labs(_), None) => [machine::always(limits.profile), machine::most_jobs()],
-        (Where::Kind(..), None) => {
+            let (kind, target) = (arguments.kind, &arguments.target);
+            let replayed = format!(" --provider kind{}{}", kind.options(), target.options());
+            let (config, existing) = kind.cluster(target.name(), arguments.nodes, families, &named)?;
             let always = machine::jobs_of_kind();
-            [always, machine::where_idle(always)]
-        }
-        (Where::Cluster(existing, ..), None) => {
-            let always = clusters::jobs(existing.clone()).await;
-            let is_asked = existing.asks_nodes();
-            [
-                always,
-                if is_asked {
-                    machine::where_idle(always)
-                } else {
-                    always
-                },
-            ]
+            Chosen {
+                replayed,
+                jobs: [always, machine::where_idle(always)],
+                labs: 1,
+                rate: machine::rate_of_kind(arguments.nodes.into()),
+                place: Where::Kind(Box::new(config), existing),
+            }
         }
     };
+    let [always, jobs] = match arguments.jobs {
+        Some(said) if !confined => [said.get(); 2],
+        _ => [always, jobs],
+    };
+    let limits = Limits::of(profile)
+        .scaled(arguments.timeout_scale)
+        .with_rate(arguments.rate.unwrap_or(rate));
     let settings = Settings {
         // Also when its file was replaced meanwhile.
         program: "/proc/self/exe".into(),
@@ -161,15 +177,12 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             rand::random::<u32>() & 0x00ff_ffff
         ),
         seed,
-        target: place.options() + &options,
+        target: replayed + &options,
         limits,
         out: out.path().to_owned(),
         evidence: arguments.evidence,
         keep: arguments.keep,
-        labs: match place {
-            Where::Labs(Target::Running(_)) | Where::Cluster(..) | Where::Kind(..) => 1,
-            Where::Labs(_) => arguments.labs.map_or_else(machine::labs, NonZero::get),
-        },
+        labs,
         always: match arguments.jobs {
             // What was inconclusive beside others.
             None if last.is_some() => 1,
@@ -193,25 +206,25 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     match place {
         Where::Labs(target) => {
-            eprintln!("{}", marked(profile, "bringing up the lab …"));
+            eprintln!("{}", marked(profile.name(), "bringing up the lab …"));
             let labs = Labs::new(&settings, &target, families, control_plane, arguments.nodes)?;
             asked.software = Some(labs.software().await);
             let done = go(&settings, &labs, RunLab::cluster, asked, Some(labs.spent())).await;
             for name in labs.stay() {
                 let text = format!("the lab {name} stays up: `plumbline lab down --name {name}`");
-                eprintln!("{}", marked(profile, &text));
+                eprintln!("{}", marked(profile.name(), &text));
             }
             done
         }
-        Where::Cluster(existing, tested, _) => {
+        Where::Cluster(existing, tested) => {
             eprintln!("looking at the cluster …");
             let program = std::env::current_exe().context("failed to find this program")?;
             let clusters = Clusters::new(&settings, existing.cluster(*tested, &settings.run, program));
             let done = go(&settings, &clusters, Held::cluster, asked, None).await;
             conclusion::concluded(done, clusters.release().await)
         }
-        Where::Kind(config, existing, _) => {
-            eprintln!("{}", marked(profile, "bringing up the cluster of kind …"));
+        Where::Kind(config, existing) => {
+            eprintln!("{}", marked(profile.name(), "bringing up the cluster of kind …"));
             let kinds = Kinds::new(&settings, *config, existing);
             let done = go(&settings, &kinds, Kinds::cluster, asked, None).await;
             conclusion::concluded(done, kinds.close().await)
@@ -224,23 +237,22 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 enum Where {
     /// In labs, with this under test.
     Labs(Target),
-    /// In a cluster that is there; with what is installed in it, and the options that say so.
-    Cluster(ExistingArgs, Box<Tested>, String),
-    /// In one of kind; and the options that name it, and what is under test.
-    Kind(Box<KindConfig>, Existing, String),
+    /// In a cluster that is there; with what is installed in it.
+    Cluster(ExistingArgs, Box<Tested>),
+    /// In one of kind.
+    Kind(Box<KindConfig>, Existing),
 }
 
-impl Where {
-    /// As options of the command line.
-    fn options(&self) -> String {
-        match self {
-            Self::Labs(target) => target.options(),
-            Self::Cluster(existing, _, target) => {
-                format!(" --provider existing{}{target}", existing.options())
-            }
-            Self::Kind(.., options) => format!(" --provider kind{options}"),
-        }
-    }
+/// What follows from the provider.
+struct Chosen {
+    place: Where,
+    /// The options that name place and target, for the command that runs a case again.
+    replayed: String,
+    /// Cases at once however busy nodes are, and where they are idle.
+    jobs: [usize; 2],
+    labs: usize,
+    /// Probes that a client begins in a second, at most.
+    rate: u32,
 }
 
 /// What was asked for, wherever it is to run.
@@ -262,7 +274,7 @@ struct Asked {
 async fn go<S: Site>(
     settings: &Settings,
     site: &S,
-    cluster: fn(&S::Lab) -> &dyn Cluster,
+    cluster: fn(&S::Lab) -> &Cluster,
     asked: Asked,
     labs: Option<&LabsSpent>,
 ) -> anyhow::Result<ExitCode> {

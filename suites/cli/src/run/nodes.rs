@@ -47,7 +47,7 @@ impl Drop for OwnNode<'_> {
 }
 
 /// The `/proc/stat` of each node; empty where it can't be read in time.
-pub(super) async fn processors(cluster: &dyn Cluster) -> Vec<String> {
+pub(super) async fn processors(cluster: &Cluster) -> Vec<String> {
     let argv = ["cat", "/proc/stat"].map(str::to_owned);
     let each = cluster.describe().nodes.iter().map(async |node| {
         let place = Place::Host {

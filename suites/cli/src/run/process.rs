@@ -1,7 +1,6 @@
 //! One case as a process: started, bounded, and its end reported as what it is.
 
 use std::{
-    ffi::OsString,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
@@ -23,6 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::progress::Line;
+use crate::{case::Order, cluster::ClusterRef};
 
 /// The folder of all cases' evidence, in that of the run.
 pub(super) const EVIDENCE: &str = "evidence";
@@ -84,28 +84,22 @@ impl Settings {
 
 /// Where a case runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum At<'a> {
-    /// In the lab of this name.
-    Lab(&'a str),
-    /// In the cluster that this file tells of: on all of its nodes, or on one.
-    Cluster(&'a Path, Option<&'a str>),
-    /// In the cluster of kind of this name.
-    Kind(&'a str),
+pub(super) struct At<'a> {
+    /// In this cluster.
+    pub(super) cluster: &'a ClusterRef,
+    /// On this node alone, if others disturb the rest meanwhile.
+    pub(super) node: Option<&'a str>,
 }
 
-impl At<'_> {
-    fn options(self) -> Vec<OsString> {
-        match self {
-            Self::Lab(name) => vec!["--lab".into(), name.into()],
-            Self::Cluster(file, node) => {
-                let node = node.map(|node| ["--node".into(), node.into()]);
-                let cluster = ["--cluster".into(), file.into()];
-                cluster.into_iter().chain(node.into_iter().flatten()).collect()
-            }
-            Self::Kind(name) => vec!["--kind".into(), name.into()],
-        }
+impl<'a> At<'a> {
+    /// On all nodes of a cluster.
+    pub(super) fn all_of(cluster: &'a ClusterRef) -> Self {
+        Self { cluster, node: None }
     }
 }
+
+/// What the process of a case is told, in its folder.
+const ORDER: &str = "order.json";
 
 /// Runs a case in a cluster to its end, whatever that is.
 pub(super) async fn run(settings: &Settings, at: At<'_>, case: Case, line: &Line<'_>) -> End {
@@ -188,21 +182,24 @@ async fn supervise(
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => fs::create_dir_all(folder)?,
     }
+    let order = Order {
+        cluster: at.cluster.clone(),
+        node: at.node.map(str::to_owned),
+        run: settings.run.clone(),
+        seed: settings.seed,
+        replay: settings.replay(case.id),
+        limits: settings.limits.clone(),
+        folder: folder.to_owned(),
+        evidence: settings.evidence,
+        keep: settings.keep,
+    };
+    let told = folder.join(ORDER);
+    fs::write(&told, serde_json::to_vec_pretty(&order)?)?;
     let mut child = Command::new(&settings.program)
         .arg0("plumbline")
         .arg("case")
         .arg(case.id)
-        .args(at.options())
-        .args(["--run", &settings.run])
-        .args(["--seed", &settings.seed.to_string()])
-        .args(["--replay", &settings.replay(case.id)])
-        .args(["--profile", settings.limits.profile.name()])
-        .args(["--timeout-scale", &settings.limits.scale.to_string()])
-        .args(["--rate", &settings.limits.rate.to_string()])
-        .args(["--evidence", settings.evidence.name()])
-        .arg("--folder")
-        .arg(folder)
-        .args(settings.keep.then_some("--keep"))
+        .arg(&told)
         // Held open as long as this process lives: a case cleans up when its run is gone.
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -318,7 +315,13 @@ pub(super) mod tests {
         let progress = Progress::new(1, settings.limits.profile);
         let line = progress.begin(&case, "lab");
         let began = Instant::now();
-        let end = run(&settings, At::Lab("lab"), case, &line).await;
+        let end = run(
+            &settings,
+            At::all_of(&ClusterRef::Lab("lab".to_owned())),
+            case,
+            &line,
+        )
+        .await;
         assert!(!end.is_its_own, "{:?}", end.report);
         (end.report, began.elapsed())
     }
@@ -363,9 +366,7 @@ pub(super) mod tests {
             ..without_run(&case, &nobodys, Verdict::Pass)
         };
         let written = serde_json::to_string(&written).unwrap();
-        let script = format!(
-            "#!/bin/sh\nwhile [ \"$1\" != --folder ]; do shift; done\ncat >\"$2\"/{REPORT} <<'END'\n{written}\nEND\n"
-        );
+        let script = format!("#!/bin/sh\ncat >\"$(dirname \"$3\")\"/{REPORT} <<'END'\n{written}\nEND\n");
         let (report, _) = end_within(Duration::from_secs(30), &script).await;
         assert_eq!(report.verdict, Verdict::Pass, "what it has seen stands");
         assert_eq!(

@@ -1,6 +1,6 @@
 //! How agents are kept, with a script in the place of one.
 
-use cluster::{ApiEndpoint, Cluster, ClusterError, Stop};
+use cluster::{ApiEndpoint, ClusterError, Stop};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -11,7 +11,14 @@ use super::support::{LIMIT, TestLab, cgroup, name};
 async fn started(test: &TestLab, starts: u32) -> cluster::AgentState {
     let deadline = std::time::Instant::now() + LIMIT;
     loop {
-        let state = test.lab.agent("node1").await.expect("the agent");
+        let state = test
+            .lab
+            .cluster()
+            .agents()
+            .unwrap()
+            .state("node1")
+            .await
+            .expect("the agent");
         if state.starts == starts && state.pid.is_some() {
             return state;
         }
@@ -55,28 +62,74 @@ async fn an_agent_that_ends_is_started_again_and_one_that_was_stopped_is_not() {
     let state = started(&test, 2).await;
     assert_eq!(state.last_exit.as_deref(), Some("SIGKILL"));
 
-    test.lab.stop_agent("node1", Stop::Term).await.expect("stop");
-    let state = test.lab.agent("node1").await.expect("the agent");
+    test.lab
+        .cluster()
+        .agents()
+        .unwrap()
+        .stop("node1", Stop::Term)
+        .await
+        .expect("stop");
+    let state = test
+        .lab
+        .cluster()
+        .agents()
+        .unwrap()
+        .state("node1")
+        .await
+        .expect("the agent");
     assert_eq!((state.pid, state.last_exit.as_deref()), (None, Some("SIGTERM")));
-    let other = test.lab.agent("node2").await.expect("the other agent");
+    let other = test
+        .lab
+        .cluster()
+        .agents()
+        .unwrap()
+        .state("node2")
+        .await
+        .expect("the other agent");
     assert_eq!(
         (other.starts, other.pid.is_some()),
         (1, true),
         "the other node's runs on"
     );
     test.lab
-        .stop_agent("node1", Stop::Kill)
+        .agents()
+        .unwrap()
+        .stop("node1", Stop::Kill)
         .await
         .expect("to stop a stopped one is fine");
 
-    test.lab.start_agent("node1").await.expect("start");
+    test.lab
+        .cluster()
+        .agents()
+        .unwrap()
+        .start("node1", None)
+        .await
+        .expect("start");
     assert_eq!(started(&test, 3).await.starts, 3);
     test.lab
-        .start_agent("node1")
+        .agents()
+        .unwrap()
+        .start("node1", None)
         .await
         .expect("to start a running one is fine");
-    assert_eq!(test.lab.agent("node1").await.expect("the agent").starts, 3);
-    test.lab.stop_agent("node1", Stop::Kill).await.expect("stop");
+    assert_eq!(
+        test.lab
+            .cluster()
+            .agents()
+            .unwrap()
+            .state("node1")
+            .await
+            .expect("the agent")
+            .starts,
+        3
+    );
+    test.lab
+        .cluster()
+        .agents()
+        .unwrap()
+        .stop("node1", Stop::Kill)
+        .await
+        .expect("stop");
     assert_eq!(
         test.lab
             .agent("node1")
@@ -97,7 +150,14 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
         server: "10.96.0.1:443".parse().expect("an address"),
         further: vec!["172.30.0.9:6443".parse().expect("an address")],
     };
-    match test.lab.set_agent_api_endpoint("node1", Some(&way)).await {
+    match test
+        .lab
+        .cluster()
+        .agents()
+        .unwrap()
+        .set_api_endpoint("node1", Some(&way))
+        .await
+    {
         Err(ClusterError::Failed { why, .. }) => assert!(why.contains("stop it first"), "{why}"),
         other => panic!("expected a refusal, found {other:?}"),
     }
@@ -119,7 +179,14 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
     assert_eq!(started(&test, 3).await.way, None);
     test.has_said(|said| said.iter().filter(is_own).count() == 2)
         .await;
-    let other = test.lab.agent("node2").await.expect("the other agent");
+    let other = test
+        .lab
+        .cluster()
+        .agents()
+        .unwrap()
+        .state("node2")
+        .await
+        .expect("the other agent");
     assert_eq!((other.starts, other.way), (1, None), "the other node's stays");
 }
 
@@ -128,19 +195,38 @@ async fn state_is_wiped_by_the_agents_own_clean_up_and_only_while_it_is_stopped(
     let Some(test) = TestLab::up("wipe").await else {
         return;
     };
-    match test.lab.wipe_state("node1").await {
+    match test.lab.cluster().agents().unwrap().clean_up("node1").await {
         Err(ClusterError::Failed { why, .. }) => assert!(why.contains("stop it first"), "{why}"),
         other => panic!("expected a refusal, found {other:?}"),
     }
-    test.lab.stop_agent("node1", Stop::Term).await.expect("stop");
-    test.lab.wipe_state("node1").await.expect("wipe");
+    test.lab
+        .cluster()
+        .agents()
+        .unwrap()
+        .stop("node1", Stop::Term)
+        .await
+        .expect("stop");
+    test.lab
+        .cluster()
+        .agents()
+        .unwrap()
+        .clean_up("node1")
+        .await
+        .expect("wipe");
     let cleanup = "cleanup --bpffs=/sys/fs/bpf --cgroup=/sys/fs/cgroup";
     assert!(
         test.said().iter().any(|line| line == cleanup),
         "{:?}",
         test.said()
     );
-    match test.lab.stop_agent("node7", Stop::Term).await {
+    match test
+        .lab
+        .cluster()
+        .agents()
+        .unwrap()
+        .stop("node7", Stop::Term)
+        .await
+    {
         Err(ClusterError::NotFound { what: "node", name }) => assert_eq!(name, "node7"),
         other => panic!("expected NotFound, found {other:?}"),
     }
@@ -153,7 +239,7 @@ async fn evidence_holds_logs_objects_counters_and_dumps() {
     };
     test.server("b1", "node1", false).await;
     let folder = test.folder.path().join("evidence");
-    test.lab.evidence(&folder).await.expect("evidence");
+    test.lab.cluster().evidence(&folder).await.expect("evidence");
     let read =
         |path: &str| std::fs::read_to_string(folder.join(path)).unwrap_or_else(|_| panic!("no {path}"));
     assert!(read("logs/supervisor.log").contains("the lab is up"));

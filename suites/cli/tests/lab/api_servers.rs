@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::{ApiFault, Clients, Cluster, ClusterError, Fault, Place, Refusal, Stop, users};
+use cluster::{ApiFault, Clients, ClusterError, Fault, Place, Refusal, Stop, users};
 use futures::StreamExt;
 use k8s_openapi::api::{
     core::v1::{Pod, Service},
@@ -77,7 +77,7 @@ async fn an_api_server_that_stops_leaves_default_kubernetes_and_comes_back() {
     let Some(test) = up.await else {
         return;
     };
-    let client = test.lab.client();
+    let client = test.lab.cluster().client();
     kubernetes_shows(&client, &["172.30.0.2", "172.30.0.3"]).await;
     for (number, own) in [("1", "172.30.0.2:6443"), ("2", "172.30.0.3:6443")] {
         let underlay = "sed -n 's/.*\"server\": \"https:..\\(.*\\)\".*/\\1/p' $KUBECONFIG";
@@ -88,27 +88,55 @@ async fn an_api_server_that_stops_leaves_default_kubernetes_and_comes_back() {
         server: 1,
         how: Stop::Term,
     };
-    let held = test.lab.api_fault(&down, LASTS).await.expect("stopped");
+    let held = test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&down, LASTS)
+        .await
+        .expect("stopped");
     kubernetes_shows(&client, &["172.30.0.3"]).await;
     assert!(!answers(&test, &node("node1"), "172.30.0.2").await);
     for _ in 0..3 {
         let what = "the front passes over the one that is down";
         comes_to_answer(&test, &Place::Outside, "172.30.0.9", what).await;
     }
-    let all = test.lab.api_servers().await.expect("servers");
+    let all = test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .servers()
+        .await
+        .expect("servers");
     let running: Vec<(u8, bool)> = all.iter().map(|server| (server.number, server.running)).collect();
     assert_eq!(running, [(1, false), (2, true)]);
     let status = test.lab.status().await.expect("status");
     assert_eq!(status.api_faults.len(), 1);
     assert_eq!(status.api_faults[0].fault, down);
 
-    let twice = test.lab.api_fault(&down, LASTS).await.expect_err("it is down");
+    let twice = test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&down, LASTS)
+        .await
+        .expect_err("it is down");
     assert!(twice.to_string().contains("is down already"), "{twice}");
     let none = ApiFault::Down {
         server: 3,
         how: Stop::Term,
     };
-    match test.lab.api_fault(&none, LASTS).await {
+    match test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&none, LASTS)
+        .await
+    {
         Err(ClusterError::NotFound { what, name }) => assert_eq!((what, name.as_str()), ("API server", "3")),
         other => panic!("expected NotFound, found {other:?}"),
     }
@@ -128,7 +156,7 @@ async fn servers_that_share_an_address_empty_default_kubernetes_when_one_stops()
     let Some(test) = up.await else {
         return;
     };
-    let client = test.lab.client();
+    let client = test.lab.cluster().client();
     kubernetes_shows(&client, &["172.30.0.9"]).await;
     let down = ApiFault::Down {
         server: 2,
@@ -140,7 +168,14 @@ async fn servers_that_share_an_address_empty_default_kubernetes_when_one_stops()
     let version = version.resource_version().expect("a version");
     let only = WatchParams::default().fields("metadata.name=kubernetes");
     let mut events = pin!(slices.watch(&only, &version).await.expect("a watch"));
-    let held = test.lab.api_fault(&down, LASTS).await.expect("stopped");
+    let held = test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&down, LASTS)
+        .await
+        .expect("stopped");
     let emptied = async {
         loop {
             match events.next().await {
@@ -182,19 +217,40 @@ async fn a_fault_ends_with_whoever_holds_it_and_when_its_time_is_over() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let held = test.lab.api_fault(&refuse, LASTS).await.expect("begun");
+    let held = test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&refuse, LASTS)
+        .await
+        .expect("begun");
     assert_eq!(test.lab.status().await.expect("status").api_faults.len(), 1);
     drop(held);
     none_is_left().await;
 
     let short = Duration::from_millis(50);
-    let held = test.lab.api_fault(&refuse, short).await.expect("begun");
+    let held = test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&refuse, short)
+        .await
+        .expect("begun");
     none_is_left().await;
     let error = held.end().await.expect_err("it is over already");
     assert!(error.to_string().contains("its time was"), "{error}");
 
     let long = Duration::from_secs(601);
-    let error = test.lab.api_fault(&refuse, long).await.expect_err("too long");
+    let error = test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&refuse, long)
+        .await
+        .expect_err("too long");
     assert!(error.to_string().contains("at most 600s, found 601s"), "{error}");
 }
 
@@ -223,24 +279,41 @@ async fn a_fault_meets_whom_it_names_and_never_the_administrator() {
         },
     };
     let one = refuse(Clients::User(users::node("node1")));
-    let held = test.lab.api_fault(&one, LASTS).await.expect("begun");
+    let held = test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&one, LASTS)
+        .await
+        .expect("begun");
     assert_eq!(status(&test, &node("node1")).await, "503");
     assert_eq!(status(&test, &node("node2")).await, "200");
     held.end().await.expect("over");
     let other = refuse(Clients::Source("172.30.0.102".parse().expect("an address")));
-    let held = test.lab.api_fault(&other, LASTS).await.expect("begun");
+    let held = test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&other, LASTS)
+        .await
+        .expect("begun");
     assert_eq!(status(&test, &node("node1")).await, "200");
     assert_eq!(status(&test, &node("node2")).await, "503");
     held.end().await.expect("over");
     let held = test
         .lab
-        .api_fault(&refuse(Clients::All), LASTS)
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&refuse(Clients::All), LASTS)
         .await
         .expect("begun");
     for place in [node("node1"), node("node2"), Place::Outside] {
         assert_eq!(status(&test, &place).await, "503", "{place:?}");
     }
-    let version = test.lab.client().apiserver_version().await;
+    let version = test.lab.cluster().client().apiserver_version().await;
     version.expect("the administrator meets no fault");
     let pods = test.pods().list(&kube::api::ListParams::default()).await;
     pods.expect("the administrator meets no fault");
@@ -270,7 +343,7 @@ async fn the_controllers_bind_pods_write_slices_and_give_addresses() {
     }
     nodes.sort();
     assert_eq!(nodes, ["node1", "node2"], "by turns");
-    let services: Api<Service> = Api::namespaced(test.lab.client(), "default");
+    let services: Api<Service> = Api::namespaced(test.lab.cluster().client(), "default");
     let service = serde_json::from_value(json!({
         "metadata": {"name": "web"},
         "spec": {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
@@ -280,7 +353,7 @@ async fn the_controllers_bind_pods_write_slices_and_give_addresses() {
         .create(&PostParams::default(), &service)
         .await
         .expect("created");
-    let slices: Api<EndpointSlice> = Api::namespaced(test.lab.client(), "default");
+    let slices: Api<EndpointSlice> = Api::namespaced(test.lab.cluster().client(), "default");
     let deadline = Instant::now() + LIMIT;
     loop {
         let service = services.get("web").await.expect("the Service");

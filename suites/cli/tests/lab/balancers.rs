@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Place};
+use cluster::Place;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{Api, api::PostParams};
 use lab::{AgentCommand, IpFamilies};
@@ -39,7 +39,7 @@ impl TestLab {
 
     /// A Service of type LoadBalancer in front of all backends, with the addresses that it gets.
     async fn balancer(&self, policy: &str) -> Vec<String> {
-        let services: Api<Service> = Api::namespaced(self.lab.client(), "default");
+        let services: Api<Service> = Api::namespaced(self.lab.cluster().client(), "default");
         let service = serde_json::from_value(json!({
             "metadata": {"name": "web"},
             "spec": {

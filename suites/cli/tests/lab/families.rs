@@ -1,6 +1,6 @@
 //! Labs of IPv6 and of both families.
 
-use cluster::{Capability, Cluster, Place};
+use cluster::{Capability, Place};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
     Api,
@@ -80,12 +80,12 @@ async fn the_api_has_what_the_families_of_a_lab_are() {
         let Some(test) = up(test, families).await else {
             return;
         };
-        let description = test.lab.describe();
+        let description = test.lab.cluster().describe();
         for (family, capability) in [("IPv4", Capability::Ipv4), ("IPv6", Capability::Ipv6)] {
             let has = description.capabilities.contains(&capability);
             assert_eq!(has, expected.contains(&family), "{families:?}: {family}");
         }
-        let nodes: Api<Node> = Api::all(test.lab.client());
+        let nodes: Api<Node> = Api::all(test.lab.cluster().client());
         let nodes = nodes
             .list(&ListParams::default())
             .await
@@ -120,7 +120,7 @@ async fn the_api_has_what_the_families_of_a_lab_are() {
             "spec": {"ipFamilyPolicy": "PreferDualStack", "ports": [{"port": 80}]},
         });
         let service: Service = serde_json::from_value(service).expect("a Service");
-        let services: Api<Service> = Api::namespaced(test.lab.client(), "default");
+        let services: Api<Service> = Api::namespaced(test.lab.cluster().client(), "default");
         let made = services
             .create(&PostParams::default(), &service)
             .await
@@ -180,7 +180,7 @@ async fn an_answer_names_pod_node_and_zone() {
             (told.name.as_str(), told.node.as_str(), told.zone.as_str()),
             (pod, on, zone)
         );
-        let nodes: Api<Node> = Api::all(test.lab.client());
+        let nodes: Api<Node> = Api::all(test.lab.cluster().client());
         let labels = nodes
             .get(on)
             .await

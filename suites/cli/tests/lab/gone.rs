@@ -1,6 +1,6 @@
 //! Nothing is left: this host is after a lab what it was before, however the lab ended.
 
-use cluster::{Cluster, Place};
+use cluster::Place;
 use lab::{AgentCommand, Downed, IpFamilies, LabCluster, LabConfig};
 use nix::{
     sys::signal::{Signal, kill},
@@ -103,7 +103,11 @@ async fn a_lab_comes_up_and_goes_down_in_a_container() {
         "-c",
         &script,
     ];
-    let child = outer.lab.exec(&Place::Outside, &argv.map(str::to_owned)).await;
+    let child = outer
+        .lab
+        .cluster()
+        .exec(&Place::Outside, &argv.map(str::to_owned))
+        .await;
     let output = child.expect("start").wait_with_output().await.expect("wait");
     let (said, complained) = (
         String::from_utf8_lossy(&output.stdout),

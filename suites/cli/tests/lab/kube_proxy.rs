@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::{ApiFault, Clients, Cluster, Fault, Place, Refusal, Stop, users};
+use cluster::{ApiFault, Clients, Fault, Place, Refusal, Stop, users};
 use futures::future::join_all;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{
@@ -195,7 +195,7 @@ impl Shop {
             "metadata": {"name": "shop"},
             "spec": {"clusterIP": VIP, "ports": [{"port": 80, "targetPort": 8080}]},
         });
-        let services: Api<Service> = Api::namespaced(shop.test.lab.client(), "default");
+        let services: Api<Service> = Api::namespaced(shop.test.lab.cluster().client(), "default");
         let service = serde_json::from_value(service).expect("a Service");
         services
             .create(&PostParams::default(), &service)
@@ -216,7 +216,7 @@ impl Shop {
     }
 
     fn slices(&self) -> Api<EndpointSlice> {
-        Api::namespaced(self.test.lab.client(), "default")
+        Api::namespaced(self.test.lab.cluster().client(), "default")
     }
 
     fn endpoints(&self) -> Value {
@@ -313,7 +313,16 @@ async fn converges(mode: &str, calls: &str) {
         let before = shop.identity();
         let mut held = Vec::new();
         for fault in round.iter().flat_map(|met| &met.faults) {
-            held.push(shop.test.lab.api_fault(fault, LASTS).await.expect("it begins"));
+            held.push(
+                shop.test
+                    .lab
+                    .cluster()
+                    .control_plane()
+                    .unwrap()
+                    .begin(fault, LASTS)
+                    .await
+                    .expect("it begins"),
+            );
         }
         shop.replace().await;
         shop.is_served_on(WELL, "elsewhere, meanwhile").await;
@@ -326,12 +335,27 @@ async fn converges(mode: &str, calls: &str) {
         join_all(round.iter().map(|met| shop.is_served_on(met.node, met.what))).await;
         shop.is_served_everywhere("afterwards").await;
     }
-    shop.test.lab.jump_versions(1_000_000).await.expect("a jump");
+    shop.test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .jump_versions(1_000_000)
+        .await
+        .expect("a jump");
     shop.replace().await;
     shop.is_served_everywhere("the resourceVersion jumped").await;
     for node in 1..=NODES {
         let node = format!("node{node}");
-        let agent = shop.test.lab.agent(&node).await.expect("the agent");
+        let agent = shop
+            .test
+            .lab
+            .cluster()
+            .agents()
+            .unwrap()
+            .state(&node)
+            .await
+            .expect("the agent");
         assert_eq!((agent.starts, agent.last_exit), (1, None), "{node}");
     }
 }

@@ -32,14 +32,14 @@ async fn nodes_are_ready_when_up_returns_and_nothing_is_left_when_down_does() {
     let Some(test) = TestLab::up("life").await else {
         return;
     };
-    let nodes: Api<Node> = Api::all(test.lab.client());
+    let nodes: Api<Node> = Api::all(test.lab.cluster().client());
     let nodes = nodes
         .list(&ListParams::default())
         .await
         .expect("list nodes")
         .items;
     assert_eq!(nodes.len(), 2);
-    for (node, described) in nodes.iter().zip(&test.lab.describe().nodes) {
+    for (node, described) in nodes.iter().zip(&test.lab.cluster().describe().nodes) {
         assert_eq!(node.metadata.name.as_ref(), Some(&described.name));
         let status = node.status.clone().expect("a status");
         let ready = status

@@ -25,7 +25,7 @@ async fn what_only_pins_kept_has_ended_when_they_are_lost() {
     agent_is_ready(&test.lab, "node1").await;
     let names: Vec<String> = (0..PODS).map(|at| format!("p{at}")).collect();
     join_all(names.iter().map(|name| test.server(name, "node1", false))).await;
-    let cluster: Arc<dyn Cluster> = Arc::new(LabCluster::attach(&name("links")).await.expect("it is up"));
+    let cluster: Arc<Cluster> = Arc::new(LabCluster::attach(&name("links")).await.expect("it is up"));
     let deadline = Instant::now() + LIMIT;
     loop {
         let now = Remains::of(&*cluster, "node1").await.expect("a look");

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use cluster::{Cluster, ClusterError, Place};
+use cluster::{ClusterError, Place};
 
 use super::support::{TestLab, eventually, in_pod, name, node};
 
@@ -77,7 +77,7 @@ async fn exit_codes_and_missing_places_come_through() {
         "{error}"
     );
     for (place, what) in [(node("node9"), "node"), (in_pod("nope"), "pod")] {
-        match test.lab.exec(&place, &argv).await {
+        match test.lab.cluster().exec(&place, &argv).await {
             Err(ClusterError::NotFound { what: found, .. }) => assert_eq!(found, what),
             other => panic!("expected NotFound, found {other:?}"),
         }
@@ -112,7 +112,12 @@ async fn a_dropped_process_is_killed() {
         return;
     };
     let argv = ["sleep", "1000"].map(str::to_owned);
-    let child = test.lab.exec(&Place::Outside, &argv).await.expect("start");
+    let child = test
+        .lab
+        .cluster()
+        .exec(&Place::Outside, &argv)
+        .await
+        .expect("start");
     let pid = child.id().expect("it runs");
     let stat = format!("/proc/{pid}/cmdline");
     eventually("the start of sleep", || {

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::{Cluster, ClusterError};
+use cluster::ClusterError;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::api::DeleteParams;
 use oracle::history::{Outcome, Served, Transport};
@@ -42,14 +42,14 @@ async fn a_pod_that_is_ready_answers_and_its_log_says_so() {
     let address = test.server("b1", "node2", false).await;
     let outcome = test.dial(&node("node1"), Transport::Tcp, &address, 8080).await;
     assert_eq!(answered(&outcome), "b1/TCP/8080");
-    let log = test.lab.log("default", "b1").await.expect("a log");
+    let log = test.lab.cluster().log("default", "b1").await.expect("a log");
     let served: Vec<Served> = log
         .lines()
         .map(|line| serde_json::from_str(line).expect("served"))
         .collect();
     assert_eq!(served.len(), 1);
     assert_eq!(served[0].answer.identity, "b1/TCP/8080");
-    match test.lab.log("default", "b2").await {
+    match test.lab.cluster().log("default", "b2").await {
         Err(ClusterError::NotFound { what: "pod", name }) => assert_eq!(name, "default/b2"),
         other => panic!("expected NotFound, found {other:?}"),
     }
@@ -82,7 +82,7 @@ async fn a_deleted_pod_ends_in_order_and_leaves_nothing_on_its_node() {
     // The next pod of that name is another pod, with another address and an empty log.
     let address = test.server("b1", "node1", false).await;
     assert_eq!(address, "10.244.1.3");
-    assert_eq!(test.lab.log("default", "b1").await.expect("a log"), "");
+    assert_eq!(test.lab.cluster().log("default", "b1").await.expect("a log"), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]

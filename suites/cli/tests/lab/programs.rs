@@ -57,7 +57,7 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         },
     }))
     .expect("a Deployment");
-    let deployments: Api<Deployment> = Api::namespaced(test.lab.client(), "default");
+    let deployments: Api<Deployment> = Api::namespaced(test.lab.cluster().client(), "default");
     deployments
         .create(&PostParams::default(), &deployment)
         .await
@@ -67,7 +67,7 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8080}]},
     }))
     .expect("a Service");
-    let services: Api<Service> = Api::namespaced(test.lab.client(), "default");
+    let services: Api<Service> = Api::namespaced(test.lab.cluster().client(), "default");
     let service = services
         .create(&PostParams::default(), &service)
         .await
@@ -78,7 +78,7 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         .expect("a ClusterIP");
     answers(&test, &address).await;
 
-    let slices: Api<EndpointSlice> = Api::namespaced(test.lab.client(), "default");
+    let slices: Api<EndpointSlice> = Api::namespaced(test.lab.cluster().client(), "default");
     let kubernetes = slices.get("kubernetes").await.expect("default/kubernetes");
     let shown: Vec<String> = kubernetes
         .endpoints
@@ -93,16 +93,33 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         clients: Clients::All,
         fault: Fault::Expire,
     };
-    let error = test.lab.api_fault(&expire, LASTS).await.expect_err("not ours");
+    let error = test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&expire, LASTS)
+        .await
+        .expect_err("not ours");
     assert!(error.to_string().contains("can only be stopped"), "{error}");
     let down = ApiFault::Down {
         server: 1,
         how: Stop::Kill,
     };
-    let held = test.lab.api_fault(&down, LASTS).await.expect("killed");
+    let held = test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&down, LASTS)
+        .await
+        .expect("killed");
     let running: Vec<bool> = test
         .lab
-        .api_servers()
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .servers()
         .await
         .expect("servers")
         .iter()
@@ -117,7 +134,15 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
     answers(&test, &address).await;
     held.end().await.expect("started again");
     // It serves, and not only the one beside it.
-    let first = test.lab.api_servers().await.expect("servers").remove(0);
+    let first = test
+        .lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .servers()
+        .await
+        .expect("servers")
+        .remove(0);
     assert!(first.running);
     let ask = format!("{kubectl} --server=https://{} get --raw=/readyz", first.address);
     assert_eq!(test.shell(&node("node1"), &ask).await, (Some(0), "ok".to_owned()));

@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::Cluster;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Api, api::PostParams};
 use lab::{AgentCommand, IpFamilies};
@@ -50,7 +49,7 @@ async fn each_cluster_ip_answers_from_its_pod(test: &str, families: IpFamilies) 
     ]);
     let service =
         json!({"metadata": {"name": "s"}, "spec": {"ipFamilyPolicy": "PreferDualStack", "ports": ports}});
-    let services: Api<Service> = Api::namespaced(test.lab.client(), "default");
+    let services: Api<Service> = Api::namespaced(test.lab.cluster().client(), "default");
     let service = serde_json::from_value(service).expect("a Service");
     let service = services
         .create(&PostParams::default(), &service)
@@ -61,7 +60,7 @@ async fn each_cluster_ip_answers_from_its_pod(test: &str, families: IpFamilies) 
         .and_then(|spec| spec.cluster_ips)
         .expect("ClusterIPs");
     assert_eq!(addresses.len(), backends.len());
-    let slices: Api<EndpointSlice> = Api::namespaced(test.lab.client(), "default");
+    let slices: Api<EndpointSlice> = Api::namespaced(test.lab.cluster().client(), "default");
     for (backend, family) in backends.iter().zip(&service_families(&addresses)) {
         let slice = json!({
             "metadata": {"generateName": "s-", "labels": {"kubernetes.io/service-name": "s"}},

@@ -80,7 +80,7 @@ impl TestLab {
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.lab.client(), "default")
+        Api::namespaced(self.lab.cluster().client(), "default")
     }
 
     /// Makes a pod that serves TCP and UDP on 8080, and waits until it is Ready. Its first address is returned.
@@ -157,7 +157,12 @@ impl TestLab {
     /// Carries out a plan in a place.
     pub(crate) async fn run(&self, from: &Place, entries: Vec<PlanEntry>) -> Vec<Attempt> {
         let argv = ["probe", "client"].map(str::to_owned);
-        let mut child = self.lab.exec(from, &argv).await.expect("start a client");
+        let mut child = self
+            .lab
+            .cluster()
+            .exec(from, &argv)
+            .await
+            .expect("start a client");
         let plan = Plan {
             client: "c".to_owned(),
             entries,
@@ -180,7 +185,12 @@ impl TestLab {
     /// Runs a shell command in a place: exit code and stdout.
     pub(crate) async fn shell(&self, place: &Place, command: &str) -> (Option<i32>, String) {
         let argv = ["sh", "-c", command].map(str::to_owned);
-        let child = self.lab.exec(place, &argv).await.expect("start a shell");
+        let child = self
+            .lab
+            .cluster()
+            .exec(place, &argv)
+            .await
+            .expect("start a shell");
         let output = child.wait_with_output().await.expect("wait");
         (
             output.status.code(),
@@ -257,7 +267,13 @@ pub(crate) fn answered(outcome: &Outcome) -> &str {
 pub(crate) async fn agent_is_ready(lab: &LabCluster, node: &str) {
     let deadline = Instant::now() + LIMIT;
     loop {
-        let state = lab.agent(node).await.expect("the agent");
+        let state = lab
+            .cluster()
+            .agents()
+            .unwrap()
+            .state(node)
+            .await
+            .expect("the agent");
         if state.ready == Some(true) {
             return;
         }

@@ -42,12 +42,24 @@ async fn a_target_of_ones_own_is_run_and_cleaned_as_its_file_says() {
         let line = format!("--on {node} --api={run}/kubeconfig-{node} {run}/logs/agent-{node}.state");
         eventually("the start of the program", || told(line.clone())).await;
     }
-    test.lab.stop_agent("node1", Stop::Term).await.expect("stop");
-    test.lab.wipe_state("node1").await.expect("wipe");
+    test.lab
+        .cluster()
+        .agents()
+        .unwrap()
+        .stop("node1", Stop::Term)
+        .await
+        .expect("stop");
+    test.lab
+        .cluster()
+        .agents()
+        .unwrap()
+        .clean_up("node1")
+        .await
+        .expect("wipe");
     assert!(told("--wipe /sys/fs/cgroup /sys/fs/bpf".to_owned()));
     // It can print nothing: that is no evidence, and no error.
     let evidence = folder.path().join("evidence");
-    test.lab.evidence(&evidence).await.expect("evidence");
+    test.lab.cluster().evidence(&evidence).await.expect("evidence");
     assert!(evidence.join("objects/pods.json").is_file() && !evidence.join("dump-node1.txt").exists());
 }
 

@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use cluster::{ApiFault, ApiServer, Capability, Clients, Cluster as _, Fault, Refusal, users};
+use cluster::{ApiFault, ApiServer, Capability, Clients, Fault, Refusal, users};
 use harness::{addresses, cleanup::Made, limits::Limits};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
@@ -50,12 +50,15 @@ fn addresses(all: &[ApiServer]) -> Vec<String> {
 }
 
 /// Nobody is behind `default/kubernetes`, for as long as the value lives.
-async fn without_api_servers(lab: &LabCluster) -> cluster::HeldApiFault {
+async fn without_api_servers(lab: &LabCluster) -> cluster::FaultLease {
     let alone = lab
-        .api_fault(&ApiFault::Unreconciled, Duration::from_secs(600))
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&ApiFault::Unreconciled, Duration::from_secs(600))
         .await
         .unwrap();
-    let slices: Api<EndpointSlice> = Api::namespaced(lab.client(), "default");
+    let slices: Api<EndpointSlice> = Api::namespaced(lab.cluster().client(), "default");
     let emptied = Patch::Merge(json!({ "endpoints": [] }));
     let params = PatchParams::default();
     slices.patch("kubernetes", &params, &emptied).await.unwrap();
@@ -69,12 +72,34 @@ async fn api_servers_are_read_from_default_kubernetes_and_what_needs_them_is_ski
     }
     let lab = lab_up(&format!("before-servers-{}", std::process::id())).await;
     let cluster = survey(options(&lab, "run-1-servers")).await.unwrap();
-    assert!(cluster.describe().capabilities.contains(&Capability::ApiServers));
-    let seen = cluster.api_servers().await.unwrap();
-    assert_eq!(addresses(&seen), addresses(&lab.api_servers().await.unwrap()));
+    assert!(
+        cluster
+            .cluster()
+            .describe()
+            .capabilities
+            .contains(&Capability::ApiServers)
+    );
+    let seen = cluster
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .servers()
+        .await
+        .unwrap();
+    assert_eq!(
+        addresses(&seen),
+        addresses(&lab.cluster().control_plane().unwrap().servers().await.unwrap())
+    );
 
     let alone = without_api_servers(&lab).await;
-    let error = cluster.api_servers().await.unwrap_err().to_string();
+    let error = cluster
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .servers()
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("default/kubernetes list none"), "{error}");
     let out = tempfile::tempdir().unwrap();
     let output = run(
@@ -121,7 +146,7 @@ async fn where_nobody_gives_load_balancers_addresses_what_needs_them_is_skipped(
     let lab = lab_up(&format!("before-addresses-{}", std::process::id())).await;
     let limits = Limits::default().scaled(f64::from(TIMES));
     let cluster = survey(options(&lab, "run-1-addresses")).await.unwrap();
-    let lacking = addresses::lacking(&cluster, "run-1-addresses", &limits).await;
+    let lacking = addresses::lacking(&cluster.cluster(), "run-1-addresses", &limits).await;
     assert_eq!(lacking.unwrap(), None);
     // It ends in the background, by those who are refused next.
     let made = Made {
@@ -129,7 +154,9 @@ async fn where_nobody_gives_load_balancers_addresses_what_needs_them_is_skipped(
         case: None,
         confined: None,
     };
-    made.cleanup(&lab.client(), limits.cleanup).await.unwrap();
+    made.cleanup(&lab.cluster().client(), limits.cleanup)
+        .await
+        .unwrap();
     let refused = ApiFault::Answers {
         server: None,
         clients: Clients::User(users::CONTROLLERS.to_owned()),
@@ -138,7 +165,13 @@ async fn where_nobody_gives_load_balancers_addresses_what_needs_them_is_skipped(
             retry_after: None,
         },
     };
-    let nobody = lab.api_fault(&refused, Duration::from_secs(600)).await.unwrap();
+    let nobody = lab
+        .cluster()
+        .control_plane()
+        .unwrap()
+        .begin(&refused, Duration::from_secs(600))
+        .await
+        .unwrap();
     let out = tempfile::tempdir().unwrap();
     let which = ["--features", "loadbalancer", "--filter", "reply-from-frontend-lb"];
     let output = run(lab.kubeconfig(), out.path(), &which).await;

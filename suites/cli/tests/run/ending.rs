@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use cluster::Cluster as _;
 use harness::{
     cleanup::Made,
     objects::{CASE_LABEL, RUN_LABEL},
@@ -28,7 +27,7 @@ async fn namespaces_of_cases_end_without_a_wait_until_there_are_too_many() {
         return;
     }
     let lab = lab("existing-ending").await;
-    let api: Api<Namespace> = Api::all(lab.client());
+    let api: Api<Namespace> = Api::all(lab.cluster().client());
     let names = ["p1-000", "p1-001", "p2-000"];
     for (name, case) in names.into_iter().zip(["one", "one", "two"]) {
         // As one whose pods a kubelet has not ended yet.
@@ -43,7 +42,7 @@ async fn namespaces_of_cases_end_without_a_wait_until_there_are_too_many() {
         case,
         confined: None,
     };
-    let client = lab.client();
+    let client = lab.cluster().client();
     let soon = Duration::from_millis(500);
     of(Some("one")).remove(&client, LIMIT).await.unwrap();
     of(None).until_few_end(&client, 1, LIMIT).await.unwrap();

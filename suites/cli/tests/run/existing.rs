@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::{Capability, Cluster as _, Place, RUN_LABEL};
+use cluster::{Capability, Place, RUN_LABEL};
 use existing::{
-    ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,
+    Connection, Guard, KubernetesCluster, KubernetesError, Options, Own, PodOptions, Tested, Tier,
 };
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -66,7 +66,7 @@ pub(super) fn options(lab: &LabCluster, run: &str) -> Options {
 }
 
 pub(super) async fn survey(options: Options) -> Result<KubernetesCluster, KubernetesError> {
-    KubernetesCluster::survey(options, Arc::new(ApiOnly)).await
+    KubernetesCluster::survey(options, Own::default()).await
 }
 
 /// Runs cases.
@@ -94,7 +94,7 @@ pub(super) fn command(kubeconfig: &Path, out: &Path) -> Command {
 
 /// Names of the namespaces that runs have.
 pub(super) async fn namespaces(lab: &LabCluster) -> Vec<String> {
-    let api: Api<Namespace> = Api::all(lab.client());
+    let api: Api<Namespace> = Api::all(lab.cluster().client());
     let of_runs = ListParams::default().labels(RUN_LABEL);
     let items = api.list(&of_runs).await.unwrap().items.into_iter();
     items.filter_map(|namespace| namespace.metadata.name).collect()
@@ -108,15 +108,15 @@ where
         + std::fmt::Debug
         + serde::de::DeserializeOwned,
 {
-    let api: Api<K> = Api::namespaced(lab.client(), GIVEN);
+    let api: Api<K> = Api::namespaced(lab.cluster().client(), GIVEN);
     let of_runs = ListParams::default().labels(RUN_LABEL);
     api.list(&of_runs).await.unwrap().items.len()
 }
 
 /// What stands for an agent on each node, and the file of a target that says so.
 async fn installed(lab: &LabCluster) -> NamedTempFile {
-    let api: Api<Pod> = Api::namespaced(lab.client(), GIVEN);
-    for node in &lab.describe().nodes {
+    let api: Api<Pod> = Api::namespaced(lab.cluster().client(), GIVEN);
+    for node in &lab.cluster().describe().nodes {
         let name = format!("agent-{}", node.name);
         let pod = serde_json::json!({
             "metadata": {"name": name, "labels": {"app": "agent"}},
@@ -221,7 +221,7 @@ async fn a_cluster_under_test_is_nobody_elses_and_is_let_go_whole() {
     }
     let lab = lab("existing-held").await;
     let cluster = survey(options(&lab, "run-1-one")).await.unwrap();
-    let can = &cluster.describe().capabilities;
+    let can = &cluster.cluster().describe().capabilities;
     assert!(
         can.contains(&Capability::Ipv4) && can.contains(&Capability::HostNetwork),
         "{can:?}"
@@ -230,7 +230,7 @@ async fn a_cluster_under_test_is_nobody_elses_and_is_let_go_whole() {
         !can.contains(&Capability::Node) && !can.contains(&Capability::Outside),
         "{can:?}"
     );
-    assert_eq!(cluster.describe().nodes, lab.describe().nodes);
+    assert_eq!(cluster.cluster().describe().nodes, lab.describe().nodes);
     let guard = Guard::take(&cluster, "somebody on a host", &CancellationToken::new())
         .await
         .unwrap();
@@ -349,7 +349,11 @@ async fn a_program_in_a_pod_has_its_pipes_and_ends_with_whoever_started_it() {
     assert_eq!((output.status.code(), output.stdout.len()), (Some(7), 300_000));
     assert_eq!(output.stderr, b"err\n");
 
-    let mut child = cluster.exec(&place, &shell("echo $$; exec cat")).await.unwrap();
+    let mut child = cluster
+        .cluster()
+        .exec(&place, &shell("echo $$; exec cat"))
+        .await
+        .unwrap();
     let stdin = child.stdin.take();
     let mut first = String::new();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
@@ -369,7 +373,7 @@ async fn a_program_in_a_pod_has_its_pipes_and_ends_with_whoever_started_it() {
         namespace: "default".to_owned(),
         name: "no-such-pod".to_owned(),
     };
-    let mut child = cluster.exec(&absent, &shell("true")).await.unwrap();
+    let mut child = cluster.cluster().exec(&absent, &shell("true")).await.unwrap();
     let mut said = String::new();
     child
         .stderr

@@ -19,8 +19,6 @@ fn a_device_in_place_of_a_file_is_named_by_every_command() {
     let out = tempfile::tempdir().unwrap();
     symlink("/dev/null", out.path().join("report.yaml")).unwrap();
     let out = out.path().display();
-    let of_case =
-        "--run r --seed 1 --replay x --profile lab --timeout-scale 1 --rate 1 --evidence all --folder";
     for (line, code) in [
         ("targets check /dev/null", 2),
         ("targets kind /dev/null", 2),
@@ -31,7 +29,7 @@ fn a_device_in_place_of_a_file_is_named_by_every_command() {
         ("heal --kubeconfig /dev/null", 2),
         ("cleanup --kubeconfig /dev/null", 2),
         (
-            "exec-in-pod --kubeconfig /dev/null --namespace n --pod p -- true",
+            r#"exec-in-pod {"connection":{"kubeconfig":"/dev/null","context":null},"namespace":"n","pod":"p","argv":["true"]}"#,
             255,
         ),
         (
@@ -42,10 +40,7 @@ fn a_device_in_place_of_a_file_is_named_by_every_command() {
             &format!("run --provider existing --target /dev/null --out {out}"),
             2,
         ),
-        (
-            &format!("case clusterip-from-pod --cluster /dev/null {of_case} {out}"),
-            2,
-        ),
+        ("case clusterip-from-pod /dev/null", 2),
     ] {
         let output = plumbline(line);
         let said = String::from_utf8_lossy(&output.stderr);

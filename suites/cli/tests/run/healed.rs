@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Instant};
 
-use cluster::{Cluster as _, Place};
+use cluster::Place;
 use faults::{As, At, ForeignPrograms, LeftoverPrograms, Reattached, Remains, Staging};
 use lab::LabCluster;
 use nix::sys::signal::Signal;
@@ -101,7 +101,7 @@ async fn what_could_not_be_undone_is_said_ends_the_run_and_is_undone_when_its_re
         node: hidden.to_owned(),
     };
     let stays = ["sh", "-c", "cd /sys/fs/bpf && echo there && exec cat"].map(str::to_owned);
-    let mut busy = lab.exec(&place, &stays).await.unwrap();
+    let mut busy = lab.cluster().exec(&place, &stays).await.unwrap();
     let mut there = [0; 6];
     busy.stdout
         .as_mut()
@@ -142,7 +142,7 @@ async fn what_could_not_be_undone_is_said_ends_the_run_and_is_undone_when_its_re
 
 /// Programs and a mount of helpers that are killed.
 async fn leave_programs(lab: &LabCluster, name: &str) {
-    let mut programs = LeftoverPrograms::hold(lab, "node2", &["connect4"], LIMIT)
+    let mut programs = LeftoverPrograms::hold(lab.cluster(), "node2", &["connect4"], LIMIT)
         .await
         .unwrap();
     let above = Staging {
@@ -151,10 +151,10 @@ async fn leave_programs(lab: &LabCluster, name: &str) {
     };
     let attached = programs.attach(above).await.unwrap();
     assert!(matches!(attached, Reattached::Done(ids) if ids.len() == 1));
-    let nodes = &lab.describe().nodes;
+    let nodes = &lab.cluster().describe().nodes;
     let node = nodes.iter().find(|node| node.name == "node2").unwrap();
     let device_of = *node.addresses.first().unwrap();
-    let foreign = ForeignPrograms::attach(lab, "node2", &["connect4"], device_of, LIMIT)
+    let foreign = ForeignPrograms::attach(lab.cluster(), "node2", &["connect4"], device_of, LIMIT)
         .await
         .unwrap();
     kill_helpers(name, "node2");
@@ -201,7 +201,7 @@ fn is_empty(cgroup: &Path) -> bool {
 async fn ready(lab: &LabCluster) {
     let begun = Instant::now();
     for node in ["node1", "node2"] {
-        while lab.agent(node).await.unwrap().ready != Some(true) {
+        while lab.cluster().agents().unwrap().state(node).await.unwrap().ready != Some(true) {
             assert!(begun.elapsed() < LIMIT, "the agent of {node} is not ready");
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
@@ -209,7 +209,7 @@ async fn ready(lab: &LabCluster) {
 }
 
 async fn left(lab: &LabCluster, node: &str) -> Remains {
-    Remains::of(lab, node).await.unwrap()
+    Remains::of(lab.cluster(), node).await.unwrap()
 }
 
 /// All but pins: those of the devices of pods that are gone are the agent's, which removes them when it starts next.
@@ -224,7 +224,7 @@ async fn on_node(lab: &LabCluster, node: &str, command: &[&str]) -> String {
         node: node.to_owned(),
     };
     let argv: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
-    let child = lab.exec(&place, &argv).await.unwrap();
+    let child = lab.cluster().exec(&place, &argv).await.unwrap();
     let output = child.wait_with_output().await.unwrap();
     assert!(
         output.status.success(),

@@ -1,6 +1,6 @@
 //! Processes on nodes of a cluster that is known by nothing but its kubeconfig.
 
-use cluster::{Cluster as _, Place};
+use cluster::Place;
 use existing::Guard;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -27,7 +27,10 @@ async fn a_program_on_a_host_is_the_nodes_and_no_pod_without_its_rights_gets_the
         .await
         .unwrap();
     cluster.look_at_hosts().await.unwrap();
-    assert_eq!(cluster.cgroup_root(), lab.cgroup_root());
+    assert_eq!(
+        cluster.cluster().nodes().unwrap().cgroup_root(),
+        lab.cgroup_root()
+    );
     let host = Place::Host {
         node: "node2".to_owned(),
     };
@@ -40,21 +43,21 @@ async fn a_program_on_a_host_is_the_nodes_and_no_pod_without_its_rights_gets_the
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let by_pod = said(cluster.exec(&host, &look).await.unwrap()).await;
-    let by_lab = said(lab.exec(&host, &look).await.unwrap()).await;
+    let by_pod = said(cluster.cluster().exec(&host, &look).await.unwrap()).await;
+    let by_lab = said(lab.cluster().exec(&host, &look).await.unwrap()).await;
     assert_eq!(by_pod, by_lab);
     let own = ["plumbline", "node", "host"].map(str::to_owned);
-    let by_pod = said(cluster.exec(&host, &own).await.unwrap()).await;
+    let by_pod = said(cluster.cluster().exec(&host, &own).await.unwrap()).await;
     assert!(by_pod.contains("cgroup"), "{by_pod}");
     let absent = ["no-such-program".to_owned()];
-    let output = fed(cluster.exec(&host, &absent).await.unwrap(), b"").await;
+    let output = fed(cluster.cluster().exec(&host, &absent).await.unwrap(), b"").await;
     let why = String::from_utf8_lossy(&output.stderr);
     assert!(
         !output.status.success() && why.contains("no-such-program"),
         "{why}"
     );
 
-    let pods: Api<Pod> = Api::namespaced(lab.client(), NAMESPACE);
+    let pods: Api<Pod> = Api::namespaced(lab.cluster().client(), NAMESPACE);
     let pod = serde_json::json!({
         "metadata": {"name": "other"},
         "spec": {"nodeName": "node1", "terminationGracePeriodSeconds": 0, "containers": [{
@@ -70,7 +73,7 @@ async fn a_program_on_a_host_is_the_nodes_and_no_pod_without_its_rights_gets_the
         name: "other".to_owned(),
     };
     let enter = ["plumbline", "on-node", "--", "true"].map(str::to_owned);
-    let output = fed(cluster.exec(&other, &enter).await.unwrap(), b"").await;
+    let output = fed(cluster.cluster().exec(&other, &enter).await.unwrap(), b"").await;
     let why = String::from_utf8_lossy(&output.stderr);
     assert!(
         !output.status.success() && why.contains("expected a privileged pod that runs as root"),

@@ -2,12 +2,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
     fs,
+    os::unix::ffi::OsStrExt as _,
     path::Path,
     time::{Duration, Instant},
 };
 
 use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 use testing::patience::TIMES;
 
 use super::{
@@ -87,8 +90,9 @@ fn each_disruptive_case_has_a_lab_of_its_own_whose_end_is_the_end_of_no_other() 
     for (case, lab) in &of {
         let line = fs::read(format!("/proc/{}/cmdline", run.started(["case", case]))).unwrap();
         let words: Vec<_> = line.split(|byte| *byte == 0).collect();
-        let its_own = [&b"--lab"[..], lab.as_bytes()];
-        assert!(words.windows(2).any(|pair| pair == its_own), "{case} is in {lab}");
+        let order = Path::new(OsStr::from_bytes(words[3]));
+        let order: Value = serde_json::from_slice(&fs::read(order).unwrap()).unwrap();
+        assert_eq!(order["cluster"], json!({ "lab": lab }), "{case}");
     }
 
     let killed = CASES[0];

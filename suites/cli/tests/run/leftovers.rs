@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use cluster::{ApiEndpoint, Cluster as _, Stop};
+use cluster::{ApiEndpoint, Stop};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, api::ListParams};
 use nix::sys::signal::Signal;
@@ -41,7 +41,7 @@ async fn what_a_killed_run_leaves_in_a_lab_is_healed_and_removed_once() {
     let mut run = Run::in_lab("clusterip-from-pod", &name);
     run.until(": clients and fence");
     let deadline = Instant::now() + LIMIT;
-    while namespaces_of_runs(&lab.client()).await == 0 {
+    while namespaces_of_runs(&lab.cluster().client()).await == 0 {
         assert!(Instant::now() < deadline, "the case makes no namespace");
     }
     let (code, said) = repair("heal", &name);
@@ -59,14 +59,22 @@ async fn what_a_killed_run_leaves_in_a_lab_is_healed_and_removed_once() {
     signal(run.child.id(), Signal::SIGKILL);
     run.child.wait().unwrap();
     // As a case that was killed in the middle of its fault.
-    lab.stop_agent("node2", Stop::Kill).await.unwrap();
+    lab.cluster()
+        .agents()
+        .unwrap()
+        .stop("node2", Stop::Kill)
+        .await
+        .unwrap();
     let way = ApiEndpoint {
         server: "10.96.0.1:443".parse().unwrap(),
         further: Vec::new(),
     };
     faults::lead(&lab, "node1", Some(&way)).await.unwrap();
-    assert_eq!(lab.agent("node1").await.unwrap().way, Some(way));
-    assert!(namespaces_of_runs(&lab.client()).await > 0);
+    assert_eq!(
+        lab.cluster().agents().unwrap().state("node1").await.unwrap().way,
+        Some(way)
+    );
+    assert!(namespaces_of_runs(&lab.cluster().client()).await > 0);
 
     let (code, said) = repair("heal", &name);
     assert!(
@@ -78,12 +86,12 @@ async fn what_a_killed_run_leaves_in_a_lab_is_healed_and_removed_once() {
         "{said}"
     );
     for node in ["node1", "node2"] {
-        let agent = lab.agent(node).await.unwrap();
+        let agent = lab.cluster().agents().unwrap().state(node).await.unwrap();
         assert!(agent.pid.is_some() && agent.way.is_none(), "{agent:?}");
     }
     let (code, said) = repair("cleanup", &name);
     assert!(code == Some(0) && said.contains("are removed"), "{said}");
-    assert_eq!(namespaces_of_runs(&lab.client()).await, 0);
+    assert_eq!(namespaces_of_runs(&lab.cluster().client()).await, 0);
 
     let (code, said) = repair("heal", &name);
     assert!(code == Some(0) && said.contains("nothing is wrong"), "{said}");

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::{Cluster as _, RUN_LABEL};
+use cluster::RUN_LABEL;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api,
@@ -66,7 +66,7 @@ async fn a_case_is_inconclusive_under_which_the_lease_was_lost_and_the_others_na
         return;
     }
     let lab = lab("existing-lost").await;
-    let leases: Api<Lease> = Api::namespaced(lab.client(), NAMESPACE);
+    let leases: Api<Lease> = Api::namespaced(lab.cluster().client(), NAMESPACE);
     let taken = async {
         until_the_case_begins(&lab).await;
         let patch = Patch::Merge(json!({

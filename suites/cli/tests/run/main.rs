@@ -28,7 +28,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::Cluster as _;
 use faults::LeftoverPrograms;
 use harness::compressed::each_line;
 use nix::sys::signal::Signal;
@@ -192,7 +191,15 @@ async fn a_case_killed_between_two_generations_leaves_no_program_and_no_agent_do
 
     let deadline = Instant::now() + LIMIT;
     loop {
-        let ready = lab.agent("node1").await.unwrap().ready == Some(true);
+        let ready = lab
+            .cluster()
+            .agents()
+            .unwrap()
+            .state("node1")
+            .await
+            .unwrap()
+            .ready
+            == Some(true);
         let mut looked = LeftoverPrograms::hold(&lab, "node1", &["connect4"], LIMIT)
             .await
             .unwrap();

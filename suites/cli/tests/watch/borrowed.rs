@@ -1,7 +1,7 @@
 //! Agents that are stopped and started, in an API server that grants nothing but what `plumbline rbac` prints.
 
-use cluster::{Capability, Cluster as _, RUN_LABEL, Stop};
-use existing::{Agents, KubernetesCluster, Options, extension, give_back};
+use cluster::{Capability, RUN_LABEL, Stop};
+use existing::{Agents, KubernetesCluster, Options, Own, give_back};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
     core::v1::{Node, Pod},
@@ -37,8 +37,7 @@ pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &
         pins: vec!["agent".to_owned()],
         pod_network: true,
     });
-    let extension = extension(&options).await.unwrap();
-    let cluster = KubernetesCluster::survey(options.clone(), extension)
+    let cluster = KubernetesCluster::survey(options.clone(), Own::default())
         .await
         .unwrap();
     let can = &cluster.about().description.capabilities;
@@ -50,7 +49,11 @@ pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &
         !can.contains(&Capability::PodsWithoutAgents),
         "the agents are the network of pods: {can:?}"
     );
-    assert_eq!(cluster.pins(), ["agent"], "and nobody else's");
+    assert_eq!(
+        cluster.cluster().agents().unwrap().pins(),
+        ["agent"],
+        "and nobody else's"
+    );
 
     let nodes: Api<Node> = Api::all(admin.clone());
     let pods: Api<Pod> = Api::namespaced(admin.clone(), TEAM);
@@ -62,7 +65,10 @@ pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &
         let now = DeleteParams::default().grace_period(0);
         pods.delete("agent", &now).await.unwrap();
     };
-    let (stopped, ()) = tokio::join!(cluster.stop_agent(NODE, Stop::Term), controller);
+    let (stopped, ()) = tokio::join!(
+        cluster.cluster().agents().unwrap().stop(NODE, Stop::Term),
+        controller
+    );
     stopped.unwrap();
     let during = sets.get("agent").await.unwrap();
     assert_eq!(during.labels()[RUN_LABEL], options.run);
@@ -88,7 +94,7 @@ pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &
             .await
             .unwrap();
     };
-    let (started, ()) = tokio::join!(cluster.start_agent(NODE), kubelet);
+    let (started, ()) = tokio::join!(cluster.cluster().agents().unwrap().start(NODE, None), kubelet);
     started.unwrap();
 
     // A run that was killed had stopped it again.

@@ -13,7 +13,7 @@ use std::{
 
 use cluster::RUN_LABEL;
 use existing::{
-    ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested, Tier,
+    Connection, Guard, KubernetesCluster, KubernetesError, Options, Own, PodOptions, Tested, Tier,
     left_on_nodes,
 };
 use k8s_openapi::api::{
@@ -81,9 +81,7 @@ pub(super) async fn take(
     options: Options,
     interrupted: &CancellationToken,
 ) -> Result<Guard, KubernetesError> {
-    let cluster = KubernetesCluster::survey(options, Arc::new(ApiOnly))
-        .await
-        .unwrap();
+    let cluster = KubernetesCluster::survey(options, Own::default()).await.unwrap();
     Guard::take(&cluster, "somebody", interrupted).await
 }
 

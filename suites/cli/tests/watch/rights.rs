@@ -7,10 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::{Cluster as _, RUN_LABEL};
+use cluster::RUN_LABEL;
 use existing::{
-    Agents, ApiOnly, Connection, Guard, KubernetesCluster, KubernetesError, Options, PodOptions, Tested,
-    Tier, extension,
+    Agents, Connection, Guard, KubernetesCluster, KubernetesError, Options, Own, PodOptions, Tested, Tier,
 };
 use k8s_openapi::api::{
     coordination::v1::Lease,
@@ -170,7 +169,7 @@ async fn survey_until(
 ) -> Result<KubernetesCluster, KubernetesError> {
     let began = Instant::now();
     loop {
-        let found = KubernetesCluster::survey(options.clone(), Arc::new(ApiOnly)).await;
+        let found = KubernetesCluster::survey(options.clone(), Own::default()).await;
         if expected(&found) {
             return found;
         }
@@ -283,7 +282,7 @@ async fn agents_are_seen(admin: &Client, options: &Options) {
         pod_network: false,
         pins: vec!["agent".to_owned()],
     });
-    let nobody = KubernetesCluster::survey(options.clone(), Arc::new(ApiOnly))
+    let nobody = KubernetesCluster::survey(options.clone(), Own::default())
         .await
         .unwrap_err();
     assert_eq!(
@@ -306,13 +305,12 @@ async fn agents_are_seen(admin: &Client, options: &Options) {
     };
     let params = PatchParams::default();
     pods.patch_status("agent", &params, &runs(0)).await.unwrap();
-    let extension = extension(&options).await.unwrap();
-    let cluster = KubernetesCluster::survey(options, extension).await.unwrap();
+    let cluster = KubernetesCluster::survey(options, Own::default()).await.unwrap();
     for (restarts, starts, last_exit) in [(0, 1, None), (0, 1, None), (3, 2, Some("exit code 137"))] {
         pods.patch_status("agent", &params, &runs(restarts))
             .await
             .unwrap();
-        let state = cluster.agent(NODE).await.unwrap();
+        let state = cluster.cluster().agents().unwrap().state(NODE).await.unwrap();
         assert_eq!(
             (state.starts, state.ready),
             (starts, Some(true)),

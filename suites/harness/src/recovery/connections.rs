@@ -166,7 +166,7 @@ impl Connections {
         let starts = dialled.into_iter().map(async |(client, targets)| {
             let entry = |target: &Target| target.established(1, longest, cx.limits());
             let plan = plan(&client, targets.iter().map(entry).collect());
-            let run = Run::start(&*cx.cluster, &client, &plan, Arc::clone(&cx.history)).await?;
+            let run = Run::start(&cx.cluster, &client, &plan, Arc::clone(&cx.history)).await?;
             Ok::<_, Halt>((client, targets, run))
         });
         let opened = Self {

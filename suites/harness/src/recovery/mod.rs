@@ -78,8 +78,8 @@ impl Context {
         Ok(Recovering {
             node: node.to_owned(),
             connections: Connections::open(self, steady, node).await?,
-            before: self.cluster().agent(node).await?,
-            boot: boot_id(&**self.cluster(), node).await?,
+            before: self.cluster().agents()?.state(node).await?,
+            boot: boot_id(self.cluster(), node).await?,
             was_cordoned: is_cordoned(self, node).await?,
             started_us: None,
         })
@@ -138,10 +138,10 @@ impl Recovering {
             .started_us
             .ok_or_else(|| Halt::Harness(format!("{from}: a recovery ended before the agent was started")))?;
         let fate = self.connections.end(cx, started_us).await?;
-        let after = cx.cluster().agent(&self.node).await?;
+        let after = cx.cluster().agents()?.state(&self.node).await?;
         let needed = Needed {
             from,
-            boots: [self.boot, boot_id(&**cx.cluster(), &self.node).await?],
+            boots: [self.boot, boot_id(cx.cluster(), &self.node).await?],
             cordoned: self.was_cordoned || is_cordoned(cx, &self.node).await?,
             starts: after.starts.saturating_sub(self.before.starts),
             node: self.node,

@@ -35,8 +35,8 @@ use super::{
     config::KindTarget,
     containers::Container,
     error::api_error,
-    extension::install,
     manifests::{AGENT, NAMESPACE},
+    places::install,
     placing,
     state::Folder,
 };

@@ -15,8 +15,8 @@ use std::{
     time::Duration,
 };
 
-use cluster::{ApiFault, Clients, ClusterError, Fault, HeldApiFault, LONGEST, Stop};
-use lab::{HeldByConnection, LIMITS, Missing, Refusal, cluster_error, hold};
+use cluster::{ApiFault, Clients, ClusterError, Fault, FaultLease, LONGEST, Stop, hold};
+use lab::LIMITS;
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -25,6 +25,12 @@ use tokio::{
 
 use super::{ApiServers, Down, Server, answers::Kept, balancer, unreconciled::Denied};
 use crate::{KindError, containers, error::io_error, state::Folder, tools::Tools};
+
+/// What a fault may take to begin or to end, as in the lab.
+const ANSWER: Duration = LIMITS
+    .control
+    .saturating_add(LIMITS.agent_stop)
+    .saturating_add(LIMITS.api_serves);
 
 /// What a keeper is told on its stdin, a socket.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,7 +54,7 @@ pub(crate) async fn begin(
     folder: &Folder,
     fault: &ApiFault,
     lasts: Duration,
-) -> Result<HeldApiFault, ClusterError> {
+) -> Result<FaultLease, ClusterError> {
     let what = "begin a fault of the API servers";
     let failed = |why: String| ClusterError::Failed {
         what: what.to_owned(),
@@ -65,8 +71,7 @@ pub(crate) async fn begin(
         .write_all(&line)
         .await
         .map_err(|error| failed(error.to_string()))?;
-    let held = HeldByConnection::begun(folder.name(), stream).await;
-    held.map(HeldApiFault::new).map_err(cluster_error(what))
+    FaultLease::begun(stream, ANSWER).await
 }
 
 /// Starts a keeper; returns this end of its connection.
@@ -122,15 +127,15 @@ pub async fn keep(cluster: &str) -> Result<(), KindError> {
         Begun::Down(down) => servers
             .start(down)
             .await
-            .map_err(|error| Refusal::failed("start an API server again", &error)),
+            .map_err(|error| ClusterError::failed("start an API server again", &error)),
         Begun::Denied(denied) => servers
             .allow(denied)
             .await
-            .map_err(|error| Refusal::failed("let API servers write default/kubernetes again", &error)),
+            .map_err(|error| ClusterError::failed("let API servers write default/kubernetes again", &error)),
         Begun::Wrong(kept) => kept
             .end()
             .await
-            .map_err(|error| Refusal::failed("let API servers answer rightly again", &error)),
+            .map_err(|error| ClusterError::failed("let API servers answer rightly again", &error)),
     };
     hold(stream, &fault, lasts, make(&tools, &servers, &fault, lasts), heal)
         .await
@@ -142,8 +147,9 @@ async fn make(
     servers: &ApiServers,
     fault: &ApiFault,
     lasts: Duration,
-) -> Result<Begun, Refusal> {
-    let failed = |why: &dyn ToString| Refusal::failed("begin a fault of the API servers", &why.to_string());
+) -> Result<Begun, ClusterError> {
+    let failed =
+        |why: &dyn ToString| ClusterError::failed("begin a fault of the API servers", why.to_string());
     if lasts > LONGEST {
         let why = format!("expected one that lasts at most {LONGEST:?}, found {lasts:?}");
         return Err(failed(&why));
@@ -176,7 +182,7 @@ async fn wrong(
     number: Option<u8>,
     what: (&Clients, &Fault),
     lasts: Duration,
-) -> Result<Begun, Refusal> {
+) -> Result<Begun, ClusterError> {
     let met: Vec<&Server> = match number {
         Some(number) => vec![named(servers, number)?],
         None => servers.servers.iter().collect(),
@@ -188,18 +194,18 @@ async fn wrong(
     let begun = begun.await;
     begun
         .map(Begun::Wrong)
-        .map_err(|error| Refusal::failed("begin a fault of the API servers", &error))
+        .map_err(|error| ClusterError::failed("begin a fault of the API servers", &error))
 }
 
-fn named(servers: &ApiServers, number: u8) -> Result<&Server, Refusal> {
-    servers.server(number).ok_or_else(|| Refusal::NotFound {
-        what: Missing::ApiServer,
-        name: number.to_string(),
-    })
+fn named(servers: &ApiServers, number: u8) -> Result<&Server, ClusterError> {
+    servers
+        .server(number)
+        .ok_or_else(|| ClusterError::not_found("API server", number.to_string()))
 }
 
-async fn down(servers: &ApiServers, number: u8, how: Stop) -> Result<Begun, Refusal> {
-    let failed = |why: &dyn ToString| Refusal::failed("begin a fault of the API servers", &why.to_string());
+async fn down(servers: &ApiServers, number: u8, how: Stop) -> Result<Begun, ClusterError> {
+    let failed =
+        |why: &dyn ToString| ClusterError::failed("begin a fault of the API servers", why.to_string());
     let server = named(servers, number)?;
     let ended = servers.end(server, how).await.map_err(|error| failed(&error))?;
     let down = ended.ok_or_else(|| failed(&format!("API server {number} is down already")))?;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::ApiFault;
+use cluster::{ApiFault, ClusterError};
 use lab_apiserver::{
     RestingReconciler,
     faults::{FaultGuard, LONGEST, MOST_ACTIVE},
@@ -18,10 +18,7 @@ use super::{
     ApiServers,
     servers::{NOT_OURS, Server},
 };
-use crate::{
-    LIMITS,
-    protocol::{ActiveApiFault, Missing, Refusal},
-};
+use crate::{LIMITS, protocol::ActiveApiFault};
 
 /// The faults that are held.
 #[derive(Clone, Default)]
@@ -90,9 +87,9 @@ impl Held {
 
 impl ApiServers {
     /// Begins a fault, which is in force when this returns.
-    pub(crate) async fn begin(&self, fault: ApiFault, lasts: Duration) -> Result<Begun, Refusal> {
+    pub(crate) async fn begin(&self, fault: ApiFault, lasts: Duration) -> Result<Begun, ClusterError> {
         let failed =
-            |why: &dyn ToString| Refusal::failed("begin a fault of the API servers", &why.to_string());
+            |why: &dyn ToString| ClusterError::failed("begin a fault of the API servers", why.to_string());
         if lasts > LONGEST {
             let why = format!("expected one that lasts at most {LONGEST:?}, found {lasts:?}");
             return Err(failed(&why));
@@ -153,7 +150,7 @@ impl ApiServers {
 
     /// Ends a fault; it is over when this returns, and a server that was down serves again. One that does not start is tried
     /// for [`LIMITS`]`.control`, and may then take [`LIMITS`]`.api_serves`.
-    pub(crate) async fn heal(&self, begun: Begun) -> Result<(), Refusal> {
+    pub(crate) async fn heal(&self, begun: Begun) -> Result<(), ClusterError> {
         if begun.shares {
             self.share_no_more().await?;
         }
@@ -163,24 +160,24 @@ impl ApiServers {
             while let Err(error) = self.run(server).await {
                 if begin.elapsed() >= LIMITS.control {
                     let what = format!("start API server {} again", server.number);
-                    return Err(Refusal::failed(what, &error));
+                    return Err(ClusterError::failed(what, &error));
                 }
                 sleep(LIMITS.api_retry).await;
             }
             let served = self.serves(server).await;
             served.map_err(|error| {
-                Refusal::failed(format!("start API server {} again", server.number), &error)
+                ClusterError::failed(format!("start API server {} again", server.number), &error)
             })?;
         }
         Ok(())
     }
 
     /// Lets each advertise its own address again; tried for [`LIMITS`]`.control`.
-    async fn share_no_more(&self) -> Result<(), Refusal> {
+    async fn share_no_more(&self) -> Result<(), ClusterError> {
         let begin = Instant::now();
         while let Err(error) = self.share(false).await {
             if begin.elapsed() >= LIMITS.control {
-                return Err(Refusal::failed("start the API servers again", &error));
+                return Err(ClusterError::failed("start the API servers again", &error));
             }
             sleep(LIMITS.api_retry).await;
         }
@@ -198,13 +195,10 @@ impl ApiServers {
         all.values().map(shown).collect()
     }
 
-    fn server(&self, number: u8) -> Result<&Server, Refusal> {
+    fn server(&self, number: u8) -> Result<&Server, ClusterError> {
         let mut all = self.servers.iter();
         all.find(|server| server.number == number)
-            .ok_or_else(|| Refusal::NotFound {
-                what: Missing::ApiServer,
-                name: number.to_string(),
-            })
+            .ok_or_else(|| ClusterError::not_found("API server", number.to_string()))
     }
 }
 

@@ -64,7 +64,7 @@ impl Led {
             "the agent of {node} is led to the API by {}",
             way.server
         ));
-        let before = cx.cluster().agent(node).await?;
+        let before = cx.cluster().agents()?.state(node).await?;
         let within = Within::from_now(cx.limits().heal);
         let fault = RedirectedAgent::lead(Arc::clone(cx.cluster()), node, way).await?;
         cx.fault(&format!("the agent of {node} is led to the API by {way:?}"));
@@ -99,7 +99,7 @@ impl Led {
 
     /// Its connections to the API just now; none, if it has ended, of which [`Led::not_restarted`] is the verdict.
     pub(in crate::b_apiserver) async fn connections(&self, cx: &Context) -> Result<Connections, Halt> {
-        let found = Connections::of(&**cx.cluster(), &self.node, self.process, &self.to).await;
+        let found = Connections::of(cx.cluster(), &self.node, self.process, &self.to).await;
         self.or_ended(cx, found).await
     }
 
@@ -109,7 +109,7 @@ impl Led {
         found: Result<Connections, FaultError>,
     ) -> Result<Connections, Halt> {
         match found {
-            Err(error) if cx.cluster().agent(&self.node).await?.pid == Some(self.process) => {
+            Err(error) if cx.cluster().agents()?.state(&self.node).await?.pid == Some(self.process) => {
                 Err(error.into())
             }
             found => Ok(found.unwrap_or_default()),
@@ -119,7 +119,7 @@ impl Led {
     /// Resets them, so that it must dial anew. It had some when it was led here: if it has none now, it has lost them by itself,
     /// and has to dial all the same.
     pub(in crate::b_apiserver) async fn reset(&self, cx: &Context) -> Result<Reset, Halt> {
-        let found = Connections::reset(&**cx.cluster(), &self.node, self.process, &self.to).await;
+        let found = Connections::reset(cx.cluster(), &self.node, self.process, &self.to).await;
         let found = self.or_ended(cx, found).await?;
         cx.fault(&format!(
             "connections of the agent of {} to the API reset: {:?}",
@@ -186,7 +186,7 @@ async fn running(cx: &Context, node: &str) -> Result<(Option<BTreeMap<String, Ag
 /// `default/kubernetes`, which it may have learned.
 pub(in crate::b_apiserver) async fn ends(cx: &Context, told: &[SocketAddr]) -> Result<Vec<SocketAddr>, Halt> {
     let mut ends = told.to_vec();
-    let servers = cx.cluster().api_servers().await?;
+    let servers = cx.cluster().control_plane()?.servers().await?;
     ends.extend(servers.iter().map(|server| server.address));
     let slice = cx.objects().get(&Key::slice("default", "kubernetes")).await?;
     let port = slice.pointer("/ports/0/port").and_then(Value::as_u64);

@@ -124,7 +124,7 @@ impl Way {
 
 /// The first API server.
 async fn server(cx: &Context) -> Result<SocketAddr, Halt> {
-    let all = cx.cluster().api_servers().await?;
+    let all = cx.cluster().control_plane()?.servers().await?;
     let first = all.first().map(|server| server.address);
     first.ok_or_else(|| Halt::Harness("the cluster shows no API server".to_owned()))
 }

@@ -181,7 +181,7 @@ async fn leftover(
     cx.phase(&format!("{axis}: generation 1 is killed, its programs stay"));
     let mut recovery = cx.recovering(node).await?;
     let mut leftover =
-        LeftoverPrograms::hold(&**cx.cluster(), node, &[hook], cx.limits().longest(LONGEST)).await?;
+        LeftoverPrograms::hold(cx.cluster(), node, &[hook], cx.limits().longest(LONGEST)).await?;
     if leftover.held().is_empty() {
         return Err(Halt::Inconclusive(format!(
             "no program is attached any more at {hook} of the agent's cgroup"

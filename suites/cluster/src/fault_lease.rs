@@ -1,0 +1,229 @@
+//! A fault of the API servers, while it lasts: leased by a connection, at whose other end a process keeps it in force.
+//!
+//! ```text
+//!  FaultLease ── connection ── hold ── the provider's begin and heal
+//! ```
+//!
+//! The fault ends when the lease says so, when its connection is closed, however that comes about, and when its time is over.
+//! So whoever wants a fault has nothing to undo and can't forget to.
+
+use std::{io, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::UnixStream,
+    time::timeout,
+};
+
+use crate::{ApiFault, ClusterError};
+
+/// Most bytes of a line: an error, in words.
+const LINE: u64 = 64 << 10;
+
+/// What the end that keeps a fault in force says, a line each.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Event {
+    /// It is in force.
+    Begun,
+    /// It is over, as it was told to be.
+    Ended,
+    /// It is over because its time was.
+    Lapsed,
+    /// It could not begin, or could not be undone.
+    Failed(ClusterError),
+}
+
+/// A fault of the API servers that is in force, whichever provider makes it.
+///
+/// It ends with [`FaultLease::end`], soon after the value is dropped or its process ends, however that happens, and when its
+/// time is over.
+#[derive(Debug)]
+#[must_use = "the fault ends when this is dropped"]
+pub struct FaultLease {
+    stream: BufReader<UnixStream>,
+    answers_within: Duration,
+}
+
+impl FaultLease {
+    /// Of a fault that the other end of a connection has been asked to [`hold`]; it is in force when this returns.
+    /// `answers_within`: how long it may take to begin, and to end.
+    ///
+    /// # Errors
+    /// Why it could not begin; the other end is gone.
+    pub async fn begun(stream: UnixStream, answers_within: Duration) -> Result<Self, ClusterError> {
+        let mut lease = Self {
+            stream: BufReader::new(stream),
+            answers_within,
+        };
+        match lease.next("begin a fault of the API servers").await? {
+            Event::Begun => Ok(lease),
+            Event::Failed(error) => Err(error),
+            Event::Lapsed | Event::Ended => Err(ClusterError::FaultLapsed),
+        }
+    }
+
+    /// Ends it; it is over when this returns.
+    ///
+    /// # Errors
+    /// [`ClusterError::FaultLapsed`] if its time was over before: what was seen under it proves nothing. It could not be
+    /// ended, such as an API server that does not start again.
+    pub async fn end(mut self) -> Result<(), ClusterError> {
+        // The end of one whose time is over has been said already.
+        drop(self.stream.write_all(b"end\n").await);
+        let what = "end a fault of the API servers";
+        match self.next(what).await? {
+            Event::Ended => Ok(()),
+            Event::Begun => Err(ClusterError::failed(what, "it began again")),
+            Event::Lapsed => Err(ClusterError::FaultLapsed),
+            Event::Failed(error) => Err(error),
+        }
+    }
+
+    async fn next(&mut self, what: &str) -> Result<Event, ClusterError> {
+        let limit = self.answers_within;
+        let mut line = Vec::new();
+        let mut limited = (&mut self.stream).take(LINE);
+        timeout(limit, limited.read_until(b'\n', &mut line))
+            .await
+            .map_err(|_| ClusterError::failed(what, format!("no answer within {limit:?}")))?
+            .map_err(|error| ClusterError::failed(what, error))?;
+        if line.is_empty() {
+            let why = "what keeps it in force has ended without an answer, and the fault with it";
+            return Err(ClusterError::failed(what, why));
+        }
+        serde_json::from_slice(&line).map_err(|error| {
+            let said = String::from_utf8_lossy(&line);
+            let why = format!(
+                "what keeps it in force said {:?}, which this version of plumbline does not know: {error}",
+                said.trim_end()
+            );
+            ClusterError::failed(what, why)
+        })
+    }
+}
+
+/// Keeps a fault in force as long as the other end has its lease, and no longer than it may last: `begin` makes it, `heal`
+/// undoes what that returned.
+///
+/// # Errors
+/// The connection can't be written to.
+pub async fn hold<B>(
+    mut stream: BufReader<UnixStream>,
+    fault: &ApiFault,
+    lasts: Duration,
+    begin: impl Future<Output = Result<B, ClusterError>>,
+    heal: impl AsyncFnOnce(B) -> Result<(), ClusterError>,
+) -> io::Result<()> {
+    let name = fault.to_string();
+    let begun = match begin.await {
+        Ok(begun) => begun,
+        Err(error) => return say(&mut stream, &Event::Failed(error)).await,
+    };
+    tracing::info!(fault = name, "a fault begins");
+    let mut over = Event::Ended;
+    if say(&mut stream, &Event::Begun).await.is_ok() {
+        let mut line = Vec::new();
+        let mut limited = (&mut stream).take(LINE);
+        // However it ends: a line, the end of the connection, or of the time.
+        if timeout(lasts, limited.read_until(b'\n', &mut line))
+            .await
+            .is_err()
+        {
+            over = Event::Lapsed;
+        }
+    }
+    let healed = heal(begun).await;
+    match &healed {
+        Ok(()) => tracing::info!(fault = name, "the fault is over"),
+        Err(why) => tracing::error!(fault = name, %why, "the fault could not be ended"),
+    }
+    // Whoever began it may be gone.
+    drop(say(&mut stream, &healed.map_or_else(Event::Failed, |()| over)).await);
+    Ok(())
+}
+
+async fn say(stream: &mut BufReader<UnixStream>, event: &Event) -> io::Result<()> {
+    let mut line = serde_json::to_vec(event)?;
+    line.push(b'\n');
+    stream.write_all(&line).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    const FAULT: ApiFault = ApiFault::SharedAddress;
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Holds a fault at one end of a connection while `user` has the other; what the user got, and whether it was undone.
+    async fn with<T>(lasts: Duration, user: impl AsyncFnOnce(UnixStream) -> T) -> (T, bool) {
+        let (ours, its) = UnixStream::pair().expect("a connection");
+        let undone = AtomicBool::new(false);
+        let heal = async |()| {
+            undone.store(true, Ordering::Relaxed);
+            Ok(())
+        };
+        let held = hold(BufReader::new(its), &FAULT, lasts, async { Ok(()) }, heal);
+        let (got, held) = tokio::join!(user(ours), held);
+        held.expect("held to its end");
+        (got, undone.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn a_fault_is_undone_however_it_ends() {
+        let end = async |stream| {
+            let lease = FaultLease::begun(stream, LONG).await.expect("begun");
+            lease.end().await
+        };
+        let (ended, undone) = with(LONG, end).await;
+        assert!(ended.is_ok() && undone, "it was ended: {ended:?}");
+
+        let lapse = async |stream| {
+            let mut lease = FaultLease::begun(stream, LONG).await.expect("begun");
+            let mut line = Vec::new();
+            lease
+                .stream
+                .read_until(b'\n', &mut line)
+                .await
+                .expect("an answer");
+            line
+        };
+        let (said, undone) = with(Duration::from_millis(1), lapse).await;
+        let said: Event = serde_json::from_slice(&said).expect("an event");
+        assert!(
+            matches!(said, Event::Lapsed) && undone,
+            "its time was over: {said:?}"
+        );
+
+        let forget = async |stream| drop(FaultLease::begun(stream, LONG).await.expect("begun"));
+        let ((), undone) = with(LONG, forget).await;
+        assert!(undone, "whoever wanted it is gone");
+    }
+
+    #[tokio::test]
+    async fn an_end_after_its_time_says_that_it_has_lapsed() {
+        let late = async |stream| {
+            let lease = FaultLease::begun(stream, LONG).await.expect("begun");
+            lease.stream.get_ref().readable().await.expect("an event");
+            lease.end().await
+        };
+        let (ended, _) = with(Duration::from_millis(1), late).await;
+        assert!(matches!(ended, Err(ClusterError::FaultLapsed)), "{ended:?}");
+    }
+
+    #[tokio::test]
+    async fn what_can_not_begin_is_refused_with_the_reason() {
+        let (ours, its) = UnixStream::pair().expect("a connection");
+        let begin = async { Err::<(), _>(ClusterError::failed("begin it", "API server 2 is down already")) };
+        let heal = async |()| panic!("nothing has begun");
+        let held = hold(BufReader::new(its), &FAULT, LONG, begin, heal);
+        let (begun, held) = tokio::join!(FaultLease::begun(ours, LONG), held);
+        held.expect("held to its end");
+        let error = begun.expect_err("refused").to_string();
+        assert!(error.contains("down already"), "{error}");
+    }
+}
