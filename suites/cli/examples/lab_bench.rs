@@ -124,7 +124,7 @@ async fn within<T>(what: &str, work: impl Future<Output = anyhow::Result<T>>) ->
 
 async fn agents_ready(lab: &LabCluster) -> anyhow::Result<()> {
     for node in &lab.cluster().describe().nodes {
-        while lab.cluster().agents().unwrap().state(&node.name).await?.ready != Some(true) {
+        while lab.cluster().agents()?.state(&node.name).await?.ready != Some(true) {
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -134,6 +134,7 @@ async fn agents_ready(lab: &LabCluster) -> anyhow::Result<()> {
 /// Creates pods and waits until the API shows all as Ready.
 async fn pods(lab: &LabCluster) -> anyhow::Result<()> {
     let nodes: Vec<&str> = lab
+        .cluster()
         .describe()
         .nodes
         .iter()

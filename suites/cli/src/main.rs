@@ -80,7 +80,7 @@ enum Command {
     /// Show a report again, or check it
     Report(report::command::Arguments),
     /// What rewrites connections and packets on this node, and what of it is left over from an earlier start
-    Doctor(doctor::Arguments),
+    Doctor(Box<doctor::Arguments>),
     /// Every event of a Service and its EndpointSlices, with what it changed
     Watch(watch::Arguments),
     /// What nodes of a cluster by a kubeconfig run: names, and an archive where there is no registry
@@ -165,7 +165,7 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
             Command::Compare(arguments) => compare::compare(*arguments).await,
             Command::Targets(command) => targets::run(&command),
             Command::Report(arguments) => report::command::report(&arguments),
-            Command::Doctor(arguments) => doctor::run(arguments).await,
+            Command::Doctor(arguments) => doctor::run(*arguments).await,
             Command::Watch(arguments) => watch::watch(arguments).await,
             Command::Images(command) => cluster::images::images(&command),
             Command::Rbac(arguments) => cluster::rbac::rbac(&arguments),

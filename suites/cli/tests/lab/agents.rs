@@ -15,7 +15,7 @@ async fn started(test: &TestLab, starts: u32) -> cluster::AgentState {
             .lab
             .cluster()
             .agents()
-            .unwrap()
+            .expect("a lab has it")
             .state("node1")
             .await
             .expect("the agent");
@@ -65,7 +65,7 @@ async fn an_agent_that_ends_is_started_again_and_one_that_was_stopped_is_not() {
     test.lab
         .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .stop("node1", Stop::Term)
         .await
         .expect("stop");
@@ -73,7 +73,7 @@ async fn an_agent_that_ends_is_started_again_and_one_that_was_stopped_is_not() {
         .lab
         .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .state("node1")
         .await
         .expect("the agent");
@@ -82,7 +82,7 @@ async fn an_agent_that_ends_is_started_again_and_one_that_was_stopped_is_not() {
         .lab
         .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .state("node2")
         .await
         .expect("the other agent");
@@ -92,8 +92,9 @@ async fn an_agent_that_ends_is_started_again_and_one_that_was_stopped_is_not() {
         "the other node's runs on"
     );
     test.lab
+        .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .stop("node1", Stop::Kill)
         .await
         .expect("to stop a stopped one is fine");
@@ -101,14 +102,15 @@ async fn an_agent_that_ends_is_started_again_and_one_that_was_stopped_is_not() {
     test.lab
         .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .start("node1", None)
         .await
         .expect("start");
     assert_eq!(started(&test, 3).await.starts, 3);
     test.lab
+        .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .start("node1", None)
         .await
         .expect("to start a running one is fine");
@@ -116,7 +118,7 @@ async fn an_agent_that_ends_is_started_again_and_one_that_was_stopped_is_not() {
         test.lab
             .cluster()
             .agents()
-            .unwrap()
+            .expect("a lab has it")
             .state("node1")
             .await
             .expect("the agent")
@@ -126,13 +128,16 @@ async fn an_agent_that_ends_is_started_again_and_one_that_was_stopped_is_not() {
     test.lab
         .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .stop("node1", Stop::Kill)
         .await
         .expect("stop");
     assert_eq!(
         test.lab
-            .agent("node1")
+            .cluster()
+            .agents()
+            .expect("a lab has it")
+            .state("node1")
             .await
             .expect("the agent")
             .last_exit
@@ -154,7 +159,7 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
         .lab
         .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .set_api_endpoint("node1", Some(&way))
         .await
     {
@@ -166,7 +171,9 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
     let is_own = |line: &&String| line.starts_with(&own);
     test.has_said(|said| said.iter().filter(is_own).count() == 1)
         .await;
-    faults::lead(&test.lab, "node1", Some(&way)).await.expect("led");
+    faults::lead(test.lab.cluster(), "node1", Some(&way))
+        .await
+        .expect("led");
     assert_eq!(started(&test, 2).await.way, Some(way));
     let led = format!("run --kubeconfig={folder}/kubeconfig-node1-led --node=node1");
     let further = "--api-server=https://172.30.0.9:6443";
@@ -175,7 +182,9 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
     let kubeconfig = std::fs::read_to_string(format!("{folder}/kubeconfig-node1-led")).expect("a file");
     assert!(kubeconfig.contains("https://10.96.0.1:443"), "{kubeconfig}");
 
-    faults::lead(&test.lab, "node1", None).await.expect("led back");
+    faults::lead(test.lab.cluster(), "node1", None)
+        .await
+        .expect("led back");
     assert_eq!(started(&test, 3).await.way, None);
     test.has_said(|said| said.iter().filter(is_own).count() == 2)
         .await;
@@ -183,7 +192,7 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
         .lab
         .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .state("node2")
         .await
         .expect("the other agent");
@@ -195,21 +204,28 @@ async fn state_is_wiped_by_the_agents_own_clean_up_and_only_while_it_is_stopped(
     let Some(test) = TestLab::up("wipe").await else {
         return;
     };
-    match test.lab.cluster().agents().unwrap().clean_up("node1").await {
+    match test
+        .lab
+        .cluster()
+        .agents()
+        .expect("a lab has it")
+        .clean_up("node1")
+        .await
+    {
         Err(ClusterError::Failed { why, .. }) => assert!(why.contains("stop it first"), "{why}"),
         other => panic!("expected a refusal, found {other:?}"),
     }
     test.lab
         .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .stop("node1", Stop::Term)
         .await
         .expect("stop");
     test.lab
         .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .clean_up("node1")
         .await
         .expect("wipe");
@@ -223,12 +239,12 @@ async fn state_is_wiped_by_the_agents_own_clean_up_and_only_while_it_is_stopped(
         .lab
         .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .stop("node7", Stop::Term)
         .await
     {
-        Err(ClusterError::NotFound { what: "node", name }) => assert_eq!(name, "node7"),
-        other => panic!("expected NotFound, found {other:?}"),
+        Err(error) => assert_eq!(error, ClusterError::not_found("node", "node7")),
+        Ok(()) => panic!("expected that there is no such node"),
     }
 }
 

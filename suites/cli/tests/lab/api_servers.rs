@@ -92,7 +92,7 @@ async fn an_api_server_that_stops_leaves_default_kubernetes_and_comes_back() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .begin(&down, LASTS)
         .await
         .expect("stopped");
@@ -106,7 +106,7 @@ async fn an_api_server_that_stops_leaves_default_kubernetes_and_comes_back() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .servers()
         .await
         .expect("servers");
@@ -120,7 +120,7 @@ async fn an_api_server_that_stops_leaves_default_kubernetes_and_comes_back() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .begin(&down, LASTS)
         .await
         .expect_err("it is down");
@@ -133,12 +133,12 @@ async fn an_api_server_that_stops_leaves_default_kubernetes_and_comes_back() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .begin(&none, LASTS)
         .await
     {
-        Err(ClusterError::NotFound { what, name }) => assert_eq!((what, name.as_str()), ("API server", "3")),
-        other => panic!("expected NotFound, found {other:?}"),
+        Err(error) => assert_eq!(error, ClusterError::not_found("API server", "3")),
+        Ok(lease) => panic!("expected that there is no such API server, found {lease:?}"),
     }
 
     held.end().await.expect("started");
@@ -172,7 +172,7 @@ async fn servers_that_share_an_address_empty_default_kubernetes_when_one_stops()
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .begin(&down, LASTS)
         .await
         .expect("stopped");
@@ -221,7 +221,7 @@ async fn a_fault_ends_with_whoever_holds_it_and_when_its_time_is_over() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .begin(&refuse, LASTS)
         .await
         .expect("begun");
@@ -234,7 +234,7 @@ async fn a_fault_ends_with_whoever_holds_it_and_when_its_time_is_over() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .begin(&refuse, short)
         .await
         .expect("begun");
@@ -247,7 +247,7 @@ async fn a_fault_ends_with_whoever_holds_it_and_when_its_time_is_over() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .begin(&refuse, long)
         .await
         .expect_err("too long");
@@ -283,7 +283,7 @@ async fn a_fault_meets_whom_it_names_and_never_the_administrator() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .begin(&one, LASTS)
         .await
         .expect("begun");
@@ -295,7 +295,7 @@ async fn a_fault_meets_whom_it_names_and_never_the_administrator() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .begin(&other, LASTS)
         .await
         .expect("begun");
@@ -306,7 +306,7 @@ async fn a_fault_meets_whom_it_names_and_never_the_administrator() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .begin(&refuse(Clients::All), LASTS)
         .await
         .expect("begun");

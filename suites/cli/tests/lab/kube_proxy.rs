@@ -318,7 +318,7 @@ async fn converges(mode: &str, calls: &str) {
                     .lab
                     .cluster()
                     .control_plane()
-                    .unwrap()
+                    .expect("a lab has it")
                     .begin(fault, LASTS)
                     .await
                     .expect("it begins"),
@@ -339,7 +339,7 @@ async fn converges(mode: &str, calls: &str) {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .jump_versions(1_000_000)
         .await
         .expect("a jump");
@@ -352,7 +352,7 @@ async fn converges(mode: &str, calls: &str) {
             .lab
             .cluster()
             .agents()
-            .unwrap()
+            .expect("a lab has it")
             .state(&node)
             .await
             .expect("the agent");

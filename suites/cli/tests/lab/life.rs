@@ -2,7 +2,6 @@
 
 use std::{fs::File, path::Path, process::Command};
 
-use cluster::Cluster;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, api::ListParams};
 use lab::{Downed, LabCluster, LabError, Lifetime};

@@ -25,10 +25,16 @@ async fn what_only_pins_kept_has_ended_when_they_are_lost() {
     agent_is_ready(&test.lab, "node1").await;
     let names: Vec<String> = (0..PODS).map(|at| format!("p{at}")).collect();
     join_all(names.iter().map(|name| test.server(name, "node1", false))).await;
-    let cluster: Arc<Cluster> = Arc::new(LabCluster::attach(&name("links")).await.expect("it is up"));
+    let cluster: Arc<Cluster> = Arc::new(
+        LabCluster::attach(&name("links"))
+            .await
+            .expect("it is up")
+            .cluster()
+            .clone(),
+    );
     let deadline = Instant::now() + LIMIT;
     loop {
-        let now = Remains::of(&*cluster, "node1").await.expect("a look");
+        let now = Remains::of(&cluster, "node1").await.expect("a look");
         // One at each side of each pod's device, beside those of the node.
         if json!(now)["links"].as_u64() > u64::try_from(2 * PODS).ok() {
             break;
@@ -40,7 +46,7 @@ async fn what_only_pins_kept_has_ended_when_they_are_lost() {
         .await
         .expect("killed");
     agent.lose_pins().await.expect("lost");
-    let left = Remains::of(&*cluster, "node1").await.expect("a look");
+    let left = Remains::of(&cluster, "node1").await.expect("a look");
     assert!(!left.has("links"), "{left}");
     agent.start().await.expect("started");
     test.lab.down().await.expect("down");

@@ -68,6 +68,7 @@ async fn exit_codes_and_missing_places_come_through() {
     let argv = ["/nonexistent".to_owned()];
     let error = test
         .lab
+        .cluster()
         .exec(&node("node1"), &argv)
         .await
         .expect_err("no such program")
@@ -141,6 +142,7 @@ async fn the_api_server_is_reached_from_host_and_nodes_with_their_kubeconfigs() 
     assert!(text.contains("https://127.0.0.1:"), "{text}");
     let version = test
         .lab
+        .cluster()
         .client()
         .apiserver_version()
         .await

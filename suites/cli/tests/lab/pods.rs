@@ -50,8 +50,8 @@ async fn a_pod_that_is_ready_answers_and_its_log_says_so() {
     assert_eq!(served.len(), 1);
     assert_eq!(served[0].answer.identity, "b1/TCP/8080");
     match test.lab.cluster().log("default", "b2").await {
-        Err(ClusterError::NotFound { what: "pod", name }) => assert_eq!(name, "default/b2"),
-        other => panic!("expected NotFound, found {other:?}"),
+        Err(error) => assert_eq!(error, ClusterError::not_found("pod", "default/b2")),
+        Ok(log) => panic!("expected that there is no such pod, found its log {log:?}"),
     }
 }
 

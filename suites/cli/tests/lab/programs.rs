@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::{ApiFault, Clients, Cluster, Fault, Stop};
+use cluster::{ApiFault, Clients, Fault, Stop};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Api, api::PostParams};
 use lab::{Advertise, AgentCommand, ControlPlane, LabCluster, Lifetime};
@@ -97,7 +97,7 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .begin(&expire, LASTS)
         .await
         .expect_err("not ours");
@@ -110,7 +110,7 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .begin(&down, LASTS)
         .await
         .expect("killed");
@@ -118,7 +118,7 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .servers()
         .await
         .expect("servers")
@@ -127,6 +127,7 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         .collect();
     assert_eq!(running, [false, true]);
     test.lab
+        .cluster()
         .client()
         .apiserver_version()
         .await
@@ -138,7 +139,7 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         .lab
         .cluster()
         .control_plane()
-        .unwrap()
+        .expect("a lab has it")
         .servers()
         .await
         .expect("servers")

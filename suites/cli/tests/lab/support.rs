@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::{Cluster, Place};
+use cluster::Place;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::PostParams};
 use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};
@@ -270,7 +270,7 @@ pub(crate) async fn agent_is_ready(lab: &LabCluster, node: &str) {
         let state = lab
             .cluster()
             .agents()
-            .unwrap()
+            .expect("a lab has it")
             .state(node)
             .await
             .expect("the agent");

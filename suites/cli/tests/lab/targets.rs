@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use cluster::{Cluster, Stop, target::program::Need};
+use cluster::{Stop, target::program::Need};
 use lab::{AgentCommand, LabCluster, Lifetime};
 
 use super::support::{TestLab, cgroup, config, eventually, name, privileged};
@@ -45,14 +45,14 @@ async fn a_target_of_ones_own_is_run_and_cleaned_as_its_file_says() {
     test.lab
         .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .stop("node1", Stop::Term)
         .await
         .expect("stop");
     test.lab
         .cluster()
         .agents()
-        .unwrap()
+        .expect("a lab has it")
         .clean_up("node1")
         .await
         .expect("wipe");

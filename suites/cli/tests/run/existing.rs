@@ -5,7 +5,6 @@ use std::{
     ffi::OsStr,
     path::Path,
     process::{Command, Output},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -221,7 +220,8 @@ async fn a_cluster_under_test_is_nobody_elses_and_is_let_go_whole() {
     }
     let lab = lab("existing-held").await;
     let cluster = survey(options(&lab, "run-1-one")).await.unwrap();
-    let can = &cluster.cluster().describe().capabilities;
+    let assembled = cluster.cluster();
+    let can = &assembled.describe().capabilities;
     assert!(
         can.contains(&Capability::Ipv4) && can.contains(&Capability::HostNetwork),
         "{can:?}"
@@ -230,7 +230,7 @@ async fn a_cluster_under_test_is_nobody_elses_and_is_let_go_whole() {
         !can.contains(&Capability::Node) && !can.contains(&Capability::Outside),
         "{can:?}"
     );
-    assert_eq!(cluster.cluster().describe().nodes, lab.describe().nodes);
+    assert_eq!(cluster.cluster().describe().nodes, lab.cluster().describe().nodes);
     let guard = Guard::take(&cluster, "somebody on a host", &CancellationToken::new())
         .await
         .unwrap();
@@ -342,6 +342,7 @@ async fn a_program_in_a_pod_has_its_pipes_and_ends_with_whoever_started_it() {
     let shell = |script: &str| ["sh", "-c", script].map(str::to_owned);
 
     let child = cluster
+        .cluster()
         .exec(&place, &shell("cat; echo err >&2; exit 7"))
         .await
         .unwrap();

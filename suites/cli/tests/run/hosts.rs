@@ -29,7 +29,7 @@ async fn a_program_on_a_host_is_the_nodes_and_no_pod_without_its_rights_gets_the
     cluster.look_at_hosts().await.unwrap();
     assert_eq!(
         cluster.cluster().nodes().unwrap().cgroup_root(),
-        lab.cgroup_root()
+        lab.cluster().nodes().unwrap().cgroup_root()
     );
     let host = Place::Host {
         node: "node2".to_owned(),

@@ -69,7 +69,7 @@ async fn what_a_killed_run_leaves_in_a_lab_is_healed_and_removed_once() {
         server: "10.96.0.1:443".parse().unwrap(),
         further: Vec::new(),
     };
-    faults::lead(&lab, "node1", Some(&way)).await.unwrap();
+    faults::lead(lab.cluster(), "node1", Some(&way)).await.unwrap();
     assert_eq!(
         lab.cluster().agents().unwrap().state("node1").await.unwrap().way,
         Some(way)

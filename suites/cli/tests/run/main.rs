@@ -200,7 +200,7 @@ async fn a_case_killed_between_two_generations_leaves_no_program_and_no_agent_do
             .unwrap()
             .ready
             == Some(true);
-        let mut looked = LeftoverPrograms::hold(&lab, "node1", &["connect4"], LIMIT)
+        let mut looked = LeftoverPrograms::hold(lab.cluster(), "node1", &["connect4"], LIMIT)
             .await
             .unwrap();
         let attached = looked.list().await.unwrap().remove(0);

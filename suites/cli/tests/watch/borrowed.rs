@@ -65,10 +65,9 @@ pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &
         let now = DeleteParams::default().grace_period(0);
         pods.delete("agent", &now).await.unwrap();
     };
-    let (stopped, ()) = tokio::join!(
-        cluster.cluster().agents().unwrap().stop(NODE, Stop::Term),
-        controller
-    );
+    let assembled = cluster.cluster();
+    let agents = assembled.agents().unwrap();
+    let (stopped, ()) = tokio::join!(agents.stop(NODE, Stop::Term), controller);
     stopped.unwrap();
     let during = sets.get("agent").await.unwrap();
     assert_eq!(during.labels()[RUN_LABEL], options.run);
@@ -94,7 +93,7 @@ pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &
             .await
             .unwrap();
     };
-    let (started, ()) = tokio::join!(cluster.cluster().agents().unwrap().start(NODE, None), kubelet);
+    let (started, ()) = tokio::join!(agents.start(NODE, None), kubelet);
     started.unwrap();
 
     // A run that was killed had stopped it again.

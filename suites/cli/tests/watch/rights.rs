@@ -3,7 +3,6 @@
 use std::{
     net::IpAddr,
     process::Command,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
