@@ -15,11 +15,10 @@ use tokio::time::{Instant, sleep};
 use super::{
     Agents, KubernetesError, LIMITS, Options, daemon_set,
     error::api,
-    guard::{MANAGED_BY, MANAGER},
     hosts,
-    installed::{on, running, status},
+    labels::{MANAGED_BY, MANAGER},
     limits::ask,
-    pods::{remove, replace},
+    pods::{on, remove, replace, running, status},
 };
 
 /// Whoever does it, to which agents.

@@ -27,18 +27,12 @@ use super::{
     KubernetesCluster, KubernetesError, LIMITS, LeaseWatch, Options, Tier,
     error::{Hidden, api},
     holders::expect_alone,
+    labels::{CONTAINER, MANAGED_BY, MANAGER},
     lease::{Lease, Whose, settle},
     limits::ask,
     options::host_pod,
     pods::{dressed, replace, until_ready},
 };
-
-/// Who made a namespace, in its label of that name.
-pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// The same.
-pub(super) const MANAGER: &str = "plumbline";
-/// The only container of the run's own pods.
-pub(super) const CONTAINER: &str = "probe";
 
 /// The hold. What it has made stays until [`Guard::release`]; after a SIGKILL, until `plumbline cleanup`.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use k8s_openapi::{
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use tokio::time::{Instant, sleep};
 
-use super::{KubernetesError, LIMITS, Options, Tier, error::api, lease::NAME, limits::ask, note};
+use super::{KubernetesError, LIMITS, Options, Tier, error::api, labels::LEASE, limits::ask, note};
 
 /// A run that has a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub async fn holders(client: &Client, namespace: &str) -> Result<Vec<Holder>, Ku
     let leases: Api<Object> = Api::namespaced(client.clone(), namespace);
     let what = "read the Lease of the cluster";
     let mut all = others(client, namespace).await?;
-    all.extend(ask(what, leases.get_opt(NAME)).await?.map_err(api(what))?);
+    all.extend(ask(what, leases.get_opt(LEASE)).await?.map_err(api(what))?);
     Ok(living(client, &all).await?.into_iter().map(read).collect())
 }
 
@@ -75,7 +75,7 @@ async fn others(client: &Client, namespace: &str) -> Result<Vec<Object>, Kuberne
     let what = "look for other runs in the cluster";
     let leases: Api<Object> = Api::all(client.clone());
     // By this field, the right to list them can be one to nothing else.
-    let params = ListParams::default().fields(&format!("metadata.name={NAME}"));
+    let params = ListParams::default().fields(&format!("metadata.name={LEASE}"));
     let listed = match ask(what, leases.list(&params)).await? {
         Err(kube::Error::Api(status)) if status.is_forbidden() => return Ok(Vec::new()),
         listed => listed.map_err(api(what))?,
@@ -112,7 +112,7 @@ pub(super) async fn lives(leases: &Api<Object>, there: &Object) -> Result<bool, 
     let began = Instant::now();
     while began.elapsed() < lasts {
         sleep(LIMITS.look).await;
-        match ask(what, leases.get_opt(NAME)).await?.map_err(api(what))? {
+        match ask(what, leases.get_opt(LEASE)).await?.map_err(api(what))? {
             None => return Ok(false),
             Some(now) if renewed(&now) != renewed(there) => return Ok(true),
             Some(_) => {}

@@ -16,7 +16,7 @@ use super::{
     Host, KubernetesError, LIMITS, Options,
     error::words,
     exec::code,
-    guard::CONTAINER,
+    labels::CONTAINER,
     options::{host_pod, on_host},
 };
 

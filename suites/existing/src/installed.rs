@@ -11,52 +11,22 @@ use std::{
 use async_trait::async_trait;
 use cluster::{
     AgentControl, AgentState, ApiEndpoint, Capability, ClusterError, Node, RUN_LABEL, Stop, Variant,
-    target::{Agent, Installation},
+    target::Agent,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, Node as ApiNode, Pod};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{AttachParams, ListParams, LogParams},
 };
-use serde::{Deserialize, Serialize};
 use tokio::{io::AsyncReadExt as _, time::timeout};
 
 use super::{
-    KubernetesError, LIMITS, Options, Tier,
+    Agents, KubernetesError, LIMITS, Options, Tier,
     agents::AgentController,
     error::{api, words},
     limits::ask,
+    pods::{on, running, status},
 };
-
-/// The agents of a target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Agents {
-    /// Where they are.
-    pub agent: Agent,
-    /// What prints what one of them has programmed.
-    pub dump: Option<Vec<String>>,
-    /// What removes what one of them keeps on its node.
-    #[serde(default)]
-    pub clean: Option<Vec<String>>,
-    /// What they pin, as the target names it.
-    #[serde(default)]
-    pub pins: Vec<String>,
-    /// Whether they are the network of pods, as the target says.
-    #[serde(default)]
-    pub pod_network: bool,
-}
-
-impl From<Installation> for Agents {
-    fn from(installed: Installation) -> Self {
-        Self {
-            agent: installed.agent,
-            dump: installed.dump,
-            clean: installed.clean,
-            pins: installed.pins,
-            pod_network: installed.pod_network,
-        }
-    }
-}
 
 /// The agents of a cluster, where the target says which pods they are.
 pub(super) fn agents(client: &Client, options: &Options) -> Option<Arc<dyn AgentControl>> {
@@ -134,16 +104,6 @@ fn told(what: &str) -> impl FnOnce(KubernetesError) -> ClusterError {
         what: what.to_owned(),
         why: error.to_string(),
     }
-}
-
-pub(super) fn on(pod: &Pod, node: &str) -> bool {
-    let placed = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    placed == Some(node) && pod.metadata.deletion_timestamp.is_none()
-}
-
-pub(super) fn status<'a>(pod: &'a Pod, container: &str) -> Option<&'a ContainerStatus> {
-    let all = pod.status.as_ref()?.container_statuses.as_ref()?;
-    all.iter().find(|status| status.name == container)
 }
 
 impl Installed {
@@ -329,13 +289,6 @@ impl AgentControl for Installed {
             why: failed.join("; "),
         })
     }
-}
-
-/// The id of a container that runs, without the name of its runtime.
-pub(super) fn running(status: &ContainerStatus) -> Option<&str> {
-    status.state.as_ref()?.running.as_ref()?;
-    let id = status.container_id.as_deref()?;
-    Some(id.rsplit('/').next().unwrap_or(id))
 }
 
 /// How its container ended last, in words.

@@ -28,6 +28,7 @@ use super::{
     KubernetesError, LIMITS, Options,
     error::{Hidden, api, words},
     holders::{lives, under_test},
+    labels::LEASE,
     limits::ask,
     note::{self, Left},
 };
@@ -38,9 +39,6 @@ mod tests;
 
 use self::state::Announced;
 pub use self::state::{LeaseState, LeaseWatch};
-
-/// Its name, in the namespace of the run.
-pub(super) const NAME: &str = "plumbline-run";
 
 /// The Lease, held and renewed until this is dropped.
 #[derive(Debug)]
@@ -75,15 +73,15 @@ impl Lease {
         let params = PostParams::default();
         let (taken, left) = match ask(what, leases.create(&params, &fresh)).await? {
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                let there = ask(what, leases.get(NAME)).await?.map_err(api(what))?;
+                let there = ask(what, leases.get(LEASE)).await?.map_err(api(what))?;
                 let (next, left) = tokio::select! {
                     next = after(&leases, &there, options, nodes, who) => next?,
                     () = interrupted.cancelled() => return Err(KubernetesError::Interrupted),
                 };
-                match ask(what, leases.replace(NAME, &params, &next)).await? {
+                match ask(what, leases.replace(LEASE, &params, &next)).await? {
                     // Another has taken it at the same time.
                     Err(kube::Error::Api(status)) if status.is_conflict() => {
-                        let there = ask(what, leases.get(NAME)).await?.map_err(api(what))?;
+                        let there = ask(what, leases.get(LEASE)).await?.map_err(api(what))?;
                         return Err(under_test(&there));
                     }
                     taken => (taken.map_err(api(what))?, left),
@@ -124,7 +122,7 @@ async fn after(
 ) -> Result<(Object, Option<Left>), KubernetesError> {
     if !there.labels().contains_key(RUN_LABEL) {
         return Err(KubernetesError::ForeignLease {
-            lease: format!("{}/{NAME}", options.namespace),
+            lease: format!("{}/{LEASE}", options.namespace),
         });
     }
     if lives(leases, there).await? {
@@ -159,7 +157,7 @@ pub(super) async fn settle(
 ) -> Result<Whose, KubernetesError> {
     let leases: Api<Object> = Api::namespaced(client.clone(), &options.namespace);
     let what = "read the Lease of the cluster";
-    let Some(there) = ask(what, leases.get_opt(NAME)).await?.map_err(api(what))? else {
+    let Some(there) = ask(what, leases.get_opt(LEASE)).await?.map_err(api(what))? else {
         return Ok(Whose::Nobodys);
     };
     if there.labels().get(RUN_LABEL) != Some(&options.run) {
@@ -181,7 +179,7 @@ async fn remove(leases: &Api<Object>, uid: Option<String>) -> Result<(), Kuberne
         ..DeleteParams::default()
     };
     let what = "give the Lease of the cluster back";
-    match ask(what, leases.delete(NAME, &params)).await? {
+    match ask(what, leases.delete(LEASE, &params)).await? {
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         done => done.map(drop).map_err(api(what)),
     }
@@ -195,7 +193,7 @@ fn own(options: &Options, nodes: BTreeSet<String>, who: &str) -> Result<Object, 
     let now = Some(MicroTime(Timestamp::now()));
     Ok(Object {
         metadata: ObjectMeta {
-            name: Some(NAME.to_owned()),
+            name: Some(LEASE.to_owned()),
             namespace: Some(options.namespace.clone()),
             labels: Some([(RUN_LABEL.to_owned(), options.run.clone())].into()),
             annotations: Some(annotations.into_iter().collect()),
@@ -258,19 +256,19 @@ enum Renewed {
 
 async fn renewal(leases: &Api<Object>, held: &Object) -> kube::Result<Renewed> {
     let params = PostParams::default();
-    match leases.replace(NAME, &params, &with_time(held)).await {
+    match leases.replace(LEASE, &params, &with_time(held)).await {
         Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {}
         now => return now.map(|now| Renewed::Held(Box::new(now))),
     }
     // Somebody has written it, or an earlier renewal was done whose answer did not come.
-    let Some(there) = leases.get_opt(NAME).await? else {
+    let Some(there) = leases.get_opt(LEASE).await? else {
         return Ok(Renewed::Lost("it was deleted".to_owned()));
     };
     if holder_of(&there) != holder_of(held) || !there.labels().contains_key(RUN_LABEL) {
         let whose = holder_of(&there).unwrap_or("nobody");
         return Ok(Renewed::Lost(format!("its holder is {whose} now")));
     }
-    let now = leases.replace(NAME, &params, &with_time(&there)).await?;
+    let now = leases.replace(LEASE, &params, &with_time(&there)).await?;
     Ok(Renewed::Held(Box::new(now)))
 }
 
@@ -294,7 +292,7 @@ fn with_time(lease: &Object) -> Object {
 pub async fn remove_lease(client: &Client, namespace: &str) -> Result<bool, KubernetesError> {
     let leases: Api<Object> = Api::namespaced(client.clone(), namespace);
     let what = "remove the Lease of a run that has ended";
-    let there = ask(what, leases.get_opt(NAME)).await?.map_err(api(what))?;
+    let there = ask(what, leases.get_opt(LEASE)).await?.map_err(api(what))?;
     let Some(there) = there.filter(|there| there.labels().contains_key(RUN_LABEL)) else {
         return Ok(false);
     };
@@ -305,7 +303,7 @@ pub async fn remove_lease(client: &Client, namespace: &str) -> Result<bool, Kube
         }),
         ..DeleteParams::default()
     };
-    match ask(what, leases.delete(NAME, &params)).await? {
+    match ask(what, leases.delete(LEASE, &params)).await? {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(false),
         done => done.map(|_| true).map_err(api(what)),
     }
@@ -318,6 +316,6 @@ pub async fn remove_lease(client: &Client, namespace: &str) -> Result<bool, Kube
 pub async fn left_on_nodes(client: &Client, namespace: &str) -> Result<Option<Left>, KubernetesError> {
     let leases: Api<Object> = Api::namespaced(client.clone(), namespace);
     let what = "read the Lease of the cluster";
-    let there = ask(what, leases.get_opt(NAME)).await?.map_err(api(what))?;
+    let there = ask(what, leases.get_opt(LEASE)).await?.map_err(api(what))?;
     there.as_ref().map_or(Ok(None), note::left)
 }

@@ -16,7 +16,7 @@
 //!
 //! Files: `options` (what is told), `kubeconfig` (the files that name the API server), `kubernetes_cluster` (looked at,
 //! and assembled), `survey` and `rights` (what is read before), `scouts` (nodes that can't be read), `api_servers` (those that
-//! `default/kubernetes` lists), `secrets` (by which images are pulled), `guard`, `lease`, `holders`, `note` and `pods`
+//! `default/kubernetes` lists), `secrets` (by which images are pulled), `labels`, `guard`, `lease`, `holders`, `note` and `pods`
 //! (the run's hold of it), `installed` (agents that a target names),
 //! `agents` and `daemon_set` (what is done to them), `hosts` (nodes, asked through the run's pods), `on_node` and
 //! `container` (what runs there for it), `exec` (a program in a pod, and its pipes), `proxy` (the way to the API),
@@ -34,6 +34,7 @@ mod hosts;
 mod installed;
 mod kubeconfig;
 mod kubernetes_cluster;
+mod labels;
 mod lease;
 mod limits;
 mod note;
@@ -53,12 +54,11 @@ pub use error::KubernetesError;
 pub use exec::{ExecArguments, exec_in_pod};
 pub use guard::Guard;
 pub use holders::{Holder, holders};
-pub use installed::Agents;
 pub use kubernetes_cluster::{About, ApiPods, KubernetesCluster, Own};
 pub use lease::{LeaseState, LeaseWatch, left_on_nodes, remove_lease};
 pub use limits::{LIMITS, Limits};
 pub use note::Left;
 pub use on_node::{Host, OnNodeError, host, on_node};
-pub use options::{Connection, Options, PodOptions, Tested, Tier};
+pub use options::{Agents, Connection, Options, PodOptions, Tested, Tier};
 pub use rights::rules;
 pub use survey::processors;

@@ -6,11 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cluster::{ApiEndpoints, Deviation, Variant};
+use cluster::{
+    ApiEndpoints, Deviation, Variant,
+    target::{Agent, Installation},
+};
 use kube::{Client, Config};
 use serde::{Deserialize, Serialize};
 
-use super::{Agents, KubernetesError, LIMITS, kubeconfig::KubeconfigFiles, proxy::corrected};
+use super::{KubernetesError, LIMITS, kubeconfig::KubeconfigFiles, proxy::corrected};
 
 /// Everything that is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -66,6 +69,36 @@ pub struct Tested {
     pub agents: Option<Agents>,
 }
 
+/// The agents of a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agents {
+    /// Where they are.
+    pub agent: Agent,
+    /// What prints what one of them has programmed.
+    pub dump: Option<Vec<String>>,
+    /// What removes what one of them keeps on its node.
+    #[serde(default)]
+    pub clean: Option<Vec<String>>,
+    /// What they pin, as the target names it.
+    #[serde(default)]
+    pub pins: Vec<String>,
+    /// Whether they are the network of pods, as the target says.
+    #[serde(default)]
+    pub pod_network: bool,
+}
+
+impl From<Installation> for Agents {
+    fn from(installed: Installation) -> Self {
+        Self {
+            agent: installed.agent,
+            dump: installed.dump,
+            clean: installed.clean,
+            pins: installed.pins,
+            pod_network: installed.pod_network,
+        }
+    }
+}
+
 /// What the suite may do in a cluster; each includes the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -95,7 +128,7 @@ impl Options {
             tier: Tier::Node,
             image: "probe".to_owned(),
             program: "plumbline".to_owned(),
-            namespace: super::lease::NAME.to_owned(),
+            namespace: super::labels::LEASE.to_owned(),
             run: "run-1-one".to_owned(),
             plumbline: "plumbline".into(),
             pods: PodOptions::default(),

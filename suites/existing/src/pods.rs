@@ -1,7 +1,7 @@
 //! Pods of the run: made, removed, and whether they run, and why not.
 
 use cluster::dress::{dress, has_no_account};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::{
     Api,
     api::{DeleteParams, PostParams},
@@ -166,6 +166,25 @@ pub(super) fn look(pod: &Pod) -> Seen {
         }
         None => Seen::Coming,
     }
+}
+
+/// Whether a pod is on a node, and stays.
+pub(super) fn on(pod: &Pod, node: &str) -> bool {
+    let placed = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    placed == Some(node) && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// What is known of a container of a pod.
+pub(super) fn status<'a>(pod: &'a Pod, container: &str) -> Option<&'a ContainerStatus> {
+    let all = pod.status.as_ref()?.container_statuses.as_ref()?;
+    all.iter().find(|status| status.name == container)
+}
+
+/// The id of a container that runs, without the name of its runtime.
+pub(super) fn running(status: &ContainerStatus) -> Option<&str> {
+    status.state.as_ref()?.running.as_ref()?;
+    let id = status.container_id.as_deref()?;
+    Some(id.rsplit('/').next().unwrap_or(id))
 }
 
 #[cfg(test)]

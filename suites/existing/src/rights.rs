@@ -1,6 +1,6 @@
 //! What the suite must be allowed to do, once for both who prints it and who asks after it.
 
-use super::{KubernetesError, Options, Tier, error::api, lease::NAME as LEASE, limits::ask};
+use super::{KubernetesError, Options, Tier, error::api, labels::LEASE, limits::ask};
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
     rbac::v1::PolicyRule,

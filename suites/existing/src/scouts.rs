@@ -9,10 +9,9 @@ use tokio::time::{Instant, sleep};
 use super::{
     KubernetesError, LIMITS, Options,
     error::api,
-    guard::{MANAGED_BY, MANAGER},
+    labels::{ARCHITECTURE, MANAGED_BY, MANAGER, OS},
     limits::ask,
     pods::{Seen, dressed, look, remove, replace},
-    survey::{ARCHITECTURE, OS},
 };
 
 /// How many nodes are looked for: what cases ask for at most that make do with one namespace.

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::{Api, Client, api::ListParams};
 
-use super::{KubernetesError, error, installed, limits::ask};
+use super::{KubernetesError, error, limits::ask, pods};
 
 /// Most ConfigMaps that are read.
 const MOST_CONFIG_MAPS: usize = 16;
@@ -51,7 +51,7 @@ pub(super) async fn read(
     match heard(ask("list the agents", pods.list(&of_agents)).await) {
         Ok(listed) => {
             let mut pods = listed.items;
-            pods.retain(|pod| nodes.iter().any(|node| installed::on(pod, &node.name)));
+            pods.retain(|pod| nodes.iter().any(|node| pods::on(pod, &node.name)));
             found.agents = of_pods(&pods, &agent.container);
             let (config_maps, lacks) = config_maps(client, &agent.namespace, &pods).await;
             found.config_maps = config_maps;
@@ -107,7 +107,7 @@ fn of_pods(pods: &[Pod], container: &str) -> Vec<AgentSoftware> {
         let Some(of_agent) = spec.containers.iter().find(|one| one.name == container) else {
             continue;
         };
-        let id = installed::status(pod, container).map(|status| status.image_id.as_str());
+        let id = pods::status(pod, container).map(|status| status.image_id.as_str());
         let name = of_agent.image.clone().unwrap_or_default();
         let called = of_agent.command.iter().chain(&of_agent.args).flatten();
         let software = AgentSoftware {

@@ -14,7 +14,10 @@ use kube::{
 use tokio::time::timeout;
 
 use super::{
-    KubernetesError, LIMITS, Options, Tier, api_servers, daemon_set, error, installed, limits::ask, rights,
+    KubernetesError, LIMITS, Options, Tier, api_servers, daemon_set, error, installed,
+    labels::{ARCHITECTURE, OS},
+    limits::ask,
+    rights,
 };
 
 /// Reads it: what it is, and why nodes of it are left out. Nothing is written: the one Service that is sent is a dry run.
@@ -198,11 +201,6 @@ fn choose(mut all: Vec<ApiNode>, architectures: &[String]) -> Result<Chosen, Kub
         left_out,
     })
 }
-
-/// Label of a node: its operating system.
-pub(super) const OS: &str = "kubernetes.io/os";
-/// Label of a node: its architecture.
-pub(super) const ARCHITECTURE: &str = "kubernetes.io/arch";
 
 /// So much of what a node says of itself is repeated.
 const MOST_SAID: usize = 300;

@@ -4,10 +4,19 @@ use std::fmt::Write as _;
 
 use lab::IpFamilies;
 
-use super::{Existing, KindError};
+use super::KindError;
 
 /// The label by which kind finds the containers of a cluster; its value is the cluster's name.
 pub(super) const CLUSTER_LABEL: &str = "io.x-k8s.kind.cluster";
+
+/// What is done with a cluster of this name that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It is an error.
+    Refuse,
+    /// It is used: its images and its agent become those of this run.
+    Use,
+}
 
 /// Settings of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use existing::{About, ApiPods, Connection, KubernetesCluster, Options, Own, PodO
 use kube::Client;
 
 use super::{
-    KindConfig, KindError, KindTarget, PodNetwork,
+    Existing, KindConfig, KindError, KindTarget, PodNetwork,
     agent_control::KindAgents,
     agents::{self, Agents},
     api::{self, ApiServers},
@@ -19,9 +19,9 @@ use super::{
     control_plane::KindControlPlane,
     load_balancers::{self, LoadBalancers},
     manifests, outside,
-    places::{self, DebugClient, Places},
+    places::{DebugClient, Places},
     pool,
-    programs::Programs,
+    programs::{self, Programs},
     removal::{Undo, down, kept, remove_dead},
     state::{Folder, Lock},
     steps::{Step, StopWatch},
@@ -43,15 +43,6 @@ pub struct KindCluster {
     lock: Option<Lock>,
     /// As long as a run has the cluster.
     balancers: Option<LoadBalancers>,
-}
-
-/// What is done with a cluster of this name that is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// It is an error.
-    Refuse,
-    /// It is used: its images and its agent become those of this run.
-    Use,
 }
 
 impl KindCluster {
@@ -115,7 +106,7 @@ impl KindCluster {
             image.load_into_nodes(&tools, &config.name, &nodes).await?;
         }
         for node in &nodes {
-            places::install(node, &programs.plumbline, "plumbline")?;
+            programs::install(node, &programs.plumbline, "plumbline")?;
         }
         outside::start(&tools, &config.name, &probe, &containers::network(&nodes)).await?;
         let mut swallowed = outside::cluster_ips(&nodes)?;

@@ -56,9 +56,9 @@ mod tools;
 mod way;
 
 pub use api::{balance, keep};
-pub use config::{KindConfig, KindTarget, PodNetwork};
+pub use config::{Existing, KindConfig, KindTarget, PodNetwork};
 pub use error::KindError;
-pub use kind_cluster::{Existing, KindCluster};
+pub use kind_cluster::KindCluster;
 pub use limits::{LIMITS, Limits};
 pub use load_balancers::give_back;
 pub use removal::{Standing, down, kept, remove_dead, remove_if_dead};

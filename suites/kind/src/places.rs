@@ -4,7 +4,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -21,7 +20,7 @@ use lab::{NetNs, counters};
 use tokio::time::timeout;
 
 use super::{
-    KindError, LIMITS, PROGRAMS, agents,
+    LIMITS, PROGRAMS,
     baseline::Baseline,
     containers::Container,
     error::{io_error, told},
@@ -87,7 +86,7 @@ impl Places {
             .and_then(|spec| spec.node_name.as_deref())
             .ok_or_else(gone)?;
         let node = node(&self.nodes, node_name)?;
-        let id = agents::container_id(&pod).ok_or_else(gone)?;
+        let id = placing::container_id(&pod).ok_or_else(gone)?;
         placing::in_container(node, id)
             .map_err(told(&what))?
             .ok_or_else(gone)
@@ -171,17 +170,4 @@ impl OutsideClient for Places {
         let placement = placing::beside(self.outside).map_err(told("enter the client outside"))?;
         placed(&self.plumbline, argv, placement)
     }
-}
-
-/// Puts programs on a node, for processes that are no pod's.
-pub(super) fn install(node: &Container, program: &Path, name: &str) -> Result<(), KindError> {
-    let folder = node.path(Path::new(PROGRAMS));
-    let file = folder.join(name);
-    let failed = || io_error(format!("put {name} on the node {}", node.name));
-    fs::create_dir_all(&folder).map_err(failed())?;
-    // One that runs can't be written; it can be replaced.
-    let new = folder.join(format!("{name}.new"));
-    fs::copy(program, &new).map_err(failed())?;
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).map_err(failed())?;
-    fs::rename(&new, &file).map_err(failed())
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use cluster::spawn::{self, Placement};
+use k8s_openapi::api::core::v1::Pod;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -22,6 +23,13 @@ use super::{KindError, containers::Container, error::io_error};
 const DEPTH: usize = 8;
 /// Bytes of a process's name that the kernel keeps (`TASK_COMM_LEN`, less its end).
 const COMM: usize = 15;
+
+/// The id of a pod's only container, without the name of its runtime.
+pub(super) fn container_id(pod: &Pod) -> Option<&str> {
+    let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
+    let id = status.container_id.as_deref()?;
+    Some(id.rsplit('/').next().unwrap_or(id))
+}
 
 /// A process on a node, outside any pod. It joins the node's first process, whose cgroup may always have one more.
 pub(super) fn of_node(node: &Container) -> Result<Placement, KindError> {

@@ -1,11 +1,15 @@
 //! Programs of ours that are put on a cluster.
 
-use std::path::PathBuf;
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
 
 use cluster::image::{AGENT, PROBE};
 use lab::sibling;
 
-use super::{KindError, KindTarget, images::Archive};
+use super::{KindError, KindTarget, PROGRAMS, containers::Container, error::io_error, images::Archive};
 
 /// Programs of ours that a cluster gets.
 pub(super) struct Programs {
@@ -38,4 +42,17 @@ impl Programs {
         let agent = self.agent.iter().map(|program| Archive::make(&AGENT, program));
         Ok((probe, agent.collect::<Result<Vec<_>, _>>()?.pop()))
     }
+}
+
+/// Puts programs on a node, for processes that are no pod's.
+pub(super) fn install(node: &Container, program: &Path, name: &str) -> Result<(), KindError> {
+    let folder = node.path(Path::new(PROGRAMS));
+    let file = folder.join(name);
+    let failed = || io_error(format!("put {name} on the node {}", node.name));
+    fs::create_dir_all(&folder).map_err(failed())?;
+    // One that runs can't be written; it can be replaced.
+    let new = folder.join(format!("{name}.new"));
+    fs::copy(program, &new).map_err(failed())?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).map_err(failed())?;
+    fs::rename(&new, &file).map_err(failed())
 }

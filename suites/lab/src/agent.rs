@@ -24,7 +24,7 @@ use super::{
     health,
     mounts::{BPFFS, CGROUPS},
     node::Node,
-    way::Way,
+    redirection::Redirection,
 };
 
 /// Orders that wait; each is answered before the next is taken.
@@ -36,7 +36,7 @@ pub(super) struct Agent {
     node: Arc<Node>,
     command: AgentCommand,
     files: Files,
-    way: Way,
+    redirection: Redirection,
     orders: mpsc::Sender<Order>,
     seen: watch::Receiver<Seen>,
 }
@@ -46,8 +46,8 @@ pub(super) struct Agent {
 pub(super) struct Files {
     /// That leads to the API server from its node.
     pub(super) kubeconfig: PathBuf,
-    /// The same by another way, while a case leads it there.
-    pub(super) led: PathBuf,
+    /// The same with another endpoint, while a case redirects it there.
+    pub(super) redirected: PathBuf,
     /// What it says.
     pub(super) log: PathBuf,
     /// What it keeps between its runs.
@@ -78,12 +78,12 @@ impl Agent {
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (orders, taken) = mpsc::channel(ORDERS);
         let (tell, seen) = watch::channel(Seen::default());
-        let way = Way::default();
+        let redirection = Redirection::default();
         let keeper = Keeper {
             node: node.clone(),
             command: command.clone(),
             files: files.clone(),
-            way: way.clone(),
+            redirection: redirection.clone(),
             orders: taken,
             seen: tell,
         };
@@ -92,7 +92,7 @@ impl Agent {
                 node,
                 command,
                 files,
-                way,
+                redirection,
                 orders,
                 seen,
             },
@@ -134,7 +134,7 @@ impl Agent {
             starts: seen.starts,
             ready,
             last_exit: seen.last_exit,
-            way: self.way.told(),
+            way: self.redirection.told(),
             variant: seen.variant,
         }
     }
@@ -142,7 +142,8 @@ impl Agent {
     /// How it is told to reach the API from its next start on; it must be stopped.
     pub(super) fn set_api_endpoint(&self, to: Option<ApiEndpoint>) -> Result<(), String> {
         self.must_be_stopped()?;
-        self.way.set(&self.files, to)
+        self.redirection
+            .set(&self.files.kubeconfig, &self.files.redirected, to)
     }
 
     fn must_be_stopped(&self) -> Result<(), String> {
@@ -235,7 +236,7 @@ struct Keeper {
     node: Arc<Node>,
     command: AgentCommand,
     files: Files,
-    way: Way,
+    redirection: Redirection,
     orders: mpsc::Receiver<Order>,
     seen: watch::Sender<Seen>,
 }
@@ -346,10 +347,10 @@ impl Keeper {
         let failed = || io_error(format!("write {}", self.files.log.display()));
         writeln!(log, "--- start {start} of the agent on {} ---", self.node.name).map_err(failed())?;
         let mut command = base(&self.command);
-        let way = self.way.told();
+        let way = self.redirection.told();
         let mut values = values(&self.node, &self.files);
         if way.is_some() {
-            values.kubeconfig = &self.files.led;
+            values.kubeconfig = &self.files.redirected;
         }
         let program = &self.command.program;
         command.args(values.fill(&program.run));

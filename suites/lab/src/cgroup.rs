@@ -25,7 +25,7 @@ use nix::{
     unistd::{AccessFlags, access},
 };
 
-use super::{LIMITS, LabError, config::check_name, error::io_error};
+use super::{LIMITS, LabError, check_name, error::io_error};
 
 /// How the folder of a lab begins.
 const PREFIX: &str = "plumbline-lab-";

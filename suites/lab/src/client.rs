@@ -18,6 +18,7 @@ use super::{
     dir::LabDir,
     host::root,
     leftovers::{self, Downed},
+    parts,
     protocol::Status,
     usage,
 };
@@ -72,7 +73,7 @@ impl LabCluster {
         super::check_name(name)?;
         let access = Arc::new(LabAccess::of(LabDir::new(name)).await?);
         Ok(Self {
-            cluster: access.cluster(),
+            cluster: parts::cluster(&access),
             kubeconfig: access.dir.kubeconfig(),
             access,
             guard: None,

@@ -13,10 +13,7 @@ use cluster::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{LIMITS, LabError, api::PROGRAMS, program, topology};
-
-/// Name of a lab that nobody gave a name.
-pub const DEFAULT_NAME: &str = "lab";
+use super::{IpFamilies, LIMITS, LabError, check_name, program, sibling, topology};
 
 /// Settings of an embedded lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,33 +32,6 @@ pub struct LabConfig {
     pub agent: AgentCommand,
     /// The `plumbline` executable: it is the supervisor and, as `plumbline probe`, the only container image.
     pub plumbline: PathBuf,
-}
-
-/// Address families of a lab: of its nodes, pods, Services, API server and outside client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum IpFamilies {
-    /// IPv4 alone.
-    #[default]
-    Ipv4,
-    /// IPv6 alone.
-    Ipv6,
-    /// Both; IPv4 is the primary one.
-    Dual,
-}
-
-impl IpFamilies {
-    /// Whether there is IPv4.
-    #[must_use]
-    pub fn has_ipv4(self) -> bool {
-        self != Self::Ipv6
-    }
-
-    /// Whether there is IPv6.
-    #[must_use]
-    pub fn has_ipv6(self) -> bool {
-        self != Self::Ipv4
-    }
 }
 
 /// What answers as the Kubernetes API.
@@ -105,7 +75,7 @@ impl ControlPlane {
         let Some(folder) = &self.programs else {
             return Ok(());
         };
-        let mut needed = PROGRAMS.iter();
+        let mut needed = program::CONTROL_PLANE.iter();
         match needed.find(|program| !folder.is_absolute() || !folder.join(program).is_file()) {
             Some(program) => Err(LabError::ControlPlane {
                 folder: folder.clone(),
@@ -235,54 +205,6 @@ impl LabConfig {
             }
         }
         program::check_tools(&self.agent.program, &self.agent.label)
-    }
-}
-
-/// A program beside the running one: where cargo, and an archive of ours, put them.
-///
-/// # Errors
-/// There is none, or the running program's own path can't be read.
-pub fn sibling(name: &str) -> Result<PathBuf, LabError> {
-    let own = std::env::current_exe().map_err(|error| LabError::Io {
-        what: "read the path of the running program".to_owned(),
-        error,
-    })?;
-    if own.file_name().is_some_and(|file| file == name) {
-        return Ok(own);
-    }
-    // Test binaries and examples are one folder deeper than programs.
-    let folders = own.ancestors().skip(1).take(2);
-    let candidates: Vec<PathBuf> = folders.map(|folder| folder.join(name)).collect();
-    candidates
-        .iter()
-        .find(|path| path.is_file())
-        .cloned()
-        .ok_or_else(|| LabError::MissingProgram {
-            what: name.to_owned(),
-            path: candidates
-                .into_iter()
-                .next()
-                .unwrap_or_else(|| PathBuf::from(name)),
-        })
-}
-
-/// A lab's name is a folder, a cgroup and a part of a socket's path: 1 to 32 of `a-z`, `0-9` and `-`, with no
-/// `-` at either end.
-///
-/// # Errors
-/// It is not.
-pub fn check_name(name: &str) -> Result<(), LabError> {
-    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let fits = (1..=32).contains(&name.len())
-        && name.bytes().all(good)
-        && !name.starts_with('-')
-        && !name.ends_with('-');
-    if fits {
-        Ok(())
-    } else {
-        Err(LabError::Name {
-            found: name.to_owned(),
-        })
     }
 }
 

@@ -65,12 +65,8 @@ async fn early(stream: UnixStream) -> io::Result<Option<UnixStream>> {
     }
 }
 
-/// Serves requests until the tasks end.
-pub(super) fn serve(listener: UnixListener, lab: Arc<Shared>, tasks: &mut JoinSet<()>) {
-    tasks.spawn(accept(listener, lab));
-}
-
-async fn accept(listener: UnixListener, lab: Arc<Shared>) {
+/// Serves requests until it is dropped.
+pub(super) async fn serve(listener: UnixListener, lab: Arc<Shared>) {
     let room = Arc::new(Semaphore::new(LIMITS.control_connections));
     let mut connections = JoinSet::new();
     loop {

@@ -74,7 +74,7 @@ impl LabDir {
     }
 
     /// Kubeconfig for the agent of a node that a case leads to the API by another way.
-    pub(super) fn led_kubeconfig(&self, node: &str) -> PathBuf {
+    pub(super) fn redirected_kubeconfig(&self, node: &str) -> PathBuf {
         self.path.join(format!("kubeconfig-{node}-led"))
     }
 

@@ -14,7 +14,7 @@ use futures::future::{join_all, try_join_all};
 use kube::Client;
 use lab_controllers::{Balancer, Routes, SliceSettings, keep_slices, route, schedule};
 use tokio::{
-    net::{UnixListener, UnixStream},
+    net::UnixStream,
     sync::{mpsc, watch},
     task::JoinSet,
 };
@@ -26,7 +26,6 @@ use super::{
     api::{ApiServers, kube_client},
     balancer,
     cgroup::Cgroup,
-    control,
     dir::LabDir,
     error::io_error,
     kubelet::{Kubelet, Kubelets, Place, Table},
@@ -115,7 +114,7 @@ impl Lab {
             );
             let files = Files {
                 kubeconfig: dir.node_kubeconfig(&node.name),
-                led: dir.led_kubeconfig(&node.name),
+                redirected: dir.redirected_kubeconfig(&node.name),
                 log: dir.agent_log(&node.name),
                 state: dir.agent_state(&node.name),
             };
@@ -166,9 +165,12 @@ impl Lab {
         })
     }
 
-    /// Answers on the control socket from now on.
-    pub(super) fn serve(&mut self, listener: UnixListener) {
-        control::serve(listener, self.shared.clone(), &mut self.tasks);
+    /// Has a task serve it from now on.
+    pub(super) fn serve<S>(&mut self, server: impl FnOnce(Arc<Shared>) -> S)
+    where
+        S: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.spawn(server(self.shared.clone()));
     }
 
     /// Returns when a task ends by itself, which none should: the lab is then no lab any more.

@@ -13,10 +13,11 @@
 //! namespace); however a lab ends, its processes end with it; what is left after a SIGKILL is a folder and empty
 //! cgroups, and the next `up` or `down` removes them.
 //!
-//! Files: for users `config`, `client`, `limits`, `error`, `evidence`, `counters`; the supervisor is `supervisor` (its
-//! life), `lab` (what it holds), `control` (requests), `api/`, `agent`, `way`, `health`, `kubelet/`, `node`,
-//! `topology`; between the two `protocol`, `request`, `held`, `start`, `output`; on the host `host` (what a lab asks of
-//! it), `needs` (what a target asks of its kernel), `program` (where its program is), `dir`, `leftovers`, `cgroup`;
+//! Files: for users `client`, `access` and `parts` (the lab as a cluster), `config`, `families`, `name`, `limits`, `error`, `evidence`,
+//! `counters`; the supervisor is `supervisor` (its
+//! life), `lab` (what it holds), `control` (requests), `api/`, `agent`, `redirection`, `health`, `kubelet/`, `node`,
+//! `topology`; between the two `protocol`, `request`, `start`, `output`; on the host `host` (what a lab asks of
+//! it), `needs` (what a target asks of its kernel), `program` (where programs are), `dir`, `leftovers`, `cgroup`;
 //! kernel objects `netns`, `links`, `mounts`, `ending`; `balancer` (routes to load balancers), `backoff`.
 
 mod access;
@@ -33,6 +34,7 @@ mod dir;
 mod ending;
 mod error;
 mod evidence;
+mod families;
 #[cfg(any(test, feature = "testing"))]
 pub mod forgotten;
 mod health;
@@ -43,27 +45,29 @@ mod leftovers;
 mod limits;
 mod links;
 mod mounts;
+mod name;
 mod needs;
 mod netns;
 mod node;
 mod output;
+mod parts;
 mod program;
 mod protocol;
+mod redirection;
 mod request;
 mod start;
 mod supervisor;
 mod topology;
 mod usage;
-mod way;
 
 pub use client::{LabCluster, Lifetime, down, labs, remove_dead};
-pub use config::{
-    Advertise, AgentCommand, ControlPlane, DEFAULT_NAME, IpFamilies, LabConfig, check_name, sibling,
-};
+pub use config::{Advertise, AgentCommand, ControlPlane, LabConfig};
 pub use error::LabError;
+pub use families::IpFamilies;
 pub use leftovers::Downed;
 pub use limits::{LIMITS, Limits};
-pub use program::KUBERNETES;
+pub use name::{DEFAULT_NAME, check_name};
+pub use program::{KUBERNETES, sibling};
 pub use protocol::{ActiveApiFault, NodeStatus, PodView, Status};
 use start::SupervisorGuard;
 pub use supervisor::supervise;

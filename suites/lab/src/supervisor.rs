@@ -149,7 +149,7 @@ impl Held {
         while let Ok(step) = told.try_recv() {
             starter.tell(&StartEvent::Step(step));
         }
-        lab.serve(listener);
+        lab.serve(|shared| control::serve(listener, shared));
         starter.tell(&StartEvent::Up);
         tracing::info!(name, "the lab is up");
         let asked = tokio::select! {

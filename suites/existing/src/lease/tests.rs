@@ -103,7 +103,7 @@ fn held() -> (Shared, LeaseWatch) {
         manner: Manner::Answers,
         lease: Some(taken.clone()),
     }));
-    let leases = Api::namespaced(client(&server), NAME);
+    let leases = Api::namespaced(client(&server), LEASE);
     let (announced, watch) = Announced::new();
     tokio::spawn(renew(leases, taken, announced));
     (server, watch)

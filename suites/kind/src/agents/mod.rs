@@ -36,15 +36,12 @@ use super::{
     containers::Container,
     error::api_error,
     manifests::{AGENT, NAMESPACE},
-    places::install,
-    placing,
+    placing::{self, container_id},
+    programs::install,
     state::Folder,
 };
 
-pub(super) use self::{
-    objects::{apply, exclude_stopped_nodes, expect_proxy, lead_proxy, nodes_ready},
-    pods::container_id,
-};
+pub(super) use self::objects::{apply, exclude_stopped_nodes, expect_proxy, lead_proxy, nodes_ready};
 use self::{
     objects::{label, rollout},
     ours::{OTHER, Told},

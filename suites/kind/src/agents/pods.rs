@@ -3,13 +3,6 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-/// The only container's id, without the name of its runtime.
-pub(crate) fn container_id(pod: &Pod) -> Option<&str> {
-    let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
-    let id = status.container_id.as_deref()?;
-    Some(id.rsplit('/').next().unwrap_or(id))
-}
-
 /// How often its container was started.
 pub(super) fn starts(pod: &Pod) -> u32 {
     let status = pod

@@ -22,7 +22,7 @@ mod front;
 mod programs;
 mod servers;
 
-pub(super) use {access::kube_client, programs::PROGRAMS, servers::ApiServers};
+pub(super) use {access::kube_client, servers::ApiServers};
 pub use {
     access::{kube_client_as, kube_client_at},
     front::{Front, Proxies, Through},

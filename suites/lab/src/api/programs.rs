@@ -29,15 +29,9 @@ use crate::{
     ending::{describe, stop},
     error::io_error,
     netns::NetNs,
+    program::{API_SERVER, CONTROLLERS, ETCD},
     topology::MOST_API_SERVERS,
 };
-
-/// What a folder of programs has to have.
-pub(crate) const PROGRAMS: [&str; 3] = [ETCD, API_SERVER, CONTROLLERS];
-
-const ETCD: &str = "etcd";
-const API_SERVER: &str = "kube-apiserver";
-const CONTROLLERS: &str = "kube-controller-manager";
 
 /// Where etcd listens: the namespace's loopback, which nobody else is on.
 const STORE: &str = "http://127.0.0.1:2379";

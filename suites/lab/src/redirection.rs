@@ -1,6 +1,6 @@
-//! The kubeconfig of an agent that a case leads to the API by another way.
+//! The kubeconfig of an agent that a case redirects to another endpoint of the API.
 //!
-//! Its address may be anybody's, a Service's that the case has made among them, so it is not in the certificate of the API
+//! It may be any address, a Service's that the case has made among them, so it is not in the certificate of the API
 //! servers: the file says whose certificate is expected (`tls-server-name`), as kubectl and client-go read it.
 
 use std::{
@@ -15,25 +15,23 @@ use std::{
 use cluster::ApiEndpoint;
 use serde_json::Value;
 
-use super::agent::Files;
-
 /// A name of every API server, whatever its address.
 const CERTIFICATE: &str = "kubernetes";
 
-/// How a case leads an agent to the API, if one does: its next start looks.
+/// Where a case redirects an agent to, if one does: its next start looks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Way(Arc<Mutex<Option<ApiEndpoint>>>);
+pub(super) struct Redirection(Arc<Mutex<Option<ApiEndpoint>>>);
 
-impl Way {
+impl Redirection {
     /// What it was told last.
     pub(super) fn told(&self) -> Option<ApiEndpoint> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells it, and writes the file that its next start reads.
-    pub(super) fn set(&self, files: &Files, to: Option<ApiEndpoint>) -> Result<(), String> {
+    /// Sets it, and writes the kubeconfig that its next start reads: like its `own`, at `redirected`.
+    pub(super) fn set(&self, own: &Path, redirected: &Path, to: Option<ApiEndpoint>) -> Result<(), String> {
         if let Some(to) = &to {
-            write(&files.kubeconfig, &files.led, to.server)?;
+            write(own, redirected, to.server)?;
         }
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = to;
         Ok(())
@@ -46,17 +44,17 @@ impl Way {
 /// In words: `from` can't be read, or `to` not written.
 fn write(from: &Path, to: &Path, server: SocketAddr) -> Result<(), String> {
     let text = fs::read_to_string(from).map_err(|error| format!("can't read {}: {error}", from.display()))?;
-    let led = led(&text, server).map_err(|why| format!("{}: {why}", from.display()))?;
+    let text = redirected(&text, server).map_err(|why| format!("{}: {why}", from.display()))?;
     let mut options = fs::OpenOptions::new();
     options.create(true).truncate(true).write(true).mode(0o600);
     options
         .open(to)
-        .and_then(|mut file| file.write_all(led.as_bytes()))
+        .and_then(|mut file| file.write_all(text.as_bytes()))
         .map_err(|error| format!("can't write {}: {error}", to.display()))
 }
 
 /// A kubeconfig of the lab (JSON, which is YAML too) with another server.
-fn led(kubeconfig: &str, server: SocketAddr) -> Result<String, String> {
+fn redirected(kubeconfig: &str, server: SocketAddr) -> Result<String, String> {
     let mut config: Value = serde_json::from_str(kubeconfig).map_err(|error| error.to_string())?;
     let cluster = config
         .pointer_mut("/clusters/0/cluster")
@@ -75,13 +73,14 @@ mod tests {
     fn another_server_is_named_and_all_else_stays() {
         let text = lab_apiserver::kubeconfig("https://172.30.0.2:6443", "pem", "secret");
         let server = "[fd00:96::1]:443".parse().expect("an address");
-        let found: Value = serde_json::from_str(&led(&text, server).expect("led")).expect("JSON");
+        let found: Value =
+            serde_json::from_str(&redirected(&text, server).expect("redirected")).expect("JSON");
         let mut expected: Value = serde_json::from_str(&text).expect("JSON");
         let cluster = &mut expected["clusters"][0]["cluster"];
         cluster["server"] = "https://[fd00:96::1]:443".into();
         cluster["tls-server-name"] = "kubernetes".into();
         assert_eq!(found, expected);
-        let wrong = led("{}", server).expect_err("no cluster");
+        let wrong = redirected("{}", server).expect_err("no cluster");
         assert!(wrong.contains("expected a kubeconfig with a cluster"), "{wrong}");
     }
 
@@ -92,7 +91,7 @@ mod tests {
         let (from, to) = (folder.path().join("from"), folder.path().join("to"));
         let text = lab_apiserver::kubeconfig("https://172.30.0.2:6443", "pem", "secret");
         fs::write(&from, text).expect("written");
-        write(&from, &to, "10.96.0.1:443".parse().expect("an address")).expect("led");
+        write(&from, &to, "10.96.0.1:443".parse().expect("an address")).expect("redirected");
         let mode = fs::metadata(&to).expect("written").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

@@ -1,0 +1,26 @@
+//! Names of labs.
+
+use super::LabError;
+
+/// Name of a lab that was given none.
+pub const DEFAULT_NAME: &str = "lab";
+
+/// A lab's name is a folder, a cgroup and a part of a socket's path: 1 to 32 of `a-z`, `0-9` and `-`, with no
+/// `-` at either end.
+///
+/// # Errors
+/// It is not.
+pub fn check_name(name: &str) -> Result<(), LabError> {
+    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let fits = (1..=32).contains(&name.len())
+        && name.bytes().all(good)
+        && !name.starts_with('-')
+        && !name.ends_with('-');
+    if fits {
+        Ok(())
+    } else {
+        Err(LabError::Name {
+            found: name.to_owned(),
+        })
+    }
+}
