@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use cluster::{AgentState, Capability, Cluster, ClusterError, Description, Place, dress::ADMITS};
+use cluster::{AgentState, Capability, Cluster, Description, Place, dress::ADMITS};
 use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 use serde_json::{Value, json};
 
@@ -397,19 +397,17 @@ impl Context {
 
     /// The agents of all nodes; `None` where the cluster does not show them.
     pub async fn agents(&self) -> Result<Option<BTreeMap<String, AgentState>>, Halt> {
+        let Ok(agents) = self.cluster.agents() else {
+            return Ok(None);
+        };
         let mut states = BTreeMap::new();
         for node in self.nodes() {
-            match self.cluster.agents()?.state(&node).await {
-                Ok(state) => {
-                    self.history.add(&Event::Agent {
-                        node: node.clone(),
-                        state: state.clone(),
-                    });
-                    states.insert(node, state);
-                }
-                Err(ClusterError::Unsupported { .. }) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            }
+            let state = agents.state(&node).await?;
+            self.history.add(&Event::Agent {
+                node: node.clone(),
+                state: state.clone(),
+            });
+            states.insert(node, state);
         }
         Ok(Some(states))
     }
