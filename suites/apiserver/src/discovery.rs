@@ -7,8 +7,8 @@ use hyper::{
 use serde_json::{Value, json};
 
 use crate::{
-    http::{Body, json_response},
     kinds::{Facts, Kind},
+    respond::{self, Body},
 };
 
 /// What a discovery path is about; groups are names that exist.
@@ -41,19 +41,19 @@ pub(crate) fn answer(topic: &Topic, aggregated: bool) -> Response<Body> {
         Topic::Legacy if aggregated => aggregate(&[""]),
         Topic::Groups if aggregated => aggregate(&GROUPS),
         Topic::Legacy => {
-            return json_response(200, &json!({"kind": "APIVersions", "versions": ["v1"]}));
+            return respond::json(200, &json!({"kind": "APIVersions", "versions": ["v1"]}));
         }
         Topic::Groups => {
             let groups = GROUPS.map(|name| group(name, false));
-            return json_response(
+            return respond::json(
                 200,
                 &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
             );
         }
-        Topic::Group(name) => return json_response(200, &group(name, true)),
-        Topic::Resources(name) => return json_response(200, &resources(name)),
+        Topic::Group(name) => return respond::json(200, &group(name, true)),
+        Topic::Resources(name) => return respond::json(200, &resources(name)),
     };
-    let mut response = json_response(200, &list);
+    let mut response = respond::json(200, &list);
     let media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     response
         .headers_mut()

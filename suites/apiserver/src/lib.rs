@@ -36,6 +36,7 @@ mod pki;
 mod protobuf;
 mod proxy;
 mod replica;
+mod respond;
 mod selector;
 mod serve;
 mod status;

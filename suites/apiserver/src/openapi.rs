@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     discovery,
-    http::{Body, json_response},
     kinds::{Facts, Kind},
+    respond::{self, Body},
     status::Status,
 };
 
@@ -27,7 +27,7 @@ pub(crate) fn answer(document: Option<&str>) -> Result<Response<Body>, Status> {
             (name, url)
         };
         let paths: Map<String, Value> = facts().map(entry).collect();
-        return Ok(json_response(200, &json!({"paths": paths})));
+        return Ok(respond::json(200, &json!({"paths": paths})));
     };
     let mut paths = Map::new();
     for facts in facts().filter(|facts| base(facts).trim_start_matches('/') == document) {
@@ -38,7 +38,7 @@ pub(crate) fn answer(document: Option<&str>) -> Result<Response<Body>, Status> {
     }
     let version = discovery::version()["gitVersion"].clone();
     let info = json!({"title": "Kubernetes", "version": version});
-    Ok(json_response(
+    Ok(respond::json(
         200,
         &json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": {}}),
     ))

@@ -12,7 +12,7 @@ use hyper::{
 };
 
 use super::{Client, Fault, Faults};
-use crate::http::Body;
+use crate::respond::Body;
 
 /// A slow body's bytes come in pieces so far apart.
 const TICK: Duration = Duration::from_millis(100);

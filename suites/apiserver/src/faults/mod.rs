@@ -16,11 +16,13 @@ mod view;
 
 pub(crate) use body::{broken, meet};
 pub use registry::{ActiveFault, FaultGuard, Faults};
-pub(crate) use view::{Horizon, WatchFaults};
+pub(crate) use view::WatchFaults;
 
 use std::{net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
+
+use crate::status::Status;
 
 /// Faults active at once.
 pub const MOST_ACTIVE: usize = 64;
@@ -128,6 +130,16 @@ impl Refusal {
             Self::Unavailable => 503,
             Self::Timeout => 504,
         }
+    }
+
+    fn status(self, retry_after: Option<u32>) -> Status {
+        let status = match self {
+            Self::TooManyRequests => Status::too_many_requests(),
+            Self::InternalError => Status::internal("a fault refuses this request"),
+            Self::Unavailable => Status::unavailable(),
+            Self::Timeout => Status::timed_out(),
+        };
+        status.with_retry_after(retry_after)
     }
 }
 

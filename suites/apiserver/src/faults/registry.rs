@@ -114,7 +114,7 @@ impl Faults {
             .met(client)
             .into_iter()
             .find_map(|active| match active.fault {
-                Fault::Refuse { refusal, retry_after } => Some(Status::refused(refusal, retry_after)),
+                Fault::Refuse { refusal, retry_after } => Some(refusal.status(retry_after)),
                 _ => None,
             });
         refused.map_or(Ok(()), Err)

@@ -1,41 +1,9 @@
 //! What a watch or a list may see of the store.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::{Client, Fault, Faults};
-
-/// How far a client's view of the history reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Horizon {
-    /// To the newest change.
-    Now,
-    /// To what was written by then.
-    Until(Instant),
-    /// To what was written so long ago.
-    Late(Duration),
-}
-
-impl Horizon {
-    /// Whether a change written at a moment is seen.
-    pub(crate) fn shows(self, written: Instant) -> bool {
-        match self {
-            Self::Now => true,
-            Self::Until(moment) => written <= moment,
-            Self::Late(by) => written + by <= Instant::now(),
-        }
-    }
-
-    /// When a change that is not seen yet will be; never, as long as a cache stands still.
-    pub(crate) async fn wait_for(self, written: Instant) {
-        match self {
-            Self::Now => {}
-            Self::Until(_) => std::future::pending().await,
-            Self::Late(by) => tokio::time::sleep_until(written + by).await,
-        }
-    }
-}
+use crate::store::Horizon;
 
 /// What a watch under way meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

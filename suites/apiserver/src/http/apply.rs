@@ -3,10 +3,11 @@
 use hyper::Response;
 use serde_json::Value;
 
-use super::{Api, Asked, read::shown, respond::Body};
+use super::{Api, Asked, read::shown};
 use crate::{
     kinds::{Kind, decode},
     managed::{self, Manager, Operation},
+    respond::Body,
     status::{FieldError, Status},
     store::{WriteOptions, expect_name, now},
 };
@@ -129,7 +130,7 @@ fn configuration(kind: Kind, sent: &[u8]) -> Result<Value, Status> {
     match decoded.unknown.first() {
         Some(path) => {
             let why = format!(".{path}: field not declared in schema");
-            Err(Status::untyped(kind, &decoded.object, &why))
+            Err(managed::untyped(kind, &decoded.object, &why))
         }
         None => Ok(decoded.object),
     }

@@ -1,7 +1,7 @@
 //! Requests: who asks, for what, in which form; one function per verb.
 //!
-//! `route` reads paths, `query` parameters, `accept` the form of the answer, `body` and `respond` the two ends
-//! of the wire; `read` lists and gets, `page` cuts lists, `write` creates, updates, patches and deletes, `apply` applies, `watch` streams; `pods/` asks the
+//! `route` reads paths, `query` parameters, `accept` the form of the answer, `body` what is
+//! sent; `read` lists and gets, `page` cuts lists, `write` creates, updates, patches and deletes, `apply` applies, `watch` streams; `pods/` asks the
 //! nodes.
 
 mod accept;
@@ -11,7 +11,6 @@ mod page;
 mod pods;
 mod query;
 mod read;
-mod respond;
 mod route;
 mod watch;
 mod write;
@@ -31,17 +30,14 @@ use self::{
     accept::Form,
     route::{Route, Subresource, Target},
 };
-pub(crate) use self::{
-    query::Query,
-    respond::{Body, failure, json as json_response},
-    route::is_open,
-};
+pub(crate) use self::{query::Query, route::is_open};
 use crate::{
     auth::Auth,
     discovery,
     faults::{self, Client, Faults},
     kinds::Kind,
     openapi,
+    respond::{self, Body},
     status::Status,
     store::Store,
 };

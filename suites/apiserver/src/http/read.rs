@@ -12,13 +12,12 @@ use super::{
     accept::{self, Form},
     page::{From, Page},
     query::At,
-    respond::{self, Body},
 };
 use crate::{
-    faults::Horizon,
     kinds::Kind,
+    respond::{self, Body},
     status::Status,
-    store::{Listed, Object, Scope},
+    store::{Horizon, Listed, Object, Scope},
     table,
 };
 

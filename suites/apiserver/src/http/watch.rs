@@ -14,13 +14,13 @@ use super::{
     accept::{self, Form},
     query::At,
     read::metadata_only,
-    respond::{self, Body},
 };
 use crate::{
-    faults::{self, Client, Faults, Horizon, WatchFaults},
+    faults::{self, Client, Faults, WatchFaults},
     kinds::Kind,
+    respond::{self, Body},
     status::Status,
-    store::{Event, EventType, Listed, Scope, Watch},
+    store::{Event, EventType, Horizon, Listed, Scope, Watch},
     table::{self, IncludeObject},
 };
 

@@ -10,12 +10,12 @@ use super::{
     page::Page,
     query::FieldValidation,
     read::{listing, shown},
-    respond::{self, Body},
 };
 use crate::{
     kinds::{Kind, Part, decode},
     managed::{Manager, Operation},
     patch::{self, PatchType},
+    respond::{self, Body},
     status::{FieldError, Status},
     store::{DeleteOptions, Deleted, Listed, WriteOptions, expect_name},
 };

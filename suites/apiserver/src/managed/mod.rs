@@ -218,9 +218,23 @@ fn taken_over(kind: Kind, live: &Value, manager: &Manager) -> FieldSet {
 }
 
 fn configured(kind: Kind, config: &Value, manager: &Manager) -> Result<FieldSet, Status> {
-    let mut wanted = fields(kind, config).map_err(|why| Status::untyped(kind, config, &why))?;
+    let mut wanted = fields(kind, config).map_err(|why| untyped(kind, config, &why))?;
     ignore(kind, manager, &mut wanted);
     Ok(wanted)
+}
+
+/// A configuration that does not fit its kind.
+pub(crate) fn untyped(kind: Kind, config: &Value, why: &str) -> Status {
+    let (facts, meta) = (kind.facts(), &config["metadata"]);
+    let text = |field: &str| meta[field].as_str().unwrap_or_default();
+    Status::without_reason(format!(
+        "failed to create typed patch object ({}/{}; {}/{}, Kind={}): {why}",
+        text("namespace"),
+        text("name"),
+        facts.group,
+        facts.version,
+        facts.kind
+    ))
 }
 
 /// Forgets what nobody owns: what the server alone writes, and what this request can't write.

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::{
     faults::{self, Client, Faults},
-    http::{Body, Query, failure, is_open},
+    http::{Query, is_open},
+    respond::{self, Body},
     status::Status,
 };
 
@@ -57,7 +58,7 @@ impl Connection {
     pub(super) async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Body>> {
         let client = identity::client(self.certified.as_ref(), request.headers(), self.source);
         if let Err(status) = self.refused(&request, &client) {
-            return Ok(faults::meet(&self.faults, &client, failure(&status)));
+            return Ok(faults::meet(&self.faults, &client, respond::failure(&status)));
         }
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let is_watch = request.method() == Method::GET && query.watch();
@@ -118,7 +119,7 @@ impl Connection {
             .unwrap_or_default();
         let Some(framing) = Framing::of(content_type) else {
             let offered = "application/json, application/vnd.kubernetes.protobuf;stream=watch";
-            return failure(&Status::not_acceptable(offered));
+            return respond::failure(&Status::not_acceptable(offered));
         };
         let state_first = query.flag("sendInitialEvents");
         response.map(|body| watch::body(body, framing, state_first, &self.faults, client))

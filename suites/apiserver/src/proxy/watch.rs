@@ -11,7 +11,7 @@ use tokio::{sync::watch, time::Instant};
 use super::frames::{EventKind, Framing};
 use crate::{
     faults::{self, Client, Faults, WatchFaults},
-    http::Body,
+    respond::Body,
     status::Status,
 };
 

@@ -19,7 +19,7 @@ impl Store {
     pub(crate) fn bind(&self, key: &Key, node: &str, options: &WriteOptions) -> Result<Arc<Object>, Status> {
         let conflict = |why: &str| Err(Status::conflict("", "pods/binding", &key.name, why));
         if node.is_empty() {
-            return Err(Status::unnamed_target());
+            return Err(Status::without_reason("target.name: Required value"));
         }
         let mut state = self.lock();
         let old = Arc::clone(state.get(key)?);

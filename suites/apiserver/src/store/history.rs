@@ -1,11 +1,10 @@
 //! The last changes, in the order of their versions: what watches and lists at an earlier version read.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::object::{Key, Object};
-use crate::faults::Horizon;
 
 /// One write. A version is one change, or none where versions jumped.
 #[derive(Clone, Debug)]
@@ -19,6 +18,37 @@ pub(crate) struct Change {
     pub(crate) new: Option<Arc<Object>>,
     /// Of a removal: the last state, at the version of the removal.
     pub(crate) last: Option<Arc<Object>>,
+}
+
+/// How far a client's view of the history reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Horizon {
+    /// To the newest change.
+    Now,
+    /// To what was written by then.
+    Until(Instant),
+    /// To what was written so long ago.
+    Late(Duration),
+}
+
+impl Horizon {
+    /// Whether a change written at a moment is seen.
+    pub(crate) fn shows(self, written: Instant) -> bool {
+        match self {
+            Self::Now => true,
+            Self::Until(moment) => written <= moment,
+            Self::Late(by) => written + by <= Instant::now(),
+        }
+    }
+
+    /// When a change that is not seen yet will be; never, as long as a cache stands still.
+    pub(crate) async fn wait_for(self, written: Instant) {
+        match self {
+            Self::Now => {}
+            Self::Until(_) => std::future::pending().await,
+            Self::Late(by) => tokio::time::sleep_until(written + by).await,
+        }
+    }
 }
 
 /// A bounded log. Bound: entries and bytes of JSON, whichever is reached first; the oldest change goes.

@@ -24,6 +24,7 @@ use std::{
 };
 
 pub(crate) use delete::{DeleteOptions, Deleted};
+pub(crate) use history::Horizon;
 pub use leases::RestingReconciler;
 pub(crate) use object::{Key, Object};
 pub(crate) use watch::{Event, EventType, Watch};
@@ -32,7 +33,6 @@ pub(crate) use write::{WriteOptions, expect_name, now};
 use self::{addresses::Addresses, dependents::Dependents, history::History, leases::Leases};
 use crate::{
     config::{Config, ConfigError},
-    faults::Horizon,
     kinds::Kind,
     kubelet::Kubelet,
     selector::Selector,

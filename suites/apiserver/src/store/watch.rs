@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::{sync::watch, time::Instant};
 
-use super::{Scope, Store, history::Change, object::Object};
-use crate::{faults::Horizon, status::Status};
+use super::{Horizon, Scope, Store, history::Change, object::Object};
+use crate::status::Status;
 
 /// What happened to an object, as this watch's selectors show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

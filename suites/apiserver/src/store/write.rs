@@ -55,7 +55,9 @@ impl Store {
             .as_str()
             .is_some_and(|version| !version.is_empty())
         {
-            return Err(Status::version_on_create());
+            return Err(Status::without_reason(
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         if let Some(meta) = meta.as_object_mut() {
             for field in kinds::reserved_metadata() {

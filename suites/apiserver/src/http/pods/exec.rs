@@ -23,8 +23,9 @@ use super::{
     socket::{self, CLOSE, ERROR, STDERR, STDIN, STDOUT, Socket},
 };
 use crate::{
-    http::{query::Query, respond::Body},
+    http::query::Query,
     kubelet::{Container, ExecRequest, Kubelet, KubeletError, Process},
+    respond::Body,
     status::Status,
 };
 

@@ -12,11 +12,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Api, PodRequest, container_name, on_node, refused};
 use crate::{
-    http::{
-        query::Query,
-        respond::{self, Body},
-    },
+    http::query::Query,
     kubelet::{Container, LogLine},
+    respond::{self, Body},
     status::{FieldError, Status},
 };
 

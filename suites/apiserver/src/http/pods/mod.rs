@@ -14,10 +14,11 @@ use std::sync::Arc;
 use hyper::{Method, Request, Response, body::Incoming};
 use serde_json::Value;
 
-use super::{Api, query::Query, respond::Body};
+use super::{Api, query::Query};
 use crate::{
     kinds::Kind,
     kubelet::{Container, Kubelet, KubeletError, PodOnNode},
+    respond::Body,
     status::Status,
     store::{Key, Object},
 };

@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
 use super::{Api, PodRequest, on_node};
-use crate::{http::respond::Body, kubelet::KubeletError, status::Status};
+use crate::{kubelet::KubeletError, respond::Body, status::Status};
 
 /// A pod has so long to begin its answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);

@@ -47,7 +47,7 @@ pub(crate) fn failure(status: &Status) -> Response<Body> {
 }
 
 /// Plain text.
-pub(super) fn text(text: &'static str) -> Response<Body> {
+pub(crate) fn text(text: &'static str) -> Response<Body> {
     let mut response = bytes(200, Bytes::from_static(text.as_bytes()));
     response.headers_mut().insert(
         CONTENT_TYPE,
@@ -57,7 +57,7 @@ pub(super) fn text(text: &'static str) -> Response<Body> {
 }
 
 /// A stream of chunks, sent as the client takes them.
-pub(super) fn stream(chunks: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Response<Body> {
+pub(crate) fn stream(chunks: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Response<Body> {
     let frames = chunks.map(|chunk| chunk.map(Frame::data));
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
     response.headers_mut().insert(CONTENT_TYPE, JSON);
@@ -66,7 +66,7 @@ pub(super) fn stream(chunks: impl Stream<Item = io::Result<Bytes>> + Send + 'sta
 }
 
 /// Adds what kubectl prints as `Warning: …` (RFC 7234, code 299).
-pub(super) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     for text in warnings {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
