@@ -11,7 +11,7 @@
 //!
 //! Each connection that the clients make is a new one, also to whoever tracks connections: from a port from which they have
 //! not dialled while nobody translated.
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use cluster::{Capability, Place, Stop};
 use faults::{Remains, StoppedAgent};
@@ -67,7 +67,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("the agent is removed: the node is as before its first start");
     let before = cx.cluster().agent(node).await?;
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
     cx.cluster().wipe_state(node).await?;
     cx.fault(&format!("agent of {node} stopped and removed"));
     if cx

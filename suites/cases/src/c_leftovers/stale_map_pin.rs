@@ -6,7 +6,7 @@
 //! witness: old programs, with their maps, still send to the traps. In the second run another map is pinned in the place of
 //! each, with larger keys, larger values or more entries in turn, and some of the old contents; the programs keep the
 //! maps that they have.
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use cluster::{Capability, Stop};
 use faults::{Refitted, Remains, StoppedAgent};
@@ -102,7 +102,7 @@ async fn pinned(cx: &Context, axis: &str, found: Found) -> Result<(), Halt> {
     cx.phase(&format!("{axis}: heal"));
     if found == Found::LaidOutOtherwise {
         // What an agent did not take for its own is no use to it any more.
-        let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+        let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
         cx.cluster().wipe_state(node).await?;
         agent.start().await?;
         cx.fault("healed: the agent was stopped, its state removed, and it was started again");

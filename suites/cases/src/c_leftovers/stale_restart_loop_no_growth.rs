@@ -2,10 +2,7 @@
 //! than after the first start.
 //!
 //! Services stay as they are meanwhile. What is replaced dies late: the numbers have 60 s after readiness.
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use cluster::Stop;
 use faults::{Remains, StoppedAgent};
@@ -103,7 +100,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
 async fn restart(cx: &Context, node: &str) -> Result<(), Halt> {
     let before = cx.cluster().agent(node).await?;
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     agent.start().await?;
     cx.fault(&format!("agent of {node} killed and started"));
     let within = Within::from_now(cx.limits().heal);

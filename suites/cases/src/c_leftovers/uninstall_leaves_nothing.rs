@@ -65,7 +65,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("the agent is stopped and removed");
     let agent_before = cx.cluster().agent(node).await?;
-    let agent = StoppedAgent::stop(std::sync::Arc::clone(cx.cluster()), node, Stop::Term).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
     cx.cluster().wipe_state(node).await?;
     cx.fault(&format!("agent of {node} stopped, its own clean-up done"));
     let within = Within::from_now(LATE);

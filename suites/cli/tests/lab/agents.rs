@@ -106,7 +106,9 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
     let is_own = |line: &&String| line.starts_with(&own);
     test.has_said(|said| said.iter().filter(is_own).count() == 1)
         .await;
-    faults::lead(&test.lab, "node1", Some(&way)).await.expect("led");
+    faults::redirect_agent(&test.lab, "node1", Some(&way))
+        .await
+        .expect("led");
     assert_eq!(started(&test, 2).await.way, Some(way));
     let led = format!("run --kubeconfig={folder}/kubeconfig-node1-led --node=node1");
     let further = "--api-server=https://172.30.0.9:6443";
@@ -115,7 +117,9 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
     let kubeconfig = std::fs::read_to_string(format!("{folder}/kubeconfig-node1-led")).expect("a file");
     assert!(kubeconfig.contains("https://10.96.0.1:443"), "{kubeconfig}");
 
-    faults::lead(&test.lab, "node1", None).await.expect("led back");
+    faults::redirect_agent(&test.lab, "node1", None)
+        .await
+        .expect("led back");
     assert_eq!(started(&test, 3).await.way, None);
     test.has_said(|said| said.iter().filter(is_own).count() == 2)
         .await;
