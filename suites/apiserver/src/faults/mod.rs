@@ -15,7 +15,7 @@ mod registry;
 mod view;
 
 pub(crate) use body::{broken, meet};
-pub use registry::{ActiveFault, FaultGuard, Faults};
+pub use registry::{FaultGuard, Faults};
 pub(crate) use view::WatchFaults;
 
 use std::{net::IpAddr, time::Duration};

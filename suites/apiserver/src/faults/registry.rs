@@ -27,15 +27,12 @@ struct Active {
     faults: Vec<(u64, ActiveFault)>,
 }
 
-/// A fault with whom it meets and since when.
+/// A fault that has begun, with the clients that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActiveFault {
-    /// Whom it meets.
-    pub clients: Clients,
-    /// What goes wrong.
-    pub fault: Fault,
-    /// When it began.
-    pub since: Instant,
+pub(super) struct ActiveFault {
+    clients: Clients,
+    pub(crate) fault: Fault,
+    pub(crate) since: Instant,
 }
 
 /// Ends its fault when it is dropped.
@@ -91,13 +88,6 @@ impl Faults {
         })
     }
 
-    /// What is active, oldest first.
-    #[must_use]
-    pub fn active(&self) -> Vec<ActiveFault> {
-        let active = self.lock();
-        active.faults.iter().map(|(_, fault)| fault.clone()).collect()
-    }
-
     /// What a client meets now, oldest first.
     pub(super) fn met(&self, client: &Client) -> Vec<ActiveFault> {
         let active = self.lock();
@@ -149,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_listed_until_its_guard_is_dropped_and_meets_whom_it_names() {
+    fn a_fault_meets_the_clients_that_it_names_until_its_guard_is_dropped() {
         let faults = Faults::new();
         let user = faults
             .begin(Clients::User("a".into()), Fault::Expire)
@@ -160,10 +150,6 @@ mod tests {
         let all = faults.begin(Clients::All, Fault::DropEvents).expect("begun");
         let kinds = |met: Vec<ActiveFault>| met.into_iter().map(|met| met.fault).collect::<Vec<_>>();
         assert_eq!(
-            kinds(faults.active()),
-            [Fault::Expire, Fault::Lag, Fault::DropEvents]
-        );
-        assert_eq!(
             kinds(faults.met(&client("a"))),
             [Fault::Expire, Fault::DropEvents]
         );
@@ -171,7 +157,7 @@ mod tests {
         drop(user);
         assert_eq!(kinds(faults.met(&client("a"))), [Fault::DropEvents]);
         drop((source, all));
-        assert_eq!(faults.active(), []);
+        assert_eq!(faults.met(&client("a")), []);
     }
 
     #[test]

@@ -35,7 +35,6 @@ use crate::{
     auth::Auth,
     discovery,
     faults::{self, Client, Faults},
-    kinds::Kind,
     openapi,
     respond::{self, Body},
     status::Status,
@@ -144,12 +143,7 @@ impl Api {
             headers: head.headers,
             client: client.clone(),
         };
-        let mut response = self.about_objects(&asked, &head.method, incoming).await?;
-        if asked.target.kind == Kind::Endpoints {
-            let deprecated = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
-            respond::warn(&mut response, &[deprecated.to_owned()]);
-        }
-        Ok(response)
+        self.about_objects(&asked, &head.method, incoming).await
     }
 
     async fn about_objects(

@@ -3,6 +3,8 @@
 //! A token names the version of the first page and the last key on this one, so all pages show one state; when history
 //! has forgotten that, the client is told 410 with a token that goes on in the newest state.
 
+use std::sync::Arc;
+
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,7 +19,7 @@ const ENCODING: &str = "meta.k8s.io/v1";
 
 /// A list, or a piece of one.
 pub(super) struct Page {
-    pub(super) listed: Listed,
+    listed: Listed,
     /// Where the next one begins.
     next: Option<Token>,
     /// Objects beyond this page; not counted with a selector, as upstream does not.
@@ -78,6 +80,10 @@ impl Page {
             next,
             remaining: scope.selector.is_empty().then_some(left),
         }
+    }
+
+    pub(super) fn objects(&self) -> &[Arc<Object>] {
+        &self.listed.objects
     }
 
     /// The list's metadata.

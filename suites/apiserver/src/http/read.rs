@@ -130,7 +130,7 @@ pub(super) fn shown(asked: &Asked, code: u16, object: &Arc<Object>) -> Result<Re
 /// A list in the form that was asked for.
 pub(super) fn listing(asked: &Asked, page: &Page) -> Result<Response<Body>, Status> {
     let kind = asked.target.kind;
-    let objects = &page.listed.objects;
+    let objects = page.objects();
     Ok(match asked.form {
         Form::Object => respond::bytes(200, list_json(kind, page)),
         Form::Metadata => {
@@ -160,7 +160,7 @@ fn list_json(kind: Kind, page: &Page) -> Bytes {
     let (kind, api) = (format!("{}List", facts.kind), facts.api_version());
     let metadata = page.metadata();
     let mut text = format!(r#"{{"kind":"{kind}","apiVersion":"{api}","metadata":{metadata},"items":["#);
-    for (index, object) in page.listed.objects.iter().enumerate() {
+    for (index, object) in page.objects().iter().enumerate() {
         if index > 0 {
             text.push(',');
         }

@@ -27,11 +27,11 @@ pub(super) enum Subresource {
 /// A collection or one object in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
     /// Empty: all namespaces, or a cluster-scoped kind.
-    pub(super) namespace: String,
-    pub(super) name: Option<String>,
-    pub(super) subresource: Option<Subresource>,
+    pub(crate) namespace: String,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<Subresource>,
 }
 
 impl Target {

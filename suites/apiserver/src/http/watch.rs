@@ -238,7 +238,7 @@ impl Encoder {
                 object["ports"] = Value::Null;
             }
             Kind::Lease => object["spec"] = json!({}),
-            Kind::ConfigMap | Kind::Endpoints | Kind::Event | Kind::Secret | Kind::ServiceAccount => {}
+            Kind::ConfigMap | Kind::Event | Kind::Secret | Kind::ServiceAccount => {}
             Kind::Pod => {
                 object["spec"] = json!({"containers": null});
                 object["status"] = json!({});

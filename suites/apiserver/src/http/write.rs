@@ -17,7 +17,7 @@ use crate::{
     patch::{self, PatchType},
     respond::{self, Body},
     status::{FieldError, Status},
-    store::{DeleteOptions, Deleted, Listed, WriteOptions, expect_name},
+    store::{DeleteOptions, Deleted, Listed, WriteOptions},
 };
 
 impl Api {
@@ -40,21 +40,10 @@ impl Api {
         let mut warnings = Vec::new();
         let object = asked.decode(asked.parse(sent)?, &mut warnings)?;
         let options = &asked.write_options()?;
-        let (key, facts) = (asked.target.key(), asked.target.kind.facts());
-        let absent = asked.target.subresource.is_none() && self.store.get(&key).is_err();
-        let fresh = object["metadata"]["resourceVersion"]
-            .as_str()
-            .is_none_or(str::is_empty);
-        let (code, written) = if absent && fresh && facts.create_on_update {
-            expect_name(&key, &object)?;
-            (201, self.store.create(key.kind, &key.namespace, object, options)?)
-        } else {
-            (
-                200,
-                self.store.update(&key, asked.part(), options, |_| Ok(object))?,
-            )
-        };
-        let mut response = shown(asked, code, &written)?;
+        let updated = self
+            .store
+            .update(&asked.target.key(), asked.part(), options, |_| Ok(object))?;
+        let mut response = shown(asked, 200, &updated)?;
         respond::warn(&mut response, &warnings);
         Ok(response)
     }
@@ -202,18 +191,14 @@ impl Asked {
                 .map_err(|error| Status::bad_request(format!("failed to read the DeleteOptions: {error}")))?
         };
         let invalid = |error| Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
-        if let (Some(policy), Some(_)) = (&options.propagation_policy, options.orphan_dependents) {
-            let why = "orphanDependents and deletionPropagation cannot be both set";
-            return invalid(FieldError::invalid(
-                "propagationPolicy",
-                &policy.as_str().into(),
-                why,
-            ));
-        }
         match options.propagation_policy.as_deref() {
-            None | Some("Background" | "Foreground" | "Orphan") => Ok(options),
+            _ if options.orphan_dependents == Some(true) => {
+                let why = "dependents are always deleted in the background";
+                invalid(FieldError::forbidden("orphanDependents", why))
+            }
+            None | Some("Background") => Ok(options),
             Some(other) => {
-                let allowed = ["Foreground", "Background", "Orphan", "nil"];
+                let allowed = ["Background", "nil"];
                 invalid(FieldError::unsupported(
                     "propagationPolicy",
                     &other.into(),

@@ -65,7 +65,6 @@ pub(crate) fn decode(kind: Kind, mut object: Value) -> Result<Decoded, Status> {
     let mut ignored = Vec::new();
     let typed = match kind {
         Kind::ConfigMap => read::<v1::ConfigMap>(&object, &mut ignored),
-        Kind::Endpoints => read::<v1::Endpoints>(&object, &mut ignored),
         Kind::Lease => read::<coordination::Lease>(&object, &mut ignored),
         Kind::Secret => read::<v1::Secret>(&object, &mut ignored),
         Kind::ServiceAccount => read::<v1::ServiceAccount>(&object, &mut ignored),

@@ -4,7 +4,6 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     ConfigMap,
-    Endpoints,
     EndpointSlice,
     Event,
     Lease,
@@ -32,8 +31,6 @@ pub(crate) struct Facts {
     pub(crate) status: bool,
     /// `metadata.generation` is kept.
     pub(crate) generation: bool,
-    /// A PUT of an object that is not there creates it.
-    pub(crate) create_on_update: bool,
     /// A DELETE answers with the object, not with a Status.
     pub(crate) delete_returns_object: bool,
 }
@@ -60,7 +57,6 @@ const PLAIN: Facts = Facts {
     namespaced: true,
     status: false,
     generation: false,
-    create_on_update: false,
     delete_returns_object: false,
 };
 
@@ -69,14 +65,6 @@ static CONFIG_MAP: Facts = Facts {
     plural: "configmaps",
     singular: "configmap",
     short: &["cm"],
-    ..PLAIN
-};
-static ENDPOINTS: Facts = Facts {
-    kind: "Endpoints",
-    plural: "endpoints",
-    singular: "endpoints",
-    short: &["ep"],
-    create_on_update: true,
     ..PLAIN
 };
 static ENDPOINT_SLICE: Facts = Facts {
@@ -92,7 +80,6 @@ static EVENT: Facts = Facts {
     plural: "events",
     singular: "event",
     short: &["ev"],
-    create_on_update: true,
     ..PLAIN
 };
 static LEASE: Facts = Facts {
@@ -100,7 +87,6 @@ static LEASE: Facts = Facts {
     kind: "Lease",
     plural: "leases",
     singular: "lease",
-    create_on_update: true,
     ..PLAIN
 };
 static NAMESPACE: Facts = Facts {
@@ -144,7 +130,6 @@ static SERVICE: Facts = Facts {
     plural: "services",
     singular: "service",
     short: &["svc"],
-    create_on_update: true,
     categories: &["all"],
     status: true,
     delete_returns_object: true,
@@ -172,9 +157,8 @@ static SERVICE_CIDR: Facts = Facts {
 
 impl Kind {
     /// Every kind, in the order of discovery.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::ConfigMap,
-        Self::Endpoints,
         Self::EndpointSlice,
         Self::Event,
         Self::Lease,
@@ -190,7 +174,6 @@ impl Kind {
     pub(crate) fn facts(self) -> &'static Facts {
         match self {
             Self::ConfigMap => &CONFIG_MAP,
-            Self::Endpoints => &ENDPOINTS,
             Self::EndpointSlice => &ENDPOINT_SLICE,
             Self::Event => &EVENT,
             Self::Lease => &LEASE,

@@ -1,14 +1,13 @@
 //! What is particular to each kind: names, defaults, what an update may change, what is refused.
 //!
 //! `facts` names the kinds, `decode` turns a body into an object of a kind, `meta` and `names` check what all
-//! share; `service`, `service_addresses`, `service_check`, `endpoint_slice`, `endpoints`, `pod`, `cluster` (Namespace, Node, Event, ServiceCIDR) and
+//! share; `service`, `service_addresses`, `service_check`, `endpoint_slice`, `pod`, `cluster` (Namespace, Node, Event, ServiceCIDR) and
 //! `config` (ConfigMap, Secret, ServiceAccount, Lease) hold the rest. Rules and words are those of upstream's `pkg/apis/*/{v1/defaults,validation}`.
 
 mod cluster;
 mod config;
 mod decode;
 mod endpoint_slice;
-mod endpoints;
 mod facts;
 mod meta;
 mod names;
@@ -48,7 +47,6 @@ pub(crate) fn prepare_create(kind: Kind, object: &mut Value, config: &Config) {
         Kind::Namespace => cluster::prepare_namespace(object),
         Kind::Node => cluster::prepare_node(object),
         Kind::Event => cluster::prepare_event(object),
-        Kind::Endpoints => endpoints::normalize(object),
         Kind::Secret => config::prepare_secret(object),
         Kind::Lease => config::prepare_lease(object),
         Kind::ServiceCidr => cluster::prepare_service_cidr(object),
@@ -66,7 +64,6 @@ pub(crate) fn defaulted(kind: Kind, object: &Value) -> Value {
         Kind::Namespace => cluster::label_namespace(&mut object),
         Kind::Node => cluster::prepare_node(&mut object),
         Kind::Event => cluster::prepare_event(&mut object),
-        Kind::Endpoints => endpoints::normalize(&mut object),
         Kind::Secret => config::prepare_secret(&mut object),
         Kind::Lease => config::prepare_lease(&mut object),
         Kind::ConfigMap | Kind::ServiceAccount | Kind::ServiceCidr => {}
@@ -90,7 +87,6 @@ pub(crate) fn prepare_update(kind: Kind, new: &mut Value, old: &Value, part: Par
         Kind::Node => cluster::prepare_node(new),
         Kind::Namespace => cluster::prepare_namespace_update(new, old),
         Kind::Event => cluster::prepare_event(new),
-        Kind::Endpoints => endpoints::normalize(new),
         Kind::Secret => config::prepare_secret(new),
         Kind::Lease => config::prepare_lease(new),
         Kind::ConfigMap | Kind::ServiceAccount | Kind::ServiceCidr => {}
@@ -106,9 +102,8 @@ pub(crate) fn check(kind: Kind, new: &Value, old: Option<&Value>) -> Vec<FieldEr
         Kind::Pod => pod_check::check(new, old, &mut errors),
         Kind::Node => cluster::check_node(new, old, &mut errors),
         Kind::Event => cluster::check_event(new, &mut errors),
-        Kind::Endpoints => endpoints::check(new, &mut errors),
-        Kind::ConfigMap => config::check_config_map(new, old, &mut errors),
-        Kind::Secret => config::check_secret(new, old, &mut errors),
+        Kind::ConfigMap => config::check_config_map(new, &mut errors),
+        Kind::Secret => config::check_secret(new, &mut errors),
         Kind::Lease => config::check_lease(new, &mut errors),
         Kind::ServiceCidr => cluster::check_service_cidr(new, old, &mut errors),
         Kind::Namespace | Kind::ServiceAccount => {}

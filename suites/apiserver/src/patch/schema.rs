@@ -73,7 +73,6 @@ pub(crate) fn list_merge(kind: Kind, path: &str) -> Option<ListMerge> {
         Kind::Namespace => &NAMESPACE,
         Kind::ServiceAccount => &SERVICE_ACCOUNT,
         Kind::ConfigMap
-        | Kind::Endpoints
         | Kind::EndpointSlice
         | Kind::Event
         | Kind::Lease

@@ -174,18 +174,13 @@ impl Proxy {
         let is_spared = certified.as_ref().is_some_and(Certified::is_spared);
         let ended = CancellationToken::new();
         let _ending = ended.clone().drop_guard();
-        let connection = Arc::new(Connection {
-            faults: if is_spared {
-                Faults::new()
-            } else {
-                self.faults.clone()
-            },
-            upstream,
-            certified,
-            source: source.ip().to_canonical(),
-            tunnels: Default::default(),
-            ended,
-        });
+        let faults = if is_spared {
+            Faults::new()
+        } else {
+            self.faults.clone()
+        };
+        let source = source.ip().to_canonical();
+        let connection = Arc::new(Connection::new(faults, upstream, certified, source, ended));
         let answering = Arc::clone(&connection);
         let service = service_fn(move |request: Request<Incoming>| {
             let connection = Arc::clone(&answering);
@@ -207,8 +202,7 @@ impl Proxy {
                 timeout(DRAIN_LIMIT, serving).await.ok()
             }
         };
-        connection.tunnels.close();
-        connection.tunnels.wait().await;
+        connection.tunnels_have_ended().await;
         match served {
             Some(Err(error)) => Err(io::Error::other(error)),
             _ => Ok(()),

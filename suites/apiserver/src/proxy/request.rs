@@ -44,16 +44,40 @@ impl Upstream {
 
 /// One connection of a client.
 pub(super) struct Connection {
-    pub(super) faults: Faults,
-    pub(super) upstream: Upstream,
-    pub(super) certified: Option<Certified>,
-    pub(super) source: IpAddr,
-    /// What connections have become: programs in pods, forwarded ports.
-    pub(super) tunnels: TaskTracker,
-    pub(super) ended: CancellationToken,
+    faults: Faults,
+    upstream: Upstream,
+    certified: Option<Certified>,
+    source: IpAddr,
+    /// Upgraded connections: programs in pods, forwarded ports.
+    tunnels: TaskTracker,
+    ended: CancellationToken,
 }
 
 impl Connection {
+    /// `ended` must be cancelled at the latest when the connection's task is dropped: it ends the tunnels.
+    pub(super) fn new(
+        faults: Faults,
+        upstream: Upstream,
+        certified: Option<Certified>,
+        source: IpAddr,
+        ended: CancellationToken,
+    ) -> Self {
+        Self {
+            faults,
+            upstream,
+            certified,
+            source,
+            tunnels: TaskTracker::new(),
+            ended,
+        }
+    }
+
+    /// Waits until all tunnels have ended. None may begin afterwards.
+    pub(super) async fn tunnels_have_ended(&self) {
+        self.tunnels.close();
+        self.tunnels.wait().await;
+    }
+
     /// Answers a request as the server does, but for faults. An error ends the connection, as the server's end does.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Body>> {
         let client = identity::client(self.certified.as_ref(), request.headers(), self.source);

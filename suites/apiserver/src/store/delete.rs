@@ -13,11 +13,6 @@ const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 /// What a pod that names no grace period gets, in seconds.
 const DEFAULT_GRACE: i64 = 30;
 
-/// Finalizer of an owner whose dependents lose it before it goes.
-pub(super) const ORPHAN: &str = "orphan";
-/// Finalizer of an owner that goes after the dependents that block it.
-pub(super) const FOREGROUND: &str = "foregroundDeletion";
-
 /// `meta.k8s.io/v1.DeleteOptions`, as far as this server acts on it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -28,40 +23,6 @@ pub(crate) struct DeleteOptions {
     /// What `propagationPolicy` has replaced.
     pub(crate) orphan_dependents: Option<bool>,
     pub(crate) dry_run: Vec<String>,
-}
-
-/// What becomes of dependents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Propagation {
-    /// They are deleted after their owner.
-    Background,
-    /// They are deleted first.
-    Foreground,
-    /// They stay.
-    Orphan,
-}
-
-/// How one object is deleted; what is not said, its kind and its finalizers say.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Terms {
-    /// In seconds.
-    pub(super) grace: Option<i64>,
-    pub(super) propagation: Option<Propagation>,
-}
-
-impl DeleteOptions {
-    fn terms(&self) -> Terms {
-        let propagation = match (self.propagation_policy.as_deref(), self.orphan_dependents) {
-            (Some("Orphan"), _) | (None, Some(true)) => Some(Propagation::Orphan),
-            (Some("Foreground"), _) => Some(Propagation::Foreground),
-            (Some(_), _) | (None, Some(false)) => Some(Propagation::Background),
-            (None, None) => None,
-        };
-        Terms {
-            grace: self.grace_period_seconds,
-            propagation,
-        }
-    }
 }
 
 /// What came of a deletion.
@@ -86,7 +47,7 @@ impl Store {
         if !options.dry_run.is_empty() {
             return Ok(Deleted::Gone(old));
         }
-        let deleted = state.delete(key, &old, options.terms());
+        let deleted = state.delete(key, &old, options.grace_period_seconds);
         self.publish(&state);
         Ok(deleted)
     }
@@ -101,7 +62,7 @@ impl Store {
             .collect();
         if options.dry_run.is_empty() {
             for (key, object) in &victims {
-                state.delete(key, object, options.terms());
+                state.delete(key, object, options.grace_period_seconds);
             }
             self.publish(&state);
         }
@@ -111,44 +72,26 @@ impl Store {
 
 impl State {
     /// Deletes an object that was there when the request looked; it may have gone with its owner since.
-    pub(super) fn delete(&mut self, key: &Key, old: &Arc<Object>, terms: Terms) -> Deleted {
+    pub(super) fn delete(&mut self, key: &Key, old: &Arc<Object>, grace: Option<i64>) -> Deleted {
         let Some(old) = self.objects.get(key).map(Arc::clone) else {
             return Deleted::Gone(Arc::clone(old));
         };
         let grace = match key.kind {
             Kind::Namespace => return self.delete_namespace(key, &old),
-            Kind::Pod => pod_grace(&old.value, terms.grace),
+            Kind::Pod => pod_grace(&old.value, grace),
             _ => 0,
         };
-        let deleted = self.mark_or_remove(key, &old, grace, terms.propagation);
-        if matches!(deleted, Deleted::Pending(_)) {
-            self.collect(key);
-        }
-        deleted
-    }
-
-    fn mark_or_remove(
-        &mut self,
-        key: &Key,
-        old: &Arc<Object>,
-        grace: i64,
-        propagation: Option<Propagation>,
-    ) -> Deleted {
-        let finalizers = finalizers(old, propagation);
-        if grace == 0 && finalizers.is_empty() {
-            let marked = self.mark_pod(key, old);
+        if grace == 0 && !old.has_finalizers() {
+            let marked = self.mark_pod(key, &old);
             return Deleted::Gone(self.remove(key, &marked));
         }
-        let mut value = old.value.clone();
-        set_finalizers(&mut value, finalizers);
         let marked = old.meta()["deletionGracePeriodSeconds"].as_i64();
-        // A second deletion can only hasten the end.
-        if !old.is_terminating() || marked.is_some_and(|marked| marked > grace) {
-            mark(&mut value, grace);
+        // A second deletion can only shorten the grace period.
+        if old.is_terminating() && marked.is_none_or(|marked| marked <= grace) {
+            return Deleted::Pending(old);
         }
-        if value == old.value {
-            return Deleted::Pending(Arc::clone(old));
-        }
+        let mut value = old.value.clone();
+        mark(&mut value, grace);
         Deleted::Pending(self.commit(key.clone(), value))
     }
 
@@ -162,32 +105,13 @@ impl State {
         self.commit(key.clone(), value)
     }
 
-    /// Takes a finalizer from an object that is being deleted; it goes with the last one.
-    pub(super) fn drop_finalizer(&mut self, key: &Key, finalizer: &str) {
-        let Some(old) = self.objects.get(key).map(Arc::clone) else {
-            return;
-        };
-        let mut value = old.value.clone();
-        let left = old
-            .finalizers()
-            .filter(|other| *other != finalizer)
-            .cloned()
-            .collect();
-        set_finalizers(&mut value, left);
-        if ends(&value) {
-            self.remove(key, &old);
-        } else {
-            self.commit(key.clone(), value);
-        }
-    }
-
     /// Removes an object that nothing holds up.
     pub(super) fn remove(&mut self, key: &Key, object: &Arc<Object>) -> Arc<Object> {
         let gone = self.commit_removal(key.clone(), object.value.clone());
         if key.kind == Kind::Service {
             self.addresses.release(&gone.value);
         }
-        self.end_owner(&gone, key);
+        self.end_owner(&gone);
         if !key.namespace.is_empty() {
             self.finish_namespace(&key.namespace);
         }
@@ -226,7 +150,7 @@ impl State {
             );
         }
         for (content, object) in content {
-            self.delete(&content, &object, Terms::default());
+            self.delete(&content, &object, None);
         }
         self.finish_namespace(&key.name);
         Deleted::Pending(shown)
@@ -263,31 +187,6 @@ pub(super) fn ends(value: &Value) -> bool {
     !meta["deletionTimestamp"].is_null()
         && meta["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
         && meta["finalizers"].as_array().is_none_or(Vec::is_empty)
-}
-
-/// The finalizers of an object that is deleted so.
-fn finalizers(object: &Object, propagation: Option<Propagation>) -> Vec<Value> {
-    let added = match propagation {
-        None => return object.finalizers().cloned().collect(),
-        Some(Propagation::Background) => None,
-        Some(Propagation::Foreground) => Some(FOREGROUND),
-        Some(Propagation::Orphan) => Some(ORPHAN),
-    };
-    let others = object
-        .finalizers()
-        .filter(|one| **one != ORPHAN && **one != FOREGROUND);
-    others.cloned().chain(added.map(Value::from)).collect()
-}
-
-fn set_finalizers(value: &mut Value, finalizers: Vec<Value>) {
-    let Some(meta) = value["metadata"].as_object_mut() else {
-        return;
-    };
-    if finalizers.is_empty() {
-        meta.remove("finalizers");
-    } else {
-        meta.insert("finalizers".to_owned(), finalizers.into());
-    }
 }
 
 fn check_delete_preconditions(key: &Key, old: &Object, asked: &Value) -> Result<(), Status> {

@@ -1,10 +1,10 @@
 //! The cluster's state: objects, one version counter, the history of changes.
 //!
-//! `mod` holds the reads; `write` creates and updates; `bind` assigns pods to nodes; `delete` holds graceful deletion,
-//! finalizers and the end
-//! of namespaces; `dependents` who goes with its owner; `history` and `watch` what happened; `addresses` ClusterIPs and node ports; `bootstrap` what
-//! exists at start; `leases` which replicas live, and what `default/kubernetes` shows of them; `versions` their
-//! jumps. Everything happens under one lock, so a change is one version and no reader sees half of it.
+//! Everything happens under one lock: a change is one version, and no reader sees half of it.
+//!
+//! Here: reads. `write`: create and update. `bind`: pods get their nodes. `delete`: graceful deletion, finalizers, the end of
+//! namespaces. `dependents`: what goes with its owner. `history`, `watch`: what happened. `addresses`: ClusterIPs and node
+//! ports. `bootstrap`: what exists from the start. `leases`: which replicas are alive, and `default/kubernetes`.
 
 mod addresses;
 mod bind;
@@ -14,7 +14,6 @@ mod dependents;
 mod history;
 mod leases;
 mod object;
-mod versions;
 mod watch;
 mod write;
 
@@ -150,6 +149,20 @@ impl Store {
         let mut state = self.lock();
         let version = state.version;
         state.history.compact(version);
+    }
+
+    /// The newest resourceVersion.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.lock().version
+    }
+
+    /// Lets the resourceVersion jump ahead, as when others write much to the same etcd. No watch loses an event; bookmarks
+    /// follow.
+    pub fn jump_versions(&self, by: u32) {
+        let mut state = self.lock();
+        state.version += u64::from(by);
+        self.publish(&state);
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

@@ -175,7 +175,6 @@ impl Store {
         let updated = state.commit(key.clone(), new);
         state.finish_if_released(key, &updated);
         if old.meta().get("ownerReferences") != updated.meta().get("ownerReferences") {
-            state.unblock_owners(key, &old.value);
             state.miss_owners(key);
         }
         self.publish(&state);

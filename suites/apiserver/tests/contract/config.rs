@@ -1,4 +1,4 @@
-//! ConfigMaps, Secrets, ServiceAccounts, Endpoints and Leases.
+//! ConfigMaps, Secrets, ServiceAccounts and Leases.
 
 use serde_json::{Value, json};
 
@@ -25,10 +25,6 @@ async fn post(world: &World, plural: &str, object: &Value) -> (u16, Value) {
 #[tokio::test]
 async fn what_was_written_reads_back_with_its_defaults() {
     let world = World::new().await;
-    let endpoints = |protocol: Value| {
-        json!({"subsets": [{"addresses": [{"ip": "10.1.1.1", "nodeName": "n"}], "notReadyAddresses": [{"ip": "10.1.1.2"}],
-               "ports": [{"port": 80, "protocol": protocol}]}]})
-    };
     let lease = json!({"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 0,
                                 "renewTime": "2026-01-01T00:00:00.000000Z"}});
     let rows = [
@@ -52,13 +48,6 @@ async fn what_was_written_reads_back_with_its_defaults() {
             "v1",
             json!({"secrets": [{"name": "x"}], "automountServiceAccountToken": false}),
             json!({"secrets": [{"name": "x"}], "automountServiceAccountToken": false}),
-        ),
-        (
-            "endpoints",
-            "Endpoints",
-            "v1",
-            endpoints(Value::Null),
-            endpoints("TCP".into()),
         ),
         ("leases", "Lease", "coordination.k8s.io/v1", lease.clone(), lease),
         (
@@ -102,7 +91,6 @@ async fn what_was_written_reads_back_with_its_defaults() {
 #[tokio::test]
 async fn what_upstream_refuses_is_refused() {
     let world = World::new().await;
-    let address = |ip: &str| json!({"subsets": [{"addresses": [{"ip": ip}], "ports": [{"port": 80}]}]});
     let rows = [
         (
             "configmaps",
@@ -123,63 +111,9 @@ async fn what_upstream_refuses_is_refused() {
             "FieldValueInvalid",
         ),
         (
-            "configmaps",
-            json!({"data": {"a": "x".repeat((1 << 20) + 1)}}),
-            "[]",
-            "FieldValueTooLong",
-        ),
-        (
             "secrets",
             json!({"data": {"a/b": "eA=="}}),
             "data[a/b]",
-            "FieldValueInvalid",
-        ),
-        (
-            "secrets",
-            json!({"type": "kubernetes.io/tls", "data": {"tls.key": "eA=="}}),
-            "data[tls.crt]",
-            "FieldValueRequired",
-        ),
-        (
-            "secrets",
-            json!({"type": "kubernetes.io/basic-auth"}),
-            "data[username]",
-            "FieldValueRequired",
-        ),
-        (
-            "secrets",
-            json!({"type": "kubernetes.io/service-account-token"}),
-            "metadata.annotations[kubernetes.io/service-account.name]",
-            "FieldValueRequired",
-        ),
-        (
-            "endpoints",
-            address("127.0.0.1"),
-            "subsets[0].addresses[0].ip",
-            "FieldValueInvalid",
-        ),
-        (
-            "endpoints",
-            address("x"),
-            "subsets[0].addresses[0].ip",
-            "FieldValueInvalid",
-        ),
-        (
-            "endpoints",
-            json!({"subsets": [{"ports": [{"port": 80}]}]}),
-            "subsets[0]",
-            "FieldValueRequired",
-        ),
-        (
-            "endpoints",
-            json!({"subsets": [{"addresses": [{"ip": "10.1.1.1"}], "ports": [{"port": 80}, {"port": 81}]}]}),
-            "subsets[0].ports[0].name",
-            "FieldValueRequired",
-        ),
-        (
-            "endpoints",
-            json!({"subsets": [{"addresses": [{"ip": "10.1.1.1"}], "ports": [{"port": 0}]}]}),
-            "subsets[0].ports[0].port",
             "FieldValueInvalid",
         ),
         (
@@ -216,36 +150,6 @@ async fn what_upstream_refuses_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_immutable_stays() {
-    let world = World::new().await;
-    for plural in ["configmaps", "secrets"] {
-        let object = json!({"metadata": {"name": "x"}, "data": {"a": "eA=="}, "immutable": true});
-        world.create(plural, &object).await;
-        let rows = [
-            (json!({"data": {"a": "eQ=="}}), 422, "data"),
-            (json!({"immutable": false}), 422, "immutable"),
-            (json!({"immutable": null}), 422, "immutable"),
-            (json!({"metadata": {"labels": {"a": "b"}}}), 200, ""),
-        ];
-        for (patch, code, field) in rows {
-            let (found, answer) = world.patch(plural, "x", "merge-patch", &patch).await;
-            let cause = answer["details"]["causes"][0]["field"]
-                .as_str()
-                .unwrap_or_default();
-            assert_eq!((found, cause), (code, field), "{plural} {patch}: {answer}");
-        }
-    }
-    let (code, status) = world
-        .patch("secrets", "x", "merge-patch", &json!({"type": "other"}))
-        .await;
-    assert_eq!(
-        (code, &status["details"]["causes"][0]["field"]),
-        (422, &json!("type"))
-    );
-    world.end().await;
-}
-
-#[tokio::test]
 async fn kubectl_creates_shows_and_describes_them() {
     let world = World::new().await;
     let Some(kubectl) = Kubectl::new(&world) else {
@@ -271,17 +175,13 @@ async fn kubectl_creates_shows_and_describes_them() {
     for args in created {
         kubectl.run(args).await.ok();
     }
-    let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "shown"}, "subsets": [
-        {"addresses": [{"ip": "10.1.1.1"}, {"ip": "10.1.1.2"}, {"ip": "fd00::1"}, {"ip": "10.1.1.4"}], "ports": [{"port": 80}]}]});
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "shown"},
                        "spec": {"holderIdentity": "me"}});
-    for object in [endpoints, lease] {
-        kubectl
-            .with_input(&["create", "-f", "-"], &object.to_string())
-            .await
-            .ok();
-    }
-    let rows: [(&str, &[&str], &[&str], &str); 5] = [
+    kubectl
+        .with_input(&["create", "-f", "-"], &lease.to_string())
+        .await
+        .ok();
+    let rows: [(&str, &[&str], &[&str], &str); 4] = [
         ("cm", &["NAME", "DATA", "AGE"], &["shown", "2"], "BinaryData"),
         (
             "secrets",
@@ -290,18 +190,6 @@ async fn kubectl_creates_shows_and_describes_them() {
             "password:  6 bytes",
         ),
         ("sa", &["NAME", "AGE"], &["shown"], "Image pull secrets"),
-        (
-            "ep",
-            &["NAME", "ENDPOINTS", "AGE"],
-            &[
-                "shown",
-                "10.1.1.1:80,10.1.1.2:80,[fd00::1]:80",
-                "+",
-                "1",
-                "more...",
-            ],
-            "10.1.1.1,10.1.1.2,fd00::1,10.1.1.4",
-        ),
         (
             "leases",
             &["NAME", "HOLDER", "AGE"],

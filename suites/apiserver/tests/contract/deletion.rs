@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     watching::Watching,
-    world::{LIMIT, World},
+    world::{LIMIT, World, config},
 };
 
 fn pod(name: &str, node: Option<&str>) -> Value {
@@ -165,6 +165,46 @@ async fn preconditions_and_dry_runs_keep_the_object() {
         200
     );
     assert_eq!(delete(&world, "services", "s", &json!({})).await.0, 404);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn options_in_a_body_are_the_only_ones() {
+    let world = World::new().await;
+    world
+        .create("configmaps", &json!({"metadata": {"name": "a"}}))
+        .await;
+    let path = format!("{}/a", world.path("configmaps"));
+    let (code, answer) = world
+        .raw("DELETE", &format!("{path}?dryRun=All"), "application/json", "{}")
+        .await;
+    assert_eq!((code, &answer["kind"]), (200, &json!("Status")), "{answer}");
+    assert_eq!(get(&world, "configmaps", "a").await.0, 404, "it was no dry run");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn dependents_are_deleted_in_the_background_only() {
+    let Some(world) = World::own_only(config()).await else {
+        return;
+    };
+    world
+        .create("configmaps", &json!({"metadata": {"name": "a"}}))
+        .await;
+    for (options, field) in [
+        (json!({"propagationPolicy": "Foreground"}), "propagationPolicy"),
+        (json!({"propagationPolicy": "Orphan"}), "propagationPolicy"),
+        (json!({"orphanDependents": true}), "orphanDependents"),
+    ] {
+        let (code, status) = delete(&world, "configmaps", "a", &options).await;
+        assert_eq!(
+            (code, &status["details"]["causes"][0]["field"]),
+            (422, &json!(field)),
+            "{status}"
+        );
+    }
+    let background = json!({"propagationPolicy": "Background", "orphanDependents": false});
+    assert_eq!(delete(&world, "configmaps", "a", &background).await.0, 200);
     world.end().await;
 }
 

@@ -57,26 +57,6 @@ async fn what_only_the_deleted_object_owned_is_deleted_with_it() {
 }
 
 #[tokio::test]
-async fn orphans_stay_and_forget_their_owner() {
-    let world = World::new().await;
-    let owner = world.create("services", &service()).await;
-    world
-        .create("endpointslices", &owned("dependent", &[&owner]))
-        .await;
-    let query = "timeoutSeconds=60&fieldSelector=metadata.name%3Ddependent";
-    let mut watching = Watching::of(&world, "endpointslices", query).await;
-    assert_eq!(watching.brief().await.0, "ADDED");
-    let path = format!("{}/owner?propagationPolicy=Orphan", world.path("services"));
-    world.raw("DELETE", &path, "", "").await;
-    let event = watching.next().await.expect("an event");
-    assert_eq!(
-        (&event["type"], &event["object"]["metadata"]["ownerReferences"]),
-        (&json!("MODIFIED"), &Value::Null)
-    );
-    world.end().await;
-}
-
-#[tokio::test]
 async fn what_names_only_owners_that_are_gone_goes() {
     let world = World::new().await;
     let owner = world.create("services", &service()).await;

@@ -38,10 +38,10 @@ pub(super) enum Topic {
 /// A request to a pod's node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodRequest {
-    pub(super) namespace: String,
+    pub(crate) namespace: String,
     /// Of a proxy, with the port.
-    pub(super) name: String,
-    pub(super) topic: Topic,
+    pub(crate) name: String,
+    pub(crate) topic: Topic,
 }
 
 impl Api {
