@@ -33,12 +33,12 @@ impl Selector {
         })
     }
 
-    /// Narrows to one name: what a watch of one object by its path is.
+    /// Selects one name, for a watch of one object by its path.
     pub(crate) fn require_name(&mut self, name: &str) {
         self.fields.push(("/metadata/name", name.to_owned(), true));
     }
 
-    /// It selects everything.
+    /// Whether it selects everything.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -149,7 +149,7 @@ fn parse_fields(kind: Kind, text: &str) -> Result<Vec<(&'static str, String, boo
         let Some(pointer) = pointer(kind, field.trim()) else {
             return Err(Status::bad_request(format!(
                 "field label not supported: {field} (of {})",
-                kind.facts().plural
+                kind.info().plural
             )));
         };
         all.push((pointer, value.trim().to_owned(), equal));

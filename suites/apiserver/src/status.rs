@@ -46,7 +46,7 @@ impl Status {
         self.code
     }
 
-    /// The machine's word for it: `NotFound`, `Conflict` …
+    /// The reason: `NotFound`, `Conflict` …
     #[must_use]
     pub fn reason(&self) -> &str {
         self.reason
@@ -175,7 +175,7 @@ impl Status {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    /// Fields belong to others; causes are a message and a path each.
+    /// Fields belong to other managers. A cause is a message and a path.
     pub(crate) fn apply_conflict(message: String, causes: &[(String, String)]) -> Self {
         let causes: Vec<Value> = causes
             .iter()
@@ -200,7 +200,7 @@ impl Status {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// A list whose first page is forgotten; with this token it goes on in the newest state.
+    /// The history no longer has the first page's version. With this token, the list continues in the newest state.
     pub(crate) fn expired_continue(next: String) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list result. You can start a new \
                        list without the continue parameter, or use the continue token in this response to retrieve the \
@@ -249,7 +249,7 @@ impl Status {
         self
     }
 
-    /// A kubelet that can't be asked.
+    /// A kubelet that does not answer.
     pub(crate) fn dialing_failed(why: impl fmt::Display) -> Self {
         let message = format!("error dialing backend: {why}");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)

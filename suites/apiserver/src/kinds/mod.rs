@@ -1,14 +1,14 @@
-//! What is particular to each kind: names, defaults, what an update may change, what is refused.
+//! Names, defaults, update rules and validation of each kind, by upstream's `pkg/apis/*/{v1/defaults,validation}`.
 //!
-//! `facts` names the kinds, `decode` turns a body into an object of a kind, `meta` and `names` check what all
-//! share; `service`, `service_addresses`, `service_check`, `endpoint_slice`, `pod`, `cluster` (Namespace, Node, Event, ServiceCIDR) and
-//! `config` (ConfigMap, Secret, ServiceAccount, Lease) hold the rest. Rules and words are those of upstream's `pkg/apis/*/{v1/defaults,validation}`.
+//! `kind`: the names. `decode`: from a body to an object. `meta`, `names`: what all kinds share. `service`,
+//! `service_addresses`, `service_check`, `endpoint_slice`, `pod`, `pod_check`: a kind each. `cluster`: Namespace, Node, Event,
+//! ServiceCIDR. `config`: ConfigMap, Secret, ServiceAccount, Lease.
 
 mod cluster;
 mod config;
 mod decode;
 mod endpoint_slice;
-mod facts;
+mod kind;
 mod meta;
 mod names;
 mod pod;
@@ -18,7 +18,7 @@ mod service_addresses;
 mod service_check;
 
 pub(crate) use decode::{Decoded, decode};
-pub(crate) use facts::{Facts, Kind};
+pub(crate) use kind::{Kind, KindInfo};
 pub(crate) use meta::reserved_metadata;
 pub(crate) use service::{
     ServiceType, is_headless, ports, service_type, wants_health_port, wants_node_ports,
@@ -38,7 +38,7 @@ pub(crate) enum Part {
     Status,
 }
 
-/// Brings a decoded object into the shape in which upstream would store it, before addresses are given out.
+/// Brings a decoded object into the form in which upstream would store it, before addresses are assigned.
 pub(crate) fn prepare_create(kind: Kind, object: &mut Value, config: &Config) {
     match kind {
         Kind::Service => service::prepare_create(object, config),
@@ -54,7 +54,7 @@ pub(crate) fn prepare_create(kind: Kind, object: &mut Value, config: &Config) {
     }
 }
 
-/// An object with the defaults of its kind, and nothing that this server adds of its own.
+/// An object with the defaults of its kind, without fields that the server adds.
 pub(crate) fn defaulted(kind: Kind, object: &Value) -> Value {
     let mut object = object.clone();
     match kind {
@@ -71,9 +71,9 @@ pub(crate) fn defaulted(kind: Kind, object: &Value) -> Value {
     object
 }
 
-/// The same for an update: what the request may not touch comes from `old`.
+/// Prepares an update. Fields that the request may not change are copied from `old`.
 pub(crate) fn prepare_update(kind: Kind, new: &mut Value, old: &Value, part: Part, config: &Config) {
-    if kind.facts().status {
+    if kind.info().status {
         let kept = if part == Part::Main { "status" } else { "spec" };
         match old.get(kept) {
             Some(value) => new[kept] = value.clone(),
@@ -93,7 +93,7 @@ pub(crate) fn prepare_update(kind: Kind, new: &mut Value, old: &Value, part: Par
     }
 }
 
-/// All that upstream would refuse (422); `old` is there for updates.
+/// All errors that upstream would report (422). Updates have an `old` object.
 pub(crate) fn check(kind: Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = meta::check(kind, new, old);
     match kind {

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who owns which fields.
+//! `metadata.managedFields`: managers and their fields.
 
 use std::collections::BTreeMap;
 

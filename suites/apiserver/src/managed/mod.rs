@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `set` holds sets of fields, `shape` knows what is owned in parts, `compare` and `merge` work on objects, `entries`
-//! reads and writes managedFields, `conflict` words what is refused.
+//! reads and writes managedFields, `conflict` has the refusals.
 
 mod compare;
 mod conflict;
@@ -69,7 +69,7 @@ impl Manager {
             operation,
             name,
             subresource: subresource.to_owned(),
-            api_version: kind.facts().api_version(),
+            api_version: kind.info().api_version(),
         }
     }
 }
@@ -108,7 +108,7 @@ fn update(kind: Kind, entries: &mut Entries, (old, new): (&Value, &Value), manag
     }
 }
 
-/// What a manager has written and removed, without fields that nobody owns.
+/// The fields that a manager has written and removed, without those that have no owner.
 fn changes(kind: Kind, manager: &Manager, old: &Value, new: &Value) -> (FieldSet, FieldSet) {
     let (mut written, mut removed) = compare(kind, old, new);
     for fields in [&mut written, &mut removed] {
@@ -193,15 +193,15 @@ fn configured(kind: Kind, config: &Value, manager: &Manager) -> Result<FieldSet,
 
 /// A configuration that does not fit its kind.
 pub(crate) fn untyped(kind: Kind, config: &Value, why: &str) -> Status {
-    let (facts, meta) = (kind.facts(), &config["metadata"]);
+    let (info, meta) = (kind.info(), &config["metadata"]);
     let text = |field: &str| meta[field].as_str().unwrap_or_default();
     Status::without_reason(format!(
         "failed to create typed patch object ({}/{}; {}/{}, Kind={}): {why}",
         text("namespace"),
         text("name"),
-        facts.group,
-        facts.version,
-        facts.kind
+        info.group,
+        info.version,
+        info.kind
     ))
 }
 
@@ -222,7 +222,7 @@ fn ignore(kind: Kind, manager: &Manager, fields: &mut FieldSet) {
     ] {
         fields.cut(&["f:metadata", &format!("f:{name}")]);
     }
-    match (kind.facts().status, manager.subresource.is_empty()) {
+    match (kind.info().status, manager.subresource.is_empty()) {
         (true, true) => fields.cut(&["f:status"]),
         (true, false) => fields.cut(&["f:spec"]),
         (false, _) => {}

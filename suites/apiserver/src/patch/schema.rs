@@ -7,7 +7,7 @@ use crate::kinds::Kind;
 /// How a list is patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListMerge {
-    /// Elements are objects, told apart by this field.
+    /// Elements are objects, identified by this field.
     Key(&'static str),
     /// Elements are plain values.
     Set,

@@ -1,4 +1,4 @@
-//! Deletion: graceful for pods on nodes, held up by finalizers, and the end of a namespace with all in it.
+//! Deletion: gracefully for pods on nodes, delayed by finalizers, and of a namespace with its contents.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::{Key, Object, Scope, State, Store, write::now};
 use crate::{kinds::Kind, selector::Selector, status::Status};
 
 /// Namespaces that can't be deleted.
-const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
-/// What a pod that names no grace period gets, in seconds.
+const UNDELETABLE: [&str; 3] = ["default", "kube-public", "kube-system"];
+/// Default grace period of pods in seconds.
 const DEFAULT_GRACE: i64 = 30;
 
 /// `meta.k8s.io/v1.DeleteOptions`, as far as this server acts on it.
@@ -20,28 +20,28 @@ pub(crate) struct DeleteOptions {
     pub(crate) grace_period_seconds: Option<i64>,
     pub(crate) preconditions: Value,
     pub(crate) propagation_policy: Option<String>,
-    /// What `propagationPolicy` has replaced.
+    /// The predecessor of `propagationPolicy`.
     pub(crate) orphan_dependents: Option<bool>,
     pub(crate) dry_run: Vec<String>,
 }
 
-/// What came of a deletion.
+/// The result of a deletion.
 pub(crate) enum Deleted {
-    /// The object is gone; this is its last state.
+    /// The object is removed; this is its last state.
     Gone(Arc<Object>),
-    /// It is marked, and waits for its kubelet, its finalizers or its content.
+    /// It is marked, and waits for its kubelet, its finalizers or its contents.
     Pending(Arc<Object>),
 }
 
 impl Store {
     /// Deletes one object.
     pub(crate) fn delete(&self, key: &Key, options: &DeleteOptions) -> Result<Deleted, Status> {
-        let facts = key.kind.facts();
+        let info = key.kind.info();
         let mut state = self.lock();
         let old = Arc::clone(state.get(key)?);
-        if key.kind == Kind::Namespace && IMMORTAL.contains(&key.name.as_str()) {
+        if key.kind == Kind::Namespace && UNDELETABLE.contains(&key.name.as_str()) {
             let why = "this namespace may not be deleted";
-            return Err(Status::forbidden(facts.group, facts.plural, &key.name, why));
+            return Err(Status::forbidden(info.group, info.plural, &key.name, why));
         }
         check_delete_preconditions(key, &old, &options.preconditions)?;
         if !options.dry_run.is_empty() {
@@ -52,26 +52,26 @@ impl Store {
         Ok(deleted)
     }
 
-    /// Deletes all that a scope selects; what they were.
+    /// Deletes all objects of a scope. Returns them.
     pub(crate) fn delete_collection(&self, scope: &Scope, options: &DeleteOptions) -> Vec<Arc<Object>> {
         let mut state = self.lock();
-        let victims: Vec<(Key, Arc<Object>)> = state
+        let objects: Vec<(Key, Arc<Object>)> = state
             .range(scope)
             .filter(|(_, object)| scope.selects(object))
             .map(|(key, object)| (key.clone(), Arc::clone(object)))
             .collect();
         if options.dry_run.is_empty() {
-            for (key, object) in &victims {
+            for (key, object) in &objects {
                 state.delete(key, object, options.grace_period_seconds);
             }
             self.publish(&state);
         }
-        victims.into_iter().map(|(_, object)| object).collect()
+        objects.into_iter().map(|(_, object)| object).collect()
     }
 }
 
 impl State {
-    /// Deletes an object that was there when the request looked; it may have gone with its owner since.
+    /// Deletes an object, unless it has been deleted with its owner meanwhile.
     pub(super) fn delete(&mut self, key: &Key, old: &Arc<Object>, grace: Option<i64>) -> Deleted {
         let Some(old) = self.objects.get(key).map(Arc::clone) else {
             return Deleted::Gone(Arc::clone(old));
@@ -95,7 +95,7 @@ impl State {
         Deleted::Pending(self.commit(key.clone(), value))
     }
 
-    /// A pod that goes at once is written once more before: every deletion of one is graceful upstream.
+    /// A pod that is removed at once is marked before, because all deletions of pods are graceful upstream.
     fn mark_pod(&mut self, key: &Key, old: &Arc<Object>) -> Arc<Object> {
         if key.kind != Kind::Pod || old.meta()["deletionGracePeriodSeconds"] == 0 {
             return Arc::clone(old);
@@ -105,13 +105,13 @@ impl State {
         self.commit(key.clone(), value)
     }
 
-    /// Removes an object that nothing holds up.
+    /// Removes an object without finalizers.
     pub(super) fn remove(&mut self, key: &Key, object: &Arc<Object>) -> Arc<Object> {
         let gone = self.commit_removal(key.clone(), object.value.clone());
         if key.kind == Kind::Service {
             self.addresses.release(&gone.value);
         }
-        self.end_owner(&gone);
+        self.collect_dependents(&gone);
         if !key.namespace.is_empty() {
             self.finish_namespace(&key.namespace);
         }
@@ -156,7 +156,7 @@ impl State {
         Deleted::Pending(shown)
     }
 
-    /// Ends a terminating namespace with nothing left in it.
+    /// Removes a terminating namespace that is empty.
     fn finish_namespace(&mut self, namespace: &str) {
         let key = Key::new(Kind::Namespace, "", namespace);
         let Some(object) = self.objects.get(&key) else {
@@ -173,7 +173,7 @@ impl State {
         if !object.is_terminating() || object.has_finalizers() || Kind::ALL.into_iter().any(occupied) {
             return;
         }
-        // The namespace controller's last step: it gives up its finalizer, and the namespace is gone.
+        // The namespace controller's last step: its finalizer is removed, and then the namespace.
         let mut value = object.value.clone();
         value["spec"] = json!({});
         let last = self.commit(key.clone(), value);
@@ -181,7 +181,7 @@ impl State {
     }
 }
 
-/// Whether an object that is being deleted has nothing left to wait for.
+/// Whether an object that is being deleted can be removed.
 pub(super) fn ends(value: &Value) -> bool {
     let meta = &value["metadata"];
     !meta["deletionTimestamp"].is_null()
@@ -190,7 +190,7 @@ pub(super) fn ends(value: &Value) -> bool {
 }
 
 fn check_delete_preconditions(key: &Key, old: &Object, asked: &Value) -> Result<(), Status> {
-    let facts = key.kind.facts();
+    let info = key.kind.info();
     let version = old.version.to_string();
     let uid = old.meta()["uid"].as_str().unwrap_or_default();
     let checks = [
@@ -205,7 +205,7 @@ fn check_delete_preconditions(key: &Key, old: &Object, asked: &Value) -> Result<
                 "the {word} in the precondition ({asked}) does not match the {word} in record ({current}). The \
                  object might have been {happened}"
             );
-            return Err(Status::conflict(facts.group, facts.kind, &key.name, &why));
+            return Err(Status::conflict(info.group, info.kind, &key.name, &why));
         }
     }
     Ok(())
@@ -228,7 +228,7 @@ fn mark(value: &mut Value, grace: i64) {
     }
 }
 
-/// How long a pod may take: nothing if no kubelet has it or it has ended.
+/// The grace period of a pod in seconds: 0 if it has no node or has ended.
 fn pod_grace(pod: &Value, asked: Option<i64>) -> i64 {
     let unscheduled = pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty);
     let ended = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));

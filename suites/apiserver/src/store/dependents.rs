@@ -55,7 +55,7 @@ fn owners(object: &Value) -> impl Iterator<Item = &str> {
 
 impl State {
     /// An owner was removed: dependents without another owner are deleted, the others lose their reference to it.
-    pub(super) fn end_owner(&mut self, gone: &Object) {
+    pub(super) fn collect_dependents(&mut self, gone: &Object) {
         for dependent in self.dependents.of(gone) {
             self.collect(&dependent);
         }
@@ -63,7 +63,7 @@ impl State {
 
     /// An object was written: it is deleted if all owners that it names are absent, and loses its references to absent ones
     /// otherwise.
-    pub(super) fn miss_owners(&mut self, key: &Key) {
+    pub(super) fn collect_without_owners(&mut self, key: &Key) {
         let Some(object) = self.objects.get(key).map(Arc::clone) else {
             return;
         };
@@ -105,7 +105,7 @@ impl State {
         let (Some(kind), Some(name)) = (owner_kind(reference), reference["name"].as_str()) else {
             return false;
         };
-        let namespace = if kind.facts().namespaced {
+        let namespace = if kind.info().namespaced {
             &dependent.namespace
         } else {
             ""
@@ -118,12 +118,12 @@ impl State {
 /// Whether an owner can be looked up: its kind is one of this server's, and it is not a namespaced owner of a cluster-scoped
 /// dependent, which upstream leaves alone (`OwnerRefInvalidNamespace`).
 fn can_be_found(dependent: &Key, reference: &Value) -> bool {
-    owner_kind(reference).is_some_and(|kind| dependent.kind.facts().namespaced || !kind.facts().namespaced)
+    owner_kind(reference).is_some_and(|kind| dependent.kind.info().namespaced || !kind.info().namespaced)
 }
 
 fn owner_kind(reference: &Value) -> Option<Kind> {
     Kind::ALL.into_iter().find(|kind| {
-        let facts = kind.facts();
-        reference["kind"] == facts.kind && reference["apiVersion"] == facts.api_version()
+        let info = kind.info();
+        reference["kind"] == info.kind && reference["apiVersion"] == info.api_version()
     })
 }

@@ -47,11 +47,11 @@ pub struct Store {
 struct Shared {
     config: Config,
     state: Mutex<State>,
-    /// Held by a round of the reconciler, which takes the state's lock several times.
+    /// Held during a round of the reconciler, which takes the state's lock several times.
     reconciling: Mutex<()>,
-    /// The newest version; watches wait on it.
+    /// The newest version, which watches wait for.
     head: tokio::sync::watch::Sender<u64>,
-    /// What runs the pods.
+    /// Runs the pods.
     kubelet: Mutex<Option<Arc<dyn Kubelet>>>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct State {
     dependents: Dependents,
 }
 
-/// What a list or a watch is about.
+/// The objects of a list or a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) kind: Kind,
@@ -88,7 +88,7 @@ impl Scope {
     }
 }
 
-/// A list: the objects and the version at which they stood so.
+/// The objects of a list, and their version.
 pub(crate) struct Listed {
     pub(crate) version: u64,
     pub(crate) objects: Vec<Arc<Object>>,
@@ -130,9 +130,9 @@ impl Store {
         &self.shared.config
     }
 
-    /// Says what runs the cluster's pods: who is asked for their logs, programs and ports from now on.
+    /// Sets the program that runs the cluster's pods, for logs, programs and ports.
     ///
-    /// Until then such requests are answered as if no node could be reached.
+    /// Before, such requests fail as if no node could be reached.
     pub fn set_kubelet(&self, kubelet: Arc<dyn Kubelet>) {
         *self.shared.kubelet.lock().expect("no holder of this lock panics") = Some(kubelet);
     }
@@ -142,9 +142,9 @@ impl Store {
         kubelet.clone()
     }
 
-    /// Forgets the history, as etcd's compaction does: a watch or list at any earlier version is told 410.
+    /// Drops the history, as etcd's compaction does: watches and lists at an earlier version get 410.
     ///
-    /// Watches that have read everything go on undisturbed.
+    /// Watches that have read everything continue.
     pub fn compact(&self) {
         let mut state = self.lock();
         let version = state.version;
@@ -174,7 +174,7 @@ impl Store {
         self.shared.head.subscribe()
     }
 
-    /// Tells watches; called after each write, with the lock still held or just released.
+    /// Wakes the watches. Called after each write.
     fn publish(&self, state: &State) {
         self.shared.head.send_replace(state.version);
     }
@@ -232,10 +232,10 @@ impl Store {
 
 impl State {
     fn get(&self, key: &Key) -> Result<&Arc<Object>, Status> {
-        let facts = key.kind.facts();
+        let info = key.kind.info();
         self.objects
             .get(key)
-            .ok_or_else(|| Status::not_found(facts.group, facts.plural, &key.name))
+            .ok_or_else(|| Status::not_found(info.group, info.plural, &key.name))
     }
 
     fn range(&self, scope: &Scope) -> impl Iterator<Item = (&Key, &Arc<Object>)> {

@@ -1,6 +1,6 @@
 //! Tables: what `kubectl get` prints (`pkg/printers/internalversion/printers.go`).
 //!
-//! `columns` names them, `cluster`, `config`, `pod` and `service` fill the cells, `age` words durations.
+//! `columns` names them, `cluster`, `config`, `pod` and `service` fill the cells, `age` formats durations.
 
 mod age;
 mod cluster;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{kubectl::Kubectl, watching::Watching, world::World};
+use crate::{kubectl::Kubectl, server::TestServer, watching::Watching};
 
 /// Without what each server gives out anew.
 fn plain(mut object: Value) -> Value {
@@ -11,11 +11,11 @@ fn plain(mut object: Value) -> Value {
     object
 }
 
-async fn post(world: &World, plural: &str, object: &Value) -> (u16, Value) {
-    world
+async fn post(server: &TestServer, plural: &str, object: &Value) -> (u16, Value) {
+    server
         .raw(
             "POST",
-            &world.path(plural),
+            &server.path(plural),
             "application/json",
             &object.to_string(),
         )
@@ -24,7 +24,7 @@ async fn post(world: &World, plural: &str, object: &Value) -> (u16, Value) {
 
 #[tokio::test]
 async fn what_was_written_reads_back_with_its_defaults() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let lease = json!({"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 0,
                                 "renewTime": "2026-01-01T00:00:00.000000Z"}});
     let rows = [
@@ -65,12 +65,12 @@ async fn what_was_written_reads_back_with_its_defaults() {
         expected["kind"] = kind.into();
         expected["apiVersion"] = version.into();
         let mut watching =
-            Watching::of(&world, plural, &format!("fieldSelector=metadata.name%3D{name}")).await;
-        assert_eq!(plain(world.create(plural, &object).await), expected);
+            Watching::of(&server, plural, &format!("fieldSelector=metadata.name%3D{name}")).await;
+        assert_eq!(plain(server.create(plural, &object).await), expected);
         assert_eq!(watching.brief().await, ("ADDED".to_owned(), name.clone()));
-        let path = format!("{}/{name}", world.path(plural));
-        assert_eq!(plain(world.raw("GET", &path, "", "").await.1), expected);
-        let (code, labelled) = world
+        let path = format!("{}/{name}", server.path(plural));
+        assert_eq!(plain(server.raw("GET", &path, "", "").await.1), expected);
+        let (code, labelled) = server
             .patch(
                 plural,
                 &name,
@@ -80,17 +80,17 @@ async fn what_was_written_reads_back_with_its_defaults() {
             .await;
         assert_eq!((code, plain(labelled)), (200, expected));
         assert_eq!(watching.brief().await, ("MODIFIED".to_owned(), name.clone()));
-        let (code, answer) = world.raw("DELETE", &path, "", "").await;
+        let (code, answer) = server.raw("DELETE", &path, "", "").await;
         let answered = if kind == "ServiceAccount" { kind } else { "Status" };
         assert_eq!((code, &answer["kind"]), (200, &json!(answered)));
         assert_eq!(watching.brief().await, ("DELETED".to_owned(), name));
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn what_upstream_refuses_is_refused() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let rows = [
         (
             "configmaps",
@@ -131,7 +131,7 @@ async fn what_upstream_refuses_is_refused() {
     ];
     for (plural, mut object, field, reason) in rows {
         object["metadata"] = json!({"name": "refused"});
-        let (code, status) = post(&world, plural, &object).await;
+        let (code, status) = post(&server, plural, &object).await;
         let cause = &status["details"]["causes"][0];
         assert_eq!(
             (code, &cause["field"], &cause["reason"]),
@@ -140,19 +140,19 @@ async fn what_upstream_refuses_is_refused() {
         );
     }
     let (code, _) = post(
-        &world,
+        &server,
         "secrets",
         &json!({"metadata": {"name": "s"}, "data": {"a": "!"}}),
     )
     .await;
     assert_eq!(code, 400, "no base64");
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn kubectl_creates_shows_and_describes_them() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     let created: [&[&str]; 3] = [
@@ -217,5 +217,5 @@ async fn kubectl_creates_shows_and_describes_them() {
     }
     let secret = kubectl.json(&["get", "secret", "shown"]).await;
     assert_eq!(secret["data"], json!({"password": "c2VjcmV0"}));
-    world.end().await;
+    server.end().await;
 }

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::{
     cluster::{Cluster, SLICES, ask, config, create},
-    world::LIMIT,
+    server::LIMIT,
 };
 
 /// What a watcher knows.

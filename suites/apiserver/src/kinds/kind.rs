@@ -18,7 +18,7 @@ pub(crate) enum Kind {
 
 /// Its names in discovery and in messages.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct KindInfo {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
     pub(crate) kind: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct Facts {
     pub(crate) delete_returns_object: bool,
 }
 
-impl Facts {
+impl KindInfo {
     /// `v1`, `discovery.k8s.io/v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -46,7 +46,7 @@ impl Facts {
     }
 }
 
-const PLAIN: Facts = Facts {
+const PLAIN: KindInfo = KindInfo {
     group: "",
     version: "v1",
     kind: "",
@@ -60,14 +60,14 @@ const PLAIN: Facts = Facts {
     delete_returns_object: false,
 };
 
-static CONFIG_MAP: Facts = Facts {
+static CONFIG_MAP: KindInfo = KindInfo {
     kind: "ConfigMap",
     plural: "configmaps",
     singular: "configmap",
     short: &["cm"],
     ..PLAIN
 };
-static ENDPOINT_SLICE: Facts = Facts {
+static ENDPOINT_SLICE: KindInfo = KindInfo {
     group: "discovery.k8s.io",
     kind: "EndpointSlice",
     plural: "endpointslices",
@@ -75,21 +75,21 @@ static ENDPOINT_SLICE: Facts = Facts {
     generation: true,
     ..PLAIN
 };
-static EVENT: Facts = Facts {
+static EVENT: KindInfo = KindInfo {
     kind: "Event",
     plural: "events",
     singular: "event",
     short: &["ev"],
     ..PLAIN
 };
-static LEASE: Facts = Facts {
+static LEASE: KindInfo = KindInfo {
     group: "coordination.k8s.io",
     kind: "Lease",
     plural: "leases",
     singular: "lease",
     ..PLAIN
 };
-static NAMESPACE: Facts = Facts {
+static NAMESPACE: KindInfo = KindInfo {
     kind: "Namespace",
     plural: "namespaces",
     singular: "namespace",
@@ -99,7 +99,7 @@ static NAMESPACE: Facts = Facts {
     delete_returns_object: true,
     ..PLAIN
 };
-static NODE: Facts = Facts {
+static NODE: KindInfo = KindInfo {
     kind: "Node",
     plural: "nodes",
     singular: "node",
@@ -108,7 +108,7 @@ static NODE: Facts = Facts {
     status: true,
     ..PLAIN
 };
-static POD: Facts = Facts {
+static POD: KindInfo = KindInfo {
     kind: "Pod",
     plural: "pods",
     singular: "pod",
@@ -119,13 +119,13 @@ static POD: Facts = Facts {
     delete_returns_object: true,
     ..PLAIN
 };
-static SECRET: Facts = Facts {
+static SECRET: KindInfo = KindInfo {
     kind: "Secret",
     plural: "secrets",
     singular: "secret",
     ..PLAIN
 };
-static SERVICE: Facts = Facts {
+static SERVICE: KindInfo = KindInfo {
     kind: "Service",
     plural: "services",
     singular: "service",
@@ -136,7 +136,7 @@ static SERVICE: Facts = Facts {
     ..PLAIN
 };
 
-static SERVICE_ACCOUNT: Facts = Facts {
+static SERVICE_ACCOUNT: KindInfo = KindInfo {
     kind: "ServiceAccount",
     plural: "serviceaccounts",
     singular: "serviceaccount",
@@ -145,7 +145,7 @@ static SERVICE_ACCOUNT: Facts = Facts {
     ..PLAIN
 };
 
-static SERVICE_CIDR: Facts = Facts {
+static SERVICE_CIDR: KindInfo = KindInfo {
     group: "networking.k8s.io",
     kind: "ServiceCIDR",
     plural: "servicecidrs",
@@ -171,7 +171,7 @@ impl Kind {
         Self::ServiceCidr,
     ];
 
-    pub(crate) fn facts(self) -> &'static Facts {
+    pub(crate) fn info(self) -> &'static KindInfo {
         match self {
             Self::ConfigMap => &CONFIG_MAP,
             Self::EndpointSlice => &ENDPOINT_SLICE,
@@ -190,8 +190,8 @@ impl Kind {
     /// The kind behind a path.
     pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| {
-            let facts = kind.facts();
-            (facts.group, facts.version, facts.plural) == (group, version, plural)
+            let info = kind.info();
+            (info.group, info.version, info.plural) == (group, version, plural)
         })
     }
 }
