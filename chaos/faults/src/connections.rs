@@ -1,8 +1,7 @@
-//! The TCP connections of a process to some addresses: seen, and reset.
+//! The TCP connections of a process to some addresses: read, and reset.
 //!
-//! `plumbline node connections` looks on the node; [`Connections`] asks it. What the process believes of its connections, and
-//! what it is, does not matter: the kernel has them (proc_pid_net(5)), and ends them (`SOCK_DESTROY`, sock_diag(7)), which is
-//! a RST to the other end and an error for the process.
+//! [`Connections`] runs `plumbline node connections` on the node. It works for any process: the kernel lists its connections
+//! (proc_pid_net(5)) and resets them (`SOCK_DESTROY`, sock_diag(7)), with a RST to the other end and an error for the process.
 
 use std::{
     collections::BTreeSet,
@@ -21,19 +20,19 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{FaultError, agent::on_host};
+use crate::{FaultError, node};
 
-/// States of TCP in which a connection is one, or comes to be one: ESTABLISHED and SYN_SENT (`tcp_states.h`).
+/// TCP states of connections that are established or being established (`tcp_states.h`).
 const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
 
 /// Arguments of `plumbline node connections`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// The process, as the node has it.
+    /// The process id on the node.
     #[arg(long, value_name = "PID")]
     process: u32,
-    /// Addresses of the other end, as the process's sockets have them; may be given several times
+    /// Remote address in the process's sockets; may be given several times
     #[arg(long = "to", value_name = "ADDRESS:PORT")]
     to: Vec<SocketAddr>,
     /// Resets them, and prints those that were
@@ -41,20 +40,20 @@ pub struct Arguments {
     reset: bool,
 }
 
-/// What a process has to do with some addresses just now.
+/// The connections of a process to some addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connections {
-    /// Its connections there, by their own ends.
+    /// Established ones, by local address.
     pub established: BTreeSet<SocketAddr>,
-    /// Those that nobody has answered yet.
+    /// Those whose SYN is not answered yet, by local address.
     pub begun: BTreeSet<SocketAddr>,
-    /// How many times a connection of its network namespace, whoever's and wherever to, could not be made, since the
-    /// namespace is there: `AttemptFails` of RFC 4022. Dials that are refused before their first packet are not counted.
+    /// Failed connection attempts of all processes in its network namespace so far (`AttemptFails` of RFC 4022), without those
+    /// that were refused before their first packet.
     pub failed: u64,
 }
 
 impl Connections {
-    /// Those of a process on a node.
+    /// Reads those of a process on a node.
     ///
     /// # Errors
     /// The node can't be reached, or the process can't be looked at: it has ended.
@@ -67,7 +66,7 @@ impl Connections {
         ask(cluster, node, process, to, false).await
     }
 
-    /// Resets those of a process on a node; returns which they were.
+    /// Resets those of a process on a node. Returns them.
     ///
     /// # Errors
     /// As [`of`](Self::of); or the kernel can't (`CONFIG_INET_DIAG_DESTROY`).
@@ -88,27 +87,17 @@ async fn ask(
     to: &[SocketAddr],
     reset: bool,
 ) -> Result<Connections, FaultError> {
-    let mut command = vec![
-        "plumbline".to_owned(),
-        "node".to_owned(),
-        "connections".to_owned(),
-    ];
-    command.push(format!("--process={process}"));
-    command.extend(to.iter().map(|address| format!("--to={address}")));
-    command.extend(reset.then(|| "--reset".to_owned()));
-    let words: Vec<&str> = command.iter().map(String::as_str).collect();
-    let said = on_host(cluster, node, &words).await?;
-    serde_json::from_str(&said).map_err(|error| FaultError::Helper {
-        node: node.to_owned(),
-        what: format!("wrote {said:?}"),
-        stderr: error.to_string(),
-    })
+    let mut arguments = vec!["connections".to_owned(), format!("--process={process}")];
+    arguments.extend(to.iter().map(|address| format!("--to={address}")));
+    arguments.extend(reset.then(|| "--reset".to_owned()));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    node::plumbline(cluster, node, &arguments).await
 }
 
-/// Looks, on the node.
+/// Reads the connections, on the node.
 ///
 /// # Errors
-/// In words, for stderr: there is no such process, or its sockets can't be reset.
+/// A message for stderr: there is no such process, or its sockets can't be reset.
 pub fn look(arguments: &Arguments) -> Result<Connections, String> {
     let process = PathBuf::from(format!("/proc/{}", arguments.process));
     let sockets = sockets(&process)?;
@@ -131,7 +120,7 @@ pub fn look(arguments: &Arguments) -> Result<Connections, String> {
                 SYN_SENT => &mut found.begun,
                 _ => continue,
             };
-            // One that has ended meanwhile was not reset.
+            // One that has just ended was not reset.
             if !arguments.reset || destroy(&line)? {
                 set.insert(line.local);
             }
@@ -193,8 +182,8 @@ impl Line {
     }
 }
 
-/// An address as words of 32 bits in the machine's order, a port as a number; and whether it is of IPv6. One of IPv4 in
-/// IPv6 is shown as what it is.
+/// Parses an address (32-bit words in native byte order) and port, and whether the socket is an IPv6 one. IPv4-mapped
+/// addresses become IPv4.
 fn address(field: &str) -> Option<(SocketAddr, bool)> {
     let (address, port) = field.split_once(':')?;
     let mut bytes = Vec::new();
@@ -213,7 +202,7 @@ fn address(field: &str) -> Option<(SocketAddr, bool)> {
     Some((SocketAddr::new(address, port), is_ipv6))
 }
 
-/// Ends a connection of this network namespace; whether it was still there.
+/// Resets a connection of this network namespace. Returns whether it still existed.
 fn destroy(line: &Line) -> Result<bool, String> {
     let refused = |errno: Errno| match errno {
         Errno::EOPNOTSUPP => {

@@ -1,4 +1,4 @@
-//! Why a fault could not be made or healed.
+//! Errors of faults.
 
 use cluster::ClusterError;
 
@@ -8,24 +8,29 @@ pub enum FaultError {
     /// The cluster could not do its part.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// The helper on the node has ended or speaks nonsense.
+    /// The helper on the node has ended, or its answer can't be read.
     #[error("the helper on {node} {what}: {stderr}")]
     Helper {
         /// The node.
         node: String,
-        /// What is wrong with it.
+        /// What went wrong.
         what: String,
-        /// What it said.
+        /// Its stderr.
         stderr: String,
     },
-    /// The helper could not do what it was told.
+    /// A command failed on the node.
     #[error("the helper on {node} failed to {what}: {why}")]
     Refused {
         /// The node.
         node: String,
-        /// What it was told.
+        /// The command.
         what: String,
-        /// What came of it.
+        /// The reason.
         why: String,
     },
+}
+
+/// An error's message, for a helper's stderr.
+pub(crate) fn message(error: impl std::error::Error) -> String {
+    error.to_string()
 }

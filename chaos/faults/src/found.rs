@@ -1,4 +1,4 @@
-//! What an implementation has on a node that faults can be made of: looked at before a run, by what the faults themselves use.
+//! What an implementation has on a node that faults can use. It is looked up before a run, by the same means as in faults.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{
     FaultError, HeldProgram, LeftoverPackets, LeftoverPrograms, Refitted, Remains, packets::AtDevice,
 };
 
-/// Hooks at which programs that are left over can mislead sockets.
+/// Hooks at which leftover programs can mislead sockets.
 const HOOKS: [&str; 10] = [
     "connect4",
     "connect6",
@@ -22,25 +22,25 @@ const HOOKS: [&str; 10] = [
     "post_bind6",
 ];
 
-/// What was found.
+/// What was found on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Programs at the sockets of the agent's cgroup.
+    /// Socket programs at the agent's cgroup.
     pub sockets: Vec<HeldProgram>,
-    /// Where links are pinned that attach some of them.
+    /// Pins of links that attach some of them.
     pub pinned_links: Vec<String>,
     /// Programs at devices, attached by TCX or as filters.
     pub packets: Vec<AtDevice>,
-    /// Where maps are pinned in whose place others could be put.
+    /// Pins of maps that could be replaced.
     pub pinned_maps: Vec<String>,
-    /// What can be counted.
+    /// Everything that is counted.
     pub remains: Remains,
-    /// Of that, what is beyond what the node had before the agent; all of it where that is not known.
+    /// What `remains` has in addition to the node before its agent was installed; all of it if that is not known.
     pub added: Remains,
 }
 
 impl Found {
-    /// Looks at a node. Nothing is changed there; helpers end by themselves when they expire.
+    /// Looks at a node without changing it. Helpers end when they expire.
     ///
     /// # Errors
     /// The node can't be reached, or looked at.

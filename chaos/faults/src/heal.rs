@@ -1,42 +1,41 @@
-//! What is undone on a node when whoever made its faults is dead.
+//! Undoes on a node what faults of dead processes have left there.
 
 use cluster::Cluster;
 
 use crate::{
-    FaultError,
-    agent::on_host,
+    FaultError, node,
     notes::Undone,
     pins::{covered, uncover},
-    redirected_agent::lead,
+    redirected_agent::redirect_agent,
 };
 
-/// What became of a node, in words, one for each thing.
+/// What was done on a node. Each line is a sentence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Healed {
     /// What was wrong, and is undone.
     pub undone: Vec<String>,
-    /// What is somebody's who lives.
+    /// What belongs to a process that is still alive.
     pub held: Vec<String>,
     /// Whether the agent was started for it: it may take a while to be ready.
     pub started: bool,
 }
 
-/// Undoes what faults of dead processes have left on a node: programs, mounts and cgroups of helpers that were killed with
-/// their users; pins that nobody finds; an agent that is stopped, runs in another configuration, or is led elsewhere.
-/// Idempotent; nothing that an implementation or somebody else made is touched. Nobody else may make faults meanwhile.
+/// Undoes what faults of dead processes have left on a node: programs, mounts and cgroups of helpers that were killed,
+/// hidden pins, and an agent that is stopped, reconfigured or redirected.
+///
+/// Idempotent. It touches nothing that an implementation or another owner made. No faults may be made meanwhile.
 ///
 /// # Errors
-/// The first that can't be undone, what is left after it included.
+/// The first part that could not be undone; the agent is started all the same.
 pub async fn heal(cluster: &Cluster, node: &str) -> Result<Healed, FaultError> {
     let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
-    let said = on_host(cluster, node, &["plumbline", "node", "undo", "--cgroup", &cgroup]).await;
-    // An agent is started all the same.
-    let (mut healed, first) = match said.and_then(|said| undone(node, &said)) {
+    let of_helpers = node::plumbline::<Undone>(cluster, node, &["undo", "--cgroup", &cgroup]).await;
+    let (mut healed, first) = match of_helpers {
         Ok(Undone { undone, held }) => {
-            let of_node = |words: String| format!("{node}: {words}");
+            let on_node = |line: String| format!("{node}: {line}");
             let healed = Healed {
-                undone: undone.into_iter().map(of_node).collect(),
-                held: held.into_iter().map(of_node).collect(),
+                undone: undone.into_iter().map(on_node).collect(),
+                held: held.into_iter().map(on_node).collect(),
                 started: false,
             };
             (healed, Ok(()))
@@ -44,36 +43,28 @@ pub async fn heal(cluster: &Cluster, node: &str) -> Result<Healed, FaultError> {
         Err(error) => (Healed::default(), Err(error)),
     };
     let state = cluster.agents()?.state(node).await?;
-    let mut was = Vec::new();
+    let mut of_agent = Vec::new();
     if covered(cluster, node).await? {
         uncover(cluster, node).await?;
-        was.push(format!(
+        of_agent.push(format!(
             "the pins of {node} were hidden by a bpffs of a case, and are seen again; its agent is started again"
         ));
     }
     if state.way.is_some() {
-        lead(cluster, node, None).await?;
-        was.push(format!(
-            "the agent of {node} was led to the API by a way of a case, and is led back"
+        redirect_agent(cluster, node, None).await?;
+        of_agent.push(format!(
+            "the agent of {node} had an API endpoint of a case, and has its own again"
         ));
     } else if state.variant.is_some() {
         cluster.agents()?.start(node, None).await?;
-        was.push(format!(
+        of_agent.push(format!(
             "the agent of {node} was in another configuration than its target's, and is started again"
         ));
     } else if state.pid.is_none() {
         cluster.agents()?.start(node, None).await?;
-        was.push(format!("the agent of {node} was stopped, and is started"));
+        of_agent.push(format!("the agent of {node} was stopped, and is started"));
     }
-    healed.started = !was.is_empty();
-    healed.undone.extend(was);
+    healed.started = !of_agent.is_empty();
+    healed.undone.extend(of_agent);
     first.map(|()| healed)
-}
-
-fn undone(node: &str, said: &str) -> Result<Undone, FaultError> {
-    serde_json::from_str(said).map_err(|error| FaultError::Helper {
-        node: node.to_owned(),
-        what: format!("wrote {said:?}"),
-        stderr: error.to_string(),
-    })
 }

@@ -1,4 +1,4 @@
-//! A helper on a node: a process of `plumbline node …` that is asked by lines of JSON and answers each with one.
+//! A helper on a node: a process of `plumbline node …` that reads commands and writes answers, a line of JSON each.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use tokio::{
 
 use crate::FaultError;
 
-/// One answer of the helper: system calls, and its wait for what only pins kept.
+/// Limit for one answer. It includes the helper's wait until the kernel has ended links.
 const ANSWER: Duration = Duration::from_secs(20);
-/// How much of the helper's stderr an error shows.
+/// Most bytes of the helper's stderr in an error.
 const STDERR_BYTES: u64 = 4096;
 
-/// A helper under way. Drop ends its stdin, and with it the helper, which then undoes what it did; it does so too when
+/// A running helper. Dropping it closes its stdin, upon which the helper undoes what it did and ends. The same happens if
 /// this process is killed.
 #[derive(Debug)]
 pub(crate) struct Helper {
@@ -54,14 +54,14 @@ impl Helper {
         })
     }
 
-    /// Tells it something, and returns its answer.
+    /// Sends a command. Returns the answer.
     pub(crate) async fn ask<C: Serialize, A: DeserializeOwned>(
         &mut self,
         command: &C,
     ) -> Result<A, FaultError> {
         let mut line = match serde_json::to_string(command) {
             Ok(line) => line,
-            Err(error) => return Err(self.broken(&format!("can't be asked: {error}")).await),
+            Err(error) => return Err(self.broken(&format!("can't be sent a command: {error}")).await),
         };
         line.push('\n');
         let sent = match &mut self.stdin {
@@ -74,7 +74,7 @@ impl Helper {
         self.answer().await
     }
 
-    /// The next line that it writes.
+    /// The next answer.
     pub(crate) async fn answer<A: DeserializeOwned>(&mut self) -> Result<A, FaultError> {
         let line = match timeout(ANSWER, self.stdout.next_line()).await {
             Ok(Ok(Some(line))) => line,
@@ -87,7 +87,7 @@ impl Helper {
         }
     }
 
-    /// It could not do what it was told.
+    /// The error of a command that failed.
     pub(crate) fn refused(&self, what: &str, why: String) -> FaultError {
         FaultError::Refused {
             node: self.node.clone(),
@@ -96,13 +96,13 @@ impl Helper {
         }
     }
 
-    /// Something is wrong with it.
+    /// The error of a helper that does not answer as expected. Ends it.
     pub(crate) async fn broken(&mut self, what: &str) -> FaultError {
-        // Its stdin ends, so it does, and what it said is whole.
+        // Closing stdin ends it, so that its stderr is complete.
         self.stdin = None;
         let mut stderr = String::new();
         if let Some(pipe) = self.child.stderr.take() {
-            // What can't be read explains nothing.
+            // Best effort: without stderr, the error has no explanation.
             let _ = timeout(ANSWER, pipe.take(STDERR_BYTES).read_to_string(&mut stderr)).await;
         }
         FaultError::Helper {
@@ -112,7 +112,7 @@ impl Helper {
         }
     }
 
-    /// Ends it, when it has undone what it did.
+    /// Ends it, and waits until it has undone what it did.
     pub(crate) async fn end(mut self) -> Result<(), FaultError> {
         self.stdin = None;
         match timeout(ANSWER, self.child.wait()).await {

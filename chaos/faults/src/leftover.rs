@@ -10,10 +10,10 @@ use crate::{
     protocol::{Answer, Attached, Command, HeldProgram, Reattached, Staging},
 };
 
-/// Programs held by a helper on the node and attached again without link or pin.
+/// Socket programs that a helper on the node keeps loaded, and attaches again without link or pin.
 ///
-/// Drop ends the helper's stdin, and the helper detaches what it attached; it does so too when this process is
-/// killed, and by itself when it expires.
+/// Dropping it makes the helper detach what it attached. The helper does the same if this process is killed, and when it
+/// expires.
 #[must_use = "the fault heals when this is dropped"]
 #[derive(Debug)]
 pub struct LeftoverPrograms {
@@ -22,7 +22,7 @@ pub struct LeftoverPrograms {
 }
 
 impl LeftoverPrograms {
-    /// Takes hold of the programs that are attached to the agent's cgroup of a node. Changes nothing yet.
+    /// Opens the programs that are attached to the agent's cgroup of a node, which keeps them loaded.
     pub async fn hold(
         cluster: &Cluster,
         node: &str,
@@ -46,57 +46,56 @@ impl LeftoverPrograms {
         };
         match fault.helper.answer().await? {
             Answer::Holds(held) => fault.held = held,
-            other => return Err(fault.nonsense(&other).await),
+            other => return Err(fault.unexpected(&other).await),
         }
         Ok(fault)
     }
 
-    /// What is held.
+    /// The programs that are held.
     #[must_use]
     pub fn held(&self) -> &[HeldProgram] {
         &self.held
     }
 
-    /// Attaches what is held.
+    /// Attaches the held programs.
     pub async fn attach(&mut self, staging: Staging) -> Result<Reattached, FaultError> {
         match self.ask(Command::Attach(staging)).await? {
             Answer::Done(ids) => Ok(Reattached::Done(ids)),
             Answer::Refused(why) => Ok(Reattached::Refused(why)),
-            other => Err(self.nonsense(&other).await),
+            other => Err(self.unexpected(&other).await),
         }
     }
 
-    /// Puts links to another cgroup, where nobody is, in the place of those that are pinned and attach what is held; that
-    /// cgroup may be removed then. Nothing of it is attached to the agent's cgroup any more. The agent must be down.
-    /// Returns where such links are pinned: nowhere, if it pins none.
+    /// Replaces the pinned links that attach the held programs by links to an empty cgroup, which is removed afterwards if
+    /// `removed`. Nothing of them stays attached to the agent's cgroup. The agent must be down. Returns the pins.
     pub async fn displace(&mut self, removed: bool) -> Result<Vec<String>, FaultError> {
         match self.ask(Command::Displace { removed }).await? {
             Answer::Pinned(pins) => Ok(pins),
-            other => Err(self.nonsense(&other).await),
+            other => Err(self.unexpected(&other).await),
         }
     }
 
-    /// Where links are pinned that attach what is held to the agent's cgroup. Changes nothing.
+    /// Pins of links that attach the held programs to the agent's cgroup. Changes nothing.
     pub async fn pinned(&mut self) -> Result<Vec<String>, FaultError> {
         match self.ask(Command::Pinned).await? {
             Answer::Pinned(pins) => Ok(pins),
-            other => Err(self.nonsense(&other).await),
+            other => Err(self.unexpected(&other).await),
         }
     }
 
-    /// What is attached now to the cgroup to which it attached, in the order in which it runs.
+    /// Programs that are attached to the target cgroup now, in the order in which they run.
     pub async fn list(&mut self) -> Result<Vec<Attached>, FaultError> {
         match self.ask(Command::List).await? {
             Answer::Attached(all) => Ok(all),
-            other => Err(self.nonsense(&other).await),
+            other => Err(self.unexpected(&other).await),
         }
     }
 
-    /// Heals, and says so only when it has. Returns the ids that were still attached.
+    /// Heals, and waits until that is done. Returns the ids of programs that were still attached.
     pub async fn heal(mut self) -> Result<Vec<u32>, FaultError> {
         let ids = match self.ask(Command::Detach).await? {
             Answer::Done(ids) => ids,
-            other => return Err(self.nonsense(&other).await),
+            other => return Err(self.unexpected(&other).await),
         };
         self.helper.end().await?;
         Ok(ids)
@@ -109,7 +108,7 @@ impl LeftoverPrograms {
         }
     }
 
-    async fn nonsense(&mut self, answer: &Answer) -> FaultError {
+    async fn unexpected(&mut self, answer: &Answer) -> FaultError {
         let what = format!("gave an answer to another question: {answer:?}");
         self.helper.broken(&what).await
     }

@@ -1,23 +1,20 @@
-//! Faults as values that heal on drop and, where the node could be left alone with them, expire by themselves.
+//! Faults as values that heal when dropped and, where the node can undo them itself, expire.
 //!
 //! ```text
-//! case ── LeftoverPrograms ── stdin/stdout of `plumbline node hold-programs` on the node ── lb-loader ── kernel
-//!      ├─ StoppedAgent ────── AgentControl::stop, start
-//!      ├─ RedirectedAgent ────────── AgentControl::set_api_endpoint
-//!      └─ Connections ─────── `plumbline node connections` on the node ── /proc, sock_diag
+//! case ─▶ StoppedAgent, RedirectedAgent, HiddenPins ─▶ FaultInjector ─▶ Cluster::{stop_agent, start_agent, …}
+//!    └──▶ LeftoverPrograms, LeftoverPackets, ForeignPrograms, TwinMaps ─▶ Helper ─▶ stdin and stdout of
+//!                              `plumbline node …` on the node ─▶ worker ─▶ holder, tally, twin ─▶ lb_loader ─▶ kernel
 //! ```
 //!
-//! - `leftover.rs`: programs of an earlier load that stay attached, or whose pinned links lead elsewhere; `holder/`: its
-//!   part on the node; `protocol.rs`: the lines between the two.
-//! - `helper.rs`, `worker.rs`: what helpers on nodes have in common, seen from the fault and on the node.
-//! - `redirected_agent.rs`: an agent that reaches the API by another way; `connections.rs`: its connections there, seen and reset.
-//! - `agent.rs`: an agent that is down, or runs in another configuration; `pins.rs`: pins that it does not find.
-//! - `foreign/`: programs of another owner.
-//! - `packets/`: packet programs of an earlier load that stay attached.
-//! - `maps/`: maps that are not what their names or pins say.
-//! - `notes/`: what helpers do that outlasts them, and `plumbline node undo`; `heal.rs`: all that is undone on a node when
-//!   whoever made its faults is dead.
-//! - `remains.rs`: what an implementation has on a node; `found.rs`: what of it faults can be made of. `kernel.rs`: which boot of its kernel it is in.
+//! - `injector.rs`: the cluster that faults are made in, and what could not be healed.
+//! - `agent.rs`: an agent that is stopped or runs in another configuration; `redirected_agent.rs`: one that uses another
+//!   endpoint of the API; `pins.rs`: pins that it does not find.
+//! - `leftover.rs`: socket programs of an earlier load that stay attached; `protocol.rs` and `holder/`: its helper.
+//! - `packets/`: the same for packet programs; `foreign/`: programs of another owner; `maps/`: maps that are not what
+//!   their names or pins say.
+//! - `helper.rs`, `worker.rs`: the two ends of every helper; `notes/`: what helpers do that outlasts their process.
+//! - `heal.rs`: undoes on a node what faults of dead processes have left.
+//! - `connections.rs`, `remains.rs`, `found.rs`, `kernel.rs`: what is read from a node; `node.rs`: commands there.
 mod agent;
 pub mod connections;
 mod error;
@@ -26,9 +23,11 @@ mod found;
 mod heal;
 mod helper;
 pub mod holder;
+mod injector;
 mod kernel;
 mod leftover;
 pub mod maps;
+mod node;
 pub mod notes;
 pub mod packets;
 mod pins;
@@ -38,18 +37,19 @@ pub mod remains;
 mod worker;
 
 pub use self::{
-    agent::{OtherwiseConfigured, StoppedAgent, unhealed},
+    agent::{ReconfiguredAgent, StoppedAgent},
     connections::Connections,
     error::FaultError,
     foreign::{ForeignPrograms, Tally},
     found::Found,
     heal::{Healed, heal},
+    injector::FaultInjector,
     kernel::boot_id,
     leftover::LeftoverPrograms,
     maps::{Refitted, Twin, TwinMaps},
     packets::{Again, LeftoverPackets},
     pins::HiddenPins,
     protocol::{As, At, Attached, HeldProgram, Reattached, Staging},
-    redirected_agent::{RedirectedAgent, lead},
+    redirected_agent::{RedirectedAgent, redirect_agent},
     remains::Remains,
 };

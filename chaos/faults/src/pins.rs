@@ -1,52 +1,57 @@
 //! Pins that the agent does not see.
 
-use std::sync::Arc;
-
 use cluster::{Cluster, Stop};
 
 use crate::{
-    FaultError,
-    agent::{BPFFS, heal_in_drop, on_host},
+    FaultError, FaultInjector,
+    node::{self, BPFFS},
 };
 
-/// What the new one is named as its source: by it, whoever comes after a killed process knows it from a node's own.
+/// Source of the new mount, which tells it from the node's own bpffs.
 const SOURCE: &str = "plumbline-cover";
-/// Most that are taken away.
-const COVERS: usize = 16;
+/// Most mounts that are removed at once.
+const MOST_MOUNTS: usize = 16;
 
-/// A new bpffs, mounted over the node's: what is pinned stays pinned, and nobody finds it.
+/// A new bpffs, mounted over the node's: what is pinned stays pinned, but is not found.
 ///
-/// Drop takes it away, if it happens in a multi-threaded runtime, and starts the agent again, which then finds its pins. Nobody
-/// on the node knows when that should be, so it does not expire: [`heal`](crate::heal) does it for a process that has died.
+/// Dropping it unmounts it, in a multi-threaded runtime, and starts the agent, which then finds its pins. It does not
+/// expire: if the process of its case dies, [`heal`](crate::heal) does the same.
 #[must_use = "the pins are seen again when this is dropped"]
 pub struct HiddenPins {
-    cluster: Arc<Cluster>,
+    injector: FaultInjector,
     node: String,
-    hidden: bool,
+    is_hidden: bool,
 }
 
 impl HiddenPins {
     /// Hides them. The node's agent must be down.
-    pub async fn hide(cluster: Arc<Cluster>, node: &str) -> Result<Self, FaultError> {
-        // Before the attempt: one that is broken off halfway must heal too.
+    pub async fn hide(injector: &FaultInjector, node: &str) -> Result<Self, FaultError> {
+        // Before the attempt: one that fails halfway must heal too.
         let fault = Self {
-            cluster,
+            injector: injector.clone(),
             node: node.to_owned(),
-            hidden: true,
+            is_hidden: true,
         };
-        on_host(&fault.cluster, node, &["mount", "-t", "bpf", SOURCE, BPFFS]).await?;
+        let mount = ["mount", "-t", "bpf", SOURCE, BPFFS];
+        node::run(injector.cluster(), node, &mount).await?;
         Ok(fault)
     }
 
-    /// Heals: stops the agent, takes the new bpffs away with all that is pinned there, and starts the agent.
+    /// Heals: stops the agent, unmounts the new bpffs with all that is pinned there, and starts the agent.
     pub async fn heal(mut self) -> Result<(), FaultError> {
-        self.uncover().await?;
-        self.hidden = false;
+        uncover(self.injector.cluster(), &self.node).await?;
+        self.is_hidden = false;
         Ok(())
     }
+}
 
-    async fn uncover(&self) -> Result<(), FaultError> {
-        uncover(&self.cluster, &self.node).await
+impl Drop for HiddenPins {
+    fn drop(&mut self) {
+        if self.is_hidden {
+            let fault = format!("the pins of {} stay hidden", self.node);
+            self.injector
+                .heal_in_drop(&fault, uncover(self.injector.cluster(), &self.node));
+        }
     }
 }
 
@@ -55,45 +60,38 @@ impl HiddenPins {
 /// # Errors
 /// The node can't be reached.
 pub(crate) async fn covered(cluster: &Cluster, node: &str) -> Result<bool, FaultError> {
-    let mounts = on_host(cluster, node, &["cat", "/proc/self/mountinfo"]).await?;
+    let mounts = node::run(cluster, node, &["cat", "/proc/self/mountinfo"]).await?;
     Ok(is_covered(&mounts))
 }
 
-/// Stops the agent, which holds what it has opened there, takes away what covers the node's bpffs, and starts it whatever
-/// became of that.
+/// Stops the agent, which has files open there, unmounts what covers the node's bpffs, and starts the agent even if
+/// unmounting failed.
 ///
 /// # Errors
-/// The agent does not stop or start; what covers the bpffs stays.
+/// The agent does not stop or start, or unmounting failed.
 pub(crate) async fn uncover(cluster: &Cluster, node: &str) -> Result<(), FaultError> {
     cluster.agents()?.stop(node, Stop::Term).await?;
-    let gone = async {
-        for _ in 0..COVERS {
-            if !covered(cluster, node).await? {
-                break;
-            }
-            on_host(cluster, node, &["umount", BPFFS]).await?;
-        }
-        Ok(())
-    };
-    let gone = gone.await;
+    let unmounted = unmount(cluster, node).await;
     cluster.agents()?.start(node, None).await?;
-    gone
+    unmounted
 }
 
-/// Whether what is seen at the node's bpffs is one of ours: of several mounts there, the last (proc(5)).
+async fn unmount(cluster: &Cluster, node: &str) -> Result<(), FaultError> {
+    for _ in 0..MOST_MOUNTS {
+        if !covered(cluster, node).await? {
+            break;
+        }
+        node::run(cluster, node, &["umount", BPFFS]).await?;
+    }
+    Ok(())
+}
+
+/// Whether the last mount at the node's bpffs, which is the one that is seen (proc(5)), is one of ours.
 fn is_covered(mountinfo: &str) -> bool {
     let at_bpffs = |line: &&str| line.split(' ').nth(4) == Some(BPFFS);
     let top = mountinfo.lines().rfind(at_bpffs);
     let source = top.and_then(|line| line.split_once(" - ")?.1.split(' ').nth(1));
     source == Some(SOURCE)
-}
-
-impl Drop for HiddenPins {
-    fn drop(&mut self) {
-        if self.hidden {
-            heal_in_drop(&format!("the pins of {} stay hidden", self.node), self.uncover());
-        }
-    }
 }
 
 #[cfg(test)]
@@ -105,15 +103,15 @@ mod tests {
     const ELSEWHERE: &str = "71 50 0:45 / /mnt rw,relatime - bpf plumbline-cover rw\n";
 
     #[test]
-    fn pins_are_covered_by_a_bpffs_of_ours_on_top_and_by_none_of_somebody_elses() {
+    fn only_our_own_bpffs_on_top_hides_pins() {
         assert!(is_covered(&[OWN, COVER].concat()));
         assert!(!is_covered(OWN), "the node's own");
-        assert!(!is_covered(&[OWN, OWN].concat()), "somebody else's");
+        assert!(!is_covered(&[OWN, OWN].concat()), "another owner's");
         assert!(
             !is_covered(&[OWN, COVER, OWN].concat()),
-            "somebody else's, on ours"
+            "another owner's, on ours"
         );
-        assert!(!is_covered(&[OWN, ELSEWHERE].concat()), "somewhere else");
+        assert!(!is_covered(&[OWN, ELSEWHERE].concat()), "at another path");
         assert!(!is_covered(""));
     }
 }

@@ -1,19 +1,19 @@
-//! Lines between a fault and its helper on the node: one JSON object each, one answer for each command.
+//! Lines between [`LeftoverPrograms`](crate::LeftoverPrograms) and its helper: JSON, with one answer for each command.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A program that the helper holds by id.
+/// A program that the helper keeps loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldProgram {
     /// Hook at which it was found.
     pub hook: String,
     /// Id.
     pub id: u32,
-    /// Name as the kernel keeps it: for people, not unique.
+    /// Name in the kernel, which is not unique.
     pub name: String,
-    /// Ids of the maps that it uses, and so keeps alive.
+    /// Ids of its maps.
     pub maps: Vec<u32>,
 }
 
@@ -24,11 +24,11 @@ pub enum At {
     /// The agent's.
     #[default]
     Own,
-    /// The one below it in which processes of the node run that are in no pod.
+    /// The one below it with the node's processes that are in no pod.
     Below,
-    /// The one right above it, which the node's mounts need not show.
+    /// The one right above it, even if no mount of the node shows it.
     Above,
-    /// The same, and the node gets a mount that shows it, for as long as the fault lasts.
+    /// The one right above it, which a new mount of the node shows while the fault lasts.
     AboveShown,
 }
 
@@ -36,7 +36,7 @@ pub enum At {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum As {
-    /// With `BPF_PROG_ATTACH` and `BPF_F_ALLOW_MULTI`: others may be there too.
+    /// With `BPF_PROG_ATTACH` and `BPF_F_ALLOW_MULTI`: others may be attached too.
     #[default]
     Multi,
     /// With `BPF_PROG_ATTACH` and `BPF_F_ALLOW_OVERRIDE`: it is the only one there; one below runs in its place.
@@ -74,12 +74,12 @@ impl fmt::Display for Staging {
     }
 }
 
-/// What came of attaching again.
+/// The result of attaching again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reattached {
-    /// Ids of what is attached now: not of what was there already in the same way.
+    /// Ids of the programs that were attached, without those that were attached in the same way already.
     Done(Vec<u32>),
-    /// The kernel lets none in there in this way, and says so. Nothing is attached.
+    /// The kernel refuses this, with its reason. Nothing is attached.
     Refused(String),
 }
 
@@ -94,40 +94,40 @@ pub struct Attached {
     pub direct: Vec<u32>,
 }
 
-/// What the helper is told.
+/// Commands to the helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Command {
-    /// Attach again what is held.
+    /// Attach the held programs.
     Attach(Staging),
-    /// Let the links that attach what is held be pinned where they are, and attach it to another cgroup, where nobody is.
+    /// Replace the pinned links of the held programs by links to an empty cgroup.
     Displace {
-        /// Whether that cgroup is then removed.
+        /// Whether that cgroup is removed afterwards.
         removed: bool,
     },
-    /// Say where links are pinned that attach what is held.
+    /// List the pins of links that attach the held programs.
     Pinned,
-    /// Say what is attached to the cgroup to which it attached last; to the agent's, if it did not yet.
+    /// List what is attached to the target cgroup, which is the agent's at first.
     List,
-    /// Detach what it has attached.
+    /// Detach what the helper attached.
     Detach,
 }
 
-/// What the helper answers.
+/// The helper's answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Answer {
-    /// Its first line: what it holds.
+    /// The first line: the held programs.
     Holds(Vec<HeldProgram>),
-    /// To `attach` (what it attached) and `detach` (what it detached): ids.
+    /// To `attach` and `detach`: the ids of attached or detached programs.
     Done(Vec<u32>),
-    /// To `pinned`: where the links are pinned. To `displace`: where those are that lead elsewhere now.
+    /// To `pinned` and `displace`: pins of the links.
     Pinned(Vec<String>),
     /// To `list`.
     Attached(Vec<Attached>),
-    /// To `attach`: the kernel does not permit it, in words.
+    /// To `attach`: the kernel's reason to refuse.
     Refused(String),
-    /// It could not.
+    /// The command failed, with the reason.
     Failed(String),
 }
 
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_what_a_person_could_type_and_read() {
+    fn lines_are_short_json() {
         assert_eq!(serde_json::to_string(&Command::List).unwrap(), "\"list\"");
         assert_eq!(
             serde_json::to_string(&Command::Attach(Staging::default())).unwrap(),

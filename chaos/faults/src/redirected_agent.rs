@@ -1,70 +1,75 @@
-//! An agent that reaches the API by another way than at first.
-
-use std::sync::Arc;
+//! An agent that reaches the API by another endpoint than its own.
 
 use cluster::{ApiEndpoint, Cluster, Stop};
 
-use crate::{FaultError, agent::heal_in_drop};
+use crate::{FaultError, FaultInjector};
 
-/// The agent of a node, led to the API by a way of the case's own.
+/// The agent of a node, using an API endpoint that the case has chosen.
 ///
-/// Drop leads it back and starts it again, if it happens in a multi-threaded runtime. Nobody on the node knows when that
-/// should be, so it does not expire: whoever runs a case looks for agents that are led elsewhere when its process has
-/// died, and `plumbline heal` does.
-#[must_use = "the agent is led back when this is dropped"]
+/// Dropping it gives the agent its own endpoint and restarts it, in a multi-threaded runtime. It does not expire: if the
+/// process of its case dies, [`heal`](crate::heal) does the same.
+#[must_use = "the agent gets its own API endpoint again when this is dropped"]
 pub struct RedirectedAgent {
-    cluster: Arc<Cluster>,
+    injector: FaultInjector,
     node: String,
-    is_led: bool,
+    is_redirected: bool,
 }
 
 impl RedirectedAgent {
-    /// Stops it, leads it there, and starts it again.
+    /// Stops the agent, sets its endpoint, and starts it again.
     ///
     /// # Errors
-    /// It does not stop or start, or the cluster can't lead it.
-    pub async fn lead(cluster: Arc<Cluster>, node: &str, way: &ApiEndpoint) -> Result<Self, FaultError> {
+    /// It does not stop or start, or the cluster can't set the endpoint.
+    pub async fn redirect(
+        injector: &FaultInjector,
+        node: &str,
+        endpoint: &ApiEndpoint,
+    ) -> Result<Self, FaultError> {
         // Before the attempt: one that fails halfway must heal too.
-        let led = Self {
-            cluster,
+        let fault = Self {
+            injector: injector.clone(),
             node: node.to_owned(),
-            is_led: true,
+            is_redirected: true,
         };
-        led.go(Some(way)).await?;
-        Ok(led)
+        fault.set(Some(endpoint)).await?;
+        Ok(fault)
     }
 
-    /// Heals: leads it back, and starts it again.
+    /// Heals: the agent gets its own endpoint and is restarted.
     ///
     /// # Errors
-    /// As [`lead`](Self::lead).
-    pub async fn back(mut self) -> Result<(), FaultError> {
-        self.go(None).await?;
-        self.is_led = false;
+    /// As [`redirect`](Self::redirect).
+    pub async fn heal(mut self) -> Result<(), FaultError> {
+        self.set(None).await?;
+        self.is_redirected = false;
         Ok(())
     }
 
-    async fn go(&self, way: Option<&ApiEndpoint>) -> Result<(), FaultError> {
-        lead(&self.cluster, &self.node, way).await
+    async fn set(&self, endpoint: Option<&ApiEndpoint>) -> Result<(), FaultError> {
+        redirect_agent(self.injector.cluster(), &self.node, endpoint).await
     }
-}
-
-/// Stops an agent, tells it its way, and starts it again whatever became of that.
-///
-/// # Errors
-/// It does not stop or start, or the cluster can't lead it.
-pub async fn lead(cluster: &Cluster, node: &str, way: Option<&ApiEndpoint>) -> Result<(), FaultError> {
-    cluster.agents()?.stop(node, Stop::Term).await?;
-    let told = cluster.agents()?.set_api_endpoint(node, way).await;
-    cluster.agents()?.start(node, None).await?;
-    Ok(told?)
 }
 
 impl Drop for RedirectedAgent {
     fn drop(&mut self) {
-        if self.is_led {
-            let what = format!("the agent of {} is led elsewhere", self.node);
-            heal_in_drop(&what, self.go(None));
+        if self.is_redirected {
+            let fault = format!("the agent of {} keeps another API endpoint", self.node);
+            self.injector.heal_in_drop(&fault, self.set(None));
         }
     }
+}
+
+/// Restarts an agent with an API endpoint, or with its own. It is started even if setting the endpoint fails.
+///
+/// # Errors
+/// It does not stop or start, or the cluster can't set the endpoint.
+pub async fn redirect_agent(
+    cluster: &Cluster,
+    node: &str,
+    endpoint: Option<&ApiEndpoint>,
+) -> Result<(), FaultError> {
+    cluster.agents()?.stop(node, Stop::Term).await?;
+    let set = cluster.agents()?.set_api_endpoint(node, endpoint).await;
+    cluster.agents()?.start(node, None).await?;
+    Ok(set?)
 }

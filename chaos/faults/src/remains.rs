@@ -1,7 +1,7 @@
-//! What an implementation has on a node: counted, so that two moments can be compared.
+//! Counts of what an implementation has on a node, to compare two moments.
 //!
-//! `plumbline node remains` counts on the node; [`Remains::of`] asks it. What comes and goes with pods is left out, as no
-//! implementation makes it: device programs, which container runtimes attach, and rules of CNI plugins.
+//! [`Remains::of`] runs `plumbline node remains` on the node. It leaves out what comes and goes with pods: programs for device
+//! access, which container runtimes attach, and rules of CNI plugins.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,17 +15,17 @@ use lb_loader::{Found, Manner, Place, Scope, inventory};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{FaultError, agent::on_host};
+use crate::{FaultError, error::message, node};
 
-/// The attach type of programs that decide which devices a container may open.
+/// Attach type of programs that control access to devices.
 const DEVICE: &str = "device";
-/// How names of chains of the CNI plugins begin (portmap, and those that masquerade).
+/// Prefix of nftables chains of CNI plugins (portmap, and those that masquerade).
 const CNI: &str = "CNI-";
 
 /// Arguments of `plumbline node remains`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// The node's cgroup: it and all below it are looked at.
+    /// The node's cgroup; all below it is counted too.
     #[arg(long, value_name = "FOLDER")]
     cgroup: PathBuf,
     /// The node's bpffs.
@@ -33,32 +33,26 @@ pub struct Arguments {
     bpffs: PathBuf,
 }
 
-/// Kinds of what is attached.
+/// Names of kinds of attachments.
 const LINKS: &str = "links";
 const PROGRAMS: &str = "programs at ";
 
-/// How many there are of each kind: `programs at connect4`, `links`, `pins` …; a kind of which there is none is left out.
+/// Counts by kind: `programs at connect4`, `links`, `pins` … Kinds with a count of zero are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remains(BTreeMap<String, usize>);
 
 impl Remains {
-    /// Of a node: programs at its cgroups and at the devices of its network namespace, the links and maps that go with
-    /// them, pins, and rules of nftables.
+    /// Counts on a node: programs at its cgroups and at the devices of its network namespace, their links and maps, pins, and
+    /// rules of nftables.
     ///
     /// # Errors
-    /// The node can't be reached, or looked at.
+    /// The node can't be reached, or something can't be counted.
     pub async fn of(cluster: &Cluster, node: &str) -> Result<Self, FaultError> {
         let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
-        let command = ["plumbline", "node", "remains", "--cgroup", &cgroup];
-        let said = on_host(cluster, node, &command).await?;
-        serde_json::from_str(&said).map_err(|error| FaultError::Helper {
-            node: node.to_owned(),
-            what: format!("wrote {said:?}"),
-            stderr: error.to_string(),
-        })
+        node::plumbline(cluster, node, &["remains", "--cgroup", &cgroup]).await
     }
 
-    /// Of a node before its agent was installed.
+    /// The counts of a node before its agent was installed.
     ///
     /// # Errors
     /// The cluster does not know it.
@@ -66,7 +60,7 @@ impl Remains {
         Ok(Self(cluster.nodes()?.baseline(node).await?))
     }
 
-    /// What there is more than there was.
+    /// What exceeds the counts of an earlier moment.
     #[must_use]
     pub fn beyond(&self, before: &Self) -> Self {
         let mut more = Self::default();
@@ -77,26 +71,26 @@ impl Remains {
         more
     }
 
-    /// Of that, what is attached: programs and links.
+    /// Only programs and links.
     pub(crate) fn attached(mut self) -> Self {
         self.0
             .retain(|kind, _| kind == LINKS || kind.starts_with(PROGRAMS));
         self
     }
 
-    /// Whether there is nothing.
+    /// Whether all counts are zero.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether there is anything of a kind.
+    /// Whether the count of a kind is above zero.
     #[must_use]
     pub fn has(&self, kind: &str) -> bool {
         self.0.contains_key(kind)
     }
 
-    /// Whether there is more of some kind.
+    /// Whether the count of some kind is higher.
     #[must_use]
     pub fn exceeds(&self, other: &Self) -> bool {
         self.0
@@ -128,18 +122,18 @@ impl fmt::Display for Remains {
 /// Counts, on the node.
 ///
 /// # Errors
-/// In words, for stderr: something can't be looked at, so that a count would say less than there is.
+/// A message for stderr: something can't be counted.
 pub fn count(arguments: &Arguments) -> Result<Remains, String> {
     let scope = Scope {
         cgroup: arguments.cgroup.clone(),
         bpffs: None,
         current: Vec::new(),
     };
-    let seen = inventory(&scope).map_err(|error| error.to_string())?;
+    let inventory = inventory(&scope).map_err(message)?;
     let mut remains = Remains::default();
     let (mut links, mut maps) = (BTreeSet::new(), BTreeSet::new());
-    for found in seen.attachments {
-        let Some(place) = here(&found, &arguments.cgroup) else {
+    for found in inventory.attachments {
+        let Some(place) = kind(&found, &arguments.cgroup) else {
             continue;
         };
         remains.add(format!("{PROGRAMS}{place}"), 1);
@@ -157,8 +151,8 @@ pub fn count(arguments: &Arguments) -> Result<Remains, String> {
     Ok(remains)
 }
 
-/// The kind of place, if it is this node's.
-fn here(found: &Found, cgroup: &Path) -> Option<String> {
+/// The kind of an attachment; `None` if it is not this node's.
+fn kind(found: &Found, cgroup: &Path) -> Option<String> {
     match &found.place {
         Place::Cgroup {
             path: Some(path),
@@ -175,7 +169,7 @@ fn here(found: &Found, cgroup: &Path) -> Option<String> {
     }
 }
 
-/// Everything pinned, in the order of the paths: files with a dot are the kernel's own.
+/// All pins, by path. Files with a dot in their name are the kernel's own.
 pub(crate) fn pinned_files(bpffs: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |error| format!("can't look at {}: {error}", bpffs.display());
     let mut files = Vec::new();
@@ -194,8 +188,8 @@ pub(crate) fn pinned_files(bpffs: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// The table of each rule of this network namespace; those of the iptables that comes with nftables are among them. None where
-/// nothing can show them: then nothing could have made them either.
+/// The table of each nftables rule of this network namespace, those of iptables-nft included. None without `nft`: then nothing
+/// can have made any.
 fn rules() -> Result<Vec<String>, String> {
     let output = match Command::new("nft").args(["--json", "list", "ruleset"]).output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -225,7 +219,7 @@ fn tables_of_rules(listed: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Whether a CNI plugin made a rule for a pod: it is in a chain of theirs, or leads to one.
+/// Whether a CNI plugin made a rule: it is in a chain of CNI, or jumps to one.
 fn is_of_cni(rule: &Value) -> bool {
     let is_theirs = |chain: &Value| chain.as_str().is_some_and(|name| name.starts_with(CNI));
     let statements = rule["expr"].as_array().into_iter().flatten();
@@ -246,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn more_of_one_kind_exceeds_whatever_there_is_less_of() {
+    fn a_higher_count_of_one_kind_exceeds() {
         let first = remains(&[("links", 2), ("pins", 3)]);
         assert!(!first.exceeds(&first));
         assert!(!remains(&[("pins", 2)]).exceeds(&first));
@@ -256,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_was_before_is_no_remnant() {
+    fn earlier_counts_are_subtracted() {
         let now = remains(&[("links", 2), ("pins", 3), ("rules of ip nat", 1)]);
         let before = remains(&[("pins", 2), ("rules of ip nat", 4)]);
         assert_eq!(now.beyond(&before), remains(&[("links", 2), ("pins", 1)]));
@@ -264,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_counted_by_their_table_but_for_those_of_pods() {
+    fn rules_are_counted_by_table_without_those_of_cni() {
         let rule = |table: &str, chain: &str, target: &str| {
             serde_json::json!({"rule": {
                 "family": "ip", "table": table, "chain": chain, "expr": [{"counter": null}, {"jump": {"target": target}}],
@@ -282,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn pins_are_counted_and_files_of_the_kernel_are_not() {
+    fn files_of_the_kernel_are_no_pins() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("agent")).unwrap();
         for name in ["agent/map", "link", "maps.debug"] {

@@ -1,7 +1,7 @@
-//! What helpers on a node have in common: commands on stdin, answers on stdout, and an end.
+//! A helper's side on the node: commands on stdin, answers on stdout, and its end.
 //!
-//! The process that is started only waits for a second one, which does the work and shares its stdin and stdout: a
-//! container runtime or a lab that kills what it started does not kill the one that has to clean up.
+//! The first process only waits for a second one, which does the work and shares its stdin and stdout. A container runtime or
+//! lab that kills the first does not kill the one that has to clean up.
 
 use std::{
     env,
@@ -20,10 +20,10 @@ use tokio::{
 /// Arguments of every helper.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct HelperArguments {
-    /// Undoes what it did and ends after so many seconds.
+    /// Undoes what it did and ends after this many seconds.
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     expires_s: u64,
-    /// Does the work itself.
+    /// Does the work itself, without a second process.
     #[arg(long, hide = true)]
     pub(crate) worker: bool,
 }
@@ -49,15 +49,14 @@ pub(crate) async fn supervise() -> Result<ExitCode, String> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// Says what comes first, and then answers each command, until its user is gone, it is told to end, or it expires.
-/// Returns which.
+/// Writes the first answer and then answers commands, until stdin ends, on SIGTERM, or when it expires. Returns the reason.
 pub(crate) async fn serve<C: DeserializeOwned, A: Serialize>(
     arguments: &HelperArguments,
     first: &A,
     mut answer: impl AsyncFnMut(Result<C, String>) -> A,
 ) -> Result<&'static str, String> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-    say(first).await?;
+    write(first).await?;
     let mut lines = BufReader::new(stdin()).lines();
     let expiry = tokio::time::sleep(Duration::from_secs(arguments.expires_s));
     tokio::pin!(expiry);
@@ -65,19 +64,19 @@ pub(crate) async fn serve<C: DeserializeOwned, A: Serialize>(
         let line = tokio::select! {
             line = lines.next_line() => line,
             () = &mut expiry => return Ok("it expired"),
-            _ = terminate.recv() => return Ok("it was told to end"),
+            _ = terminate.recv() => return Ok("it got SIGTERM"),
         };
         let Ok(Some(line)) = line else {
-            return Ok("its user is gone");
+            return Ok("its stdin ended");
         };
         let command = serde_json::from_str(&line).map_err(|error| format!("{line:?} is no command: {error}"));
-        if say(&answer(command).await).await.is_err() {
+        if write(&answer(command).await).await.is_err() {
             return Ok("its answers are not read");
         }
     }
 }
 
-async fn say(answer: &impl Serialize) -> Result<(), String> {
+async fn write(answer: &impl Serialize) -> Result<(), String> {
     let mut line = serde_json::to_string(answer).map_err(|error| error.to_string())?;
     line.push('\n');
     let mut stdout = stdout();

@@ -1,4 +1,4 @@
-//! Who asks: bearer tokens. Whoever has one may do everything; who has none may read health and version.
+//! Bearer tokens. A client with a token may do everything; one without may read health and version.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub struct Auth {
 }
 
 impl Auth {
-    /// Nobody: every request is anonymous.
+    /// No users: every request is anonymous.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -26,8 +26,8 @@ impl Auth {
         self
     }
 
-    /// The user behind a request: `None` is anonymous, and so is an empty token or another scheme. A token that
-    /// nobody has is 401, as upstream.
+    /// The user of a request: `None` is anonymous, and so is an empty token or another scheme. A token that
+    /// is unknown is 401, as upstream.
     pub(crate) fn user(&self, headers: &HeaderMap) -> Result<Option<&str>, Status> {
         let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = value

@@ -1,17 +1,17 @@
-//! What a [`Store`](crate::Store) is told at its start.
+//! Settings of a [`Store`](crate::Store).
 
 use std::{net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
 
-/// Settings of a control plane; every bound it keeps is here.
+/// Settings of a control plane, with all of its bounds.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where ClusterIPs come from, the primary family first; one range per family.
+    /// Ranges of ClusterIPs, one per family, the primary family first.
     ///
     /// The first address of each range belongs to `default/kubernetes`.
     pub service_cidrs: Vec<IpNet>,
-    /// Node ports are given out from here (`--service-node-port-range`).
+    /// Range of node ports (`--service-node-port-range`).
     pub node_ports: std::ops::RangeInclusive<u16>,
     /// Addresses that the EndpointSlice `default/kubernetes` shows from the start and for good: for servers that
     /// [`serve()`](crate::serve()) runs. Empty where [`Replica`](crate::Replica)s advertise themselves.
@@ -20,15 +20,15 @@ pub struct Config {
     pub advertise_port: u16,
     /// How often a replica renews its lease and reconciles `default/kubernetes`. Upstream: 10 s.
     pub reconcile_interval: Duration,
-    /// How long the lease of a replica that says nothing lasts. Upstream: 15 s.
+    /// How long a replica's lease lasts without renewal. Upstream: 15 s.
     pub lease: Duration,
     /// Events kept for watches and lists at an earlier resourceVersion; an older one is answered with 410.
     pub history_events: usize,
     /// The same bound in bytes of JSON, whichever is reached first.
     pub history_bytes: usize,
-    /// Event objects (`kubectl get events`) kept; the oldest gives way.
+    /// Event objects (`kubectl get events`) kept; the oldest is removed first.
     pub event_objects: usize,
-    /// How often a quiet watch that allows bookmarks gets one.
+    /// Interval of bookmarks in an idle watch that allows them.
     pub bookmark_interval: Duration,
     /// Largest request body; a larger one is answered with 413. Upstream: 3 MiB.
     pub body_bytes: usize,
@@ -62,7 +62,7 @@ impl Config {
         }
     }
 
-    /// Checks what [`Store::new`](crate::Store::new) relies on.
+    /// Checks the assumptions of [`Store::new`](crate::Store::new).
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         match self.service_cidrs.as_slice() {
             [_] => {}

@@ -1,4 +1,4 @@
-//! What this server has: `/api`, `/apis`, `/version`; plain and aggregated.
+//! Discovery: `/api`, `/apis`, `/version`; plain and aggregated.
 
 use hyper::{
     Response,
@@ -7,11 +7,11 @@ use hyper::{
 use serde_json::{Value, json};
 
 use crate::{
-    http::{Body, json_response},
-    kinds::{Facts, Kind},
+    kinds::{Kind, KindInfo},
+    respond::{self, Body},
 };
 
-/// What a discovery path is about; groups are names that exist.
+/// The subject of a discovery path. Groups exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     /// `/api`.
@@ -27,7 +27,7 @@ pub(crate) enum Topic {
 /// The groups with a name, each in its version v1.
 const GROUPS: [&str; 3] = ["coordination.k8s.io", "discovery.k8s.io", "networking.k8s.io"];
 
-/// The version whose behaviour this server follows.
+/// The Kubernetes version that this server imitates.
 pub(crate) fn version() -> Value {
     json!({
         "major": "1", "minor": "36", "gitVersion": "v1.36.0+plumbline", "gitCommit": "", "gitTreeState": "",
@@ -41,19 +41,19 @@ pub(crate) fn answer(topic: &Topic, aggregated: bool) -> Response<Body> {
         Topic::Legacy if aggregated => aggregate(&[""]),
         Topic::Groups if aggregated => aggregate(&GROUPS),
         Topic::Legacy => {
-            return json_response(200, &json!({"kind": "APIVersions", "versions": ["v1"]}));
+            return respond::json(200, &json!({"kind": "APIVersions", "versions": ["v1"]}));
         }
         Topic::Groups => {
             let groups = GROUPS.map(|name| group(name, false));
-            return json_response(
+            return respond::json(
                 200,
                 &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
             );
         }
-        Topic::Group(name) => return json_response(200, &group(name, true)),
-        Topic::Resources(name) => return json_response(200, &resources(name)),
+        Topic::Group(name) => return respond::json(200, &group(name, true)),
+        Topic::Resources(name) => return respond::json(200, &resources(name)),
     };
-    let mut response = json_response(200, &list);
+    let mut response = respond::json(200, &list);
     let media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     response
         .headers_mut()
@@ -71,11 +71,11 @@ fn group(name: &str, alone: bool) -> Value {
     group
 }
 
-fn of_group(group: &str) -> impl Iterator<Item = &'static Facts> {
+fn of_group(group: &str) -> impl Iterator<Item = &'static KindInfo> {
     Kind::ALL
         .into_iter()
-        .map(Kind::facts)
-        .filter(move |facts| facts.group == group)
+        .map(Kind::info)
+        .filter(move |info| info.group == group)
 }
 
 fn verbs() -> Value {
@@ -94,7 +94,7 @@ fn verbs() -> Value {
 /// Name, kind and verbs of a part of an object with a path of its own.
 type Subresource = (&'static str, &'static str, &'static [&'static str]);
 
-/// What pods have besides their status.
+/// Subresources of pods besides their status.
 const OF_PODS: [Subresource; 4] = [
     ("binding", "Binding", &["create"]),
     ("exec", "PodExecOptions", &["create", "get"]),
@@ -106,29 +106,29 @@ const OF_PODS: [Subresource; 4] = [
     ),
 ];
 
-fn subresources(facts: &Facts) -> impl Iterator<Item = Subresource> {
-    let status: Subresource = ("status", facts.kind, &["get", "patch", "update"]);
-    let of_pods = OF_PODS.into_iter().filter(|_| facts.kind == "Pod");
-    of_pods.chain(facts.status.then_some(status))
+fn subresources(info: &KindInfo) -> impl Iterator<Item = Subresource> {
+    let status: Subresource = ("status", info.kind, &["get", "patch", "update"]);
+    let of_pods = OF_PODS.into_iter().filter(|_| info.kind == "Pod");
+    of_pods.chain(info.status.then_some(status))
 }
 
 fn resources(group: &str) -> Value {
     let mut all = Vec::new();
-    for facts in of_group(group) {
+    for info in of_group(group) {
         let mut resource = json!({
-            "name": facts.plural, "singularName": facts.singular, "namespaced": facts.namespaced,
-            "kind": facts.kind, "verbs": verbs(),
+            "name": info.plural, "singularName": info.singular, "namespaced": info.namespaced,
+            "kind": info.kind, "verbs": verbs(),
         });
-        for (field, names) in [("shortNames", facts.short), ("categories", facts.categories)] {
+        for (field, names) in [("shortNames", info.short), ("categories", info.categories)] {
             if !names.is_empty() {
                 resource[field] = json!(names);
             }
         }
         all.push(resource);
-        for (name, kind, verbs) in subresources(facts) {
+        for (name, kind, verbs) in subresources(info) {
             all.push(json!({
-                "name": format!("{}/{name}", facts.plural), "singularName": "",
-                "namespaced": facts.namespaced, "kind": kind, "verbs": verbs,
+                "name": format!("{}/{name}", info.plural), "singularName": "",
+                "namespaced": info.namespaced, "kind": kind, "verbs": verbs,
             }));
         }
     }
@@ -156,20 +156,20 @@ fn aggregate(groups: &[&str]) -> Value {
     })
 }
 
-fn aggregated_resource(facts: &Facts) -> Value {
-    let kind = json!({"group": facts.group, "version": facts.version, "kind": facts.kind});
+fn aggregated_resource(info: &KindInfo) -> Value {
+    let kind = json!({"group": info.group, "version": info.version, "kind": info.kind});
     let mut resource = json!({
-        "resource": facts.plural, "responseKind": kind, "singularResource": facts.singular,
-        "scope": if facts.namespaced { "Namespaced" } else { "Cluster" }, "verbs": verbs(),
+        "resource": info.plural, "responseKind": kind, "singularResource": info.singular,
+        "scope": if info.namespaced { "Namespaced" } else { "Cluster" }, "verbs": verbs(),
     });
-    for (field, names) in [("shortNames", facts.short), ("categories", facts.categories)] {
+    for (field, names) in [("shortNames", info.short), ("categories", info.categories)] {
         if !names.is_empty() {
             resource[field] = json!(names);
         }
     }
-    let parts: Vec<Value> = subresources(facts)
+    let parts: Vec<Value> = subresources(info)
         .map(|(name, kind, verbs)| {
-            let kind = json!({"group": facts.group, "version": facts.version, "kind": kind});
+            let kind = json!({"group": info.group, "version": info.version, "kind": kind});
             json!({"subresource": name, "responseKind": kind, "verbs": verbs})
         })
         .collect();

@@ -1,8 +1,8 @@
-//! What the API server asks of the nodes that run pods: the kubelet's part of `log`, `exec` and `proxy`.
+//! The kubelet's part of `log`, `exec` and `proxy`.
 //!
-//! Upstream's API server dials the kubelet's own server; here whoever runs the pods implements [`Kubelet`] and gives it
-//! to the [`Store`](crate::Store). Which lines of a log are shown, the protocols of kubectl and all refusals
-//! that need only the API's objects are the API server's own work.
+//! Upstream's API server connects to the kubelet's server. Here, the program that runs the pods implements [`Kubelet`] and gives
+//! it to the [`Store`](crate::Store). Selecting log lines, kubectl's protocols, and refusals by API objects are done by the API
+//! server itself.
 
 use std::{collections::VecDeque, fmt};
 
@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub trait Kubelet: Send + Sync {
     /// What a container wrote.
     ///
-    /// `previous` asks for its run before the last restart; `follow`, for what it still will write.
+    /// `previous`: that of the run before the last restart. `follow`: also what it will write.
     ///
     /// # Errors
     /// [`KubeletError`]: the node is not there, the container has not begun, or there is no earlier run.
@@ -35,7 +35,7 @@ pub trait Kubelet: Send + Sync {
     /// Connects to a TCP port of a pod's address, as the node it runs on would.
     ///
     /// # Errors
-    /// [`KubeletError`]: the node is not there, or nobody listens.
+    /// [`KubeletError`]: the node is absent, or nothing listens on the port.
     async fn connect(&self, pod: &PodOnNode, port: u16) -> Result<Box<dyn Connection>, KubeletError>;
 }
 
@@ -46,7 +46,7 @@ pub struct PodOnNode {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Tells it from an earlier pod of the name.
+    /// Distinguishes it from an earlier pod of the same name.
     pub uid: String,
     /// The node that it is assigned to.
     pub node: String,
@@ -74,7 +74,7 @@ pub struct LogLine {
 pub struct Log {
     /// What it has written, oldest first; how much of it is kept is the implementation's to bound.
     pub written: VecDeque<LogLine>,
-    /// What it writes from then on, until it ends: there if it was asked to be followed.
+    /// What it writes from then on, until it ends, if it is followed.
     pub following: Option<BoxStream<'static, LogLine>>,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Debug for Log {
     }
 }
 
-/// What is to be started in a container.
+/// A program to start in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecRequest {
     /// The program and its arguments; not empty.
@@ -101,13 +101,13 @@ pub struct ExecRequest {
     pub stderr: bool,
 }
 
-/// A program that was started. Dropping it must end the program: its client is gone.
+/// A program that was started. Dropping it must end the program.
 pub struct Process {
-    /// Its standard input, if asked for; dropping this ends it.
+    /// Its standard input, if requested. Dropping this closes it.
     pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
-    /// Its standard output, if asked for.
+    /// Its standard output, if requested.
     pub stdout: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    /// Its standard error, if asked for.
+    /// Its standard error, if requested.
     pub stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
     /// Its exit code, once it has ended; of one that a signal ended, 128 and the signal's number.
     pub ended: BoxFuture<'static, Result<i32, KubeletError>>,
@@ -124,7 +124,7 @@ pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
-/// Why a node did not do what it was asked.
+/// Errors of a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KubeletError {
     /// Its kubelet does not answer.
@@ -138,13 +138,13 @@ pub enum KubeletError {
     /// The container has not begun, or has ended.
     #[error("{state}")]
     NotRunning {
-        /// Its state in words: `waiting to start: ContainerCreating`.
+        /// Its state, such as `waiting to start: ContainerCreating`.
         state: String,
     },
     /// The container was never restarted.
     #[error("no earlier run of the container")]
     NoPreviousRun,
-    /// Nobody listens on the port, or the connection broke.
+    /// Nothing listens on the port, or the connection broke.
     #[error("{why}")]
     Connect {
         /// What the connection ended with.

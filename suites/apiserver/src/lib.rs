@@ -5,22 +5,24 @@
 //!                          │                            │
 //!                          ├─ discovery, openapi        ├─ kinds: defaults, validation, lifecycle
 //!                          ├─ table                     ├─ patch: JSON, merge, strategic merge
-//!                          └─ kubelet: logs, exec,       └─ managed: server-side apply, who owns which field
+//!                          └─ kubelet: logs, exec,       └─ managed: server-side apply, owners of fields
 //!                             proxy of pods
 //! ```
 //!
-//! One [`Store`] is the cluster; any number of [`Replica`]s are its API servers, each with its own [`Faults`] or
-//! sharing them ([`serve()`] alone is a server that advertises nothing). Nothing is written to disk. kubectl, client-go informers and kube-rs work against it unmodified.
+//! One [`Store`] is the cluster; any number of [`Replica`]s are its API servers, which have their own [`Faults`] or share them.
+//! [`serve()`] alone is a server that advertises nothing. Nothing is written to disk. kubectl, client-go informers and kube-rs
+//! work against it unmodified.
 //!
-//! Promised: one global resourceVersion; every watcher sees every change of its kind in the order of these
-//! versions or is told 410; objects read as upstream would show them; every buffer is bounded (see [`Config`]).
+//! Guarantees: one global resourceVersion; every watcher gets all changes of its kind in the order of these versions, or 410;
+//! objects read as upstream would show them; every buffer is bounded (see [`Config`]).
 //!
-//! [`Proxy`] lets the same faults meet clients of Kubernetes' own API server.
+//! [`Proxy`] applies the same faults to clients of Kubernetes' own API server.
 //!
-//! Files: `config` (bounds), `pki` and `auth` (trust), `replica` (one API server's life), `serve` (connections),
-//! `faults/` (what goes wrong for clients), `proxy/` (the same in front of another server), `kubelet` (what nodes are asked), `http/` (requests), `store/`
-//! (objects, history, deletion, addresses), `kinds/` (what each kind defaults and refuses), `patch/`, `managed/` (who owns
-//! which field), `protobuf/` (what Go clients send), `selector`, `table/`, `discovery`, `openapi`, `status` (how it says no).
+//! Modules import in one direction: `status` (errors), `respond` (responses) and `kinds` (defaults and validation of each
+//! kind) are at the bottom; `patch/`, `managed/` (server-side apply), `selector` and `table/` use them; `store/` (objects,
+//! history, deletion, addresses) is above these; `faults/` decide what clients see of it; `http/` answers requests, with
+//! `discovery`, `openapi`, `protobuf/` and `kubelet`; `serve` has the connections, `replica` the life of a server, and
+//! `proxy/` applies faults in front of another one. `config` has the bounds, `auth` and `pki` the tokens and certificates.
 
 mod auth;
 mod config;
@@ -36,6 +38,7 @@ mod pki;
 mod protobuf;
 mod proxy;
 mod replica;
+mod respond;
 mod selector;
 mod serve;
 mod status;

@@ -1,15 +1,15 @@
-//! OpenAPI v3, as much of it as clients decide by: the paths and the parameters of each kind.
+//! OpenAPI v3 with the paths and parameters of each kind, and without schemas.
 //!
-//! There are no schemas. kubectl reads here that the server validates fields itself (`fieldValidation` of the
-//! PATCH operation), and computes three-way patches from the types built into it.
+//! kubectl learns from it that the server validates fields itself (`fieldValidation` of the PATCH operation). It computes
+//! three-way patches from its built-in types.
 
 use hyper::Response;
 use serde_json::{Map, Value, json};
 
 use crate::{
     discovery,
-    http::{Body, json_response},
-    kinds::{Facts, Kind},
+    kinds::{Kind, KindInfo},
+    respond::{self, Body},
     status::Status,
 };
 
@@ -18,48 +18,48 @@ use crate::{
 /// # Errors
 /// 404 for any other document.
 pub(crate) fn answer(document: Option<&str>) -> Result<Response<Body>, Status> {
-    let facts = || Kind::ALL.into_iter().map(Kind::facts);
+    let info = || Kind::ALL.into_iter().map(Kind::info);
     let Some(document) = document else {
-        let entry = |facts: &Facts| {
-            let name = base(facts);
+        let entry = |info: &KindInfo| {
+            let name = base(info);
             let name = name.trim_start_matches('/').to_owned();
             let url = json!({"serverRelativeURL": format!("/openapi/v3/{name}")});
             (name, url)
         };
-        let paths: Map<String, Value> = facts().map(entry).collect();
-        return Ok(json_response(200, &json!({"paths": paths})));
+        let paths: Map<String, Value> = info().map(entry).collect();
+        return Ok(respond::json(200, &json!({"paths": paths})));
     };
     let mut paths = Map::new();
-    for facts in facts().filter(|facts| base(facts).trim_start_matches('/') == document) {
-        describe(facts, &mut paths);
+    for info in info().filter(|info| base(info).trim_start_matches('/') == document) {
+        describe(info, &mut paths);
     }
     if paths.is_empty() {
         return Err(Status::no_such_path());
     }
     let version = discovery::version()["gitVersion"].clone();
-    let info = json!({"title": "Kubernetes", "version": version});
-    Ok(json_response(
+    let title = json!({"title": "Kubernetes", "version": version});
+    Ok(respond::json(
         200,
-        &json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": {}}),
+        &json!({"openapi": "3.0.0", "info": title, "paths": paths, "components": {}}),
     ))
 }
 
-fn base(facts: &Facts) -> String {
-    if facts.group.is_empty() {
-        format!("/api/{}", facts.version)
+fn base(info: &KindInfo) -> String {
+    if info.group.is_empty() {
+        format!("/api/{}", info.version)
     } else {
-        format!("/apis/{}/{}", facts.group, facts.version)
+        format!("/apis/{}/{}", info.group, info.version)
     }
 }
 
-fn describe(facts: &Facts, paths: &mut Map<String, Value>) {
-    let scope = if facts.namespaced {
+fn describe(info: &KindInfo, paths: &mut Map<String, Value>) {
+    let scope = if info.namespaced {
         "/namespaces/{namespace}"
     } else {
         ""
     };
-    let collection = format!("{}{scope}/{}", base(facts), facts.plural);
-    let kind = json!({"group": facts.group, "version": facts.version, "kind": facts.kind});
+    let collection = format!("{}{scope}/{}", base(info), info.plural);
+    let kind = json!({"group": info.group, "version": info.version, "kind": info.kind});
     let operation = |action: &str, parameters: &[&str]| {
         let parameters: Vec<Value> = parameters
             .iter()
@@ -87,7 +87,7 @@ fn describe(facts: &Facts, paths: &mut Map<String, Value>) {
         "get": operation("get", &[]), "put": operation("put", &write), "patch": operation("patch", &write),
         "delete": operation("delete", &["dryRun", "gracePeriodSeconds", "propagationPolicy"]),
     });
-    if facts.status {
+    if info.status {
         let mut status = one.clone();
         if let Some(map) = status.as_object_mut() {
             map.remove("delete");

@@ -1,4 +1,4 @@
-//! Certificates and kubeconfigs: all that a client needs to trust a server made a moment ago.
+//! Certificates and kubeconfigs, by which clients trust a new server.
 
 use std::{io, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
 
@@ -10,7 +10,7 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::json;
 
-/// A certificate authority that lives as long as its lab.
+/// The certificate authority of one lab.
 pub struct Pki {
     issuer: Issuer<'static, KeyPair>,
     ca_pem: String,
@@ -22,7 +22,7 @@ pub enum PkiError {
     /// Key or certificate generation.
     #[error("failed to make a certificate for {what}: {source}")]
     Certificate {
-        /// Whose.
+        /// The certificate's names.
         what: String,
         /// The generator's reason.
         source: rcgen::Error,

@@ -1,5 +1,4 @@
-//! One API server process of the control plane: it listens, advertises itself, and stops as one that is told to,
-//! or as one that is killed.
+//! One API server of the control plane: it listens, advertises itself, and is stopped or killed.
 
 use std::{
     net::{IpAddr, SocketAddr, TcpListener},
@@ -17,11 +16,11 @@ pub struct ReplicaConfig {
     pub listener: TcpListener,
     /// Its certificate.
     pub tls: Arc<rustls::ServerConfig>,
-    /// Who may ask.
+    /// Its users.
     pub auth: Arc<Auth>,
-    /// What it writes into `default/kubernetes` (`--advertise-address`); replicas may share one.
+    /// Its address in `default/kubernetes` (`--advertise-address`); replicas may share one.
     pub advertise: IpAddr,
-    /// What goes wrong for its clients; replicas may share these too.
+    /// Faults for its clients; replicas may share them.
     pub faults: Faults,
 }
 
@@ -86,7 +85,7 @@ impl Replica {
     /// What serving ended with.
     pub async fn stop(mut self) -> Result<(), ServeError> {
         self.reconciling.abort();
-        // Its end is what matters: from here on nothing renews the lease.
+        // Once it has ended, nothing renews the lease.
         let _aborted = (&mut self.reconciling).await;
         self.store.end_lease(self.advertise);
         self.shutdown.cancel();
@@ -100,7 +99,7 @@ impl Replica {
     /// out ([`Config::lease`](crate::Config::lease)).
     pub async fn kill(mut self) {
         self.abort();
-        // Their end is what matters, not that it was ours.
+        // They end as aborted tasks, which is expected.
         let _aborted = (&mut self.reconciling).await;
         let _aborted = (&mut self.serving).await;
     }

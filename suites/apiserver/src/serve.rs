@@ -20,9 +20,9 @@ pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 /// Requests at once on one HTTP/2 connection (Go's and upstream's default).
 const MOST_STREAMS: u32 = 100;
-/// A quiet connection is asked so often whether its client still lives …
+/// Interval of keepalive probes on an idle connection …
 pub(crate) const ALIVE_INTERVAL: Duration = Duration::from_secs(30);
-/// … and one that does not answer, or acknowledge what was sent, for this long is closed.
+/// … which is closed after this time without an answer or acknowledgement.
 pub(crate) const ALIVE_LIMIT: Duration = Duration::from_secs(30);
 /// After a failed accept (descriptors used up) the next try waits this long.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ pub enum ServeError {
 /// [`Replica`](crate::Replica) for one that does.
 ///
 /// # Errors
-/// Only if the listener can't be registered; a failing connection is that client's matter.
+/// The listener can't be registered. Failing connections are only logged.
 pub async fn serve(
     store: Store,
     listener: std::net::TcpListener,
@@ -56,7 +56,7 @@ pub async fn serve(
     run(store, listener, tls, auth, Faults::new(), shutdown).await
 }
 
-/// The same with faults.
+/// Serves like [`serve()`], with faults.
 pub(crate) async fn run(
     store: Store,
     listener: std::net::TcpListener,
@@ -115,7 +115,7 @@ async fn connection(
     shutdown: CancellationToken,
 ) {
     // Watch events are small and must not wait for more.
-    if let Err(error) = stream.set_nodelay(true).and_then(|()| notice_death(&stream)) {
+    if let Err(error) = stream.set_nodelay(true).and_then(|()| detect_dead_peer(&stream)) {
         tracing::debug!(%peer, %error, "failed to set options of a connection");
     }
     let stream = match tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await {
@@ -142,7 +142,7 @@ async fn connection(
     }
 }
 
-/// What every connection of a client keeps to.
+/// Protocol settings of every client connection.
 pub(crate) fn builder() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
@@ -158,8 +158,8 @@ pub(crate) fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-/// A client whose network namespace is gone says nothing any more: TCP itself has to notice.
-pub(crate) fn notice_death(stream: &TcpStream) -> std::io::Result<()> {
+/// Lets TCP detect a client whose network namespace is gone, which closes no connection.
+pub(crate) fn detect_dead_peer(stream: &TcpStream) -> std::io::Result<()> {
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new()
         .with_time(ALIVE_INTERVAL)

@@ -1,4 +1,4 @@
-//! The objects of one kind as a watch showed them, and as our own writes left them.
+//! The objects of one kind, by a watch and by this controller's own writes.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -19,7 +19,7 @@ pub(crate) fn key<K: ResourceExt>(object: &K) -> Key {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// Lists and watches all objects of a kind for good; after an error with kube's back-off (at most 30 s).
+/// Lists and watches all objects of a kind forever. Errors are retried with kube's backoff (at most 30 s).
 pub(crate) fn events<K>(api: Api<K>) -> Events<K>
 where
     K: Resource + Clone + Debug + Send + DeserializeOwned + 'static,
@@ -28,10 +28,10 @@ where
     watcher(api, watcher::Config::default()).default_backoff().boxed()
 }
 
-/// What is known of one kind.
+/// The objects of one kind.
 pub(crate) struct Cache<K> {
     objects: BTreeMap<Key, K>,
-    /// The names of the list under way.
+    /// Objects of a list that is not complete yet.
     listing: Option<BTreeMap<Key, K>>,
     listed: bool,
 }
@@ -67,8 +67,8 @@ impl<K: ResourceExt + Clone> Cache<K> {
             .map(|(_, object)| object)
     }
 
-    /// Takes one event in; the objects that it touched, as they were and as they are.
-    pub(crate) fn take(&mut self, event: Event<K>) -> Vec<K> {
+    /// Applies an event. Returns the objects that it changed, in their old and new states.
+    pub(crate) fn apply(&mut self, event: Event<K>) -> Vec<K> {
         match event {
             Event::Init => {
                 self.listing = Some(BTreeMap::new());
@@ -96,7 +96,8 @@ impl<K: ResourceExt + Clone> Cache<K> {
         }
     }
 
-    /// Takes an object in, unless a later version of it is known: our own writes are known before their events.
+    /// Stores an object unless a later version is known: own writes are stored before their events arrive. Returns its old
+    /// and new states.
     pub(crate) fn put(&mut self, object: K) -> Vec<K> {
         let known = self.objects.get(&key(&object));
         if known.is_some_and(|known| known.uid() == object.uid() && version(known) >= version(&object)) {
@@ -106,12 +107,12 @@ impl<K: ResourceExt + Clone> Cache<K> {
         old.into_iter().chain([object]).collect()
     }
 
-    /// Takes for granted what a write has done, until its event comes.
+    /// Stores the assumed result of a write until its event arrives.
     pub(crate) fn assume(&mut self, object: K) {
         self.objects.insert(key(&object), object);
     }
 
-    /// Forgets an object that we deleted.
+    /// Removes an object that this controller deleted.
     pub(crate) fn forget(&mut self, key: &Key) {
         self.objects.remove(key);
     }

@@ -8,9 +8,9 @@
 //!  services, nodes, slices ─▶ routes ─▶ nodes behind each of these addresses
 //! ```
 //!
-//! Each controller lists and watches by itself, keeps what it saw in a `Cache`, and works off a set of names: an object
-//! that changes twice is handled once. A write that fails is tried again after a pause ([`RETRY`]). Memory is that of the
-//! objects of the watched kinds; queues are sets of their names.
+//! Each controller lists and watches by itself, keeps the objects in a `Cache`, and works through a set of names: an object
+//! that changes twice is handled once. A failed write is tried again after [`RETRY`]. Memory is bounded by the objects of
+//! the watched kinds.
 //!
 //! Files: `cache` (a watched kind), `slices/` (the EndpointSlice controller), `balancer/` (the load balancer
 //! controller), `routes` (which nodes are behind a load balancer), `scheduler`.
@@ -32,7 +32,7 @@ pub use routes::{Routes, route};
 pub use scheduler::schedule;
 pub use slices::{MOST_ENDPOINTS, SliceSettings, keep_slices};
 
-/// What failed is tried again after this pause.
+/// Pause before a failed write is tried again.
 pub const RETRY: Duration = Duration::from_millis(200);
 
 /// Watch events of one kind.

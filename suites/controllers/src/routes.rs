@@ -1,9 +1,8 @@
-//! Where a cloud's load balancers send what comes for their addresses: to nodes, by each service's policy.
+//! The nodes that a cloud's load balancers send traffic to, by each service's policy.
 //!
-//! With `externalTrafficPolicy: Cluster` all nodes that are Ready get it; with `Local` those that have a ready
-//! endpoint, which is what the server at `healthCheckNodePort` says there. A node with the label
-//! `node.kubernetes.io/exclude-from-external-load-balancers` gets none. What was last known stays while the API server
-//! is away.
+//! With `externalTrafficPolicy: Cluster` all Ready nodes; with `Local` those with a ready endpoint, as a health check of
+//! `healthCheckNodePort` would find. Nodes with the label `node.kubernetes.io/exclude-from-external-load-balancers` are left
+//! out. The last routes stay while the API server can't be reached.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,10 +29,10 @@ use crate::{
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// The names of the nodes behind each address of a load balancer; an address without nodes leads nowhere.
+/// The names of the nodes behind each address of a load balancer. Traffic to an address without nodes is dropped.
 pub type Routes = BTreeMap<IpAddr, BTreeSet<String>>;
 
-/// Keeps the routes to all load balancers whose addresses [`Balancer`](crate::Balancer) gives out, until `stop`.
+/// Publishes the routes of all load balancer addresses that [`Balancer`](crate::Balancer) assigns, until `stop`.
 pub async fn route(client: Client, routes: watch::Sender<Routes>, stop: CancellationToken) {
     let mut changes = stream::select_all([
         events(Api::<Service>::all(client.clone()))
@@ -55,7 +54,7 @@ pub async fn route(client: Client, routes: watch::Sender<Routes>, stop: Cancella
             change = changes.next() => change,
         };
         while let Some(change) = next {
-            known.take(change);
+            known.apply(change);
             next = changes.next().now_or_never().flatten();
         }
         if known.is_complete() {
@@ -69,7 +68,7 @@ pub async fn route(client: Client, routes: watch::Sender<Routes>, stop: Cancella
     }
 }
 
-#[expect(clippy::large_enum_variant, reason = "one is under way at a time")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Change {
     Service(watcher::Result<Event<Service>>),
     Node(watcher::Result<Event<Node>>),
@@ -83,11 +82,11 @@ struct Known {
 }
 
 impl Known {
-    fn take(&mut self, change: Change) {
+    fn apply(&mut self, change: Change) {
         match change {
-            Change::Service(Ok(event)) => drop(self.services.take(event)),
-            Change::Node(Ok(event)) => drop(self.nodes.take(event)),
-            Change::Slice(Ok(event)) => drop(self.slices.take(event)),
+            Change::Service(Ok(event)) => drop(self.services.apply(event)),
+            Change::Node(Ok(event)) => drop(self.nodes.apply(event)),
+            Change::Slice(Ok(event)) => drop(self.slices.apply(event)),
             Change::Service(Err(error)) | Change::Node(Err(error)) | Change::Slice(Err(error)) => {
                 tracing::debug!(%error, "a watch failed and is tried again");
             }
@@ -102,7 +101,7 @@ impl Known {
         let nodes: BTreeSet<String> = self
             .nodes
             .all()
-            .filter(|node| takes(node))
+            .filter(|node| receives_traffic(node))
             .map(ResourceExt::name_any)
             .collect();
         let mut routes = Routes::new();
@@ -139,7 +138,7 @@ impl Known {
     }
 }
 
-fn takes(node: &Node) -> bool {
+fn receives_traffic(node: &Node) -> bool {
     let conditions = node
         .status
         .iter()

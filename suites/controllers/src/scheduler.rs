@@ -1,4 +1,4 @@
-//! A small scheduler: round robin over the nodes that a pod's `nodeSelector` takes.
+//! A small scheduler: round robin over the nodes that a pod fits.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use crate::{
     cache::{Cache, Key, events, key},
 };
 
-/// The scheduler that pods name which name none.
+/// The scheduler of pods that do not name one.
 const NAME: &str = "default-scheduler";
 
-/// Binds pods without a node to nodes, in turn, until `stop`.
+/// Binds pods without a node to nodes, round robin, until `stop`.
 ///
-/// A node takes a pod if it has all labels of the pod's `nodeSelector`, is not cordoned, and has no taint `NoSchedule` or
-/// `NoExecute` that the pod does not tolerate. A pod that no node takes waits for one.
+/// A pod fits a node that has all labels of its `nodeSelector`, is not cordoned, and has no taint `NoSchedule` or
+/// `NoExecute` that the pod does not tolerate. A pod that fits no node waits for one.
 pub async fn schedule(client: Client, stop: CancellationToken) {
     let mut changes = stream::select_all([
         events(Api::<Pod>::all(client.clone())).map(Change::Pod).boxed(),
@@ -43,7 +43,7 @@ pub async fn schedule(client: Client, stop: CancellationToken) {
             () = tokio::time::sleep(RETRY), if scheduler.failed => None,
         };
         while let Some(change) = next {
-            scheduler.take(change);
+            scheduler.apply(change);
             next = changes.next().now_or_never().flatten();
         }
         tokio::select! {
@@ -53,7 +53,7 @@ pub async fn schedule(client: Client, stop: CancellationToken) {
     }
 }
 
-#[expect(clippy::large_enum_variant, reason = "one is under way at a time")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Change {
     Pod(watcher::Result<Event<Pod>>),
     Node(watcher::Result<Event<Node>>),
@@ -63,16 +63,16 @@ struct Scheduler {
     client: Client,
     pods: Cache<Pod>,
     nodes: Cache<Node>,
-    /// Of the next pod.
+    /// Counts bound pods, for the round robin.
     turn: usize,
     failed: bool,
 }
 
 impl Scheduler {
-    fn take(&mut self, change: Change) {
+    fn apply(&mut self, change: Change) {
         match change {
-            Change::Pod(Ok(event)) => drop(self.pods.take(event)),
-            Change::Node(Ok(event)) => drop(self.nodes.take(event)),
+            Change::Pod(Ok(event)) => drop(self.pods.apply(event)),
+            Change::Node(Ok(event)) => drop(self.nodes.apply(event)),
             Change::Pod(Err(error)) | Change::Node(Err(error)) => {
                 tracing::debug!(%error, "a watch failed and is tried again");
             }
@@ -110,7 +110,7 @@ impl Scheduler {
             .await;
         match bound {
             Ok(_) => {}
-            // Gone, or bound by another: its event is on the way.
+            // Deleted, or bound by another scheduler: its event is on the way.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(error) => return Err(error),
         }
@@ -133,12 +133,12 @@ fn is_waiting(pod: &Pod) -> bool {
 }
 
 fn choose<'a>(pod: &Pod, nodes: impl Iterator<Item = &'a Node>, turn: usize) -> Option<String> {
-    let fitting: Vec<&Node> = nodes.filter(|node| takes(node, pod)).collect();
+    let fitting: Vec<&Node> = nodes.filter(|node| fits(node, pod)).collect();
     let count = fitting.len();
     (count > 0).then(|| fitting[turn % count].name_any())
 }
 
-fn takes(node: &Node, pod: &Pod) -> bool {
+fn fits(node: &Node, pod: &Pod) -> bool {
     let nothing = BTreeMap::new();
     let selector = pod
         .spec
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_go_in_turn_to_the_nodes_that_take_them() {
+    fn pods_go_round_robin_to_the_nodes_that_they_fit() {
         let nodes = [
             node("a", json!({"metadata": {"labels": {"disk": "fast"}}})),
             node("b", json!({})),

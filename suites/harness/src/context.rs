@@ -12,6 +12,7 @@ use std::{
 };
 
 use cluster::{AgentState, Capability, Cluster, Description, Place, dress::ADMITS};
+use faults::FaultInjector;
 use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 use serde_json::{Value, json};
 
@@ -69,6 +70,7 @@ pub struct Options {
 pub struct Context {
     pub(crate) case: Case,
     pub(crate) cluster: Arc<Cluster>,
+    faults: FaultInjector,
     pub(crate) history: Arc<History>,
     pub(crate) options: Options,
     objects: Objects,
@@ -128,6 +130,7 @@ impl Context {
             random: Mutex::new(StdRng::seed_from_u64(options.seed)),
             token,
             case,
+            faults: FaultInjector::new(Arc::clone(&cluster)),
             cluster,
             history,
             options,
@@ -170,6 +173,12 @@ impl Context {
     #[must_use]
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
+    }
+
+    /// Makes faults in the cluster.
+    #[must_use]
+    pub fn faults(&self) -> &FaultInjector {
+        &self.faults
     }
 
     /// The limits of the run.

@@ -91,7 +91,7 @@ pub async fn execute(
         .warnings
         .extend(machine::warning(machine::dropped().saturating_sub(dropped)));
     // The case is over, and has dropped what it held.
-    report.unhealed = faults::unhealed();
+    report.unhealed = cx.as_ref().map(|cx| cx.faults().unhealed()).unwrap_or_default();
     let closes = Instant::now();
     if let Some(watch) = readiness {
         let limit = options.limits.closing / WATCH_ENDS;

@@ -67,7 +67,7 @@ pub struct CaseReport {
     pub recoveries: Vec<Needed>,
     /// Trouble that is not part of the verdict, such as a clean-up that took too long.
     pub warnings: Vec<String>,
-    /// What its faults have done to nodes and could not undo ([`faults::unhealed`]): for whoever has the cluster to heal.
+    /// What its faults have done to nodes and could not undo ([`faults::FaultInjector::unhealed`]): for whoever has the cluster to heal.
     #[serde(default)]
     pub unhealed: Vec<String>,
     /// Where the evidence lies: known to whoever gave the case its folder, which may be elsewhere by the time that its report is read.

@@ -43,9 +43,7 @@ const AYA: [&str; 1] = ["ebpf/loader"];
 
 /// Crates with modules that import each other in a circle. None is added.
 const TANGLED: &[&str] = &[
-    "faults",
     "harness",
-    "lab-apiserver",
     "lb-loader",
     "reference-agent",
 ];

@@ -1,6 +1,6 @@
-//! Programs of another owner, which count and change nothing.
+//! Programs of another owner, which only count packets and calls.
 //!
-//! - this file: the fault, and what it is told; `tally.rs`: its part on the node.
+//! Here: the fault and its commands. `tally.rs`: its helper.
 
 mod tally;
 
@@ -13,18 +13,17 @@ pub(crate) use self::tally::device;
 pub use self::tally::{Arguments, run};
 use crate::{FaultError, helper::Helper};
 
-/// Counting programs of another owner: one at each socket hook that is asked for, beside others
-/// (`BPF_F_ALLOW_MULTI`), and at the device that has an address, in both directions, one filter of clsact and, where the
-/// kernel has it, one of TCX.
+/// Counting programs of another owner: at each given socket hook, next to others (`BPF_F_ALLOW_MULTI`), and at one device in
+/// both directions, by clsact and, where the kernel has it, by TCX.
 ///
-/// Drop detaches them, as the end of this process does; and they go by themselves when they expire.
+/// Dropping it, the end of this process and their expiry detach them.
 #[must_use = "the programs go when this is dropped"]
 #[derive(Debug)]
 pub struct ForeignPrograms {
     helper: Helper,
 }
 
-/// One of them.
+/// One of these programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Where it was attached: `connect4`, `tcx ingress`, `clsact egress` …
@@ -37,23 +36,23 @@ pub struct Tally {
     pub count: u64,
 }
 
-/// What the helper is told.
+/// Commands to the helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Command {
-    /// Say how often each has run.
+    /// List how often each has run.
     Count,
     /// Detach them.
     Detach,
 }
 
-/// What the helper answers; its first line too.
+/// The helper's answers. The first line that it writes is one too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
-    /// All of them.
+    /// All programs.
     Counted(Vec<Tally>),
-    /// It could not.
+    /// The command failed, with the reason.
     Failed(String),
 }
 
@@ -88,7 +87,7 @@ impl ForeignPrograms {
         }
     }
 
-    /// How often each has run, and whether it is still attached.
+    /// Lists how often each has run, and whether it is still attached.
     ///
     /// # Errors
     /// The helper has ended, or can't look.

@@ -1,7 +1,6 @@
 //! The helper on the node: `plumbline node foreign-programs`.
 //!
-//! It attaches its programs without links, so that nothing but their being there keeps them, and detaches them when its
-//! stdin ends, on SIGTERM, or when it expires.
+//! It attaches its programs without links and detaches them when its stdin ends, on SIGTERM, or when it expires.
 
 use std::{
     io,
@@ -18,14 +17,15 @@ use lb_loader::{
 
 use super::{Answer, Command, Tally};
 use crate::{
+    error::message,
     holder::{cgroup_id, hook},
     notes::{Deed, Note},
     worker,
 };
 
-/// Name of the programs and of their maps: like no other's.
+/// Name of the programs and of their maps, which no other has.
 const NAME: &str = "tally";
-/// Of the filters: after those that are put first, before those that are put last.
+/// Priority of the filters: neither first nor last.
 const PRIORITY: u16 = 30_000;
 
 /// Arguments of `plumbline node foreign-programs`.
@@ -37,7 +37,7 @@ pub struct Arguments {
     /// Hooks of the cgroup, such as connect4; several with commas.
     #[arg(long, value_delimiter = ',', value_name = "HOOKS")]
     hooks: Vec<String>,
-    /// The device that has this address gets some too.
+    /// Address of the device that gets programs too.
     #[arg(long, value_name = "ADDRESS")]
     device_of: IpAddr,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub struct Arguments {
 /// Runs it to its end.
 ///
 /// # Errors
-/// In words, for stderr: no second process, no such hook or device, or the kernel refuses a program.
+/// A message for stderr: no second process, no such hook or device, or the kernel refuses a program.
 pub async fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     if !arguments.helper.worker {
         return worker::supervise().await;
@@ -99,26 +99,26 @@ impl Foreign {
         for name in hooks {
             let hook = hook(name)?;
             let (program, counter) = load(hook.into())?;
-            attach_legacy(&self.cgroup, hook, &program, lb_loader::Manner::MULTI).map_err(words)?;
+            attach_legacy(&self.cgroup, hook, &program, lb_loader::Manner::MULTI).map_err(message)?;
             self.add(At::Cgroup(hook), program, counter)?;
         }
         let device = device(device_of)?;
         for direction in Direction::ALL {
             let (program, counter) = load(CraftedHook::Device)?;
-            attach_filter(device, direction, PRIORITY, &program).map_err(words)?;
+            attach_filter(device, direction, PRIORITY, &program).map_err(message)?;
             self.add(At::Device(device, Layer::Clsact, direction), program, counter)?;
             let (program, counter) = load(CraftedHook::Device)?;
             match attach_tcx(device, direction, &program) {
                 Ok(()) => self.add(At::Device(device, Layer::Tcx, direction), program, counter)?,
                 // Kernels before 6.6 have no TCX.
                 Err(LoaderError::Kernel { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {}
-                Err(error) => return Err(words(error)),
+                Err(error) => return Err(message(error)),
             }
         }
         Ok(())
     }
 
-    /// One that is attached: it is detached with the others, also if it gets no note.
+    /// Adds an attached program. It is detached with the others even if its note can't be written.
     fn add(&mut self, at: At, program: HeldProgram, counter: u32) -> Result<(), String> {
         let id = program.id();
         self.programs.push(Program {
@@ -154,7 +154,7 @@ impl Foreign {
                      }: &Program| {
             let attached = match *at {
                 At::Cgroup(hook) => programs_attached(&self.cgroup, hook, false)
-                    .map_err(words)?
+                    .map_err(message)?
                     .contains(&program.id()),
                 At::Device(..) => found.iter().any(|found| is(found, *at, program)),
             };
@@ -168,17 +168,17 @@ impl Foreign {
         self.programs.iter().map(tally).collect()
     }
 
-    /// Whoever has detached some before. What can't be detached is kept, and the next call tries it again.
+    /// Detaches all that are still attached. The next call retries those that fail.
     fn detach(&mut self) -> Result<(), String> {
         let found = self.at_devices();
         let detach = |Program { at, program, .. }: &Program| match *at {
             At::Cgroup(hook) => detach_legacy(&self.cgroup, hook, program)
                 .map(drop)
-                .map_err(words),
+                .map_err(message),
             At::Device(..) => {
                 for found in found.as_ref().map_err(Clone::clone)? {
                     if is(found, *at, program) {
-                        evict(found, true).map_err(words)?;
+                        evict(found, true).map_err(message)?;
                     }
                 }
                 Ok(())
@@ -197,11 +197,11 @@ impl Foreign {
             bpffs: None,
             current: Vec::new(),
         };
-        Ok(inventory(&scope).map_err(words)?.attachments)
+        Ok(inventory(&scope).map_err(message)?.attachments)
     }
 }
 
-/// Ends each of them, also those after one that fails; leaves those that failed. The error is the first.
+/// Ends each item, also after a failure. Keeps those that failed and returns the first error.
 fn end_each<T>(all: &mut Vec<T>, mut end: impl FnMut(&T) -> Result<(), String>) -> Result<(), String> {
     let mut first = Ok(());
     all.retain(|one| {
@@ -215,22 +215,17 @@ fn end_each<T>(all: &mut Vec<T>, mut end: impl FnMut(&T) -> Result<(), String>) 
     first
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "errors are mapped by it")]
-fn words(error: LoaderError) -> String {
-    error.to_string()
-}
-
-/// A program that counts, and its counter's id: the program keeps it.
+/// Loads a counting program. Returns it and the id of its counter, which the program keeps alive.
 fn load(hook: CraftedHook) -> Result<(HeldProgram, u32), String> {
-    let counter = CraftedMap::create(NAME, CraftedKind::Array, (4, 8), 1).map_err(words)?;
-    let program = load_passing(NAME, hook, &[], Some(&counter)).map_err(words)?;
+    let counter = CraftedMap::create(NAME, CraftedKind::Array, (4, 8), 1).map_err(message)?;
+    let program = load_passing(NAME, hook, &[], Some(&counter)).map_err(message)?;
     Ok((program, counter.id()))
 }
 
 fn count(counter: u32) -> Result<u64, String> {
-    let map = RawMap::open(counter).map_err(words)?;
+    let map = RawMap::open(counter).map_err(message)?;
     let value = match map {
-        Some(map) => map.get(&0_u32.to_ne_bytes()).map_err(words)?,
+        Some(map) => map.get(&0_u32.to_ne_bytes()).map_err(message)?,
         None => None,
     };
     let value = value.and_then(|value| value.try_into().ok());
@@ -255,7 +250,7 @@ fn is(found: &Found, at: At, program: &HeldProgram) -> bool {
     (*index, *layer, *direction) == (device, wanted, towards) && found.program.id == program.id()
 }
 
-/// The index of the device that has an address.
+/// The index of the device with an address.
 pub(crate) fn device(address: IpAddr) -> Result<u32, String> {
     let failed = |errno| format!("can't list the addresses of the node: {errno}");
     let has_it = |one: &nix::ifaddrs::InterfaceAddress| {
@@ -285,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_cannot_be_ended_keeps_none_of_the_others() {
+    fn a_failure_does_not_stop_the_others() {
         let (mut all, mut asked) = (vec![1, 2, 3, 4], Vec::new());
         let first = end_each(&mut all, |one| {
             asked.push(*one);

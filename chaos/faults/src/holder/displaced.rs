@@ -1,4 +1,4 @@
-//! Links that are pinned where an implementation pins its own, and lead to a cgroup where nobody is.
+//! Links that are pinned where an implementation pins its own, but attach to an empty cgroup.
 
 use std::{
     fs,
@@ -8,26 +8,33 @@ use std::{
 
 use lb_loader::{Manner, Place, Scope, attach_link, inventory, pin_link};
 
-use super::{Held, remove_folder};
-use crate::notes::{Deed, Note};
+use super::Held;
+use crate::{
+    error::message,
+    notes::{Deed, Note, remove_folder},
+};
 
-/// The cgroup, and where links to it are pinned.
+/// The empty cgroup, and where links to it are pinned. Dropping it removes the cgroup.
 #[derive(Debug)]
 pub(super) struct Displaced {
     cgroup: PathBuf,
     note: Note,
-    pub(super) pins: Vec<String>,
+    pins: Vec<String>,
 }
 
 impl Displaced {
-    /// Puts a link to another cgroup in the place of each that is pinned and attaches one of these programs to this one.
+    pub(super) fn pins(&self) -> &[String] {
+        &self.pins
+    }
+
+    /// Replaces each pinned link that attaches one of these programs to the cgroup by a link to an empty one.
     pub(super) fn make(cgroup: &Path, held: &[Held], removed: bool) -> Result<Self, String> {
         let pinned = pinned(cgroup, held)?;
         let elsewhere = cgroup.join(format!("plumbline-elsewhere-{}", process::id()));
         let note = Note::write(Deed::MadeCgroup {
             at: elsewhere.clone(),
         })?;
-        // From here on what was made goes with it.
+        // Before the attempt: one that fails halfway is removed too.
         let mut displaced = Self {
             cgroup: elsewhere,
             note,
@@ -37,9 +44,9 @@ impl Displaced {
         made.map_err(|error| format!("can't make {}: {error}", displaced.cgroup.display()))?;
         for (held, pin) in pinned {
             let link = attach_link(&displaced.cgroup, held.hook, &held.program);
-            let link = link.map_err(|error| error.to_string())?;
+            let link = link.map_err(message)?;
             fs::remove_file(&pin).map_err(|error| format!("can't remove {}: {error}", pin.display()))?;
-            pin_link(&link, &pin).map_err(|error| error.to_string())?;
+            pin_link(&link, &pin).map_err(message)?;
             displaced.pins.push(pin.display().to_string());
         }
         if removed {
@@ -52,7 +59,6 @@ impl Displaced {
 
 impl Drop for Displaced {
     fn drop(&mut self) {
-        // Nothing is attached to what was removed before.
         match remove_folder(&self.cgroup) {
             Ok(_) => self.note.undone(),
             Err(why) => eprintln!("hold-programs: {} stays: {why}", self.cgroup.display()),
@@ -60,20 +66,20 @@ impl Drop for Displaced {
     }
 }
 
-/// Where links are pinned that attach what is held.
+/// Pins of links that attach held programs.
 pub(super) fn pins(cgroup: &Path, held: &[Held]) -> Result<Vec<String>, String> {
     let all = pinned(cgroup, held)?.into_iter();
     Ok(all.map(|(_, pin)| pin.display().to_string()).collect())
 }
 
-/// What is held, and where the link is pinned that attaches it.
+/// Held programs with the pins of the links that attach them.
 fn pinned<'a>(cgroup: &Path, held: &'a [Held]) -> Result<Vec<(&'a Held, PathBuf)>, String> {
     let scope = Scope {
         cgroup: cgroup.to_owned(),
         bpffs: None,
         current: Vec::new(),
     };
-    let seen = inventory(&scope).map_err(|error| error.to_string())?;
+    let seen = inventory(&scope).map_err(message)?;
     let mut pinned = Vec::new();
     for found in seen.attachments {
         let (

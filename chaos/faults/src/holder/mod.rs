@@ -1,11 +1,11 @@
 //! The helper on the node: `plumbline node hold-programs`.
 //!
-//! It takes hold of the programs attached to a cgroup by id, so that they and their maps outlive whatever loaded
-//! them, and attaches them again when told. It detaches what it attached and ends when its stdin ends, on SIGTERM,
-//! or when it expires, whichever comes first: a case that is killed leaves nothing on the node.
+//! It opens the programs that are attached to a cgroup by their ids, which keeps them and their maps alive, and attaches
+//! them again on command. It detaches them and ends when its stdin ends, on SIGTERM, or when it expires: a case that is
+//! killed leaves nothing on the node.
 
+mod cgroup;
 mod displaced;
-mod place;
 
 use std::{
     io,
@@ -17,17 +17,18 @@ use std::{
 
 use lb_loader::{Hook, LoaderError, Manner, attach_legacy, attach_link, detach_legacy, programs_attached};
 
-pub(crate) use self::place::{cgroup_id, remove_folder, unmount};
-use self::{displaced::Displaced, place::Place};
+pub(crate) use self::cgroup::cgroup_id;
+use self::{cgroup::TargetCgroup, displaced::Displaced};
 use crate::{
+    error::message,
     notes::{Deed, Note},
     protocol::{Answer, As, At, Attached, Command, HeldProgram, Staging},
     worker,
 };
 
-/// How long a link whose pin has gone may be seen still: a worker of the kernel ends it.
+/// How long the kernel may take to end a link whose pin is gone: a worker does that.
 pub(crate) const ENDING: Duration = Duration::from_secs(10);
-/// How often is looked.
+/// Between two looks at what is attached.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// Arguments of `plumbline node hold-programs`.
@@ -73,8 +74,8 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, String> {
 struct Holder {
     /// The agent's.
     cgroup: PathBuf,
-    /// To which it has attached.
-    place: Place,
+    /// The one that programs are attached to.
+    target: TargetCgroup,
     hooks: Vec<Hook>,
     held: Vec<Held>,
     displaced: Option<Displaced>,
@@ -83,17 +84,17 @@ struct Holder {
 struct Held {
     hook: Hook,
     program: lb_loader::HeldProgram,
-    /// By us: what was attached before is somebody else's to detach.
+    /// Only what this helper attached, which it may detach.
     attached: Option<Ours>,
-    /// Of what no link attaches.
+    /// For attachments without a link.
     note: Option<Note>,
 }
 
-/// How a program was attached by us.
+/// How this helper attached a program.
 enum Ours {
     Legacy,
     Link {
-        /// Ends with it.
+        /// Closing it detaches the program.
         _link: OwnedFd,
     },
 }
@@ -103,8 +104,8 @@ impl Holder {
         let hooks: Vec<Hook> = hooks.iter().map(|name| hook(name)).collect::<Result<_, _>>()?;
         let mut held = Vec::new();
         for &hook in &hooks {
-            for id in programs_attached(cgroup, hook, false).map_err(|error| error.to_string())? {
-                let program = lb_loader::HeldProgram::by_id(id).map_err(|error| error.to_string())?;
+            for id in programs_attached(cgroup, hook, false).map_err(message)? {
+                let program = lb_loader::HeldProgram::by_id(id).map_err(message)?;
                 held.push(Held {
                     hook,
                     program,
@@ -115,7 +116,7 @@ impl Holder {
         }
         Ok(Self {
             cgroup: cgroup.to_owned(),
-            place: Place::own(cgroup),
+            target: TargetCgroup::own(cgroup),
             hooks,
             held,
             displaced: None,
@@ -132,22 +133,21 @@ impl Holder {
         self.held.iter().map(describe).collect()
     }
 
-    /// What is still attached the legacy way, as an implementation without links leaves it, is in place already. What is
-    /// attached by a link is not: one whose pin has just gone is still seen, until a worker of the kernel comes to it,
-    /// and lets in none that wants to be alone.
+    /// Attaches what is held. Programs that are still attached without a link stay as they are. A link whose pin is gone
+    /// may exist a moment longer and exclude others, so refusals are retried for [`ENDING`].
     async fn attach(&mut self, Staging { at, manner }: Staging) -> Result<Answer, String> {
         self.detach()?;
-        self.place = match at {
-            At::Own => Place::own(&self.cgroup),
-            At::Below => Place::below(&self.cgroup)?,
-            At::Above => Place::above(&self.cgroup)?,
-            At::AboveShown => Place::above_shown(&self.cgroup)?,
+        self.target = match at {
+            At::Own => TargetCgroup::own(&self.cgroup),
+            At::Below => TargetCgroup::below(&self.cgroup)?,
+            At::Above => TargetCgroup::above(&self.cgroup)?,
+            At::AboveShown => TargetCgroup::above_shown(&self.cgroup)?,
         };
         let mut done = Vec::new();
         for held in &mut self.held {
             let begun = Instant::now();
             let attached = loop {
-                match attach(&self.place.path, held, manner) {
+                match attach(self.target.path(), held, manner) {
                     Err(error)
                         if has_kind(&error, io::ErrorKind::PermissionDenied) && begun.elapsed() < ENDING =>
                     {
@@ -159,18 +159,18 @@ impl Holder {
             match attached {
                 Ok(ours) => {
                     let outlasts_us = matches!(ours, Ours::Legacy);
-                    // Before anything else may fail: it is detached with the others.
+                    // Before anything else may fail, so that it is detached with the others.
                     held.attached = Some(ours);
                     if outlasts_us {
                         held.note = Some(Note::write(Deed::AtCgroup {
-                            cgroup: cgroup_id(&self.place.path)?,
+                            cgroup: cgroup_id(self.target.path())?,
                             hook: held.hook.name().to_owned(),
                             program: held.program.id(),
                         })?);
                     }
                     done.push(held.program.id());
                 }
-                // The kernel does not attach one program twice the legacy way.
+                // It is attached already: the kernel does not attach a program twice without links.
                 Err(error) if has_kind(&error, io::ErrorKind::InvalidInput) => {}
                 Err(error) if has_kind(&error, io::ErrorKind::PermissionDenied) => {
                     self.detach()?;
@@ -182,11 +182,11 @@ impl Holder {
         Ok(Answer::Done(done))
     }
 
-    /// What is pinned leads elsewhere when this returns, and the links that were pinned have ended.
+    /// Replaces the pinned links by ones to an empty cgroup, and waits until the old links have ended.
     async fn displace(&mut self, removed: bool) -> Result<Answer, String> {
         self.detach()?;
         let displaced = Displaced::make(&self.cgroup, &self.held, removed)?;
-        let pins = displaced.pins.clone();
+        let pins = displaced.pins().to_vec();
         self.displaced = Some(displaced);
         let begun = Instant::now();
         while !pins.is_empty() && self.is_attached()? {
@@ -203,11 +203,8 @@ impl Holder {
     /// Whether anything that is held is attached to the agent's cgroup.
     fn is_attached(&self) -> Result<bool, String> {
         for held in &self.held {
-            let there = programs_attached(&self.cgroup, held.hook, false);
-            if there
-                .map_err(|error| error.to_string())?
-                .contains(&held.program.id())
-            {
+            let attached = programs_attached(&self.cgroup, held.hook, false);
+            if attached.map_err(message)?.contains(&held.program.id()) {
                 return Ok(true);
             }
         }
@@ -218,17 +215,15 @@ impl Holder {
         let at = |&hook: &Hook| {
             Ok(Attached {
                 hook: hook.name().to_owned(),
-                effective: programs_attached(&self.place.path, hook, true)
-                    .map_err(|error| error.to_string())?,
-                direct: programs_attached(&self.place.path, hook, false)
-                    .map_err(|error| error.to_string())?,
+                effective: programs_attached(self.target.path(), hook, true).map_err(message)?,
+                direct: programs_attached(self.target.path(), hook, false).map_err(message)?,
             })
         };
         self.hooks.iter().map(at).collect()
     }
 
-    /// Returns the ids of what was attached until now. One that can't be detached stays noted, and keeps none of the others;
-    /// the error is the first.
+    /// Detaches what this helper attached. Returns the ids of programs that were still attached. One that can't be detached
+    /// keeps its note and does not stop the others; the first error is returned.
     fn detach(&mut self) -> Result<Vec<u32>, String> {
         self.displaced = None;
         let mut done = Vec::new();
@@ -237,8 +232,8 @@ impl Holder {
             let id = held.program.id();
             let was_there = match &held.attached {
                 None => continue,
-                Some(Ours::Legacy) => detach_legacy(&self.place.path, held.hook, &held.program),
-                Some(Ours::Link { .. }) => programs_attached(&self.place.path, held.hook, false)
+                Some(Ours::Legacy) => detach_legacy(self.target.path(), held.hook, &held.program),
+                Some(Ours::Link { .. }) => programs_attached(self.target.path(), held.hook, false)
                     .map(|attached| attached.contains(&id)),
             };
             match was_there {

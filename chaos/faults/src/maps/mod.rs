@@ -1,7 +1,7 @@
 //! Maps that are not what their names or pins say.
 //!
-//! - `twins.rs`: maps of another owner that have the names of the agent's; `twin.rs`: its part on the node.
-//! - `refit.rs`: pinned maps of another layout, on the node.
+//! `twins.rs`: maps of another owner with the names of the agent's; `twin.rs`: its helper. `refit.rs`: pinned maps of another
+//! layout.
 
 mod refit;
 mod twin;
@@ -15,22 +15,22 @@ pub use self::{
     twins::{Twin, TwinMaps},
 };
 
-/// What the helper is told.
+/// Commands to the helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Command {
-    /// Say what has become of them.
+    /// List the twins and their state.
     Look,
-    /// Let go of them.
+    /// Release the twins.
     Release,
 }
 
-/// What the helper answers; its first line too.
+/// The helper's answers. The first line that it writes is one too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
-    /// All of them.
+    /// All twins.
     Twins(Vec<Twin>),
-    /// It could not.
+    /// The command failed, with the reason.
     Failed(String),
 }

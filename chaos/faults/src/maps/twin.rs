@@ -1,6 +1,6 @@
 //! The helper on the node: `plumbline node twin-maps`.
 //!
-//! A link that only this process holds attaches its program: however the process ends, the kernel detaches it.
+//! Its program is attached by a link that only this process holds, so the kernel detaches it however the process ends.
 
 use std::{collections::BTreeSet, os::fd::OwnedFd, path::PathBuf, process::ExitCode};
 
@@ -10,15 +10,15 @@ use lb_loader::{
 };
 
 use super::{Answer, Command, Twin};
-use crate::{holder::hook, worker};
+use crate::{error::message, holder::hook, worker};
 
-/// Name of the program: like no other's.
+/// Name of the program, which no other has.
 const NAME: &str = "bystander";
-/// No twin is made of a map that could be larger, in bytes: the kernel would set as much aside.
+/// Largest map in bytes that gets a twin: the kernel would reserve as much again.
 const LARGEST: u64 = 64 << 20;
-/// Each byte of a sentinel that is free.
+/// Value of each byte of a sentinel, where the map type allows it.
 const SENTINEL: u8 = 0x5a;
-/// Most entries that are looked at.
+/// Most entries that are read.
 const ENTRIES: usize = 4;
 
 /// Arguments of `plumbline node twin-maps`.
@@ -37,7 +37,7 @@ pub struct Arguments {
 /// Runs it to its end.
 ///
 /// # Errors
-/// In words, for stderr: no second process, no such hook, or the kernel refuses the program.
+/// A message for stderr: no second process, no such hook, or the kernel refuses the program.
 pub async fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     if !arguments.helper.worker {
         return worker::supervise().await;
@@ -91,8 +91,8 @@ struct Made {
 impl Twins {
     fn make(&mut self) -> Result<(), String> {
         let mut maps = BTreeSet::new();
-        for id in programs_attached(&self.cgroup, self.hook, false).map_err(words)? {
-            maps.extend(HeldProgram::by_id(id).map_err(words)?.map_ids().to_vec());
+        for id in programs_attached(&self.cgroup, self.hook, false).map_err(message)? {
+            maps.extend(HeldProgram::by_id(id).map_err(message)?.map_ids().to_vec());
         }
         for of in maps {
             self.twins.extend(twin(of)?);
@@ -101,8 +101,8 @@ impl Twins {
             return Ok(());
         }
         let ids: Vec<u32> = self.twins.iter().map(|twin| twin.map.id()).collect();
-        let program = load_passing(NAME, self.hook, &ids, None).map_err(words)?;
-        let link = attach_link(&self.cgroup, self.hook, &program).map_err(words)?;
+        let program = load_passing(NAME, self.hook, &ids, None).map_err(message)?;
+        let link = attach_link(&self.cgroup, self.hook, &program).map_err(message)?;
         self.program = Some(Attached {
             id: program.id(),
             _link: link,
@@ -111,7 +111,7 @@ impl Twins {
     }
 
     fn look(&self) -> Result<Vec<Twin>, String> {
-        let attached = programs_attached(&self.cgroup, self.hook, false).map_err(words)?;
+        let attached = programs_attached(&self.cgroup, self.hook, false).map_err(message)?;
         let program = self.program.as_ref().map(|program| program.id);
         let is_there = program.is_some_and(|id| attached.contains(&id));
         let look = |twin: &Made| {
@@ -136,14 +136,16 @@ impl Twins {
 }
 
 impl Made {
-    /// What is not as it was.
+    /// What has changed in a twin.
     fn wrong(&self) -> Result<Option<String>, String> {
-        let map = RawMap::open(self.map.id()).map_err(words)?.ok_or("it is gone")?;
-        if map.get(&self.sentinel.key).map_err(words)?.as_ref() != Some(&self.sentinel.value) {
+        let map = RawMap::open(self.map.id())
+            .map_err(message)?
+            .ok_or("it is gone")?;
+        if map.get(&self.sentinel.key).map_err(message)?.as_ref() != Some(&self.sentinel.value) {
             return Ok(Some("its sentinel was changed or removed".to_owned()));
         }
-        let all = map.entries(ENTRIES).map_err(words)?;
-        // Of an array every entry is there; those that nobody wrote are zero.
+        let all = map.entries(ENTRIES).map_err(message)?;
+        // An array has all entries; those that were not written are zero.
         let written =
             |entry: &&RawEntry| **entry != self.sentinel && entry.value.iter().any(|byte| *byte != 0);
         Ok(all
@@ -153,9 +155,9 @@ impl Made {
     }
 }
 
-/// None of a map that is too large, or of a kind of which none is made with a sentinel.
+/// Makes a twin. `None` if the map is too large, or of a type that can't hold a sentinel.
 fn twin(of: u32) -> Result<Option<Made>, String> {
-    let Some(found) = RawMap::open(of).map_err(words)? else {
+    let Some(found) = RawMap::open(of).map_err(message)? else {
         return Ok(None);
     };
     let Layout {
@@ -180,7 +182,7 @@ fn twin(of: u32) -> Result<Option<Made>, String> {
     Ok(Some(Made { map, of, sentinel }))
 }
 
-/// A key that every map of a kind takes.
+/// A key that is valid in a map.
 fn key(map: Layout) -> Vec<u8> {
     // `BPF_MAP_TYPE_…` of `linux/bpf.h`.
     const ARRAY: u32 = 2;
@@ -197,9 +199,4 @@ fn key(map: Layout) -> Vec<u8> {
         *to = from;
     }
     key
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "errors are mapped by it")]
-fn words(error: lb_loader::LoaderError) -> String {
-    error.to_string()
 }

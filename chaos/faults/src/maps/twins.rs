@@ -1,4 +1,4 @@
-//! Maps of another owner that have the names of the agent's.
+//! Maps of another owner with the names of the agent's.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 use super::{Answer, Command};
 use crate::{FaultError, helper::Helper};
 
-/// To each map that the agent's programs at a hook of its cgroup use, another of the same name and layout, with one entry:
-/// the sentinel. A program of another owner, which lets everything pass, is attached to the same hook and uses them.
+/// A twin of each map that the agent's programs at a hook use: the same name and layout, and one entry, the sentinel. A program
+/// of another owner, which passes everything, is attached to the same hook and uses the twins.
 ///
-/// Drop detaches it, as the end of this process does, and the twins go with it; they go by themselves when they expire.
+/// Dropping it, the end of this process and their expiry remove the program and the twins.
 #[must_use = "the twins go when this is dropped"]
 #[derive(Debug)]
 pub struct TwinMaps {
     helper: Helper,
 }
 
-/// One of them.
+/// One of these maps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Twin {
-    /// The name of both, as the kernel keeps it: at most 15 bytes.
+    /// Name of both maps in the kernel: at most 15 bytes.
     pub name: String,
     /// Its id.
     pub id: u32,
-    /// The id of the agent's.
+    /// Id of the agent's map.
     pub of: u32,
-    /// What is wrong with it; nothing: it has its sentinel and nothing else, and its program is attached.
+    /// What has changed. `None`: it has its sentinel and nothing else, and its program is attached.
     pub wrong: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl TwinMaps {
         }
     }
 
-    /// What has become of them.
+    /// Lists the twins and their state.
     ///
     /// # Errors
     /// The helper has ended, or can't look.
@@ -67,7 +67,7 @@ impl TwinMaps {
         self.ask(Command::Look, "look at twins").await
     }
 
-    /// Heals: detaches the program, and lets go of them.
+    /// Heals: detaches the program and releases the twins.
     ///
     /// # Errors
     /// It is still there.

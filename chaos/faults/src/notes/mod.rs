@@ -1,9 +1,9 @@
-//! What helpers do on a node that outlasts them: each has a note, from when it is done until it is undone.
+//! Notes of what helpers do on a node that outlasts their process: a file for each deed, until it is undone.
 //!
-//! A helper undoes what it did when it ends. One that is killed can't: its notes stay, and `plumbline node undo` does what
-//! they say. So nothing is undone that somebody else did, whatever it is called.
+//! A helper undoes its deeds when it ends. If it was killed, its notes stay, and `plumbline node undo` undoes what they
+//! name, and nothing else.
 //!
-//! - this file: notes, and the folder where they are; `undo.rs`: what is done with those of processes that are dead.
+//! Here: notes and their folder. `undo.rs`: undoing the deeds of dead processes.
 
 mod undo;
 
@@ -18,13 +18,14 @@ use cluster::NODE_FOLDER;
 use serde::{Deserialize, Serialize};
 
 pub use self::undo::{Arguments, Undone, undo};
+pub(crate) use self::undo::{remove_folder, unmount};
 
-/// Where a node keeps files that a boot ends.
+/// Folder of a node that is emptied by a boot.
 const RUN: &str = "/run";
 /// How the name of a note begins.
 const PREFIX: &str = "plumbline-note-";
 
-/// What was done.
+/// Something that stays on the node when the process that did it ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Deed {
@@ -33,14 +34,14 @@ pub(crate) enum Deed {
         /// The folder.
         at: PathBuf,
     },
-    /// A cgroup was made, where nobody is.
+    /// An empty cgroup was made.
     MadeCgroup {
         /// Its folder.
         at: PathBuf,
     },
     /// A program was attached to a cgroup without a link.
     AtCgroup {
-        /// The cgroup's id, which is the number of its folder.
+        /// The cgroup's id, which is the inode of its folder.
         cgroup: u64,
         /// The hook's name.
         hook: String,
@@ -60,18 +61,18 @@ pub(crate) enum Deed {
     },
 }
 
-/// The note of a deed of this process. It stays until it is told that the deed is undone.
+/// The note of a deed of this process. It stays until [`undone`](Self::undone).
 #[derive(Debug)]
 pub(crate) struct Note(PathBuf);
 
-/// What a note's file says.
+/// Contents of a note's file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Noted {
     by: Process,
     deed: Deed,
 }
 
-/// A process: another that gets its number later began later.
+/// A process. Another one that gets the same number began later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Process {
     id: u32,
@@ -80,8 +81,8 @@ struct Process {
 }
 
 impl Note {
-    /// Of a folder or cgroup before it is made, as it has the process's own number; of programs when they are attached, as
-    /// one that was refused may be there by another's hand.
+    /// Writes the note of a deed. Of a folder or cgroup before it is made, because its name is this process's own. Of a
+    /// program after it is attached: if that is refused, another owner may have attached the same program.
     pub(crate) fn write(deed: Deed) -> Result<Self, String> {
         Self::write_in(&folder(), deed)
     }
@@ -98,7 +99,7 @@ impl Note {
         Ok(Self(path))
     }
 
-    /// The deed is undone.
+    /// Removes the note of a deed that is undone.
     pub(crate) fn undone(&self) {
         if let Err(error) = fs::remove_file(&self.0) {
             eprintln!("plumbline node: {} stays: {error}", self.0.display());
@@ -106,7 +107,7 @@ impl Note {
     }
 }
 
-/// Where helpers of this node keep files.
+/// The folder for helpers' files on this node.
 pub(crate) fn folder() -> PathBuf {
     env::var_os(NODE_FOLDER).map_or_else(|| PathBuf::from(RUN), PathBuf::from)
 }
@@ -124,13 +125,13 @@ impl Process {
     }
 }
 
-/// When a process began (proc(5)); `None` of one that is dead, whether somebody has awaited it or not.
+/// When a process began (proc(5)). `None` if it is dead, also if its parent has not waited for it.
 fn began(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Its name may have spaces and parentheses itself.
+    // The name, in parentheses, may contain spaces and parentheses.
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    // The third field comes first here, and the 22nd is the start.
+    // The first one here is the third field of the file; the start is its 22nd.
     match (*fields.first()?, fields.get(19)?.parse()) {
         ("Z" | "X", _) => None,
         (_, began) => began.ok(),
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_lives_until_it_is_dead_and_another_of_its_number_is_another() {
+    fn another_process_with_the_same_number_is_not_the_same() {
         let own = Process::this().unwrap();
         assert!(own.lives());
         let later = Process {
@@ -179,16 +180,13 @@ mod tests {
         while child_itself.lives() {
             std::thread::yield_now();
         }
-        assert!(
-            Path::new(&format!("/proc/{id}")).exists(),
-            "nobody has awaited it yet"
-        );
+        assert!(Path::new(&format!("/proc/{id}")).exists(), "it is a zombie");
         child.wait().unwrap();
         assert!(!child_itself.lives());
     }
 
     #[test]
-    fn a_note_is_there_until_its_deed_is_undone() {
+    fn a_note_stays_until_its_deed_is_undone() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("node1");
         let deed = Deed::MadeCgroup {

@@ -1,4 +1,4 @@
-//! `plumbline node undo`: undoes what helpers have done that were killed.
+//! `plumbline node undo`: undoes the deeds of helpers that were killed.
 
 use std::{
     fs, io,
@@ -7,10 +7,19 @@ use std::{
 };
 
 use lb_loader::{Evicted, Found, Manner, Place, Scope, evict, inventory};
+use nix::{
+    errno::Errno,
+    mount::{MntFlags, umount2},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Deed, Noted, PREFIX, folder};
-use crate::holder::{ENDING, POLL, remove_folder, unmount};
+use crate::error::message;
+
+/// How long a helper whose user has just died may take to undo its own deeds.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks at the notes.
+const POLL: Duration = Duration::from_millis(20);
 
 /// Arguments of `plumbline node undo`.
 #[derive(Clone, Debug, clap::Args)]
@@ -20,22 +29,22 @@ pub struct Arguments {
     cgroup: PathBuf,
 }
 
-/// What became of it, in words, one for each deed.
+/// What was done, a sentence for each deed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {
-    /// What was still there, and is undone.
+    /// Deeds that were still there, and are undone.
     pub undone: Vec<String>,
-    /// What helpers hold that live: they undo it when those who use them are gone.
+    /// Deeds of helpers that are alive, which undo them when their user ends.
     pub held: Vec<String>,
 }
 
-/// Undoes what notes on this node say whose processes are dead. A helper whose user has just died gets ten seconds to undo
-/// its own. Idempotent; what can't be undone keeps nothing else, and its note stays.
+/// Undoes the noted deeds of dead processes on this node. Waits up to 10 s for living ones to undo their own. Idempotent.
+/// A deed that can't be undone keeps its note and does not stop the others.
 ///
 /// # Errors
-/// In words, for stderr: the first that could not be undone.
+/// In words, for stderr: the first deed that could not be undone.
 pub async fn undo(arguments: &Arguments) -> Result<Undone, String> {
-    undo_in(&folder(), &arguments.cgroup, ENDING).await
+    undo_in(&folder(), &arguments.cgroup, PATIENCE).await
 }
 
 async fn undo_in(folder: &Path, cgroup: &Path, patience: Duration) -> Result<Undone, String> {
@@ -50,28 +59,28 @@ async fn undo_in(folder: &Path, cgroup: &Path, patience: Duration) -> Result<Und
     let (held, left): (Vec<_>, Vec<_>) = notes.into_iter().partition(|(_, noted)| noted.by.lives());
     let held = held.iter().map(|(_, Noted { by, deed })| {
         let by = by.id;
-        format!("{deed} is a helper's that lives, process {by}; it ends it when its user is gone")
+        format!("{deed} belongs to a helper that is alive, process {by}; it undoes it when its user ends")
     });
-    let mut told = Undone {
+    let mut result = Undone {
         undone: Vec::new(),
         held: held.collect(),
     };
     let mut first = Ok(());
     for (path, noted) in left {
-        let undone = take_back(&noted.deed, cgroup).and_then(|was_there| {
+        let undone = undo_deed(&noted.deed, cgroup).and_then(|was_there| {
             remove(&path).map_err(|error| format!("can't remove {}: {error}", path.display()))?;
             Ok(was_there)
         });
         match undone {
-            Ok(true) => told.undone.push(format!("{} is undone", noted.deed)),
+            Ok(true) => result.undone.push(format!("{} is undone", noted.deed)),
             Ok(false) => {}
             Err(why) => first = first.and(Err(format!("{} stays: {why}", noted.deed))),
         }
     }
-    first.map(|()| told)
+    first.map(|()| result)
 }
 
-/// All notes, in the order of their files' names. One that is empty was broken off before its deed, or right after it.
+/// All notes, by file name. An empty one was interrupted before its deed or right after it, and is left out.
 fn read(folder: &Path) -> Result<Vec<(PathBuf, Noted)>, String> {
     let failed = |path: &Path, why: &dyn std::fmt::Display| format!("can't read {}: {why}", path.display());
     let entries = match fs::read_dir(folder) {
@@ -88,7 +97,7 @@ fn read(folder: &Path) -> Result<Vec<(PathBuf, Noted)>, String> {
             continue;
         }
         let text = match fs::read_to_string(&path) {
-            // Its helper has just undone it.
+            // Its helper has just undone the deed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             text => text.map_err(|error| failed(&path, &error))?,
         };
@@ -110,12 +119,30 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether it was still there.
-fn take_back(deed: &Deed, cgroup: &Path) -> Result<bool, String> {
+/// Returns whether the deed was still there.
+fn undo_deed(deed: &Deed, cgroup: &Path) -> Result<bool, String> {
     match deed {
         Deed::Mounted { at } => unmount(at),
         Deed::MadeCgroup { at } => remove_folder(at),
         Deed::AtCgroup { .. } | Deed::AtDevice { .. } => detach(deed, cgroup),
+    }
+}
+
+/// Unmounts what is mounted on a folder, and removes the folder. Returns whether it was there.
+pub(crate) fn unmount(at: &Path) -> Result<bool, String> {
+    match umount2(at, MntFlags::MNT_DETACH) {
+        // Nothing is mounted there.
+        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => remove_folder(at),
+        Err(errno) => Err(errno.to_string()),
+    }
+}
+
+/// Removes an empty folder or cgroup. Returns whether it was there.
+pub(crate) fn remove_folder(folder: &Path) -> Result<bool, String> {
+    match fs::remove_dir(folder) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -126,14 +153,14 @@ fn detach(deed: &Deed, cgroup: &Path) -> Result<bool, String> {
         current: Vec::new(),
     };
     let mut was_there = false;
-    let seen = inventory(&scope).map_err(|error| error.to_string())?;
+    let seen = inventory(&scope).map_err(message)?;
     for found in seen.attachments.iter().filter(|found| is(found, deed)) {
-        was_there |= evict(found, true).map_err(|error| error.to_string())? == Evicted::Detached;
+        was_there |= evict(found, true).map_err(message)? == Evicted::Detached;
     }
     Ok(was_there)
 }
 
-/// What a link attaches is none of these.
+/// Whether an attachment is a noted one. Attachments by links are never noted.
 fn is(found: &Found, deed: &Deed) -> bool {
     if matches!(found.manner, Manner::Link { .. }) {
         return false;
@@ -178,7 +205,7 @@ mod tests {
         path
     }
 
-    /// Of this process's number, long ago.
+    /// A process with this one's number that began long ago.
     fn dead() -> Process {
         let own = Process::this().unwrap();
         Process { began: 0, ..own }
@@ -189,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_dead_helper_noted_is_undone_once_and_what_others_did_stays() {
+    async fn deeds_of_a_dead_helper_are_undone_once_and_others_stay() {
         let folder = tempfile::tempdir().unwrap();
         let (made, others) = (folder.path().join("made"), folder.path().join("others"));
         fs::create_dir(&made).unwrap();
@@ -198,15 +225,18 @@ mod tests {
         for (name, at) in [("1-0", &made), ("1-1", &gone)] {
             note(folder.path(), name, dead(), Deed::MadeCgroup { at: at.clone() });
         }
-        let told = undo_here(folder.path()).await.unwrap();
-        assert_eq!(told.undone, [format!("the cgroup {} is undone", made.display())]);
-        assert!(told.held.is_empty() && !made.exists() && others.exists());
+        let result = undo_here(folder.path()).await.unwrap();
+        assert_eq!(
+            result.undone,
+            [format!("the cgroup {} is undone", made.display())]
+        );
+        assert!(result.held.is_empty() && !made.exists() && others.exists());
         assert_eq!(undo_here(folder.path()).await, Ok(Undone::default()));
         assert_eq!(read(folder.path()), Ok(Vec::new()));
     }
 
     #[tokio::test]
-    async fn what_cannot_be_undone_is_said_and_keeps_its_note_and_nothing_else() {
+    async fn a_deed_that_cannot_be_undone_keeps_its_note_and_does_not_stop_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let (full, made) = (folder.path().join("full"), folder.path().join("made"));
         fs::create_dir_all(full.join("below")).unwrap();
@@ -232,26 +262,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_helper_holds_that_lives_is_its_own() {
+    async fn deeds_of_a_living_helper_stay() {
         let folder = tempfile::tempdir().unwrap();
         let made = folder.path().join("made");
         fs::create_dir(&made).unwrap();
         let own = Process::this().unwrap();
         let kept = note(folder.path(), "1-0", own, Deed::MadeCgroup { at: made.clone() });
-        let told = undo_here(folder.path()).await.unwrap();
-        assert!(told.undone.is_empty() && made.exists() && kept.exists());
-        let [held] = told.held.as_slice() else {
-            panic!("expected one, found {:?}", told.held)
+        let result = undo_here(folder.path()).await.unwrap();
+        assert!(result.undone.is_empty() && made.exists() && kept.exists());
+        let [held] = result.held.as_slice() else {
+            panic!("expected one, found {:?}", result.held)
         };
         assert!(held.contains(&format!("process {}", own.id)), "{held}");
     }
 
     #[test]
-    fn a_note_that_was_broken_off_is_none_and_one_that_is_no_note_is_named() {
+    fn empty_notes_are_left_out_and_unreadable_ones_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(read(&folder.path().join("none")), Ok(Vec::new()));
         fs::write(folder.path().join(format!("{PREFIX}1-0")), "").unwrap();
-        fs::write(folder.path().join("somebody-elses"), "x").unwrap();
+        fs::write(folder.path().join("another-owners"), "x").unwrap();
         assert_eq!(read(folder.path()), Ok(Vec::new()));
         fs::write(folder.path().join(format!("{PREFIX}1-1")), "x").unwrap();
         let why = read(folder.path()).unwrap_err();

@@ -1,7 +1,7 @@
 //! The helper on the node: `plumbline node hold-packets`.
 //!
-//! It takes hold of the programs at devices by id, so that they and their maps outlive whatever loaded them, and attaches
-//! them again when told. It detaches what it attached and ends when its stdin ends, on SIGTERM, or when it expires.
+//! It opens the programs at devices by their ids, which keeps them and their maps alive, and attaches them again on command.
+//! It detaches them and ends when its stdin ends, on SIGTERM, or when it expires.
 
 use std::{collections::BTreeSet, io, os::fd::OwnedFd, path::PathBuf, process::ExitCode, time::Instant};
 
@@ -12,17 +12,18 @@ use lb_loader::{
 
 use super::{Again, Answer, AtDevice, Command};
 use crate::{
+    error::message,
     foreign::device,
     holder::{ENDING, POLL},
     notes::{Deed, Note},
     worker,
 };
 
-/// Of the filters.
+/// Priority of the filters.
 const PRIORITY: u16 = 77;
-/// Name of the program of XDP.
+/// Name of the XDP program.
 const NAME: &str = "earlier_xdp";
-/// Name of the program that is attached to the loopback device to see whether the kernel does that.
+/// Name of the program that tests whether the kernel has TCX.
 const TRIAL: &str = "trial";
 
 /// Arguments of `plumbline node hold-packets`.
@@ -38,7 +39,7 @@ pub struct Arguments {
 /// Runs it to its end.
 ///
 /// # Errors
-/// In words, for stderr: no second process, or devices can't be looked at.
+/// A message for stderr: no second process, or devices can't be looked at.
 pub async fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     if !arguments.helper.worker {
         return worker::supervise().await;
@@ -88,11 +89,11 @@ fn try_links() -> Answer {
 struct Holder {
     cgroup: PathBuf,
     held: Vec<Held>,
-    /// By us, by id: what was attached before is somebody else's to detach.
+    /// Only what this helper attached, which it may detach.
     attached: Vec<HeldProgram>,
-    /// Of those that no link attaches.
+    /// For attachments without a link.
     notes: Vec<Note>,
-    /// Those that attach some of them, which end with these.
+    /// Closing these detaches their programs.
     links: Vec<OwnedFd>,
 }
 
@@ -105,7 +106,7 @@ struct Held {
 
 impl Holder {
     fn take(&mut self) -> Result<Vec<AtDevice>, String> {
-        let mut said = Vec::new();
+        let mut held = Vec::new();
         for found in self.at_devices()? {
             if let Place::Device {
                 index,
@@ -115,17 +116,17 @@ impl Holder {
             } = found.place
             {
                 let id = found.program.id;
-                let program = HeldProgram::by_id(id).map_err(words)?;
+                let program = HeldProgram::by_id(id).map_err(message)?;
                 self.held.push(Held {
                     index,
                     direction,
                     id,
                     program,
                 });
-                said.push(describe(&found));
+                held.push(describe(&found));
             }
         }
-        Ok(said)
+        Ok(held)
     }
 
     async fn attach(&mut self, again: &Again) -> Result<Vec<AtDevice>, String> {
@@ -140,9 +141,9 @@ impl Holder {
                     .collect();
                 let maps: Vec<u32> = maps.into_iter().collect();
                 self.end_held().await?;
-                let program = load_misleading(NAME, &maps, pairs).map_err(words)?;
+                let program = load_misleading(NAME, &maps, pairs).map_err(message)?;
                 let index = device(*device_of)?;
-                attach_xdp(index, XdpMode::Generic, &program).map_err(words)?;
+                attach_xdp(index, XdpMode::Generic, &program).map_err(message)?;
                 let id = program.id();
                 self.attached.push(program);
                 self.notes.push(note(index, Layer::Xdp, Direction::Ingress, id)?);
@@ -151,8 +152,10 @@ impl Holder {
         Ok(self.ours()?.iter().map(describe).collect())
     }
 
-    /// Ends what is held where it was: what no link attaches is detached, as filters are; links whose pins have gone are
-    /// waited for, and what nobody ends is an error after [`ENDING`].
+    /// Ends the original attachments of held programs: detaches filters, and waits until links without pins have ended.
+    ///
+    /// # Errors
+    /// Some are still attached after [`ENDING`].
     async fn end_held(&self) -> Result<(), String> {
         let held = |found: &Found| self.held.iter().any(|held| held.id == found.program.id);
         let begun = Instant::now();
@@ -172,14 +175,14 @@ impl Holder {
                 .iter()
                 .filter(|found| !matches!(found.manner, Manner::Link { .. }))
             {
-                evict(found, true).map_err(words)?;
+                evict(found, true).map_err(message)?;
             }
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// What a link attaches whose pin has just gone is still seen, until a worker of the kernel comes to it, and is not
-    /// attached twice.
+    /// A link whose pin is gone may exist a moment longer and exclude a second attachment, so refusals are retried for
+    /// [`ENDING`].
     async fn attach_held(&mut self, again: &Again) -> Result<(), String> {
         for held in &self.held {
             let begun = Instant::now();
@@ -192,13 +195,13 @@ impl Holder {
                 };
                 match done {
                     Ok(()) => {
-                        self.attached.push(HeldProgram::by_id(held.id).map_err(words)?);
+                        self.attached.push(HeldProgram::by_id(held.id).map_err(message)?);
                         if *again != Again::Links {
                             let note = note(held.index, Layer::Clsact, held.direction, held.id)?;
                             self.notes.push(note);
                         }
                     }
-                    // The pod is gone, and its device with it.
+                    // The pod was deleted, and its device with it.
                     Err(LoaderError::NoDevice { .. }) => {}
                     Err(LoaderError::Kernel { source, .. })
                         if source.kind() == io::ErrorKind::AlreadyExists && begun.elapsed() < ENDING =>
@@ -218,11 +221,11 @@ impl Holder {
         Ok(self.at_devices()?.iter().map(describe).collect())
     }
 
-    /// Returns what was attached until now.
+    /// Detaches what this helper attached. Returns what was still attached.
     fn detach(&mut self) -> Result<Vec<AtDevice>, String> {
         let left = self.ours()?;
         for found in &left {
-            evict(found, true).map_err(words)?;
+            evict(found, true).map_err(message)?;
         }
         self.links.clear();
         self.attached.clear();
@@ -232,7 +235,7 @@ impl Holder {
         Ok(left.iter().map(describe).collect())
     }
 
-    /// What it has attached, and is still there.
+    /// What this helper attached and is still attached.
     fn ours(&self) -> Result<Vec<Found>, String> {
         let ours: Vec<u32> = self.attached.iter().map(HeldProgram::id).collect();
         if ours.is_empty() {
@@ -249,7 +252,7 @@ impl Holder {
             bpffs: None,
             current: Vec::new(),
         };
-        let mut found = inventory(&scope).map_err(words)?.attachments;
+        let mut found = inventory(&scope).map_err(message)?.attachments;
         found.retain(|found| matches!(found.place, Place::Device { name: Some(_), .. }));
         Ok(found)
     }
@@ -283,9 +286,4 @@ fn describe(found: &Found) -> AtDevice {
         manner: found.manner.to_string(),
         id: found.program.id,
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "errors are mapped by it")]
-fn words(error: LoaderError) -> String {
-    error.to_string()
 }

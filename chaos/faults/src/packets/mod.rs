@@ -1,6 +1,6 @@
 //! Packet programs of an earlier load that stay at the devices of a node.
 //!
-//! - this file: the fault, and what it is told; `holder.rs`: its part on the node.
+//! Here: the fault and its commands. `holder.rs`: its helper.
 
 mod holder;
 
@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 pub use self::holder::{Arguments, run};
 use crate::{FaultError, helper::Helper};
 
-/// Programs at the devices of a node, held by a helper there and attached again in another way.
+/// Programs at the devices of a node, which a helper keeps loaded and attaches again in another way.
 ///
-/// Drop detaches them, as the end of this process does; and they go by themselves when they expire.
+/// Dropping it, the end of this process and their expiry detach them.
 #[must_use = "the fault heals when this is dropped"]
 #[derive(Debug)]
 pub struct LeftoverPackets {
@@ -30,63 +30,63 @@ pub struct LeftoverPackets {
 pub struct AtDevice {
     /// The device's name.
     pub device: String,
-    /// At which layer, and which packets it sees: `tcx ingress`, `clsact egress`, `xdp ingress` …
+    /// Layer and direction: `tcx ingress`, `clsact egress`, `xdp ingress` …
     pub place: String,
-    /// How: by a link, as a filter of which priority and handle …
+    /// How it is attached: by a link, or as a filter with priority and handle.
     pub manner: String,
     /// Its id.
     pub id: u32,
 }
 
-/// How they are attached again.
+/// How programs are attached again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Again {
-    /// As filters of a priority that nobody takes for his own.
+    /// As filters of a priority that no implementation uses.
     Filters,
-    /// By links of TCX that are pinned nowhere: the helper's descriptors keep them.
+    /// By links of TCX that are not pinned: the helper's descriptors keep them.
     Links,
-    /// None of them, but one of XDP in their place, at the device that has an address: it uses their maps, and sends
-    /// datagrams for the first of each pair to the second.
+    /// Instead of them, one of XDP that uses their maps, at one device. It sends datagrams for the first address of each pair
+    /// to the second.
     Xdp {
         /// An address of the device.
         device_of: IpAddr,
-        /// From where to where.
+        /// Old and new destinations.
         pairs: Vec<(SocketAddr, SocketAddr)>,
     },
 }
 
-/// What the helper is told.
+/// Commands to the helper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Command {
-    /// Try whether the kernel attaches by links of TCX.
+    /// Test whether the kernel has links of TCX.
     TryLinks,
-    /// Attach again what is held.
+    /// Attach the held programs.
     Attach(Again),
-    /// Say what is attached to devices, whose ever it is.
+    /// List what is attached to devices, of all owners.
     List,
-    /// Detach what it has attached.
+    /// Detach what the helper attached.
     Detach,
 }
 
-/// What the helper answers; its first line too.
+/// The helper's answers. The first line that it writes is one too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
-    /// What it holds, what it has attached, what is attached; of what it detached, what was still there.
+    /// The programs that it holds, attached, lists, or has detached.
     At(Vec<AtDevice>),
-    /// The kernel has no such thing, and says so.
+    /// The kernel does not support it, with its error.
     Unsupported(String),
-    /// It could not.
+    /// The command failed, with the reason.
     Failed(String),
 }
 
 impl LeftoverPackets {
-    /// Takes hold of the programs that are attached to devices of a node by TCX or as filters. Changes nothing yet.
+    /// Opens the programs that are attached to devices of a node by TCX or as filters, which keeps them loaded.
     ///
     /// # Errors
-    /// The node can't be reached, or looked at.
+    /// The node can't be reached, or its programs can't be listed.
     pub async fn hold(cluster: &Cluster, node: &str, expires: Duration) -> Result<Self, FaultError> {
         let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
         let expires = expires.as_secs().to_string();
@@ -98,14 +98,14 @@ impl LeftoverPackets {
         }
     }
 
-    /// What is held.
+    /// The programs that are held.
     #[must_use]
     pub fn held(&self) -> &[AtDevice] {
         &self.held
     }
 
-    /// Why they can't be attached by links of TCX on this node; `None`: they can. For a moment a program that passes
-    /// everything on is attached to the node's loopback device.
+    /// The reason why links of TCX don't work on this node; `None` if they do. Attaches a program that passes everything to the
+    /// loopback device for a moment.
     ///
     /// # Errors
     /// The helper has ended, or the kernel refuses it for another reason than that it is too old.
@@ -117,7 +117,7 @@ impl LeftoverPackets {
         }
     }
 
-    /// Attaches them again; devices that are gone meanwhile get none. Returns what is attached by it now.
+    /// Attaches them again, except at devices that are gone. Returns what was attached.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -125,7 +125,7 @@ impl LeftoverPackets {
         self.ask(Command::Attach(again), "attach").await
     }
 
-    /// What is attached to devices of the node.
+    /// Lists what is attached to devices of the node.
     ///
     /// # Errors
     /// The helper has ended, or can't look.
@@ -133,7 +133,7 @@ impl LeftoverPackets {
         self.ask(Command::List, "list").await
     }
 
-    /// Heals, and says so only when it has. Returns what was still attached.
+    /// Heals, and waits until that is done. Returns what was still attached.
     ///
     /// # Errors
     /// It is still there.

@@ -1,4 +1,4 @@
-//! Answers that come slowly or break off.
+//! Slow and truncated responses.
 
 use std::{io, time::Duration};
 
@@ -12,22 +12,22 @@ use hyper::{
 };
 
 use super::{Client, Fault, Faults};
-use crate::http::Body;
+use crate::respond::Body;
 
-/// A slow body's bytes come in pieces so far apart.
+/// Interval between the pieces of a slow body.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Lets an answer meet the faults of bodies, those that begin while it is under way too.
+/// Applies faults to a response's body, including those that begin while it is sent.
 ///
-/// A body that is whole already and meets none is left as it is.
-pub(crate) fn meet(faults: &Faults, client: &Client, response: Response<Body>) -> Response<Body> {
+/// A body that is complete already is left unchanged if no fault is active.
+pub(crate) fn apply_to_body(faults: &Faults, client: &Client, response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     let whole = body.size_hint().exact();
     if let Some(length) = whole {
         if next(faults, client, 0) == Next::All {
             return Response::from_parts(head, body);
         }
-        // The length that was promised is what makes the break one.
+        // With a length, the client recognizes a truncated body.
         head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
     let sending = Sending {
@@ -41,19 +41,19 @@ pub(crate) fn meet(faults: &Faults, client: &Client, response: Response<Body>) -
     Response::from_parts(head, StreamBody::new(frames(sending)).boxed_unsync())
 }
 
-/// What may be sent now.
+/// How much may be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     All,
     AtMost(usize),
-    /// So much, after a tick.
+    /// At most this much, after a tick.
     Slowly(usize),
     Break,
 }
 
 fn next(faults: &Faults, client: &Client, sent: usize) -> Next {
     let mut next = Next::All;
-    for active in faults.met(client) {
+    for active in faults.active_for(client) {
         match active.fault {
             Fault::TruncateBodies { after } if sent >= after => return Next::Break,
             Fault::TruncateBodies { after } => return Next::AtMost(after - sent),
@@ -68,7 +68,7 @@ fn next(faults: &Faults, client: &Client, sent: usize) -> Next {
     next
 }
 
-/// One answer under way. It holds one piece of the body.
+/// A response that is being sent. It holds one piece of the body.
 struct Sending {
     faults: Faults,
     client: Client,
@@ -111,7 +111,7 @@ impl Sending {
             }
             Next::Break => {
                 self.broken = true;
-                // What came before is still in the connection's buffer, which an error does not flush.
+                // The connection still buffers earlier data, which an error would not flush.
                 tokio::time::sleep(TICK).await;
                 return Some(Err(broken()));
             }
@@ -122,7 +122,7 @@ impl Sending {
     }
 }
 
-/// The error that makes the connection end in the middle of an answer.
+/// The error that ends the connection in the middle of a response.
 pub(crate) fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "a fault ended this answer")
 }

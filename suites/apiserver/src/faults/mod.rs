@@ -1,38 +1,38 @@
-//! A faulty API server: what clients of a replica have to live with, while it lasts.
+//! Faults of an API server, as its clients see them.
 //!
-//! [`Faults`] is a list of active faults that one replica, or several, look at. [`Faults::begin`] adds one for some
-//! [`Clients`]; it ends when its [`FaultGuard`] is dropped. Without faults, nothing about an answer changes.
+//! [`Faults`] is a list of active faults of one or more replicas. [`Faults::begin`] adds one for some [`Clients`]; it ends when
+//! its [`FaultGuard`] is dropped. Without faults, responses are unchanged.
 //!
-//! Bounds: [`MOST_ACTIVE`] faults at once; every delay is at most [`LONGEST`]. A fault holds no events and no
-//! bodies back in memory: a delayed watch keeps its position in the history, and if the history forgets that, it
-//! is told 410 as any slow watch.
+//! Bounds: [`MOST_ACTIVE`] faults at once; every delay is at most [`LONGEST`]. Faults buffer no events and no bodies: a delayed
+//! watch keeps its position in the history, and gets 410 like any slow watch if the history loses that.
 //!
-//! Files: `body` (answers that are slow or break off), `registry` (what is active), `view` (what a watch or a
-//! list may see).
+//! `body`: slow and truncated responses. `registry`: the active faults. `view`: what a watch or list may see.
 
 mod body;
 mod registry;
 mod view;
 
-pub(crate) use body::{broken, meet};
-pub use registry::{ActiveFault, FaultGuard, Faults};
-pub(crate) use view::{Horizon, WatchFaults};
+pub(crate) use body::{apply_to_body, broken};
+pub use registry::{FaultGuard, Faults};
+pub(crate) use view::WatchFaults;
 
 use std::{net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use crate::status::Status;
+
 /// Faults active at once.
 pub const MOST_ACTIVE: usize = 64;
-/// Longest delay that a fault may ask for.
+/// Longest delay of a fault.
 pub const LONGEST: Duration = Duration::from_secs(600);
 /// Slowest and fastest rate of [`Fault::SlowBodies`], in bytes per second.
 pub const BODY_RATES: std::ops::RangeInclusive<u32> = 100..=10_000_000;
 
-/// Whom a fault meets.
+/// The clients that a fault is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Clients {
-    /// Everybody.
+    /// All clients.
     All,
     /// Requests of this user.
     User(String),
@@ -40,10 +40,10 @@ pub enum Clients {
     Source(IpAddr),
 }
 
-/// One client, as a replica knows it.
+/// A client, as a replica identifies it.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
-    /// The names it is known by; none is anonymous.
+    /// Its user names; none if it is anonymous.
     pub(crate) users: Vec<String>,
     pub(crate) source: IpAddr,
 }
@@ -60,7 +60,7 @@ impl Clients {
 
 /// What goes wrong for a client while the fault is active.
 ///
-/// Health and version are never refused, so that whoever waits for a replica can.
+/// Health and version are never refused, so that a replica's readiness can be awaited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
     /// A watch breaks (the answer ends in the middle) this long after it began, or after the fault began if that
@@ -74,16 +74,15 @@ pub enum Fault {
         /// How late.
         by: Duration,
     },
-    /// Watches stay open and say nothing about what happens meanwhile; no bookmark betrays it. With the fault's
-    /// end, a watch that lost an event ends with 410, so that its client lists again.
+    /// Watches stay open but send neither events nor bookmarks. When the fault ends, a watch that lost an event ends with 410,
+    /// so that its client lists again.
     DropEvents,
-    /// Every watch that starts at a resourceVersion, and every one under way, is told 410 Expired; so is a list at
-    /// an exact version. A plain list works.
+    /// Open watches and watches from a resourceVersion end with 410 Expired; so do lists at an exact version. Other lists work.
     Expire,
     /// The replica's cache stands still: watches get nothing that was written since the fault began, and lists
     /// that accept any version (`resourceVersion=0`, or not older than one) show the state of that moment.
-    /// A consistent list or get (no resourceVersion) shows the newest state, as upstream's does; a list that asks
-    /// for a later version than the cache has is answered 504 after three seconds. The cache can stand back only
+    /// A consistent list or get (no resourceVersion) shows the newest state, as upstream's does; a list at
+    /// a later version than the cache's is answered with 504 after three seconds. The cache can stand back only
     /// as far as the history reaches ([`Config::history_events`](crate::Config::history_events)).
     Lag,
     /// Requests are refused.
@@ -129,6 +128,16 @@ impl Refusal {
             Self::Timeout => 504,
         }
     }
+
+    fn status(self, retry_after: Option<u32>) -> Status {
+        let status = match self {
+            Self::TooManyRequests => Status::too_many_requests(),
+            Self::InternalError => Status::internal("a fault refuses this request"),
+            Self::Unavailable => Status::unavailable(),
+            Self::Timeout => Status::timed_out(),
+        };
+        status.with_retry_after(retry_after)
+    }
 }
 
 /// A fault that can't begin.
@@ -140,7 +149,7 @@ pub enum FaultError {
     /// A delay beyond [`LONGEST`].
     #[error("expected a delay of at most {LONGEST:?}, found {found:?}")]
     TooLong {
-        /// What was asked for.
+        /// The requested value.
         found: Duration,
     },
     /// [`Fault::Lag`] where there is no cache.
@@ -151,7 +160,7 @@ pub enum FaultError {
     /// A rate outside of [`BODY_RATES`].
     #[error("expected a rate of {} to {} bytes per second, found {found}", BODY_RATES.start(), BODY_RATES.end())]
     Rate {
-        /// What was asked for.
+        /// The requested value.
         found: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! Which faults are active, and the guards that end them.
+//! The active faults, and the guards that end them.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -16,26 +16,23 @@ pub struct Faults {
 #[derive(Default)]
 struct Shared {
     active: Mutex<Active>,
-    /// Counts changes of the list: watches under way look again.
+    /// Counts changes of the list, on which open watches wait.
     changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Active {
     next: u64,
-    /// In the order in which they began; the first that decides something wins.
+    /// By age: the oldest has precedence.
     faults: Vec<(u64, ActiveFault)>,
 }
 
-/// A fault with whom it meets and since when.
+/// A fault that has begun, with the clients that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActiveFault {
-    /// Whom it meets.
-    pub clients: Clients,
-    /// What goes wrong.
-    pub fault: Fault,
-    /// When it began.
-    pub since: Instant,
+pub(super) struct ActiveFault {
+    clients: Clients,
+    pub(crate) fault: Fault,
+    pub(crate) since: Instant,
 }
 
 /// Ends its fault when it is dropped.
@@ -50,7 +47,7 @@ impl Drop for FaultGuard {
         let mut active = self.faults.lock();
         active.faults.retain(|(number, _)| *number != self.number);
         drop(active);
-        self.faults.tell();
+        self.faults.notify();
     }
 }
 
@@ -61,8 +58,7 @@ impl Faults {
         Self::default()
     }
 
-    /// Lets something go wrong for some clients until the guard is dropped. Requests and watches under way meet it
-    /// too, as far as it concerns them.
+    /// Begins a fault for some clients until the guard is dropped. It applies to open requests and watches too.
     ///
     /// # Errors
     /// Too many are active, or its numbers are out of bounds.
@@ -84,22 +80,15 @@ impl Faults {
             },
         ));
         drop(active);
-        self.tell();
+        self.notify();
         Ok(FaultGuard {
             faults: self.clone(),
             number,
         })
     }
 
-    /// What is active, oldest first.
-    #[must_use]
-    pub fn active(&self) -> Vec<ActiveFault> {
-        let active = self.lock();
-        active.faults.iter().map(|(_, fault)| fault.clone()).collect()
-    }
-
-    /// What a client meets now, oldest first.
-    pub(super) fn met(&self, client: &Client) -> Vec<ActiveFault> {
+    /// The active faults for a client, oldest first.
+    pub(super) fn active_for(&self, client: &Client) -> Vec<ActiveFault> {
         let active = self.lock();
         let mine = active
             .faults
@@ -108,13 +97,13 @@ impl Faults {
         mine.map(|(_, fault)| fault.clone()).collect()
     }
 
-    /// The refusal that a client meets, if any.
+    /// Refuses a request of a client with such a fault.
     pub(crate) fn refuse(&self, client: &Client) -> Result<(), Status> {
         let refused = self
-            .met(client)
+            .active_for(client)
             .into_iter()
             .find_map(|active| match active.fault {
-                Fault::Refuse { refusal, retry_after } => Some(Status::refused(refusal, retry_after)),
+                Fault::Refuse { refusal, retry_after } => Some(refusal.status(retry_after)),
                 _ => None,
             });
         refused.map_or(Ok(()), Err)
@@ -125,7 +114,7 @@ impl Faults {
         self.shared.changes.subscribe()
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         self.shared.changes.send_modify(|count| *count += 1);
     }
 
@@ -149,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_listed_until_its_guard_is_dropped_and_meets_whom_it_names() {
+    fn a_fault_meets_the_clients_that_it_names_until_its_guard_is_dropped() {
         let faults = Faults::new();
         let user = faults
             .begin(Clients::User("a".into()), Fault::Expire)
@@ -160,18 +149,14 @@ mod tests {
         let all = faults.begin(Clients::All, Fault::DropEvents).expect("begun");
         let kinds = |met: Vec<ActiveFault>| met.into_iter().map(|met| met.fault).collect::<Vec<_>>();
         assert_eq!(
-            kinds(faults.active()),
-            [Fault::Expire, Fault::Lag, Fault::DropEvents]
-        );
-        assert_eq!(
-            kinds(faults.met(&client("a"))),
+            kinds(faults.active_for(&client("a"))),
             [Fault::Expire, Fault::DropEvents]
         );
-        assert_eq!(kinds(faults.met(&client("b"))), [Fault::DropEvents]);
+        assert_eq!(kinds(faults.active_for(&client("b"))), [Fault::DropEvents]);
         drop(user);
-        assert_eq!(kinds(faults.met(&client("a"))), [Fault::DropEvents]);
+        assert_eq!(kinds(faults.active_for(&client("a"))), [Fault::DropEvents]);
         drop((source, all));
-        assert_eq!(faults.active(), []);
+        assert_eq!(faults.active_for(&client("a")), []);
     }
 
     #[test]

@@ -1,48 +1,16 @@
 //! What a watch or a list may see of the store.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::{Client, Fault, Faults};
+use crate::store::Horizon;
 
-/// How far a client's view of the history reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Horizon {
-    /// To the newest change.
-    Now,
-    /// To what was written by then.
-    Until(Instant),
-    /// To what was written so long ago.
-    Late(Duration),
-}
-
-impl Horizon {
-    /// Whether a change written at a moment is seen.
-    pub(crate) fn shows(self, written: Instant) -> bool {
-        match self {
-            Self::Now => true,
-            Self::Until(moment) => written <= moment,
-            Self::Late(by) => written + by <= Instant::now(),
-        }
-    }
-
-    /// When a change that is not seen yet will be; never, as long as a cache stands still.
-    pub(crate) async fn wait_for(self, written: Instant) {
-        match self {
-            Self::Now => {}
-            Self::Until(_) => std::future::pending().await,
-            Self::Late(by) => tokio::time::sleep_until(written + by).await,
-        }
-    }
-}
-
-/// What a watch under way meets.
+/// Effects of the active faults on an open watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WatchFaults {
-    /// It breaks then.
+    /// When it breaks.
     pub(crate) cut: Option<Instant>,
-    /// It is told 410.
+    /// It ends with 410.
     pub(crate) expire: bool,
     /// Its events are lost.
     pub(crate) lose: bool,
@@ -50,7 +18,7 @@ pub(crate) struct WatchFaults {
 }
 
 impl Faults {
-    /// What a watch of a client that began at a moment meets now.
+    /// The current effects on a client's watch that was opened at a moment.
     pub(crate) fn watch(&self, client: &Client, opened: Instant) -> WatchFaults {
         let mut met = WatchFaults {
             cut: None,
@@ -58,7 +26,7 @@ impl Faults {
             lose: false,
             horizon: Horizon::Now,
         };
-        for active in self.met(client) {
+        for active in self.active_for(client) {
             match active.fault {
                 Fault::CutWatches { after } => {
                     let cut = opened.max(active.since) + after;
@@ -66,7 +34,7 @@ impl Faults {
                 }
                 Fault::Expire => met.expire = true,
                 Fault::DropEvents => met.lose = true,
-                // A cache that stands still hides more than any delay.
+                // A lagging cache hides more than any delay.
                 Fault::Lag if !matches!(met.horizon, Horizon::Until(_)) => {
                     met.horizon = Horizon::Until(active.since);
                 }
@@ -86,18 +54,18 @@ impl Faults {
         met
     }
 
-    /// When a client's cache stood still, if it does.
+    /// How much of the history a client's cache shows.
     pub(crate) fn cache(&self, client: &Client) -> Horizon {
-        let met = self.met(client).into_iter();
+        let met = self.active_for(client).into_iter();
         let mut still = met.filter(|active| active.fault == Fault::Lag);
         still
             .next()
             .map_or(Horizon::Now, |active| Horizon::Until(active.since))
     }
 
-    /// Whether a client is told that versions are gone.
+    /// Whether a client's versions are expired.
     pub(crate) fn expires(&self, client: &Client) -> bool {
-        self.met(client)
+        self.active_for(client)
             .iter()
             .any(|active| active.fault == Fault::Expire)
     }

@@ -1,4 +1,4 @@
-//! In which form an answer is wanted: the object itself, a table for people, metadata alone.
+//! The requested form of a response: the object itself, a table, or metadata alone.
 
 use hyper::{
     header::{ACCEPT, HeaderValue},
@@ -12,7 +12,7 @@ use crate::{status::Status, table::IncludeObject};
 pub(super) enum Form {
     /// As it is.
     Object,
-    /// `as=Table`; rows carry as much of the object as the `includeObject` parameter says.
+    /// `as=Table`; the `includeObject` parameter sets how much of the object is in a row.
     Table,
     /// `as=PartialObjectMetadata` or its list.
     Metadata,
@@ -20,7 +20,7 @@ pub(super) enum Form {
 
 const OFFERED: &str = "application/json";
 
-/// The first form in `Accept` that this server has.
+/// The first form in `Accept` that this server supports.
 pub(super) fn form(accept: Option<&HeaderValue>) -> Result<Form, Status> {
     let Some(text) = accept.and_then(|value| value.to_str().ok()) else {
         return Ok(Form::Object);
@@ -53,7 +53,7 @@ fn one(range: &str) -> Option<Form> {
     }
 }
 
-/// Whether discovery is wanted in one piece, before the plain form.
+/// Whether aggregated discovery is requested.
 pub(super) fn wants_aggregated(headers: &HeaderMap) -> bool {
     let text = headers
         .get(ACCEPT)

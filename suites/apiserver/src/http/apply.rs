@@ -3,10 +3,11 @@
 use hyper::Response;
 use serde_json::Value;
 
-use super::{Api, Asked, read::shown, respond::Body};
+use super::{Api, ObjectRequest, read::shown};
 use crate::{
     kinds::{Kind, decode},
     managed::{self, Manager, Operation},
+    respond::Body,
     status::{FieldError, Status},
     store::{WriteOptions, expect_name, now},
 };
@@ -15,76 +16,81 @@ use crate::{
 pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
 /// Longest name of a manager, in bytes.
 const LONGEST_MANAGER: usize = 128;
-/// A client that does not say who it is.
+/// Manager of a client without a name.
 const UNKNOWN: &str = "unknown";
 
 impl Api {
-    pub(super) fn apply(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
-        let absent = asked.target.subresource.is_none() && self.store.get(&asked.target.key()).is_err();
-        let first = self.apply_once(asked, sent, absent);
-        // Somebody else created or removed it since: once more, as what it is now.
+    pub(super) fn apply(&self, request: &ObjectRequest, sent: &[u8]) -> Result<Response<Body>, Status> {
+        let absent = request.target.subresource.is_none() && self.store.get(&request.target.key()).is_err();
+        let first = self.apply_once(request, sent, absent);
+        // Another client has created or deleted it meanwhile: try once more.
         match first.as_ref().map_err(Status::reason) {
-            Err("AlreadyExists") if absent => self.apply_once(asked, sent, false),
-            Err("NotFound") if !absent && asked.target.subresource.is_none() => {
-                self.apply_once(asked, sent, true)
+            Err("AlreadyExists") if absent => self.apply_once(request, sent, false),
+            Err("NotFound") if !absent && request.target.subresource.is_none() => {
+                self.apply_once(request, sent, true)
             }
             _ => first,
         }
     }
 
-    fn apply_once(&self, asked: &Asked, sent: &[u8], absent: bool) -> Result<Response<Body>, Status> {
-        let (target, key) = (&asked.target, asked.target.key());
+    fn apply_once(
+        &self,
+        request: &ObjectRequest,
+        sent: &[u8],
+        absent: bool,
+    ) -> Result<Response<Body>, Status> {
+        let (target, key) = (&request.target, request.target.key());
         let kind = target.kind;
-        let name = asked.query.get("fieldManager");
+        let name = request.query.get("fieldManager");
         if name.is_empty() {
             let why = "is required for apply patch";
             return Err(patch_options(FieldError::required("fieldManager", why)));
         }
-        let manager = Manager::new(Operation::Apply, asked.manager_name()?, kind, asked.part());
+        let manager = Manager::new(Operation::Apply, request.manager_name()?, kind, request.part());
         let mut config = configuration(kind, sent)?;
         expect_name(&key, &config)?;
         let options = &WriteOptions {
             manager: None,
-            ..asked.write_options()?
+            ..request.write_options()?
         };
-        let force = asked.query.flag("force");
+        let force = request.query.flag("force");
         let (code, written) = if absent {
             if let Some(uid) = config["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
-                let facts = kind.facts();
+                let info = kind.info();
                 let why = format!(
                     "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                 );
-                return Err(Status::conflict(facts.group, facts.plural, &key.name, &why));
+                return Err(Status::conflict(info.group, info.plural, &key.name, &why));
             }
-            // A version of what is not there says nothing.
+            // The object is absent, so its version has no meaning.
             if let Some(meta) = config["metadata"].as_object_mut() {
                 meta.remove("resourceVersion");
             }
             let object = managed::applied_new(kind, &config, &manager, &now())?;
             (201, self.store.create(kind, &key.namespace, object, options)?)
         } else {
-            let written = self.store.update(&key, asked.part(), options, |live| {
+            let written = self.store.update(&key, request.part(), options, |live| {
                 let merged = managed::applied(kind, live, &config, &manager, force, &now())?;
                 decode(kind, merged).map(|decoded| decoded.object)
             })?;
             (200, written)
         };
-        shown(asked, code, &written)
+        shown(request, code, &written)
     }
 }
 
-impl Asked {
-    /// Who writes: `fieldManager`, or the first word of the User-Agent.
+impl ObjectRequest {
+    /// The manager: `fieldManager`, or the first word of the User-Agent.
     pub(super) fn manager_name(&self) -> Result<String, Status> {
-        let asked = self.query.get("fieldManager");
-        if asked.len() > LONGEST_MANAGER {
+        let name = self.query.get("fieldManager");
+        if name.len() > LONGEST_MANAGER {
             return Err(patch_options(FieldError::too_long(
                 "fieldManager",
                 LONGEST_MANAGER,
             )));
         }
-        if !asked.is_empty() {
-            return Ok(asked.to_owned());
+        if !name.is_empty() {
+            return Ok(name.to_owned());
         }
         let agent = self.headers.get(hyper::header::USER_AGENT);
         let agent = agent.and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -112,8 +118,8 @@ fn configuration(kind: Kind, sent: &[u8]) -> Result<Value, Status> {
         Err(_) => serde_saphyr::from_slice(sent).map_err(|error| unreadable(error.to_string()))?,
     };
     let text = |field: &str| config[field].as_str().unwrap_or_default();
-    let facts = kind.facts();
-    if text("apiVersion") != facts.api_version() || text("kind") != facts.kind {
+    let info = kind.info();
+    if text("apiVersion") != info.api_version() || text("kind") != info.kind {
         let version = text("apiVersion");
         // Upstream shows a group in front, even if there is none.
         let slash = if version.contains('/') { "" } else { "/" };
@@ -129,7 +135,7 @@ fn configuration(kind: Kind, sent: &[u8]) -> Result<Value, Status> {
     match decoded.unknown.first() {
         Some(path) => {
             let why = format!(".{path}: field not declared in schema");
-            Err(Status::untyped(kind, &decoded.object, &why))
+            Err(managed::untyped(kind, &decoded.object, &why))
         }
         None => Ok(decoded.object),
     }

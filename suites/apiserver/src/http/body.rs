@@ -1,4 +1,4 @@
-//! What a client sends, and no more of it than is allowed.
+//! Request bodies, up to a limit.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{protobuf, status::Status};
 
-/// A body must be there by then: whoever sends one is in the same lab.
+/// Limit for receiving a body. Clients are in the same lab.
 const SLOWEST: Duration = Duration::from_secs(30);
 
 /// Reads a whole body.

@@ -1,7 +1,7 @@
-//! Requests: who asks, for what, in which form; one function per verb.
+//! Requests: authentication, paths, parameters and bodies; one function per verb.
 //!
-//! `route` reads paths, `query` parameters, `accept` the form of the answer, `body` and `respond` the two ends
-//! of the wire; `read` lists and gets, `page` cuts lists, `write` creates, updates, patches and deletes, `apply` applies, `watch` streams; `pods/` asks the
+//! `route` reads paths, `query` parameters, `accept` the form of the answer, `body` what is
+//! sent; `read` lists and gets, `page` cuts lists, `write` creates, updates, patches and deletes, `apply` applies, `watch` streams; `pods/` forwards to
 //! nodes.
 
 mod accept;
@@ -11,7 +11,6 @@ mod page;
 mod pods;
 mod query;
 mod read;
-mod respond;
 mod route;
 mod watch;
 mod write;
@@ -31,17 +30,13 @@ use self::{
     accept::Form,
     route::{Route, Subresource, Target},
 };
-pub(crate) use self::{
-    query::Query,
-    respond::{Body, failure, json as json_response},
-    route::is_open,
-};
+pub(crate) use self::{query::Query, route::is_open};
 use crate::{
     auth::Auth,
     discovery,
     faults::{self, Client, Faults},
-    kinds::Kind,
     openapi,
+    respond::{self, Body},
     status::Status,
     store::Store,
 };
@@ -54,16 +49,16 @@ pub(crate) struct Api {
     faults: Faults,
     /// Watches end with their replica.
     shutdown: CancellationToken,
-    /// One for each write under way, so that the bodies held in memory are bounded.
+    /// A permit for each write, which bounds the bodies in memory.
     writes: Arc<Semaphore>,
-    /// One for each program that a client runs in a pod.
+    /// A permit for each program that a client runs in a pod.
     sessions: Arc<Semaphore>,
-    /// What outlives its connection ends with its replica, however that ends.
+    /// Ends tasks that outlive their connection, however the replica ends.
     ended: CancellationToken,
 }
 
-/// One request about objects.
-struct Asked {
+/// A request for objects.
+struct ObjectRequest {
     target: Target,
     query: Query,
     form: Form,
@@ -93,7 +88,7 @@ impl Api {
         }
     }
 
-    /// Answers every request; what goes wrong becomes a Status.
+    /// Answers a request. Errors become a Status.
     pub(crate) async fn answer(&self, request: Request<Incoming>, source: IpAddr) -> Response<Body> {
         let user = match self.auth.user(request.headers()) {
             Ok(user) => user.map(str::to_owned),
@@ -107,7 +102,7 @@ impl Api {
             Ok(response) => response,
             Err(status) => respond::failure(&status),
         };
-        faults::meet(&self.faults, &client, response)
+        faults::apply_to_body(&self.faults, &client, response)
     }
 
     async fn handle(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Body>, Status> {
@@ -128,7 +123,7 @@ impl Api {
         };
         let target = match route {
             Route::Objects(target) => target,
-            Route::Pod(pod) => return self.ask_node(&pod, request).await,
+            Route::Pod(pod) => return self.pod_request(&pod, request).await,
             _ if request.method() != Method::GET => return Err(Status::method_not_allowed()),
             Route::Health => return Ok(respond::text("ok")),
             Route::Version => return Ok(respond::json(200, &discovery::version())),
@@ -141,39 +136,34 @@ impl Api {
         let (head, incoming) = request.into_parts();
         let query = Query::parse(head.uri.query().unwrap_or_default());
         let form = accept::form(head.headers.get(ACCEPT))?;
-        let asked = Asked {
+        let request = ObjectRequest {
             target,
             query,
             form,
             headers: head.headers,
             client: client.clone(),
         };
-        let mut response = self.about_objects(&asked, &head.method, incoming).await?;
-        if asked.target.kind == Kind::Endpoints {
-            let deprecated = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
-            respond::warn(&mut response, &[deprecated.to_owned()]);
-        }
-        Ok(response)
+        self.about_objects(&request, &head.method, incoming).await
     }
 
     async fn about_objects(
         &self,
-        asked: &Asked,
+        request: &ObjectRequest,
         method: &Method,
         incoming: Incoming,
     ) -> Result<Response<Body>, Status> {
-        let named = asked.target.name.is_some();
-        let binding = asked.target.subresource == Some(Subresource::Binding);
+        let named = request.target.name.is_some();
+        let binding = request.target.subresource == Some(Subresource::Binding);
         match (method, named) {
             (&Method::POST, true) if binding => {}
             _ if binding => return Err(Status::method_not_allowed()),
-            (&Method::GET, _) if asked.query.watch() && asked.target.subresource.is_none() => {
-                return self.watch(asked);
+            (&Method::GET, _) if request.query.watch() && request.target.subresource.is_none() => {
+                return self.watch(request);
             }
-            (&Method::GET, true) => return self.get(asked),
-            (&Method::GET, false) => return self.list(asked).await,
+            (&Method::GET, true) => return self.get(request),
+            (&Method::GET, false) => return self.list(request).await,
             (&Method::POST, false) | (&Method::PUT | &Method::PATCH, true) => {}
-            (&Method::DELETE, _) if asked.target.subresource.is_none() => {}
+            (&Method::DELETE, _) if request.target.subresource.is_none() => {}
             _ => return Err(Status::method_not_allowed()),
         }
         let _permit = self
@@ -182,17 +172,17 @@ impl Api {
             .map_err(|_| Status::too_many_requests())?;
         let sent = body::read(incoming, self.store.config().body_bytes).await?;
         match *method {
-            Method::POST if binding => self.bind(asked, &sent),
-            Method::POST => self.create(asked, &sent),
-            Method::PUT => self.replace(asked, &sent),
-            Method::PATCH => self.patch(asked, &sent),
-            _ if named => self.delete(asked, &sent),
-            _ => self.delete_collection(asked, &sent),
+            Method::POST if binding => self.bind(request, &sent),
+            Method::POST => self.create(request, &sent),
+            Method::PUT => self.replace(request, &sent),
+            Method::PATCH => self.patch(request, &sent),
+            _ if named => self.delete(request, &sent),
+            _ => self.delete_collection(request, &sent),
         }
     }
 }
 
-impl Asked {
+impl ObjectRequest {
     /// The media type of the body, without parameters.
     fn content_type(&self) -> &str {
         let value = self

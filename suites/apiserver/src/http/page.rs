@@ -1,7 +1,9 @@
 //! Lists in pieces: `limit` and `continue` (`apiserver/pkg/storage/continue.go`).
 //!
-//! A token names the version of the first page and the last key on this one, so all pages show one state; when history
-//! has forgotten that, the client is told 410 with a token that goes on in the newest state.
+//! A token has the version of the first page and the last key of this one, so all pages show one state. If the history no
+//! longer has that version, the response is 410 with a token that continues in the newest state.
+
+use std::sync::Arc;
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -17,14 +19,14 @@ const ENCODING: &str = "meta.k8s.io/v1";
 
 /// A list, or a piece of one.
 pub(super) struct Page {
-    pub(super) listed: Listed,
+    listed: Listed,
     /// Where the next one begins.
     next: Option<Token>,
     /// Objects beyond this page; not counted with a selector, as upstream does not.
     remaining: Option<usize>,
 }
 
-/// What a `continue` parameter says.
+/// A parsed `continue` parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Token {
     v: String,
@@ -80,6 +82,10 @@ impl Page {
         }
     }
 
+    pub(super) fn objects(&self) -> &[Arc<Object>] {
+        &self.listed.objects
+    }
+
     /// The list's metadata.
     pub(super) fn metadata(&self) -> Value {
         let mut metadata = json!({"resourceVersion": self.listed.version.to_string()});
@@ -106,7 +112,7 @@ impl Token {
     /// Reads a `continue` parameter.
     ///
     /// # Errors
-    /// 400 if no server gave it out.
+    /// 400 if it is not a server's token.
     pub(super) fn decode(text: &str) -> Result<Self, Status> {
         let invalid = |why: String| {
             Status::bad_request(format!(
@@ -143,7 +149,7 @@ impl Token {
         u64::try_from(self.rv).map_or(From::Newest, From::Version)
     }
 
-    /// The 410 of a token whose version is forgotten, with one that goes on without it.
+    /// 410 for a token whose version is lost, with a token that continues in the newest state.
     pub(super) fn expired(&self) -> Status {
         let newest = Self {
             rv: -1,

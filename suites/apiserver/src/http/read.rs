@@ -8,17 +8,16 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{
-    Api, Asked,
+    Api, ObjectRequest,
     accept::{self, Form},
     page::{From, Page},
     query::At,
-    respond::{self, Body},
 };
 use crate::{
-    faults::Horizon,
     kinds::Kind,
+    respond::{self, Body},
     status::Status,
-    store::{Listed, Object, Scope},
+    store::{Horizon, Listed, Object, Scope},
     table,
 };
 
@@ -26,47 +25,47 @@ use crate::{
 const FUTURE_LIMIT: Duration = Duration::from_secs(3);
 
 impl Api {
-    pub(super) fn get(&self, asked: &Asked) -> Result<Response<Body>, Status> {
-        let object = self.store.get(&asked.target.key())?;
-        shown(asked, 200, &object)
+    pub(super) fn get(&self, request: &ObjectRequest) -> Result<Response<Body>, Status> {
+        let object = self.store.get(&request.target.key())?;
+        shown(request, 200, &object)
     }
 
-    pub(super) async fn list(&self, asked: &Asked) -> Result<Response<Body>, Status> {
-        // It may be ignored, but must be right.
-        asked.query.timeout()?;
-        let limit = asked.query.limit()?;
-        let scope = asked.scope()?;
-        if let Some(token) = asked.query.continued()? {
+    pub(super) async fn list(&self, request: &ObjectRequest) -> Result<Response<Body>, Status> {
+        // It has no effect on lists, but must be valid.
+        request.query.timeout()?;
+        let limit = request.query.limit()?;
+        let scope = request.scope()?;
+        if let Some(token) = request.query.continued()? {
             let listed = match token.from() {
                 From::Newest => self.store.list(&scope),
-                From::Version(_) if self.faults.expires(&asked.client) => return Err(token.expired()),
+                From::Version(_) if self.faults.expires(&request.client) => return Err(token.expired()),
                 From::Version(version) => {
-                    self.reached(version).await?;
+                    self.wait_for_version(version).await?;
                     self.store.list_at(&scope, version).map_err(|_| token.expired())?
                 }
             };
-            return listing(asked, &Page::cut(listed, &scope, Some(&token), limit));
+            return listing(request, &Page::cut(listed, &scope, Some(&token), limit));
         }
-        let listed = match asked.query.list_at()? {
+        let listed = match request.query.list_at()? {
             At::Newest => self.store.list(&scope),
             // From a cache, upstream's lists come whole.
-            At::Any => return listing(asked, &Page::whole(self.cached(asked, &scope, 0).await?)),
-            At::NotOlderThan(version) => self.cached(asked, &scope, version).await?,
-            At::Exact(version) if self.faults.expires(&asked.client) => {
+            At::Any => return listing(request, &Page::whole(self.cached(request, &scope, 0).await?)),
+            At::NotOlderThan(version) => self.cached(request, &scope, version).await?,
+            At::Exact(version) if self.faults.expires(&request.client) => {
                 return Err(Status::expired(version, self.store.version()));
             }
             At::Exact(version) => {
-                self.reached(version).await?;
+                self.wait_for_version(version).await?;
                 self.store.list_at(&scope, version)?
             }
         };
-        listing(asked, &Page::cut(listed, &scope, None, limit))
+        listing(request, &Page::cut(listed, &scope, None, limit))
     }
 
-    /// The state not older than a version: the newest one, or what a cache that lags shows.
-    async fn cached(&self, asked: &Asked, scope: &Scope, version: u64) -> Result<Listed, Status> {
-        if self.faults.cache(&asked.client) != Horizon::Now {
-            let seen = || self.store.seen(self.faults.cache(&asked.client));
+    /// A state not older than a version: the newest one, or that of a lagging cache.
+    async fn cached(&self, request: &ObjectRequest, scope: &Scope, version: u64) -> Result<Listed, Status> {
+        if self.faults.cache(&request.client) != Horizon::Now {
+            let seen = || self.store.seen(self.faults.cache(&request.client));
             if seen() < version {
                 tokio::time::sleep(FUTURE_LIMIT).await;
             }
@@ -77,12 +76,12 @@ impl Api {
                 self.store.list_at(scope, seen)
             };
         }
-        self.reached(version).await?;
+        self.wait_for_version(version).await?;
         Ok(self.store.list(scope))
     }
 
-    /// Waits for a version that the store has not reached.
-    pub(super) async fn reached(&self, version: u64) -> Result<(), Status> {
+    /// Waits until the store has reached a version.
+    pub(super) async fn wait_for_version(&self, version: u64) -> Result<(), Status> {
         let mut head = self.store.head();
         let waited = tokio::time::timeout(FUTURE_LIMIT, head.wait_for(|head| *head >= version)).await;
         match waited {
@@ -96,7 +95,7 @@ impl Api {
     }
 }
 
-impl Asked {
+impl ObjectRequest {
     pub(super) fn scope(&self) -> Result<Scope, Status> {
         let mut selector = self.query.selector(self.target.kind)?;
         if let Some(name) = &self.target.name {
@@ -111,28 +110,32 @@ impl Asked {
     }
 }
 
-/// One object in the form that was asked for.
-pub(super) fn shown(asked: &Asked, code: u16, object: &Arc<Object>) -> Result<Response<Body>, Status> {
-    Ok(match asked.form {
+/// One object in the requested form.
+pub(super) fn shown(
+    request: &ObjectRequest,
+    code: u16,
+    object: &Arc<Object>,
+) -> Result<Response<Body>, Status> {
+    Ok(match request.form {
         Form::Object => respond::bytes(code, object.json.clone()),
         Form::Metadata => respond::json(code, &metadata_only(&object.value)),
         Form::Table => {
-            let include = accept::include_object(asked.query.get("includeObject"))?;
+            let include = accept::include_object(request.query.get("includeObject"))?;
             let version = object.version.to_string();
             let rows = [object.value.clone()];
             respond::json(
                 code,
-                &table::table(asked.target.kind, &rows, &version, include, true),
+                &table::table(request.target.kind, &rows, &version, include, true),
             )
         }
     })
 }
 
-/// A list in the form that was asked for.
-pub(super) fn listing(asked: &Asked, page: &Page) -> Result<Response<Body>, Status> {
-    let kind = asked.target.kind;
-    let objects = &page.listed.objects;
-    Ok(match asked.form {
+/// A list in the requested form.
+pub(super) fn listing(request: &ObjectRequest, page: &Page) -> Result<Response<Body>, Status> {
+    let kind = request.target.kind;
+    let objects = page.objects();
+    Ok(match request.form {
         Form::Object => respond::bytes(200, list_json(kind, page)),
         Form::Metadata => {
             let items: Vec<Value> = objects
@@ -146,7 +149,7 @@ pub(super) fn listing(asked: &Asked, page: &Page) -> Result<Response<Body>, Stat
             respond::json(200, &list)
         }
         Form::Table => {
-            let include = accept::include_object(asked.query.get("includeObject"))?;
+            let include = accept::include_object(request.query.get("includeObject"))?;
             let rows: Vec<Value> = objects.iter().map(|object| object.value.clone()).collect();
             let mut table = table::table(kind, &rows, "", include, true);
             table["metadata"] = page.metadata();
@@ -157,11 +160,11 @@ pub(super) fn listing(asked: &Asked, page: &Page) -> Result<Response<Body>, Stat
 
 /// A list of a kind.
 fn list_json(kind: Kind, page: &Page) -> Bytes {
-    let facts = kind.facts();
-    let (kind, api) = (format!("{}List", facts.kind), facts.api_version());
+    let info = kind.info();
+    let (kind, api) = (format!("{}List", info.kind), info.api_version());
     let metadata = page.metadata();
     let mut text = format!(r#"{{"kind":"{kind}","apiVersion":"{api}","metadata":{metadata},"items":["#);
-    for (index, object) in page.listed.objects.iter().enumerate() {
+    for (index, object) in page.objects().iter().enumerate() {
         if index > 0 {
             text.push(',');
         }

@@ -3,7 +3,7 @@
 use super::pods::{self, PodRequest};
 use crate::{discovery::Topic, kinds::Kind, store::Key};
 
-/// What a path asks for.
+/// The subject of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Health,
@@ -12,7 +12,7 @@ pub(super) enum Route {
     /// The index, or the document of one group and version.
     OpenApi(Option<String>),
     Objects(Target),
-    /// What only a pod's node can answer.
+    /// A request for a pod's node.
     Pod(PodRequest),
 }
 
@@ -27,11 +27,11 @@ pub(super) enum Subresource {
 /// A collection or one object in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
     /// Empty: all namespaces, or a cluster-scoped kind.
-    pub(super) namespace: String,
-    pub(super) name: Option<String>,
-    pub(super) subresource: Option<Subresource>,
+    pub(crate) namespace: String,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<Subresource>,
 }
 
 impl Target {
@@ -45,12 +45,12 @@ impl Target {
     }
 }
 
-/// Whether everybody may ask it, and no fault refuses it: health and version.
+/// Whether a path needs no token and is never refused by a fault: health and version.
 pub(crate) fn is_open(path: &str) -> bool {
     matches!(parse(path), Some(Route::Health | Route::Version))
 }
 
-/// Reads a path; `None` is a path that this server does not have.
+/// Parses a path. `None` if this server does not have it.
 pub(super) fn parse(path: &str) -> Option<Route> {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     match segments.as_slice() {
@@ -80,7 +80,7 @@ pub(super) fn parse(path: &str) -> Option<Route> {
             pod(namespace, name, topic)
         }
         ["api", "v1", "namespaces", namespace, "pods", name, "proxy", ..] => {
-            // As it was sent, with whatever slashes.
+            // Unchanged, with all slashes.
             let rest = path.splitn(9, '/').nth(8).unwrap_or_default();
             pod(namespace, name, pods::Topic::Proxy(rest.to_owned()))
         }
@@ -101,8 +101,8 @@ fn pod(namespace: &str, name: &str, topic: pods::Topic) -> Option<Route> {
 fn discovery(topic: fn(String) -> Topic, group: &str, version: Option<&str>) -> Option<Route> {
     let known = Kind::ALL
         .into_iter()
-        .map(Kind::facts)
-        .find(|facts| facts.group == group && version.is_none_or(|version| version == facts.version))?;
+        .map(Kind::info)
+        .find(|info| info.group == group && version.is_none_or(|version| version == info.version))?;
     Some(Route::Discovery(topic(known.group.to_owned())))
 }
 
@@ -120,14 +120,14 @@ fn objects(group: &str, version: &str, rest: &[&str]) -> Option<Route> {
         _ => return None,
     };
     let kind = Kind::find(group, version, plural)?;
-    let facts = kind.facts();
+    let info = kind.info();
     let subresource = match subresource {
         None => None,
-        Some("status") if facts.status => Some(Subresource::Status),
+        Some("status") if info.status => Some(Subresource::Status),
         Some("binding") if kind == Kind::Pod => Some(Subresource::Binding),
         Some(_) => return None,
     };
-    if facts.namespaced == namespace.is_empty() && (!facts.namespaced || name.is_some()) {
+    if info.namespaced == namespace.is_empty() && (!info.namespaced || name.is_some()) {
         return None;
     }
     let name = match name {

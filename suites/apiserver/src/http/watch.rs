@@ -1,4 +1,4 @@
-//! Watch: the state as events, if asked for, then every change; bookmarks in quiet times.
+//! Watch: the state as events if requested, then every change, and bookmarks.
 
 use std::{collections::VecDeque, io, time::Duration};
 
@@ -10,17 +10,17 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Api, Asked,
+    Api, ObjectRequest,
     accept::{self, Form},
     query::At,
     read::metadata_only,
-    respond::{self, Body},
 };
 use crate::{
-    faults::{self, Client, Faults, Horizon, WatchFaults},
+    faults::{self, Client, Faults, WatchFaults},
     kinds::Kind,
+    respond::{self, Body},
     status::Status,
-    store::{Event, EventType, Listed, Scope, Watch},
+    store::{Event, EventType, Horizon, Listed, Scope, Watch},
     table::{self, IncludeObject},
 };
 
@@ -31,20 +31,20 @@ const CHUNK: usize = 64;
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 impl Api {
-    pub(super) fn watch(&self, asked: &Asked) -> Result<Response<Body>, Status> {
-        let scope = asked.scope()?;
-        let (at, initial) = asked.query.watch_at()?;
-        let include = accept::include_object(asked.query.get("includeObject"))?;
-        let timeout = asked
+    pub(super) fn watch(&self, request: &ObjectRequest) -> Result<Response<Body>, Status> {
+        let scope = request.scope()?;
+        let (at, initial) = request.query.watch_at()?;
+        let include = accept::include_object(request.query.get("includeObject"))?;
+        let timeout = request
             .query
             .timeout()?
             .unwrap_or_else(|| SHORTEST.mul_f64(rand::random_range(1.0..2.0)));
-        // Unset and "0" mean "the state first", unless sendInitialEvents says otherwise.
+        // An unset version and "0" begin with the state, unless sendInitialEvents is false.
         let state_first = initial.unwrap_or(matches!(at, At::Newest | At::Any));
         let mut state = VecDeque::new();
         let position = match (state_first, at) {
             (true, at) => {
-                let listed = self.state(asked, &scope, at)?;
+                let listed = self.state(request, &scope, at)?;
                 let added = |object| Event {
                     kind: EventType::Added,
                     object,
@@ -58,15 +58,15 @@ impl Api {
         let now = Instant::now();
         let streaming = Streaming {
             encoder: Encoder {
-                kind: asked.target.kind,
-                form: asked.form,
+                kind: request.target.kind,
+                form: request.form,
                 include,
                 first: true,
             },
             state,
-            end_of_state: initial == Some(true) && asked.query.bookmarks(),
+            end_of_state: initial == Some(true) && request.query.bookmarks(),
             watch: Watch::new(self.store.clone(), scope, position),
-            bookmarks: asked
+            bookmarks: request
                 .query
                 .bookmarks()
                 .then(|| self.store.config().bookmark_interval),
@@ -75,7 +75,7 @@ impl Api {
             shutdown: self.shutdown.clone(),
             changes: self.faults.changes(),
             faults: self.faults.clone(),
-            client: asked.client.clone(),
+            client: request.client.clone(),
             opened: now,
             lost: false,
             ended: false,
@@ -83,9 +83,9 @@ impl Api {
         Ok(respond::stream(chunks(streaming)))
     }
 
-    /// The state that a watch begins with; from a cache that lags, where the client takes any.
-    fn state(&self, asked: &Asked, scope: &Scope, at: At) -> Result<Listed, Status> {
-        let horizon = self.faults.cache(&asked.client);
+    /// The state that a watch begins with. It is that of a lagging cache if the client accepts any.
+    fn state(&self, request: &ObjectRequest, scope: &Scope, at: At) -> Result<Listed, Status> {
+        let horizon = self.faults.cache(&request.client);
         if horizon == Horizon::Now || at == At::Newest {
             return Ok(self.store.list(scope));
         }
@@ -97,8 +97,8 @@ impl Api {
     }
 }
 
-/// One watch under way. It holds the initial state (shared objects) until that is sent, one batch, and its
-/// position: nothing grows with what a slow client has not read.
+/// An open watch. It holds the initial state (shared objects) until that is sent, one batch, and its position, so a slow client
+/// costs no memory.
 struct Streaming {
     encoder: Encoder,
     state: VecDeque<Event>,
@@ -109,11 +109,11 @@ struct Streaming {
     deadline: Instant,
     shutdown: CancellationToken,
     faults: Faults,
-    /// Of the faults, while it runs.
+    /// Changes of the active faults.
     changes: watch::Receiver<u64>,
     client: Client,
     opened: Instant,
-    /// A fault has lost one of its events.
+    /// A fault has dropped one of its events.
     lost: bool,
     ended: bool,
 }
@@ -152,9 +152,9 @@ impl Streaming {
         None
     }
 
-    /// What comes next while the faults stay as they are; `None`: look at them again.
+    /// The next chunk under the current faults; `None` if these must be checked again.
     async fn event(&mut self, met: &WatchFaults) -> Option<Bytes> {
-        // A bookmark would let its client go on after what it has not seen.
+        // After a bookmark, its client would not list the dropped events again.
         let bookmarks = self.bookmarks.filter(|_| !met.lose && !self.lost);
         let cut = async {
             match met.cut {
@@ -225,12 +225,12 @@ impl Encoder {
     }
 
     fn bookmark(&mut self, version: u64, end_of_state: bool) -> Bytes {
-        let facts = self.kind.facts();
+        let info = self.kind.info();
         let mut metadata = json!({"resourceVersion": version.to_string()});
         if end_of_state {
             metadata["annotations"] = json!({INITIAL_EVENTS_END: "true"});
         }
-        let mut object = json!({"kind": facts.kind, "apiVersion": facts.api_version(), "metadata": metadata});
+        let mut object = json!({"kind": info.kind, "apiVersion": info.api_version(), "metadata": metadata});
         match self.kind {
             Kind::EndpointSlice => {
                 object["addressType"] = "".into();
@@ -238,7 +238,7 @@ impl Encoder {
                 object["ports"] = Value::Null;
             }
             Kind::Lease => object["spec"] = json!({}),
-            Kind::ConfigMap | Kind::Endpoints | Kind::Event | Kind::Secret | Kind::ServiceAccount => {}
+            Kind::ConfigMap | Kind::Event | Kind::Secret | Kind::ServiceAccount => {}
             Kind::Pod => {
                 object["spec"] = json!({"containers": null});
                 object["status"] = json!({});

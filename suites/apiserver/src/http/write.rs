@@ -4,114 +4,102 @@ use hyper::Response;
 use serde_json::{Value, json};
 
 use super::{
-    Api, Asked,
+    Api, ObjectRequest,
     apply::{self, patch_options},
     body,
     page::Page,
     query::FieldValidation,
     read::{listing, shown},
-    respond::{self, Body},
 };
 use crate::{
     kinds::{Kind, Part, decode},
     managed::{Manager, Operation},
     patch::{self, PatchType},
+    respond::{self, Body},
     status::{FieldError, Status},
-    store::{DeleteOptions, Deleted, Listed, WriteOptions, expect_name},
+    store::{DeleteOptions, Deleted, Listed, WriteOptions},
 };
 
 impl Api {
-    pub(super) fn create(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
-        let target = &asked.target;
-        if target.kind.facts().namespaced && target.namespace.is_empty() {
+    pub(super) fn create(&self, request: &ObjectRequest, sent: &[u8]) -> Result<Response<Body>, Status> {
+        let target = &request.target;
+        if target.kind.info().namespaced && target.namespace.is_empty() {
             return Err(Status::method_not_allowed());
         }
         let mut warnings = Vec::new();
-        let object = asked.decode(asked.parse(sent)?, &mut warnings)?;
+        let object = request.decode(request.parse(sent)?, &mut warnings)?;
         let created = self
             .store
-            .create(target.kind, &target.namespace, object, &asked.write_options()?)?;
-        let mut response = shown(asked, 201, &created)?;
+            .create(target.kind, &target.namespace, object, &request.write_options()?)?;
+        let mut response = shown(request, 201, &created)?;
         respond::warn(&mut response, &warnings);
         Ok(response)
     }
 
-    pub(super) fn replace(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
+    pub(super) fn replace(&self, request: &ObjectRequest, sent: &[u8]) -> Result<Response<Body>, Status> {
         let mut warnings = Vec::new();
-        let object = asked.decode(asked.parse(sent)?, &mut warnings)?;
-        let options = &asked.write_options()?;
-        let (key, facts) = (asked.target.key(), asked.target.kind.facts());
-        let absent = asked.target.subresource.is_none() && self.store.get(&key).is_err();
-        let fresh = object["metadata"]["resourceVersion"]
-            .as_str()
-            .is_none_or(str::is_empty);
-        let (code, written) = if absent && fresh && facts.create_on_update {
-            expect_name(&key, &object)?;
-            (201, self.store.create(key.kind, &key.namespace, object, options)?)
-        } else {
-            (
-                200,
-                self.store.update(&key, asked.part(), options, |_| Ok(object))?,
-            )
-        };
-        let mut response = shown(asked, code, &written)?;
+        let object = request.decode(request.parse(sent)?, &mut warnings)?;
+        let options = &request.write_options()?;
+        let updated = self
+            .store
+            .update(&request.target.key(), request.part(), options, |_| Ok(object))?;
+        let mut response = shown(request, 200, &updated)?;
         respond::warn(&mut response, &warnings);
         Ok(response)
     }
 
-    pub(super) fn patch(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
-        if asked.content_type() == apply::MEDIA_TYPE {
-            return self.apply(asked, sent);
+    pub(super) fn patch(&self, request: &ObjectRequest, sent: &[u8]) -> Result<Response<Body>, Status> {
+        if request.content_type() == apply::MEDIA_TYPE {
+            return self.apply(request, sent);
         }
-        if !asked.query.get("force").is_empty() {
+        if !request.query.get("force").is_empty() {
             let why = "may not be specified for non-apply patch";
             return Err(patch_options(FieldError::forbidden("force", why)));
         }
-        let patch_type = PatchType::of(asked.content_type())?;
+        let patch_type = PatchType::of(request.content_type())?;
         let patch = patch::parse(patch_type, sent)?;
         let mut warnings = Vec::new();
-        let kind = asked.target.kind;
-        let options = &asked.write_options()?;
+        let kind = request.target.kind;
+        let options = &request.write_options()?;
         let updated = self
             .store
-            .update(&asked.target.key(), asked.part(), options, |current| {
+            .update(&request.target.key(), request.part(), options, |current| {
                 let patched = patch::apply(kind, &patch, current)?;
-                asked.decode(patched, &mut warnings)
+                request.decode(patched, &mut warnings)
             })?;
-        let mut response = shown(asked, 200, &updated)?;
+        let mut response = shown(request, 200, &updated)?;
         respond::warn(&mut response, &warnings);
         Ok(response)
     }
 
     /// Assigns a pod to a node.
-    pub(super) fn bind(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
-        let binding = asked.parse(sent)?;
-        if binding["metadata"]["name"].as_str() != asked.target.name.as_deref() {
+    pub(super) fn bind(&self, request: &ObjectRequest, sent: &[u8]) -> Result<Response<Body>, Status> {
+        let binding = request.parse(sent)?;
+        if binding["metadata"]["name"].as_str() != request.target.name.as_deref() {
             return Err(Status::bad_request(
                 "name in URL does not match name in Binding object",
             ));
         }
         let node = binding["target"]["name"].as_str().unwrap_or_default();
         self.store
-            .bind(&asked.target.key(), node, &asked.write_options()?)?;
+            .bind(&request.target.key(), node, &request.write_options()?)?;
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
         });
         Ok(respond::json(201, &status))
     }
 
-    pub(super) fn delete(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
-        let options = asked.delete_options(sent)?;
-        let key = asked.target.key();
+    pub(super) fn delete(&self, request: &ObjectRequest, sent: &[u8]) -> Result<Response<Body>, Status> {
+        let options = request.delete_options(sent)?;
+        let key = request.target.key();
         match self.store.delete(&key, &options)? {
-            Deleted::Pending(object) => shown(asked, 200, &object),
-            Deleted::Gone(object) if key.kind.facts().delete_returns_object => shown(asked, 200, &object),
+            Deleted::Pending(object) => shown(request, 200, &object),
+            Deleted::Gone(object) if key.kind.info().delete_returns_object => shown(request, 200, &object),
             Deleted::Gone(object) => {
-                let facts = key.kind.facts();
-                let mut details =
-                    json!({"name": key.name, "kind": facts.plural, "uid": object.meta()["uid"]});
-                if !facts.group.is_empty() {
-                    details["group"] = facts.group.into();
+                let info = key.kind.info();
+                let mut details = json!({"name": key.name, "kind": info.plural, "uid": object.meta()["uid"]});
+                if !info.group.is_empty() {
+                    details["group"] = info.group.into();
                 }
                 let status = json!({
                     "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
@@ -122,20 +110,24 @@ impl Api {
         }
     }
 
-    pub(super) fn delete_collection(&self, asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Status> {
-        let target = &asked.target;
-        let everywhere = target.kind.facts().namespaced && target.namespace.is_empty();
+    pub(super) fn delete_collection(
+        &self,
+        request: &ObjectRequest,
+        sent: &[u8],
+    ) -> Result<Response<Body>, Status> {
+        let target = &request.target;
+        let everywhere = target.kind.info().namespaced && target.namespace.is_empty();
         if everywhere || target.kind == Kind::Namespace {
             return Err(Status::method_not_allowed());
         }
-        let options = asked.delete_options(sent)?;
-        let objects = self.store.delete_collection(&asked.scope()?, &options);
+        let options = request.delete_options(sent)?;
+        let objects = self.store.delete_collection(&request.scope()?, &options);
         let version = *self.store.head().borrow();
-        listing(asked, &Page::whole(Listed { version, objects }))
+        listing(request, &Page::whole(Listed { version, objects }))
     }
 }
 
-impl Asked {
+impl ObjectRequest {
     pub(super) fn part(&self) -> Part {
         if self.target.subresource.is_some() {
             Part::Status
@@ -158,12 +150,12 @@ impl Asked {
     }
 
     fn parse(&self, sent: &[u8]) -> Result<Value, Status> {
-        body::parse(self.content_type(), sent, self.target.kind.facts().kind)
+        body::parse(self.content_type(), sent, self.target.kind.info().kind)
     }
 
     /// Checks types and deals with unknown fields as the request wants.
     fn decode(&self, object: Value, warnings: &mut Vec<String>) -> Result<Value, Status> {
-        let facts = self.target.kind.facts();
+        let info = self.target.kind.info();
         let decoded = decode(self.target.kind, object)?;
         let complaints: Vec<String> = decoded
             .unknown
@@ -177,9 +169,9 @@ impl Asked {
             FieldValidation::Strict => {
                 return Err(Status::bad_request(format!(
                     "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
-                    facts.kind,
-                    facts.version,
-                    facts.kind,
+                    info.kind,
+                    info.version,
+                    info.kind,
                     complaints.join(", ")
                 )));
             }
@@ -202,18 +194,14 @@ impl Asked {
                 .map_err(|error| Status::bad_request(format!("failed to read the DeleteOptions: {error}")))?
         };
         let invalid = |error| Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
-        if let (Some(policy), Some(_)) = (&options.propagation_policy, options.orphan_dependents) {
-            let why = "orphanDependents and deletionPropagation cannot be both set";
-            return invalid(FieldError::invalid(
-                "propagationPolicy",
-                &policy.as_str().into(),
-                why,
-            ));
-        }
         match options.propagation_policy.as_deref() {
-            None | Some("Background" | "Foreground" | "Orphan") => Ok(options),
+            _ if options.orphan_dependents == Some(true) => {
+                let why = "dependents are always deleted in the background";
+                invalid(FieldError::forbidden("orphanDependents", why))
+            }
+            None | Some("Background") => Ok(options),
             Some(other) => {
-                let allowed = ["Foreground", "Background", "Orphan", "nil"];
+                let allowed = ["Background", "nil"];
                 invalid(FieldError::unsupported(
                     "propagationPolicy",
                     &other.into(),

@@ -39,16 +39,13 @@ const MAPS: [&str; 13] = [
 /// # Errors
 /// 400 where a value has another type than the field, or the object another kind than the path.
 pub(crate) fn decode(kind: Kind, mut object: Value) -> Result<Decoded, Status> {
-    let facts = kind.facts();
+    let info = kind.info();
     let Some(map) = object.as_object_mut() else {
         return Err(Status::bad_request(
             "couldn't get version/kind; json parse error: expected an object",
         ));
     };
-    for (field, expected) in [
-        ("apiVersion", facts.api_version()),
-        ("kind", facts.kind.to_owned()),
-    ] {
+    for (field, expected) in [("apiVersion", info.api_version()), ("kind", info.kind.to_owned())] {
         let found = map.entry(field).or_insert(Value::Null);
         if found.is_null() || *found == "" {
             *found = Value::String(expected);
@@ -57,7 +54,7 @@ pub(crate) fn decode(kind: Kind, mut object: Value) -> Result<Decoded, Status> {
             return Err(Status::bad_request(format!(
                 "the object provided is unrecognized (must be of type {}): expected {field} {expected:?}, found \
                  {text:?}",
-                facts.kind
+                info.kind
             )));
         }
     }
@@ -65,7 +62,6 @@ pub(crate) fn decode(kind: Kind, mut object: Value) -> Result<Decoded, Status> {
     let mut ignored = Vec::new();
     let typed = match kind {
         Kind::ConfigMap => read::<v1::ConfigMap>(&object, &mut ignored),
-        Kind::Endpoints => read::<v1::Endpoints>(&object, &mut ignored),
         Kind::Lease => read::<coordination::Lease>(&object, &mut ignored),
         Kind::Secret => read::<v1::Secret>(&object, &mut ignored),
         Kind::ServiceAccount => read::<v1::ServiceAccount>(&object, &mut ignored),
@@ -80,7 +76,7 @@ pub(crate) fn decode(kind: Kind, mut object: Value) -> Result<Decoded, Status> {
     if let Err(error) = typed {
         return Err(Status::bad_request(format!(
             "{} in version \"{}\" cannot be handled as a {}: json: {error}",
-            facts.kind, facts.version, facts.kind
+            info.kind, info.version, info.kind
         )));
     }
     let mut unknown = Vec::with_capacity(ignored.len());

@@ -18,7 +18,7 @@ const MOST_ADDRESSES: usize = 100;
 const MOST_PORTS: usize = 20000;
 
 /// Fills in defaults, and the two lists: an empty one reads back as `null`, because upstream's storage does not
-/// tell them apart and its JSON does not leave them out.
+/// distinguish them, and its JSON contains them.
 pub(super) fn normalize(slice: &mut Value) {
     let Some(map) = slice.as_object_mut() else { return };
     for field in ["endpoints", "ports"] {

@@ -108,7 +108,7 @@ fn check_finalizers(kind: Kind, meta: &Value, errors: &mut Vec<FieldError>) {
         for why in names::qualified_name(text) {
             errors.push(FieldError::invalid("metadata.finalizers", finalizer, why));
         }
-        if kind.facts().group.is_empty() && !text.contains('/') && !STANDARD_FINALIZERS.contains(&text) {
+        if kind.info().group.is_empty() && !text.contains('/') && !STANDARD_FINALIZERS.contains(&text) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid(
                 format!("metadata.finalizers[{index}]"),

@@ -1,15 +1,14 @@
-//! What is particular to each kind: names, defaults, what an update may change, what is refused.
+//! Names, defaults, update rules and validation of each kind, by upstream's `pkg/apis/*/{v1/defaults,validation}`.
 //!
-//! `facts` names the kinds, `decode` turns a body into an object of a kind, `meta` and `names` check what all
-//! share; `service`, `service_addresses`, `service_check`, `endpoint_slice`, `endpoints`, `pod`, `cluster` (Namespace, Node, Event, ServiceCIDR) and
-//! `config` (ConfigMap, Secret, ServiceAccount, Lease) hold the rest. Rules and words are those of upstream's `pkg/apis/*/{v1/defaults,validation}`.
+//! `kind`: the names. `decode`: from a body to an object. `meta`, `names`: what all kinds share. `service`,
+//! `service_addresses`, `service_check`, `endpoint_slice`, `pod`, `pod_check`: a kind each. `cluster`: Namespace, Node, Event,
+//! ServiceCIDR. `config`: ConfigMap, Secret, ServiceAccount, Lease.
 
 mod cluster;
 mod config;
 mod decode;
 mod endpoint_slice;
-mod endpoints;
-mod facts;
+mod kind;
 mod meta;
 mod names;
 mod pod;
@@ -19,7 +18,7 @@ mod service_addresses;
 mod service_check;
 
 pub(crate) use decode::{Decoded, decode};
-pub(crate) use facts::{Facts, Kind};
+pub(crate) use kind::{Kind, KindInfo};
 pub(crate) use meta::reserved_metadata;
 pub(crate) use service::{
     ServiceType, is_headless, ports, service_type, wants_health_port, wants_node_ports,
@@ -39,7 +38,7 @@ pub(crate) enum Part {
     Status,
 }
 
-/// Brings a decoded object into the shape in which upstream would store it, before addresses are given out.
+/// Brings a decoded object into the form in which upstream would store it, before addresses are assigned.
 pub(crate) fn prepare_create(kind: Kind, object: &mut Value, config: &Config) {
     match kind {
         Kind::Service => service::prepare_create(object, config),
@@ -48,7 +47,6 @@ pub(crate) fn prepare_create(kind: Kind, object: &mut Value, config: &Config) {
         Kind::Namespace => cluster::prepare_namespace(object),
         Kind::Node => cluster::prepare_node(object),
         Kind::Event => cluster::prepare_event(object),
-        Kind::Endpoints => endpoints::normalize(object),
         Kind::Secret => config::prepare_secret(object),
         Kind::Lease => config::prepare_lease(object),
         Kind::ServiceCidr => cluster::prepare_service_cidr(object),
@@ -56,7 +54,7 @@ pub(crate) fn prepare_create(kind: Kind, object: &mut Value, config: &Config) {
     }
 }
 
-/// An object with the defaults of its kind, and nothing that this server adds of its own.
+/// An object with the defaults of its kind, without fields that the server adds.
 pub(crate) fn defaulted(kind: Kind, object: &Value) -> Value {
     let mut object = object.clone();
     match kind {
@@ -66,7 +64,6 @@ pub(crate) fn defaulted(kind: Kind, object: &Value) -> Value {
         Kind::Namespace => cluster::label_namespace(&mut object),
         Kind::Node => cluster::prepare_node(&mut object),
         Kind::Event => cluster::prepare_event(&mut object),
-        Kind::Endpoints => endpoints::normalize(&mut object),
         Kind::Secret => config::prepare_secret(&mut object),
         Kind::Lease => config::prepare_lease(&mut object),
         Kind::ConfigMap | Kind::ServiceAccount | Kind::ServiceCidr => {}
@@ -74,9 +71,9 @@ pub(crate) fn defaulted(kind: Kind, object: &Value) -> Value {
     object
 }
 
-/// The same for an update: what the request may not touch comes from `old`.
+/// Prepares an update. Fields that the request may not change are copied from `old`.
 pub(crate) fn prepare_update(kind: Kind, new: &mut Value, old: &Value, part: Part, config: &Config) {
-    if kind.facts().status {
+    if kind.info().status {
         let kept = if part == Part::Main { "status" } else { "spec" };
         match old.get(kept) {
             Some(value) => new[kept] = value.clone(),
@@ -90,14 +87,13 @@ pub(crate) fn prepare_update(kind: Kind, new: &mut Value, old: &Value, part: Par
         Kind::Node => cluster::prepare_node(new),
         Kind::Namespace => cluster::prepare_namespace_update(new, old),
         Kind::Event => cluster::prepare_event(new),
-        Kind::Endpoints => endpoints::normalize(new),
         Kind::Secret => config::prepare_secret(new),
         Kind::Lease => config::prepare_lease(new),
         Kind::ConfigMap | Kind::ServiceAccount | Kind::ServiceCidr => {}
     }
 }
 
-/// All that upstream would refuse (422); `old` is there for updates.
+/// All errors that upstream would report (422). Updates have an `old` object.
 pub(crate) fn check(kind: Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = meta::check(kind, new, old);
     match kind {
@@ -106,9 +102,8 @@ pub(crate) fn check(kind: Kind, new: &Value, old: Option<&Value>) -> Vec<FieldEr
         Kind::Pod => pod_check::check(new, old, &mut errors),
         Kind::Node => cluster::check_node(new, old, &mut errors),
         Kind::Event => cluster::check_event(new, &mut errors),
-        Kind::Endpoints => endpoints::check(new, &mut errors),
-        Kind::ConfigMap => config::check_config_map(new, old, &mut errors),
-        Kind::Secret => config::check_secret(new, old, &mut errors),
+        Kind::ConfigMap => config::check_config_map(new, &mut errors),
+        Kind::Secret => config::check_secret(new, &mut errors),
         Kind::Lease => config::check_lease(new, &mut errors),
         Kind::ServiceCidr => cluster::check_service_cidr(new, old, &mut errors),
         Kind::Namespace | Kind::ServiceAccount => {}

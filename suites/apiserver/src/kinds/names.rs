@@ -1,6 +1,6 @@
 //! Names of objects, labels and ports (`k8s.io/apimachinery/pkg/util/validation`).
 //!
-//! Each function answers with upstream's words for what is wrong, or nothing.
+//! Each function returns upstream's messages, or none if the name is valid.
 
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
                      must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex \

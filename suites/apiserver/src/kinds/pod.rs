@@ -16,7 +16,7 @@ pub(super) fn prepare_update(pod: &mut Value, old: &Value) {
     if !pod["status"].is_object() {
         pod["status"] = json!({});
     }
-    // Decided at creation: a status that says nothing of it changes nothing (`podStatusStrategy.PrepareForUpdate`).
+    // Set at creation, and kept if a status has none (`podStatusStrategy.PrepareForUpdate`).
     if let Some(decided) = old["status"].get("qosClass")
         && pod["status"]["qosClass"].as_str().is_none_or(str::is_empty)
     {
@@ -106,7 +106,7 @@ fn tolerate_bad_nodes(spec: &mut Value) {
     }
 }
 
-/// Times and states that upstream shows though nobody set them.
+/// Adds times and states that upstream always shows.
 fn complete_status(status: &mut Value) {
     let Some(status) = status.as_object_mut() else {
         return;
@@ -143,7 +143,7 @@ fn container_defaults(container: &mut Map<String, Value>, host_network: bool) {
     if let Some(resources) = container.get_mut("resources")
         && let Some(limits) = resources["limits"].as_object().cloned()
     {
-        // A limit is a request, unless that says otherwise.
+        // Requests default to limits.
         for (name, limit) in limits {
             if resources["requests"][&name].is_null() {
                 resources["requests"][&name] = limit;

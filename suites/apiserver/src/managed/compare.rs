@@ -1,4 +1,4 @@
-//! Which fields an object has, and in which two of them differ.
+//! The fields of an object, and those in which two states of it differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,24 +10,16 @@ use super::{
 };
 use crate::kinds::Kind;
 
-/// How a new state differs from an old one.
-#[derive(Debug, Default)]
-pub(super) struct Comparison {
-    /// What is there and was not, or is another.
-    pub(super) written: FieldSet,
-    /// What was there and is not.
-    pub(super) removed: FieldSet,
-}
-
-/// Compares two states of an object.
-pub(super) fn compare(kind: Kind, old: &Value, new: &Value) -> Comparison {
+/// Compares two states of an object. Returns the fields that were written (added or changed), and those that were removed.
+pub(super) fn compare(kind: Kind, old: &Value, new: &Value) -> (FieldSet, FieldSet) {
     let mut comparing = Comparing {
         kind,
-        found: Comparison::default(),
+        written: FieldSet::default(),
+        removed: FieldSet::default(),
         at: Path::new(),
     };
     comparing.walk("", Some(old), Some(new));
-    comparing.found
+    (comparing.written, comparing.removed)
 }
 
 fn present(value: Option<&Value>) -> Option<&Value> {
@@ -45,7 +37,8 @@ fn field<'a>(value: Option<&'a Value>, name: &str) -> Option<&'a Value> {
 
 struct Comparing {
     kind: Kind,
-    found: Comparison,
+    written: FieldSet,
+    removed: FieldSet,
     at: Path,
 }
 
@@ -77,7 +70,7 @@ impl Comparing {
             elements(&shape, new.unwrap_or(&Value::Null)),
         );
         let (Ok(before), Ok(after)) = both else {
-            // Items that can't be told apart are owned together.
+            // A list whose items can't be told apart is owned as a whole.
             return self.leaf(old, new);
         };
         self.whole(old, new);
@@ -96,19 +89,19 @@ impl Comparing {
         self.at.pop();
     }
 
-    /// What is owned in parts is itself written or removed only as it comes and goes.
+    /// A map or list that is owned in parts is itself written when it is added, and removed when it is removed.
     fn whole(&mut self, old: Option<&Value>, new: Option<&Value>) {
         match (old, new) {
-            (None, Some(_)) => self.found.written.insert(&self.at),
-            (Some(_), None) => self.found.removed.insert(&self.at),
+            (None, Some(_)) => self.written.insert(&self.at),
+            (Some(_), None) => self.removed.insert(&self.at),
             _ => {}
         }
     }
 
     fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) {
         match (old, new) {
-            (Some(_), None) => self.found.removed.insert(&self.at),
-            (old, Some(new)) if old != Some(new) => self.found.written.insert(&self.at),
+            (Some(_), None) => self.removed.insert(&self.at),
+            (old, Some(new)) if old != Some(new) => self.written.insert(&self.at),
             _ => {}
         }
     }

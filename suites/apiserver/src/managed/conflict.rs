@@ -1,4 +1,4 @@
-//! What an apply is refused for, as upstream words it.
+//! Conflicts of an apply, in upstream's words.
 
 use super::{
     Manager, Operation,
@@ -7,15 +7,14 @@ use super::{
 };
 use crate::status::Status;
 
-/// Refuses a configuration that changes what others own.
+/// Refuses a configuration that changes fields of other managers.
 ///
 /// # Errors
 /// 409 with a cause for each field.
 pub(super) fn check(others: &Entries, written: &FieldSet) -> Result<(), Status> {
     let conflicts: Vec<(&Manager, Vec<Path>)> = others
-        .of
-        .iter()
-        .map(|(manager, owned)| (manager, owned.fields.intersection(written).paths()))
+        .owners()
+        .map(|(manager, fields)| (manager, fields.intersection(written).paths()))
         .filter(|(_, paths)| !paths.is_empty())
         .collect();
     if conflicts.is_empty() {
@@ -24,7 +23,7 @@ pub(super) fn check(others: &Entries, written: &FieldSet) -> Result<(), Status> 
     let causes: Vec<(String, String)> = conflicts
         .iter()
         .flat_map(|(manager, paths)| {
-            let message = format!("conflict with {}", words(manager));
+            let message = format!("conflict with {}", display_manager(manager));
             paths.iter().map(move |path| (message.clone(), display(path)))
         })
         .collect();
@@ -33,7 +32,7 @@ pub(super) fn check(others: &Entries, written: &FieldSet) -> Result<(), Status> 
         all => {
             let mut lines = Vec::new();
             for (manager, paths) in &conflicts {
-                lines.push(format!("conflicts with {}:", words(manager)));
+                lines.push(format!("conflicts with {}:", display_manager(manager)));
                 lines.extend(paths.iter().map(|path| format!("- {}", display(path))));
             }
             format!("Apply failed with {} conflicts: {}", all.len(), lines.join("\n"))
@@ -42,13 +41,13 @@ pub(super) fn check(others: &Entries, written: &FieldSet) -> Result<(), Status> 
     Err(Status::apply_conflict(message, &causes))
 }
 
-fn words(manager: &Manager) -> String {
-    let mut words = format!("{:?}", manager.name);
+fn display_manager(manager: &Manager) -> String {
+    let mut text = format!("{:?}", manager.name);
     if !manager.subresource.is_empty() {
-        words.push_str(&format!(" with subresource {:?}", manager.subresource));
+        text.push_str(&format!(" with subresource {:?}", manager.subresource));
     }
     if manager.operation == Operation::Update {
-        words.push_str(&format!(" using {}", manager.api_version));
+        text.push_str(&format!(" using {}", manager.api_version));
     }
-    words
+    text
 }

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who owns which fields.
+//! `metadata.managedFields`: managers and their fields.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,59 @@ use serde_json::{Value, json};
 
 use super::{Manager, Operation, set::FieldSet};
 
-/// Managers that only updated and are told apart; older ones are taken together (`DefaultMaxUpdateManagers`).
+/// Most managers with operation Update in one object; the oldest ones are merged (`DefaultMaxUpdateManagers`).
 const MOST_UPDATERS: usize = 10;
-/// Who stands for the older ones.
+/// Name of the manager that the oldest ones are merged into.
 const ANCIENT: &str = "ancient-changes";
 
-/// What one manager owns, and since when.
+/// Fields of one manager, and when it wrote them last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Owned {
-    pub(super) fields: FieldSet,
-    pub(super) time: Value,
+struct Owned {
+    fields: FieldSet,
+    time: Value,
 }
 
 /// The managers of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entries {
-    pub(super) of: BTreeMap<Manager, Owned>,
+    of: BTreeMap<Manager, Owned>,
 }
 
 impl Entries {
-    /// Of an object; entries that can't be read are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Managers and their fields.
+    pub(super) fn owners(&self) -> impl Iterator<Item = (&Manager, &FieldSet)> {
+        self.of.iter().map(|(manager, owned)| (manager, &owned.fields))
+    }
+
+    /// Takes fields from all managers.
+    pub(super) fn disown(&mut self, fields: &FieldSet) {
+        for owned in self.of.values_mut() {
+            owned.fields = owned.fields.difference(fields);
+        }
+    }
+
+    /// Gives fields to a manager, in addition to its own, and takes them from all others.
+    pub(super) fn add(&mut self, manager: &Manager, fields: &FieldSet, now: &Value) {
+        let own = self.of.remove(manager).map(|owned| owned.fields);
+        self.disown(fields);
+        self.set(manager, own.unwrap_or_default().union(fields), now.clone());
+    }
+
+    /// The fields of a manager.
+    pub(super) fn set(&mut self, manager: &Manager, fields: FieldSet, time: Value) {
+        self.of.insert(manager.clone(), Owned { fields, time });
+    }
+
+    /// Removes a manager. Returns its fields and when it wrote them last.
+    pub(super) fn remove(&mut self, manager: &Manager) -> Option<(FieldSet, Value)> {
+        self.of.remove(manager).map(|owned| (owned.fields, owned.time))
+    }
+
+    /// Reads those of an object. Entries that can't be read are left out.
     pub(super) fn read(object: &Value) -> Self {
         let list = object["metadata"]["managedFields"]
             .as_array()
@@ -55,7 +88,7 @@ impl Entries {
         }
     }
 
-    /// Writes them into an object: appliers first, then by time.
+    /// Writes them into an object: first those with operation Apply, then by time.
     pub(super) fn write(mut self, object: &mut Value) {
         self.bound();
         let mut all: Vec<(Manager, Owned)> = self

@@ -1,4 +1,4 @@
-//! What an applied configuration makes of an object: merged into it, without what nobody owns any more.
+//! Applies a configuration to an object: merges it, and removes fields that no longer have an owner.
 
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ pub(super) fn merge(kind: Kind, path: &str, live: &Value, config: &Value) -> Val
                 .peekable();
             let position = |element: &str| before.iter().position(|(other, _)| other == element);
             for (element, value) in &wanted {
-                // Items of others stay before the one that they stood before.
+                // Items of other managers keep their place before the same item.
                 if let Some(at) = position(element) {
                     while let Some((_, other)) =
                         others.next_if(|(other, _)| position(other).is_some_and(|other| other < at))
@@ -54,12 +54,12 @@ pub(super) fn merge(kind: Kind, path: &str, live: &Value, config: &Value) -> Val
     }
 }
 
-/// Removes what a manager had applied before and nobody owns now.
+/// Removes the fields that a manager had applied before and that no manager owns now.
 pub(super) fn prune(kind: Kind, path: &str, value: &mut Value, before: &FieldSet, owned: &FieldSet) {
-    let nobody = FieldSet::default();
-    for (element, node) in &before.below {
-        let still = owned.below.get(element);
-        if still.is_none() && node.member {
+    let none = FieldSet::default();
+    for (element, node) in before.children() {
+        let still = owned.child(element);
+        if still.is_none() && node.is_member() {
             remove(kind, path, value, element);
             continue;
         }
@@ -74,8 +74,8 @@ pub(super) fn prune(kind: Kind, path: &str, value: &mut Value, before: &FieldSet
             kind,
             &inner_path,
             inner,
-            &node.rest,
-            still.map_or(&nobody, |still| &still.rest),
+            node.below(),
+            still.map_or(&none, |still| still.below()),
         );
         if still.is_none() && !was_empty && is_empty(inner) {
             remove(kind, path, value, element);

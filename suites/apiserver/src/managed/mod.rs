@@ -1,12 +1,12 @@
-//! Who owns which field: server-side apply (`structured-merge-diff` and `apimachinery/pkg/util/managedfields`).
+//! Which manager owns which field: server-side apply (`structured-merge-diff` and `apimachinery/pkg/util/managedfields`).
 //!
 //! ```text
-//!  create, update: old, new ─▶ compare ─▶ what was written is the writer's, nobody else's
+//!  create, update: old, new ─▶ compare ─▶ what was written is the writer's alone
 //!  apply: live + configuration ─▶ merge ─▶ prune what the manager left ─▶ compare ─▶ conflicts, or the owners
 //! ```
 //!
 //! `set` holds sets of fields, `shape` knows what is owned in parts, `compare` and `merge` work on objects, `entries`
-//! reads and writes managedFields, `conflict` words what is refused.
+//! reads and writes managedFields, `conflict` has the refusals.
 
 mod compare;
 mod conflict;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use self::{
     compare::{compare, fields},
-    entries::{Entries, Owned},
+    entries::Entries,
     set::FieldSet,
 };
 use crate::{
@@ -27,12 +27,12 @@ use crate::{
     status::Status,
 };
 
-/// Who owned what was there before anybody applied.
+/// Owner of the fields that were there before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// The manager that takes its own earlier fields over …
+/// The manager that takes over the fields that it applied on the client side …
 const KUBECTL: &str = "kubectl";
-/// … which it has written down here.
+/// … which this annotation lists.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What a manager does.
@@ -51,7 +51,7 @@ impl Operation {
     }
 }
 
-/// Who writes.
+/// A writer of fields.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Manager {
     pub(crate) operation: Operation,
@@ -69,13 +69,12 @@ impl Manager {
             operation,
             name,
             subresource: subresource.to_owned(),
-            api_version: kind.facts().api_version(),
+            api_version: kind.info().api_version(),
         }
     }
 }
 
-/// Notes in a new object that a manager has written all of it; `object` has its defaults, and not yet what the server
-/// adds.
+/// Makes a manager the owner of all fields of a new object, which has its defaults but not yet what the server adds.
 pub(crate) fn created(kind: Kind, object: &mut Value, manager: &Manager, now: &Value) {
     // What upstream's empty object shows is not new in a full one.
     let empty = json!({"metadata": {}, "spec": {"containers": null}, "status": {"loadBalancer": {}}, "endpoints": null,
@@ -85,9 +84,9 @@ pub(crate) fn created(kind: Kind, object: &mut Value, manager: &Manager, now: &V
     entries.write(object);
 }
 
-/// Notes in the new state of an object what a manager has changed; `new` has its defaults.
+/// Makes a manager the owner of the fields that it changed; `new` has its defaults.
 pub(crate) fn updated(kind: Kind, old: &Value, new: &mut Value, manager: &Manager, now: &Value) {
-    // Clients that do not know the field do not send it; those that do may hand fields on.
+    // Clients that do not know managedFields do not send them; others may change owners.
     let sent = &new["metadata"]["managedFields"];
     let base = if sent.as_array().is_none_or(Vec::is_empty) {
         old
@@ -95,36 +94,27 @@ pub(crate) fn updated(kind: Kind, old: &Value, new: &mut Value, manager: &Manage
         &*new
     };
     let mut entries = Entries::read(base);
-    if !entries.of.is_empty() {
+    if !entries.is_empty() {
         update(kind, &mut entries, (old, new), manager, now);
     }
     entries.write(new);
 }
 
 fn update(kind: Kind, entries: &mut Entries, (old, new): (&Value, &Value), manager: &Manager, now: &Value) {
-    let mut found = compare(kind, old, new);
-    ignore(kind, manager, &mut found.written);
-    ignore(kind, manager, &mut found.removed);
-    for owned in entries.of.values_mut() {
-        owned.fields = owned.fields.difference(&found.removed);
+    let (written, removed) = changes(kind, manager, old, new);
+    entries.disown(&removed);
+    if !written.is_empty() {
+        entries.add(manager, &written, now);
     }
-    for (other, owned) in &mut entries.of {
-        if other != manager {
-            owned.fields = owned.fields.difference(&found.written);
-        }
+}
+
+/// The fields that a manager has written and removed, without those that have no owner.
+fn changes(kind: Kind, manager: &Manager, old: &Value, new: &Value) -> (FieldSet, FieldSet) {
+    let (mut written, mut removed) = compare(kind, old, new);
+    for fields in [&mut written, &mut removed] {
+        ignore(kind, manager, fields);
     }
-    if !found.written.is_empty() {
-        let mine = entries
-            .of
-            .remove(manager)
-            .map(|owned| owned.fields)
-            .unwrap_or_default();
-        let owned = Owned {
-            fields: mine.union(&found.written),
-            time: now.clone(),
-        };
-        entries.of.insert(manager.clone(), owned);
-    }
+    (written, removed)
 }
 
 /// A new object from a configuration.
@@ -139,11 +129,7 @@ pub(crate) fn applied_new(
 ) -> Result<Value, Status> {
     let mut object = config.clone();
     let mut entries = Entries::default();
-    let owned = Owned {
-        fields: configured(kind, config, manager)?,
-        time: now.clone(),
-    };
-    entries.of.insert(manager.clone(), owned);
+    entries.set(manager, configured(kind, config, manager)?, now.clone());
     entries.write(&mut object);
     Ok(object)
 }
@@ -161,7 +147,7 @@ pub(crate) fn applied(
     now: &Value,
 ) -> Result<Value, Status> {
     let mut entries = Entries::read(live);
-    if entries.of.is_empty() {
+    if entries.is_empty() {
         let before = Manager {
             operation: Operation::Update,
             name: BEFORE_FIRST_APPLY.to_owned(),
@@ -170,60 +156,56 @@ pub(crate) fn applied(
         update(kind, &mut entries, (&json!({"metadata": {}}), live), &before, now);
     }
     let wanted = configured(kind, config, manager)?;
-    let last = entries.of.remove(manager);
-    let others = entries
-        .of
-        .values()
-        .fold(wanted.clone(), |all, owned| all.union(&owned.fields));
+    let (last, last_time) = entries.remove(manager).unwrap_or_default();
+    let all_owned = entries
+        .owners()
+        .fold(wanted.clone(), |all, (_, fields)| all.union(fields));
     let mut new = merge::merge(kind, "", live, config);
-    let empty = FieldSet::default();
-    merge::prune(
-        kind,
-        "",
-        &mut new,
-        last.as_ref().map_or(&empty, |last| &last.fields),
-        &others,
-    );
-    let mut found = compare(kind, live, &new);
-    ignore(kind, manager, &mut found.written);
-    ignore(kind, manager, &mut found.removed);
+    merge::prune(kind, "", &mut new, &last, &all_owned);
+    let (written, removed) = changes(kind, manager, live, &new);
     if !force {
-        conflict::check(
-            &entries,
-            &found.written.difference(&taken_over(kind, live, manager)),
-        )?;
+        conflict::check(&entries, &written.difference(&taken_over(kind, live, manager)))?;
     }
-    for owned in entries.of.values_mut() {
-        owned.fields = owned.fields.difference(&found.written).difference(&found.removed);
-    }
-    let unchanged = found.written.is_empty() && found.removed.is_empty();
-    let time = match last {
-        Some(last) if unchanged && last.fields == wanted => last.time,
-        _ => now.clone(),
-    };
-    entries.of.insert(manager.clone(), Owned { fields: wanted, time });
+    entries.disown(&written);
+    entries.disown(&removed);
+    let is_unchanged = written.is_empty() && removed.is_empty() && last == wanted && !last_time.is_null();
+    let time = if is_unchanged { last_time } else { now.clone() };
+    entries.set(manager, wanted, time);
     entries.write(&mut new);
     Ok(new)
 }
 
-/// What kubectl applied on its own side before, which it may take over without a conflict.
+/// Fields that kubectl applied on the client side before. It may take them over without a conflict.
 fn taken_over(kind: Kind, live: &Value, manager: &Manager) -> FieldSet {
     let text = live["metadata"]["annotations"][LAST_APPLIED].as_str();
     let last = text
         .filter(|_| manager.name == KUBECTL)
         .and_then(|text| serde_json::from_str(text).ok());
-    // An annotation that can't be read takes nothing over.
     last.and_then(|last: Value| fields(kind, &last).ok())
         .unwrap_or_default()
 }
 
 fn configured(kind: Kind, config: &Value, manager: &Manager) -> Result<FieldSet, Status> {
-    let mut wanted = fields(kind, config).map_err(|why| Status::untyped(kind, config, &why))?;
+    let mut wanted = fields(kind, config).map_err(|why| untyped(kind, config, &why))?;
     ignore(kind, manager, &mut wanted);
     Ok(wanted)
 }
 
-/// Forgets what nobody owns: what the server alone writes, and what this request can't write.
+/// A configuration that does not fit its kind.
+pub(crate) fn untyped(kind: Kind, config: &Value, why: &str) -> Status {
+    let (info, meta) = (kind.info(), &config["metadata"]);
+    let text = |field: &str| meta[field].as_str().unwrap_or_default();
+    Status::without_reason(format!(
+        "failed to create typed patch object ({}/{}; {}/{}, Kind={}): {why}",
+        text("namespace"),
+        text("name"),
+        info.group,
+        info.version,
+        info.kind
+    ))
+}
+
+/// Removes fields without owners: those that only the server writes, and those that the request can't write.
 fn ignore(kind: Kind, manager: &Manager, fields: &mut FieldSet) {
     for name in ["f:apiVersion", "f:kind"] {
         fields.cut(&[name]);
@@ -240,7 +222,7 @@ fn ignore(kind: Kind, manager: &Manager, fields: &mut FieldSet) {
     ] {
         fields.cut(&["f:metadata", &format!("f:{name}")]);
     }
-    match (kind.facts().status, manager.subresource.is_empty()) {
+    match (kind.info().status, manager.subresource.is_empty()) {
         (true, true) => fields.cut(&["f:status"]),
         (true, false) => fields.cut(&["f:spec"]),
         (false, _) => {}

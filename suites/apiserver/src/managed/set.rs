@@ -6,27 +6,36 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// That a path itself is in a set, next to others below it.
+/// Marks a path that is in a set together with paths below it.
 const SELF: &str = ".";
 
 /// A set of paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldSet {
-    pub(super) below: BTreeMap<String, Node>,
+    below: BTreeMap<String, Node>,
 }
 
-/// What a set says of one path.
+/// One path in a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Node {
-    /// It is in the set.
-    pub(super) member: bool,
-    pub(super) rest: FieldSet,
+    /// The path itself is in the set.
+    member: bool,
+    rest: FieldSet,
 }
 
 /// The elements of a path.
 pub(super) type Path = Vec<String>;
 
 impl FieldSet {
+    /// The first elements of its paths.
+    pub(super) fn children(&self) -> impl Iterator<Item = (&String, &Node)> {
+        self.below.iter()
+    }
+
+    pub(super) fn child(&self, element: &str) -> Option<&Node> {
+        self.below.get(element)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.below.is_empty()
     }
@@ -118,7 +127,7 @@ impl FieldSet {
         Value::Object(map)
     }
 
-    /// From `fieldsV1`; what is no map holds nothing.
+    /// From `fieldsV1`. Anything but a map is empty.
     pub(super) fn from_json(value: &Value) -> Self {
         let fields = value.as_object().into_iter().flatten();
         let nodes = fields
@@ -138,6 +147,15 @@ impl FieldSet {
 }
 
 impl Node {
+    pub(super) fn is_member(&self) -> bool {
+        self.member
+    }
+
+    /// The paths below it.
+    pub(super) fn below(&self) -> &FieldSet {
+        &self.rest
+    }
+
     fn is_empty(&self) -> bool {
         !self.member && self.rest.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What is owned as a whole, and what in parts (`x-kubernetes-list-type`, `x-kubernetes-map-type` and
+//! Which values are owned as a whole, and which in parts (`x-kubernetes-list-type`, `x-kubernetes-map-type` and
 //! `x-kubernetes-list-map-keys` of upstream's OpenAPI). Keys of items that strategic merge patches share with it come
 //! from [`list_merge`].
 
@@ -11,7 +11,7 @@ use crate::{
     patch::{ListMerge, list_merge},
 };
 
-/// A key of a list's items, and what it is where an item does not say.
+/// A key of a list's items, and its default.
 type ItemKey = (&'static str, Option<&'static str>);
 
 /// How a value is owned.
@@ -104,10 +104,10 @@ pub(super) fn item_element(keys: &[ItemKey], item: &Value) -> Option<String> {
     Some(format!("k:{}", Value::Object(map)))
 }
 
-/// The elements of a list with their values, if they tell its values apart.
+/// The elements of a list with their values.
 ///
 /// # Errors
-/// The element that two have, or none if one can't be named.
+/// The element of a duplicate, or none if an item has no element.
 pub(super) fn elements<'a>(
     shape: &Shape,
     list: &'a Value,

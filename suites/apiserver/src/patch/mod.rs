@@ -15,7 +15,7 @@ use crate::{kinds::Kind, status::Status};
 
 /// Operations in one JSON patch (upstream's `maxJSONPatchOperations`).
 const MOST_OPERATIONS: usize = 10_000;
-/// What the copies of one JSON patch may add up to, in bytes of JSON: copies of copies double.
+/// Most bytes of JSON that a JSON patch may copy in total: copies of copies grow exponentially.
 const MOST_COPIED: usize = 3 << 20;
 
 /// The formats this server knows.
@@ -80,10 +80,10 @@ pub(crate) fn parse(patch_type: PatchType, sent: &[u8]) -> Result<Patch, Status>
     }
 }
 
-/// What a patch makes of an object.
+/// Applies a patch to an object.
 ///
 /// # Errors
-/// 422 if it does not apply; 400 if its directives make no sense.
+/// 422 if it does not apply; 400 if its directives are invalid.
 pub(crate) fn apply(kind: Kind, patch: &Patch, current: &Value) -> Result<Value, Status> {
     let mut patched = current.clone();
     match patch {

@@ -7,7 +7,7 @@ use crate::kinds::Kind;
 /// How a list is patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListMerge {
-    /// Elements are objects, told apart by this field.
+    /// Elements are objects, identified by this field.
     Key(&'static str),
     /// Elements are plain values.
     Set,
@@ -73,7 +73,6 @@ pub(crate) fn list_merge(kind: Kind, path: &str) -> Option<ListMerge> {
         Kind::Namespace => &NAMESPACE,
         Kind::ServiceAccount => &SERVICE_ACCOUNT,
         Kind::ConfigMap
-        | Kind::Endpoints
         | Kind::EndpointSlice
         | Kind::Event
         | Kind::Lease

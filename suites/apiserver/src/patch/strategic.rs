@@ -1,5 +1,5 @@
 //! Strategic merge patch (`apimachinery/pkg/util/strategicpatch`): a merge patch whose lists merge by key, with
-//! directives for what a merge can't say.
+//! directives for what a merge can't express.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +14,10 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ORDER: &str = "$setElementOrder/";
 
-/// What a patch makes of an object; an error says what is wrong with the patch.
+/// Applies a patch to an object.
+///
+/// # Errors
+/// A message about the patch.
 pub(super) fn apply(kind: Kind, current: &Value, patch: &Value) -> Result<Value, String> {
     let original = current.as_object().cloned().unwrap_or_default();
     let patch = patch.as_object().cloned().unwrap_or_default();
@@ -184,7 +187,7 @@ impl Merger {
     }
 }
 
-/// The elements that a patch keeps must stand in the order that it asks for.
+/// Elements that a patch keeps must be in the order of its directive.
 fn check_order<'a>(
     merge: ListMerge,
     given: impl Iterator<Item = &'a Value>,

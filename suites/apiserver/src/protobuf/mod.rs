@@ -23,7 +23,7 @@ pub(crate) const MAGIC: &[u8] = b"k8s\0";
 /// Messages in messages; the deepest kind here needs seven.
 const DEEPEST: usize = 16;
 
-/// The object in a body; an error says what is wrong with it.
+/// The object in a body, or an error message.
 pub(crate) fn decode(body: &[u8]) -> Result<Value, String> {
     let envelope = body
         .strip_prefix(MAGIC)

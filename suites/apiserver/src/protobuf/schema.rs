@@ -258,35 +258,6 @@ const SERVICE_ACCOUNT: Message = &[
     (4, "automountServiceAccountToken", OptionalFlag),
 ];
 
-const ENDPOINTS_ADDRESS: Message = &[
-    (1, "ip", Text),
-    (2, "targetRef", One(REFERENCE)),
-    (3, "hostname", Text),
-    (4, "nodeName", OptionalText),
-];
-
-const ENDPOINTS: Message = &[
-    (1, "metadata", One(META)),
-    (
-        2,
-        "subsets",
-        Many(&[
-            (1, "addresses", Many(ENDPOINTS_ADDRESS)),
-            (2, "notReadyAddresses", Many(ENDPOINTS_ADDRESS)),
-            (
-                3,
-                "ports",
-                Many(&[
-                    (1, "name", Text),
-                    (2, "port", Number),
-                    (3, "protocol", Text),
-                    (4, "appProtocol", OptionalText),
-                ]),
-            ),
-        ]),
-    ),
-];
-
 const LEASE: Message = &[
     (1, "metadata", One(META)),
     (
@@ -310,7 +281,6 @@ pub(super) fn of_kind(kind: &str) -> Option<Message> {
         "ConfigMap" => Some(CONFIG_MAP),
         "DeleteOptions" => Some(DELETE_OPTIONS),
         "EndpointSlice" => Some(ENDPOINT_SLICE),
-        "Endpoints" => Some(ENDPOINTS),
         "Event" => Some(EVENT),
         "Lease" => Some(LEASE),
         "Namespace" => Some(NAMESPACE),

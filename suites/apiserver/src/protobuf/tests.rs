@@ -168,15 +168,6 @@ fn kinds_that_upstream_encoded_read_as_it_shows_them() {
                    "imagePullSecrets": [{"name": "p"}], "automountServiceAccountToken": false}),
         ),
         (
-            "azhzAAoPCgJ2MRIJRW5kcG9pbnRzEo0BCkMKAXgSABoCdDIiACokOTcwYTc3MGItODI4Yi00NmZlLWE3MzAtN2FjZDkzMWY5MzQ5MgQ0\
-             MTQyOABCCAin5InYBhAAEkYKJAoIMTAuMS4xLjESEgoDUG9kEgAaAXAiACoAMgA6ABoBaCIBbhIMCggxMC4xLjEuMhoAGhAKAWEQUBoD\
-             VURQIgRodHRwGgAiAA==",
-            json!({"kind": "Endpoints", "apiVersion": "v1", "subsets": [{
-                "addresses": [{"ip": "10.1.1.1", "hostname": "h", "nodeName": "n", "targetRef": {"kind": "Pod", "name": "p"}}],
-                "notReadyAddresses": [{"ip": "10.1.1.2"}],
-                "ports": [{"name": "a", "port": 80, "protocol": "UDP", "appProtocol": "http"}]}]}),
-        ),
-        (
             "azhzAAofChZjb29yZGluYXRpb24uazhzLmlvL3YxEgVMZWFzZRJoCkMKAXgSABoCdDIiACokYzg5OTA1ZTgtN2NiMy00NzkzLTg3YzMt\
              YzVjNDM1OTAxOTg1MgQ0MTQzOABCCAin5InYBhAAEiEKAm1lEA8aCQiA8tbKBhDoByIMCILy1soGEIDKte4BKAMaACIA",
             json!({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "spec": {"holderIdentity": "me",

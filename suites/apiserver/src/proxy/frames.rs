@@ -1,4 +1,4 @@
-//! How events stand in a watch: a line each, or each after its length.
+//! Framing of watch events: a line each, or each after its length.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::json;
@@ -10,10 +10,10 @@ use crate::{
 
 /// One event: an object is 3 MiB at most (`--max-resource-write-bytes` of upstream), as JSON it may be longer.
 const LONGEST_EVENT: usize = 16 << 20;
-/// What marks the bookmark after which a watch that was to begin with the state has shown it (KEP-3157).
+/// Annotation of the bookmark that ends the initial state of a watch (KEP-3157).
 const END_OF_STATE: &[u8] = b"k8s.io/initial-events-end";
 
-/// How a watch's events are told apart.
+/// The framing of a watch's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// `application/json`: each is a line.
@@ -22,19 +22,19 @@ pub(super) enum Framing {
     Lengths,
 }
 
-/// What an event is about.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventKind {
     /// A change.
     Change,
-    /// How far the watch has come.
+    /// A bookmark.
     Bookmark,
-    /// Why it ends.
+    /// The error that ends the watch.
     Error,
 }
 
 impl Framing {
-    /// That of a media type; `None`: another one.
+    /// The framing of a media type, if it is known.
     pub(super) fn of(content_type: &str) -> Option<Self> {
         match content_type.split(';').next().unwrap_or_default().trim() {
             "application/json" => Some(Self::Lines),
@@ -43,10 +43,10 @@ impl Framing {
         }
     }
 
-    /// Takes the first event out of what has come, with what frames it; `None`: it is not there as a whole.
+    /// Takes the first event with its frame out of the received bytes; `None` if it is not complete.
     ///
     /// # Errors
-    /// It is longer than any.
+    /// It is too long.
     pub(super) fn cut(self, come: &mut BytesMut) -> Result<Option<Bytes>, String> {
         let end = match self {
             Self::Lines => come.iter().position(|byte| *byte == b'\n').map(|at| at + 1),
@@ -64,7 +64,7 @@ impl Framing {
         Ok(whole.map(|end| come.split_to(end).freeze()))
     }
 
-    /// What an event is about. What can't be read is a change: it is better lost, and said to be, than betrayed.
+    /// The kind of an event. One that can't be read counts as a change, so that a fault can drop it.
     pub(super) fn kind(self, event: &[u8]) -> EventKind {
         let name = match self {
             Self::Lines => serde_json::from_slice::<Typed<'_>>(event)
@@ -86,13 +86,13 @@ impl Framing {
         }
     }
 
-    /// Whether an event says that the state is whole, by which the watch began.
+    /// Whether an event ends the initial state.
     pub(super) fn ends_state(self, event: &[u8]) -> bool {
         self.kind(event) == EventKind::Bookmark
             && event.windows(END_OF_STATE.len()).any(|part| part == END_OF_STATE)
     }
 
-    /// The event by which a watch is told why it ends.
+    /// The event that ends a watch with an error.
     pub(super) fn error(self, status: &Status) -> Bytes {
         match self {
             Self::Lines => Bytes::from(format!(

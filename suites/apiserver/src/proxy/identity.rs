@@ -1,4 +1,4 @@
-//! Who asks: whom a fault meets, and how a user is passed on.
+//! Identities of clients, for faults and for the server behind.
 
 use std::net::IpAddr;
 
@@ -12,22 +12,22 @@ use x509_parser::prelude::{AttributeTypeAndValue, FromDer as _, X509Certificate,
 
 use crate::faults::Client;
 
-/// What a server of Kubernetes takes from whoever has its front proxy's certificate; kubeadm names them in
-/// `--requestheader-*`.
+/// Headers by which Kubernetes' API server accepts a user from a client with the front proxy's certificate (kubeadm's
+/// `--requestheader-*`).
 const USER: HeaderName = HeaderName::from_static("x-remote-user");
 const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
 const REMOTE: &str = "x-remote-";
 
-/// Groups of certificates that no fault meets: administrators, and kubelets.
-const SPARED: [&str; 3] = ["system:masters", "kubeadm:cluster-admins", "system:nodes"];
-/// The controllers, as faults name them.
+/// Groups of certificates that are exempt from faults: administrators and kubelets.
+const EXEMPT_GROUPS: [&str; 3] = ["system:masters", "kubeadm:cluster-admins", "system:nodes"];
+/// User of the controllers in faults.
 const CONTROLLERS: &str = "system:kube-controller-manager";
-/// It is one of them to a fault.
+/// Faults treat it as a controller.
 const SCHEDULER: &str = "system:kube-scheduler";
-/// ServiceAccounts of the controllers are there, as those of pods may be.
+/// Prefix of the controllers' ServiceAccounts, and of some pods'.
 const CONTROLLER_ACCOUNTS: &str = "system:serviceaccount:kube-system:";
 
-/// Whose a verified certificate is.
+/// The user and groups of a verified certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Certified {
     user: String,
@@ -35,10 +35,10 @@ pub(super) struct Certified {
 }
 
 impl Certified {
-    /// As a server reads it: the common name is the user, organizations are groups.
+    /// Reads it as an API server does: the common name is the user, organizations are groups.
     ///
     /// # Errors
-    /// It is no certificate, or names nobody.
+    /// It is no certificate, or has no common name.
     pub(super) fn read(der: &[u8]) -> Result<Self, String> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
         let subject: &X509Name<'_> = certificate.subject();
@@ -56,9 +56,11 @@ impl Certified {
         })
     }
 
-    /// Whether it is an administrator's, or a kubelet's: as in the embedded lab, no fault meets these.
-    pub(super) fn is_spared(&self) -> bool {
-        self.groups.iter().any(|group| SPARED.contains(&group.as_str()))
+    /// Whether it is an administrator's or a kubelet's, which are exempt from faults as in the embedded lab.
+    pub(super) fn is_exempt(&self) -> bool {
+        self.groups
+            .iter()
+            .any(|group| EXEMPT_GROUPS.contains(&group.as_str()))
     }
 
     fn names(&self) -> Vec<String> {
@@ -70,17 +72,17 @@ impl Certified {
     }
 }
 
-/// Who asks, as faults know it.
+/// The client of a request, for faults.
 pub(super) fn client(certified: Option<&Certified>, headers: &HeaderMap, source: IpAddr) -> Client {
     let users = match certified {
         Some(certified) => certified.names(),
-        None => headers.get(AUTHORIZATION).map(by_token).unwrap_or_default(),
+        None => headers.get(AUTHORIZATION).map(names_in_token).unwrap_or_default(),
     };
     Client { users, source }
 }
 
-/// What a token says of itself. It is not verified: it only decides whom a fault meets.
-fn by_token(value: &HeaderValue) -> Vec<String> {
+/// The user names in a token. It is not verified, since it only selects faults.
+fn names_in_token(value: &HeaderValue) -> Vec<String> {
     let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
     let claims = token.and_then(|token| token.trim().split('.').nth(1));
     let claims = claims.and_then(|claims| URL_SAFE_NO_PAD.decode(claims).ok());
@@ -102,11 +104,11 @@ fn by_token(value: &HeaderValue) -> Vec<String> {
     names
 }
 
-/// Names a user to the server. Nobody names himself: such headers of a client are removed.
+/// Sets the headers that name a user to the server. Those of the client are removed.
 ///
 /// # Errors
-/// A name that no header can have.
-pub(super) fn pass_on(certified: Option<&Certified>, headers: &mut HeaderMap) -> Result<(), String> {
+/// A name can't be in a header.
+pub(super) fn set_remote_user(certified: Option<&Certified>, headers: &mut HeaderMap) -> Result<(), String> {
     let remote: Vec<HeaderName> = headers
         .keys()
         .filter(|name| name.as_str().starts_with(REMOTE))
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_whose_it_says_and_that_of_an_administrator_or_kubelet_is_spared() {
+    fn a_certificate_is_whose_it_says_and_that_of_an_administrator_or_kubelet_is_exempt() {
         let scheduler = certified(SCHEDULER, &[]);
         let token = with_token(&json!({"sub": "another"}));
         assert_eq!(
@@ -198,7 +200,7 @@ mod tests {
             (scheduler, false),
         ];
         for (certified, expected) in rows {
-            assert_eq!(certified.is_spared(), expected, "{certified:?}");
+            assert_eq!(certified.is_exempt(), expected, "{certified:?}");
         }
     }
 
@@ -219,14 +221,14 @@ mod tests {
             }))
         };
         let mut headers = forged();
-        pass_on(None, &mut headers).expect("removed");
+        set_remote_user(None, &mut headers).expect("removed");
         assert!(headers.is_empty(), "{headers:?}");
         let mut headers = forged();
-        pass_on(Some(&certified("me", &["a", "b"])), &mut headers).expect("named");
+        set_remote_user(Some(&certified("me", &["a", "b"])), &mut headers).expect("named");
         let groups: Vec<&HeaderValue> = headers.get_all(GROUP).iter().collect();
         assert_eq!((headers.len(), headers[USER].as_bytes()), (3, &b"me"[..]));
         assert_eq!(groups, ["a", "b"]);
-        assert!(pass_on(Some(&certified("a\nb", &[])), &mut headers).is_err());
+        assert!(set_remote_user(Some(&certified("a\nb", &[])), &mut headers).is_err());
     }
 
     #[test]

@@ -1,20 +1,19 @@
-//! Faults in front of an API server that has none of its own: Kubernetes'.
+//! Faults in front of Kubernetes' API server, which has none of its own.
 //!
 //! ```text
 //!  client ─TLS▶ Proxy ─▶ identity ─▶ faults: refuse, expire ─▶ server ─▶ watch: framed events ─▶ faults: bodies ─▶ client
 //! ```
 //!
-//! One connection of a client is one of the server's, in the same protocol, and ends with it: a client sees no more of this
-//! than of a balancer of connections. It serves with the server's own certificate. Whoever has shown a certificate of the
-//! cluster is named to the server by the front proxy's headers; whoever has a token is passed on with it.
+//! Each connection of a client is one connection to the server, in the same protocol and with the server's own certificate. A
+//! user with a client certificate is named to the server by the front proxy's headers; tokens are forwarded.
 //!
-//! What faults are is [`crate::faults`]'s matter; two things differ here. Events are late from when they come, not from
-//! when they were written. A watch that begins with the state but does not mark its end (no `sendInitialEvents`) shows nothing
-//! while events are lost, and is told 410 before its state. There is no [`Fault::Lag`]: nothing here has a cache.
+//! Faults are those of [`crate::faults`], with two differences. Events are delayed from when they arrive, not from when they
+//! were written. A watch that begins with the state but does not mark its end (no `sendInitialEvents`) sends nothing while
+//! events are dropped, and gets 410 before its state. There is no [`Fault::Lag`], since there is no cache.
 //!
-//! Bounds: per watch one event and a mebibyte of late ones; a connection that is quiet is asked whether its peer lives.
+//! Bounds: per watch one event and a mebibyte of delayed ones. Idle connections have keepalive probes.
 //!
-//! Files: this one (TLS, connections), `request` (one request), `identity` (who asks), `watch` and `frames` (events).
+//! Files: this one (TLS, connections), `request` (one request), `identity` (users), `watch` and `frames` (events).
 
 mod frames;
 mod identity;
@@ -56,7 +55,7 @@ use crate::{
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// What a proxy needs of a cluster, PEM: kubeadm keeps it in `/etc/kubernetes/pki`. It has no `Debug`, as two are secret.
+/// Keys of a cluster, PEM, which kubeadm keeps in `/etc/kubernetes/pki`. Without `Debug`, as two are secret.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Keys {
     /// The authority of servers and clients (`ca.crt`).
@@ -65,13 +64,13 @@ pub struct Keys {
     pub certificate: String,
     /// Its key (`apiserver.key`).
     pub key: String,
-    /// By which it believes whom others name (`front-proxy-client.crt`).
+    /// Certificate of a client that may name users (`front-proxy-client.crt`).
     pub front_certificate: String,
     /// Its key (`front-proxy-client.key`).
     pub front_key: String,
 }
 
-/// Why there is no proxy with these keys.
+/// Errors of these keys.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// One is no PEM of its kind.
@@ -82,19 +81,19 @@ pub enum ProxyError {
         /// What is wrong with it.
         source: pem::Error,
     },
-    /// They don't belong together.
+    /// They don't match.
     #[error("failed to set up TLS with the cluster's keys: {0}")]
     Tls(#[from] rustls::Error),
-    /// The authority is none.
+    /// The authority can't be used.
     #[error("failed to set up TLS with the cluster's authority: {0}")]
     Authority(#[from] VerifierBuilderError),
 }
 
-/// What lets faults meet the clients of one API server.
+/// Applies faults to the clients of one API server.
 pub struct Proxy {
     faults: Faults,
     acceptor: TlsAcceptor,
-    /// As nobody: a token says who asks.
+    /// Without a client certificate: tokens identify the user.
     anonymous: ClientConfig,
     /// As the front proxy.
     named: ClientConfig,
@@ -137,10 +136,9 @@ impl Proxy {
         })
     }
 
-    /// Lets something go wrong for some of its clients until the guard is dropped, also for those whose connections are
-    /// under way here. Users are those of certificates and tokens; `system:node:NAME` is who has a token for a pod of that
-    /// node, `system:kube-controller-manager` also its controllers and the scheduler. Administrators and kubelets, by their
-    /// certificates, meet none.
+    /// Begins a fault for some clients until the guard is dropped, also on open connections. Users are those of certificates
+    /// and tokens. `system:node:NAME` is any user with a token for a pod of that node; `system:kube-controller-manager`
+    /// includes its controllers and the scheduler. Administrators and kubelets are exempt, by their certificates.
     ///
     /// # Errors
     /// As [`Faults::begin`]; [`FaultError::NoCache`] for [`Fault::Lag`].
@@ -151,16 +149,16 @@ impl Proxy {
         self.faults.begin(clients, fault)
     }
 
-    /// Passes on between a client that has just connected and its server, until one of them ends.
+    /// Forwards between a client that has just connected and the server until one of them ends.
     ///
     /// # Errors
-    /// No connection came about, such as by a certificate of another authority.
+    /// The connection failed, for example by a certificate of another authority.
     pub async fn pass(&self, client: TcpStream, server: TcpStream) -> io::Result<()> {
         let (source, address) = (client.peer_addr()?, server.peer_addr()?);
         for stream in [&client, &server] {
             // Watch events are small and must not wait for more.
             stream.set_nodelay(true)?;
-            serve::notice_death(stream)?;
+            serve::detect_dead_peer(stream)?;
         }
         let accepted = timeout(HANDSHAKE_LIMIT, self.acceptor.accept(client)).await;
         let client = accepted??;
@@ -171,21 +169,16 @@ impl Proxy {
         let is_http2 = session.alpn_protocol() == Some(HTTP2);
         let connecting = self.connect(server, address, certified.is_some(), is_http2);
         let (upstream, mut driver) = timeout(HANDSHAKE_LIMIT, connecting).await??;
-        let is_spared = certified.as_ref().is_some_and(Certified::is_spared);
+        let is_exempt = certified.as_ref().is_some_and(Certified::is_exempt);
         let ended = CancellationToken::new();
         let _ending = ended.clone().drop_guard();
-        let connection = Arc::new(Connection {
-            faults: if is_spared {
-                Faults::new()
-            } else {
-                self.faults.clone()
-            },
-            upstream,
-            certified,
-            source: source.ip().to_canonical(),
-            tunnels: Default::default(),
-            ended,
-        });
+        let faults = if is_exempt {
+            Faults::new()
+        } else {
+            self.faults.clone()
+        };
+        let source = source.ip().to_canonical();
+        let connection = Arc::new(Connection::new(faults, upstream, certified, source, ended));
         let answering = Arc::clone(&connection);
         let service = service_fn(move |request: Request<Incoming>| {
             let connection = Arc::clone(&answering);
@@ -201,14 +194,13 @@ impl Proxy {
         tokio::pin!(serving);
         let served = tokio::select! {
             served = serving.as_mut() => Some(served),
-            // The server has ended it, or it has become another protocol's.
+            // The server has closed it, or it was upgraded.
             _ = &mut driver => {
                 serving.as_mut().graceful_shutdown();
                 timeout(DRAIN_LIMIT, serving).await.ok()
             }
         };
-        connection.tunnels.close();
-        connection.tunnels.wait().await;
+        connection.tunnels_have_ended().await;
         match served {
             Some(Err(error)) => Err(io::Error::other(error)),
             _ => Ok(()),

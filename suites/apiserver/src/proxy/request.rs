@@ -1,4 +1,4 @@
-//! One request that passes through.
+//! Forwards one request.
 
 use std::{io, net::IpAddr};
 
@@ -21,11 +21,12 @@ use super::{
 };
 use crate::{
     faults::{self, Client, Faults},
-    http::{Body, Query, failure, is_open},
+    http::{Query, is_open},
+    respond::{self, Body},
     status::Status,
 };
 
-/// The same connection at the server.
+/// The connection to the server.
 pub(super) enum Upstream {
     /// One request at a time, as at the client.
     Http1(Mutex<http1::SendRequest<Incoming>>),
@@ -33,7 +34,7 @@ pub(super) enum Upstream {
 }
 
 impl Upstream {
-    async fn ask(&self, request: Request<Incoming>) -> hyper::Result<Response<Incoming>> {
+    async fn send(&self, request: Request<Incoming>) -> hyper::Result<Response<Incoming>> {
         match self {
             Self::Http1(sender) => sender.lock().await.send_request(request).await,
             Self::Http2(sender) => sender.clone().send_request(request).await,
@@ -43,25 +44,53 @@ impl Upstream {
 
 /// One connection of a client.
 pub(super) struct Connection {
-    pub(super) faults: Faults,
-    pub(super) upstream: Upstream,
-    pub(super) certified: Option<Certified>,
-    pub(super) source: IpAddr,
-    /// What connections have become: programs in pods, forwarded ports.
-    pub(super) tunnels: TaskTracker,
-    pub(super) ended: CancellationToken,
+    faults: Faults,
+    upstream: Upstream,
+    certified: Option<Certified>,
+    source: IpAddr,
+    /// Upgraded connections: programs in pods, forwarded ports.
+    tunnels: TaskTracker,
+    ended: CancellationToken,
 }
 
 impl Connection {
-    /// Answers a request as the server does, but for faults. An error ends the connection, as the server's end does.
+    /// `ended` must be cancelled at the latest when the connection's task is dropped: it ends the tunnels.
+    pub(super) fn new(
+        faults: Faults,
+        upstream: Upstream,
+        certified: Option<Certified>,
+        source: IpAddr,
+        ended: CancellationToken,
+    ) -> Self {
+        Self {
+            faults,
+            upstream,
+            certified,
+            source,
+            tunnels: TaskTracker::new(),
+            ended,
+        }
+    }
+
+    /// Waits until all tunnels have ended. None may begin afterwards.
+    pub(super) async fn tunnels_have_ended(&self) {
+        self.tunnels.close();
+        self.tunnels.wait().await;
+    }
+
+    /// Answers a request as the server does, with faults. An error ends the connection, as the server's end does.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Body>> {
         let client = identity::client(self.certified.as_ref(), request.headers(), self.source);
         if let Err(status) = self.refused(&request, &client) {
-            return Ok(faults::meet(&self.faults, &client, failure(&status)));
+            return Ok(faults::apply_to_body(
+                &self.faults,
+                &client,
+                respond::failure(&status),
+            ));
         }
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let is_watch = request.method() == Method::GET && query.watch();
-        let response = self.ask(request).await?;
+        let response = self.forward(request).await?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response);
         }
@@ -70,7 +99,7 @@ impl Connection {
         } else {
             response
         };
-        Ok(faults::meet(&self.faults, &client, response))
+        Ok(faults::apply_to_body(&self.faults, &client, response))
     }
 
     fn refused(&self, request: &Request<Incoming>, client: &Client) -> Result<(), Status> {
@@ -81,19 +110,20 @@ impl Connection {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let is_exact = query.get("resourceVersionMatch") == "Exact" || !query.get("continue").is_empty();
         if request.method() == Method::GET && is_exact && self.faults.expires(client) {
-            // Which versions these are, nobody has told.
+            // The real versions are unknown here.
             return Err(Status::expired(0, 1));
         }
         Ok(())
     }
 
-    async fn ask(&self, mut request: Request<Incoming>) -> io::Result<Response<Body>> {
-        identity::pass_on(self.certified.as_ref(), request.headers_mut()).map_err(io::Error::other)?;
+    async fn forward(&self, mut request: Request<Incoming>) -> io::Result<Response<Body>> {
+        identity::set_remote_user(self.certified.as_ref(), request.headers_mut())
+            .map_err(io::Error::other)?;
         let theirs = request
             .headers()
             .contains_key(UPGRADE)
             .then(|| hyper::upgrade::on(&mut request));
-        let mut response = self.upstream.ask(request).await.map_err(io::Error::other)?;
+        let mut response = self.upstream.send(request).await.map_err(io::Error::other)?;
         match theirs {
             Some(theirs) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 let ours = hyper::upgrade::on(&mut response);
@@ -105,7 +135,7 @@ impl Connection {
                     }
                 });
             }
-            // How long a body is belongs to its connection.
+            // The framing of a body belongs to its connection.
             _ => drop(response.headers_mut().remove(TRANSFER_ENCODING)),
         }
         Ok(response.map(|body| body.map_err(io::Error::other).boxed_unsync()))
@@ -118,7 +148,7 @@ impl Connection {
             .unwrap_or_default();
         let Some(framing) = Framing::of(content_type) else {
             let offered = "application/json, application/vnd.kubernetes.protobuf;stream=watch";
-            return failure(&Status::not_acceptable(offered));
+            return respond::failure(&Status::not_acceptable(offered));
         };
         let state_first = query.flag("sendInitialEvents");
         response.map(|body| watch::body(body, framing, state_first, &self.faults, client))

@@ -1,4 +1,4 @@
-//! A watch that passes through: what faults let its client see.
+//! Forwards a watch, with the faults for its client.
 
 use std::{collections::VecDeque, io};
 
@@ -11,14 +11,14 @@ use tokio::{sync::watch, time::Instant};
 use super::frames::{EventKind, Framing};
 use crate::{
     faults::{self, Client, Faults, WatchFaults},
-    http::Body,
+    respond::Body,
     status::Status,
 };
 
-/// Bytes of late events that are held for one watch. Beyond, the server is not read from; it ends a watch that it can't write to.
+/// Most bytes of delayed events in one watch. Beyond, nothing is read from the server, which ends a watch that it can't write to.
 const MOST_HELD: usize = 1 << 20;
 
-/// A watch that begins now. `state_first`: it shows the state before it goes on, and marks the end of it.
+/// The body of a watch that begins now. `state_first`: it begins with the state, and marks its end.
 pub(super) fn body(
     body: Body,
     framing: Framing,
@@ -60,13 +60,13 @@ struct Streaming {
     held: VecDeque<(Instant, Bytes)>,
     in_state: bool,
     faults: Faults,
-    /// Of the faults, while it runs.
+    /// Changes of the active faults.
     changes: watch::Receiver<u64>,
     client: Client,
     opened: Instant,
-    /// A fault has lost one of its events.
+    /// A fault has dropped one of its events.
     lost: bool,
-    /// The server has ended it.
+    /// The server has ended the watch.
     is_read: bool,
     ended: bool,
 }
@@ -82,7 +82,7 @@ impl Streaming {
             }
             if !self.in_state && (met.expire || (self.lost && !met.lose)) {
                 self.ended = true;
-                // Which versions these are, nobody has told.
+                // The real versions are unknown here.
                 return Some(Ok(self.framing.error(&Status::expired(0, 1))));
             }
             let first = self.held.front().map(|(came, _)| *came);
@@ -104,7 +104,7 @@ impl Streaming {
         None
     }
 
-    /// Until something has come, or may be sent, or is otherwise.
+    /// Waits until an event arrives or is due, or faults change.
     async fn wait(&mut self, met: &WatchFaults, first: Option<Instant>) -> io::Result<()> {
         let cut = async {
             match met.cut {
@@ -138,13 +138,13 @@ impl Streaming {
             return Ok(());
         };
         self.come.extend_from_slice(&data);
-        // Asked now: a fault may have begun while this was awaited.
+        // A fault may have begun while this was awaited.
         let lose = self.faults.watch(&self.client, self.opened).lose;
         let (now, mut in_state) = (Instant::now(), self.in_state);
         while let Some(event) = self.framing.cut(&mut self.come).map_err(io::Error::other)? {
             let kind = self.framing.kind(&event);
             if lose && !in_state && kind != EventKind::Error {
-                // A bookmark would betray it.
+                // Bookmarks are dropped too; they would skip the lost events.
                 self.lost |= kind == EventKind::Change;
                 continue;
             }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use crate::faults::{Clients, Fault, FaultGuard};
 
-    /// A watch whose server says what the test says.
+    /// A watch whose server sends what the test sends.
     struct Under {
         faults: Faults,
         server: mpsc::UnboundedSender<io::Result<Frame<Bytes>>>,

@@ -1,4 +1,4 @@
-//! ClusterIPs and node ports: who holds which, and which is free.
+//! ClusterIPs and node ports: which are assigned, and which are free.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,7 +15,7 @@ use crate::{
     status::FieldError,
 };
 
-/// What is given out. Random choice, like upstream's: an address is not reused at once.
+/// Assigned addresses and ports. They are chosen at random, as upstream does, so that none is reused at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     cidrs: Vec<IpNet>,
@@ -25,7 +25,7 @@ pub(crate) struct Addresses {
     used_ports: HashMap<u16, Vec<String>>,
 }
 
-/// A node port for health checks, which is TCP.
+/// Protocol of node ports for health checks.
 const HEALTH: &str = "TCP";
 
 impl Addresses {
@@ -38,12 +38,12 @@ impl Addresses {
         }
     }
 
-    /// Gives a service what it lacks and releases what it gave up. All or nothing.
+    /// Assigns what a service lacks and releases what it no longer needs, or changes nothing.
     pub(crate) fn allocate(&mut self, new: &mut Value, old: Option<&Value>) -> Result<(), Vec<FieldError>> {
         if let Some(old) = old {
             self.release(old);
         }
-        // Both are computed before either is held, so that a refusal leaves nothing behind.
+        // Both are chosen before either is assigned, so that a refusal changes nothing.
         let chosen = self
             .choose_ips(new)
             .and_then(|ips| Ok((ips, self.choose_ports(new)?)));
@@ -54,15 +54,15 @@ impl Addresses {
             }
             Err(errors) => {
                 if let Some(old) = old {
-                    self.hold_again(old);
+                    self.reserve(old);
                 }
                 Err(errors)
             }
         }
     }
 
-    /// Takes what a service holds for used again, after a change of it was refused.
-    pub(crate) fn hold_again(&mut self, service: &Value) {
+    /// Marks what a service has as used again, after a change of it was refused.
+    pub(crate) fn reserve(&mut self, service: &Value) {
         self.hold(held_addresses(service), held_ports(service));
     }
 
@@ -73,7 +73,7 @@ impl Addresses {
         }
     }
 
-    /// Takes back all that a service holds.
+    /// Releases all that a service has.
     pub(crate) fn release(&mut self, service: &Value) {
         for address in held_addresses(service) {
             self.used.remove(&address);
@@ -133,8 +133,7 @@ impl Addresses {
         Ok(chosen)
     }
 
-    /// From a random place onwards, in the upper part of the range first: the lower one is for addresses that
-    /// people choose (KEP-3070).
+    /// From a random offset, in the upper band of the range first: the lower one is for addresses that users choose (KEP-3070).
     fn free_address(&self, cidr: &IpNet) -> Option<IpAddr> {
         // A /112 of IPv6 has as many addresses as can be in use here; upstream's limit is a /108.
         let total = 1_u128 << host_bits(cidr).min(20);
@@ -175,7 +174,7 @@ impl Addresses {
         }
         for port in all.iter_mut().filter(|port| wanted && port["nodePort"].is_null()) {
             let protocol = port["protocol"].as_str().unwrap_or_default().to_owned();
-            // Upstream gives one number to the protocols of one port.
+            // Upstream assigns one number to all protocols of a port.
             let shared = |(number, other): &(u16, String)| {
                 let same = ports(service).any(|p| p["port"] == port["port"] && p["protocol"] == *other);
                 (same && *other != protocol).then_some(*number)
@@ -234,11 +233,10 @@ impl Addresses {
         }
     }
 
-    /// From a random place onwards, in the upper part of the range first: the lower one is for ports that people choose
-    /// (KEP-3668).
+    /// From a random offset, in the upper band of the range first: the lower one is for ports that users choose (KEP-3668).
     fn free_port(&self, here: &[(u16, String)]) -> Option<u16> {
         let (first, last) = (*self.port_range.start(), *self.port_range.end());
-        let upper = u32::from(last - first) + 1 - u32::from(kept_for_people(&self.port_range));
+        let upper = u32::from(last - first) + 1 - u32::from(reserved_for_static(&self.port_range));
         let begin = last - u16::try_from(upper - 1).unwrap_or_default();
         let start = rand::random_range(0..upper);
         (0..upper)
@@ -248,9 +246,9 @@ impl Addresses {
     }
 }
 
-/// How many node ports, from the first on, nobody is given who has not chosen one, as long as there are others: a 32nd of the
-/// range, 16 at least and 128 at most; none of a range of 16 or fewer.
-fn kept_for_people(range: &RangeInclusive<u16>) -> u16 {
+/// Size of the lower band of node ports, which is for ports that users choose: a 32nd of the range, between 16 and 128; none in a
+/// range of 16 or fewer.
+fn reserved_for_static(range: &RangeInclusive<u16>) -> u16 {
     let size = range.end() - range.start();
     match size {
         ..16 => 0,
@@ -294,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_node_ports_are_kept_for_people_as_upstream_keeps() {
+    fn so_many_node_ports_are_reserved_for_static_as_upstream_keeps() {
         for (range, kept) in [
             (30_000..=32_767, 86),
             (30_000..=30_015, 0),
@@ -304,12 +302,12 @@ mod tests {
             (30_000..=34_095, 128),
             (1..=65_535, 128),
         ] {
-            assert_eq!(kept_for_people(&range), kept, "{range:?}");
+            assert_eq!(reserved_for_static(&range), kept, "{range:?}");
         }
     }
 
     #[test]
-    fn node_ports_are_given_from_the_upper_part_as_long_as_it_lasts() {
+    fn node_ports_are_assigned_from_the_upper_band_first() {
         let mut all = Addresses {
             cidrs: Vec::new(),
             used: HashSet::new(),

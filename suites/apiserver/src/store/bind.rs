@@ -11,15 +11,15 @@ use crate::{kinds::Kind, status::Status};
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 impl Store {
-    /// Assigns a pod that has no node yet, and says so in its conditions.
+    /// Assigns a pod without a node to one, and sets its condition PodScheduled.
     ///
     /// # Errors
-    /// 404 without the pod, 409 if it has a node or is being deleted, 500 without a node's name. Whether the node exists
-    /// is not asked, as upstream.
+    /// 404 without the pod, 409 if it has a node or is being deleted, 500 without a node's name. The node need not
+    /// exist, as upstream.
     pub(crate) fn bind(&self, key: &Key, node: &str, options: &WriteOptions) -> Result<Arc<Object>, Status> {
         let conflict = |why: &str| Err(Status::conflict("", "pods/binding", &key.name, why));
         if node.is_empty() {
-            return Err(Status::unnamed_target());
+            return Err(Status::without_reason("target.name: Required value"));
         }
         let mut state = self.lock();
         let old = Arc::clone(state.get(key)?);
@@ -41,7 +41,7 @@ impl Store {
         }
         let mut new = old.value.clone();
         new["spec"]["nodeName"] = node.into();
-        // Where the node stands is known to its pods (KEP-4742).
+        // Pods get the topology labels of their node (KEP-4742).
         let labels = state
             .get(&Key::new(Kind::Node, "", node))
             .map(|node| node.meta()["labels"].clone());

@@ -68,7 +68,7 @@ pub(super) fn slice(config: &Config, addresses: &[IpAddr]) -> Value {
 }
 
 pub(super) fn create(store: &Store, kind: Kind, namespace: &str, object: Value) -> Result<(), ConfigError> {
-    let what = kind.facts().kind;
+    let what = kind.info().kind;
     let made = decode(kind, object)
         .and_then(|Decoded { object, .. }| store.create(kind, namespace, object, &WriteOptions::default()));
     made.map(drop)

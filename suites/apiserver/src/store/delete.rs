@@ -1,4 +1,4 @@
-//! Deletion: graceful for pods on nodes, held up by finalizers, and the end of a namespace with all in it.
+//! Deletion: gracefully for pods on nodes, delayed by finalizers, and of a namespace with its contents.
 
 use std::sync::Arc;
 
@@ -9,14 +9,9 @@ use super::{Key, Object, Scope, State, Store, write::now};
 use crate::{kinds::Kind, selector::Selector, status::Status};
 
 /// Namespaces that can't be deleted.
-const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
-/// What a pod that names no grace period gets, in seconds.
+const UNDELETABLE: [&str; 3] = ["default", "kube-public", "kube-system"];
+/// Default grace period of pods in seconds.
 const DEFAULT_GRACE: i64 = 30;
-
-/// Finalizer of an owner whose dependents lose it before it goes.
-pub(super) const ORPHAN: &str = "orphan";
-/// Finalizer of an owner that goes after the dependents that block it.
-pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
 /// `meta.k8s.io/v1.DeleteOptions`, as far as this server acts on it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -25,134 +20,82 @@ pub(crate) struct DeleteOptions {
     pub(crate) grace_period_seconds: Option<i64>,
     pub(crate) preconditions: Value,
     pub(crate) propagation_policy: Option<String>,
-    /// What `propagationPolicy` has replaced.
+    /// The predecessor of `propagationPolicy`.
     pub(crate) orphan_dependents: Option<bool>,
     pub(crate) dry_run: Vec<String>,
 }
 
-/// What becomes of dependents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Propagation {
-    /// They are deleted after their owner.
-    Background,
-    /// They are deleted first.
-    Foreground,
-    /// They stay.
-    Orphan,
-}
-
-/// How one object is deleted; what is not said, its kind and its finalizers say.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Terms {
-    /// In seconds.
-    pub(super) grace: Option<i64>,
-    pub(super) propagation: Option<Propagation>,
-}
-
-impl DeleteOptions {
-    fn terms(&self) -> Terms {
-        let propagation = match (self.propagation_policy.as_deref(), self.orphan_dependents) {
-            (Some("Orphan"), _) | (None, Some(true)) => Some(Propagation::Orphan),
-            (Some("Foreground"), _) => Some(Propagation::Foreground),
-            (Some(_), _) | (None, Some(false)) => Some(Propagation::Background),
-            (None, None) => None,
-        };
-        Terms {
-            grace: self.grace_period_seconds,
-            propagation,
-        }
-    }
-}
-
-/// What came of a deletion.
+/// The result of a deletion.
 pub(crate) enum Deleted {
-    /// The object is gone; this is its last state.
+    /// The object is removed; this is its last state.
     Gone(Arc<Object>),
-    /// It is marked, and waits for its kubelet, its finalizers or its content.
+    /// It is marked, and waits for its kubelet, its finalizers or its contents.
     Pending(Arc<Object>),
 }
 
 impl Store {
     /// Deletes one object.
     pub(crate) fn delete(&self, key: &Key, options: &DeleteOptions) -> Result<Deleted, Status> {
-        let facts = key.kind.facts();
+        let info = key.kind.info();
         let mut state = self.lock();
         let old = Arc::clone(state.get(key)?);
-        if key.kind == Kind::Namespace && IMMORTAL.contains(&key.name.as_str()) {
+        if key.kind == Kind::Namespace && UNDELETABLE.contains(&key.name.as_str()) {
             let why = "this namespace may not be deleted";
-            return Err(Status::forbidden(facts.group, facts.plural, &key.name, why));
+            return Err(Status::forbidden(info.group, info.plural, &key.name, why));
         }
         check_delete_preconditions(key, &old, &options.preconditions)?;
         if !options.dry_run.is_empty() {
             return Ok(Deleted::Gone(old));
         }
-        let deleted = state.delete(key, &old, options.terms());
+        let deleted = state.delete(key, &old, options.grace_period_seconds);
         self.publish(&state);
         Ok(deleted)
     }
 
-    /// Deletes all that a scope selects; what they were.
+    /// Deletes all objects of a scope. Returns them.
     pub(crate) fn delete_collection(&self, scope: &Scope, options: &DeleteOptions) -> Vec<Arc<Object>> {
         let mut state = self.lock();
-        let victims: Vec<(Key, Arc<Object>)> = state
+        let objects: Vec<(Key, Arc<Object>)> = state
             .range(scope)
             .filter(|(_, object)| scope.selects(object))
             .map(|(key, object)| (key.clone(), Arc::clone(object)))
             .collect();
         if options.dry_run.is_empty() {
-            for (key, object) in &victims {
-                state.delete(key, object, options.terms());
+            for (key, object) in &objects {
+                state.delete(key, object, options.grace_period_seconds);
             }
             self.publish(&state);
         }
-        victims.into_iter().map(|(_, object)| object).collect()
+        objects.into_iter().map(|(_, object)| object).collect()
     }
 }
 
 impl State {
-    /// Deletes an object that was there when the request looked; it may have gone with its owner since.
-    pub(super) fn delete(&mut self, key: &Key, old: &Arc<Object>, terms: Terms) -> Deleted {
+    /// Deletes an object, unless it has been deleted with its owner meanwhile.
+    pub(super) fn delete(&mut self, key: &Key, old: &Arc<Object>, grace: Option<i64>) -> Deleted {
         let Some(old) = self.objects.get(key).map(Arc::clone) else {
             return Deleted::Gone(Arc::clone(old));
         };
         let grace = match key.kind {
             Kind::Namespace => return self.delete_namespace(key, &old),
-            Kind::Pod => pod_grace(&old.value, terms.grace),
+            Kind::Pod => pod_grace(&old.value, grace),
             _ => 0,
         };
-        let deleted = self.mark_or_remove(key, &old, grace, terms.propagation);
-        if matches!(deleted, Deleted::Pending(_)) {
-            self.collect(key);
-        }
-        deleted
-    }
-
-    fn mark_or_remove(
-        &mut self,
-        key: &Key,
-        old: &Arc<Object>,
-        grace: i64,
-        propagation: Option<Propagation>,
-    ) -> Deleted {
-        let finalizers = finalizers(old, propagation);
-        if grace == 0 && finalizers.is_empty() {
-            let marked = self.mark_pod(key, old);
+        if grace == 0 && !old.has_finalizers() {
+            let marked = self.mark_pod(key, &old);
             return Deleted::Gone(self.remove(key, &marked));
         }
-        let mut value = old.value.clone();
-        set_finalizers(&mut value, finalizers);
         let marked = old.meta()["deletionGracePeriodSeconds"].as_i64();
-        // A second deletion can only hasten the end.
-        if !old.is_terminating() || marked.is_some_and(|marked| marked > grace) {
-            mark(&mut value, grace);
+        // A second deletion can only shorten the grace period.
+        if old.is_terminating() && marked.is_none_or(|marked| marked <= grace) {
+            return Deleted::Pending(old);
         }
-        if value == old.value {
-            return Deleted::Pending(Arc::clone(old));
-        }
+        let mut value = old.value.clone();
+        mark(&mut value, grace);
         Deleted::Pending(self.commit(key.clone(), value))
     }
 
-    /// A pod that goes at once is written once more before: every deletion of one is graceful upstream.
+    /// A pod that is removed at once is marked before, because all deletions of pods are graceful upstream.
     fn mark_pod(&mut self, key: &Key, old: &Arc<Object>) -> Arc<Object> {
         if key.kind != Kind::Pod || old.meta()["deletionGracePeriodSeconds"] == 0 {
             return Arc::clone(old);
@@ -162,32 +105,13 @@ impl State {
         self.commit(key.clone(), value)
     }
 
-    /// Takes a finalizer from an object that is being deleted; it goes with the last one.
-    pub(super) fn drop_finalizer(&mut self, key: &Key, finalizer: &str) {
-        let Some(old) = self.objects.get(key).map(Arc::clone) else {
-            return;
-        };
-        let mut value = old.value.clone();
-        let left = old
-            .finalizers()
-            .filter(|other| *other != finalizer)
-            .cloned()
-            .collect();
-        set_finalizers(&mut value, left);
-        if ends(&value) {
-            self.remove(key, &old);
-        } else {
-            self.commit(key.clone(), value);
-        }
-    }
-
-    /// Removes an object that nothing holds up.
+    /// Removes an object without finalizers.
     pub(super) fn remove(&mut self, key: &Key, object: &Arc<Object>) -> Arc<Object> {
         let gone = self.commit_removal(key.clone(), object.value.clone());
         if key.kind == Kind::Service {
             self.addresses.release(&gone.value);
         }
-        self.end_owner(&gone, key);
+        self.collect_dependents(&gone);
         if !key.namespace.is_empty() {
             self.finish_namespace(&key.namespace);
         }
@@ -226,13 +150,13 @@ impl State {
             );
         }
         for (content, object) in content {
-            self.delete(&content, &object, Terms::default());
+            self.delete(&content, &object, None);
         }
         self.finish_namespace(&key.name);
         Deleted::Pending(shown)
     }
 
-    /// Ends a terminating namespace with nothing left in it.
+    /// Removes a terminating namespace that is empty.
     fn finish_namespace(&mut self, namespace: &str) {
         let key = Key::new(Kind::Namespace, "", namespace);
         let Some(object) = self.objects.get(&key) else {
@@ -249,7 +173,7 @@ impl State {
         if !object.is_terminating() || object.has_finalizers() || Kind::ALL.into_iter().any(occupied) {
             return;
         }
-        // The namespace controller's last step: it gives up its finalizer, and the namespace is gone.
+        // The namespace controller's last step: its finalizer is removed, and then the namespace.
         let mut value = object.value.clone();
         value["spec"] = json!({});
         let last = self.commit(key.clone(), value);
@@ -257,7 +181,7 @@ impl State {
     }
 }
 
-/// Whether an object that is being deleted has nothing left to wait for.
+/// Whether an object that is being deleted can be removed.
 pub(super) fn ends(value: &Value) -> bool {
     let meta = &value["metadata"];
     !meta["deletionTimestamp"].is_null()
@@ -265,33 +189,8 @@ pub(super) fn ends(value: &Value) -> bool {
         && meta["finalizers"].as_array().is_none_or(Vec::is_empty)
 }
 
-/// The finalizers of an object that is deleted so.
-fn finalizers(object: &Object, propagation: Option<Propagation>) -> Vec<Value> {
-    let added = match propagation {
-        None => return object.finalizers().cloned().collect(),
-        Some(Propagation::Background) => None,
-        Some(Propagation::Foreground) => Some(FOREGROUND),
-        Some(Propagation::Orphan) => Some(ORPHAN),
-    };
-    let others = object
-        .finalizers()
-        .filter(|one| **one != ORPHAN && **one != FOREGROUND);
-    others.cloned().chain(added.map(Value::from)).collect()
-}
-
-fn set_finalizers(value: &mut Value, finalizers: Vec<Value>) {
-    let Some(meta) = value["metadata"].as_object_mut() else {
-        return;
-    };
-    if finalizers.is_empty() {
-        meta.remove("finalizers");
-    } else {
-        meta.insert("finalizers".to_owned(), finalizers.into());
-    }
-}
-
 fn check_delete_preconditions(key: &Key, old: &Object, asked: &Value) -> Result<(), Status> {
-    let facts = key.kind.facts();
+    let info = key.kind.info();
     let version = old.version.to_string();
     let uid = old.meta()["uid"].as_str().unwrap_or_default();
     let checks = [
@@ -306,7 +205,7 @@ fn check_delete_preconditions(key: &Key, old: &Object, asked: &Value) -> Result<
                 "the {word} in the precondition ({asked}) does not match the {word} in record ({current}). The \
                  object might have been {happened}"
             );
-            return Err(Status::conflict(facts.group, facts.kind, &key.name, &why));
+            return Err(Status::conflict(info.group, info.kind, &key.name, &why));
         }
     }
     Ok(())
@@ -329,7 +228,7 @@ fn mark(value: &mut Value, grace: i64) {
     }
 }
 
-/// How long a pod may take: nothing if no kubelet has it or it has ended.
+/// The grace period of a pod in seconds: 0 if it has no node or has ended.
 fn pod_grace(pod: &Value, asked: Option<i64>) -> i64 {
     let unscheduled = pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty);
     let ended = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));

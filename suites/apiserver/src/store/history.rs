@@ -1,11 +1,10 @@
 //! The last changes, in the order of their versions: what watches and lists at an earlier version read.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::object::{Key, Object};
-use crate::faults::Horizon;
 
 /// One write. A version is one change, or none where versions jumped.
 #[derive(Clone, Debug)]
@@ -21,6 +20,37 @@ pub(crate) struct Change {
     pub(crate) last: Option<Arc<Object>>,
 }
 
+/// How much of the history a client sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Horizon {
+    /// All changes.
+    Now,
+    /// Changes that were written by then.
+    Until(Instant),
+    /// Changes that are at least this old.
+    Late(Duration),
+}
+
+impl Horizon {
+    /// Whether a change that was written at a moment is seen.
+    pub(crate) fn shows(self, written: Instant) -> bool {
+        match self {
+            Self::Now => true,
+            Self::Until(moment) => written <= moment,
+            Self::Late(by) => written + by <= Instant::now(),
+        }
+    }
+
+    /// Waits until a change is seen; forever, if the cache lags.
+    pub(crate) async fn wait_for(self, written: Instant) {
+        match self {
+            Self::Now => {}
+            Self::Until(_) => std::future::pending().await,
+            Self::Late(by) => tokio::time::sleep_until(written + by).await,
+        }
+    }
+}
+
 /// A bounded log. Bound: entries and bytes of JSON, whichever is reached first; the oldest change goes.
 #[derive(Debug)]
 pub(crate) struct History {
@@ -28,11 +58,11 @@ pub(crate) struct History {
     bytes: usize,
     most_changes: usize,
     most_bytes: usize,
-    /// Everything after this version is known.
+    /// The oldest version after which all changes are kept.
     floor: u64,
 }
 
-/// What was asked for is no longer known.
+/// The history no longer reaches back to a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub(crate) floor: u64,
@@ -61,7 +91,7 @@ impl History {
         }
     }
 
-    /// Forgets all changes up to a version, as etcd's compaction does.
+    /// Drops all changes up to a version, as etcd's compaction does.
     pub(crate) fn compact(&mut self, version: u64) {
         while let Some(oldest) = self.changes.pop_front_if(|change| change.version <= version) {
             self.bytes -= cost(&oldest);
@@ -82,7 +112,7 @@ impl History {
     /// Changes after a version, oldest first.
     ///
     /// # Errors
-    /// [`Gone`] if some of them are forgotten.
+    /// [`Gone`] if some of them were dropped.
     pub(crate) fn after(&self, version: u64) -> Result<impl DoubleEndedIterator<Item = &Change>, Gone> {
         if version < self.floor {
             return Err(Gone { floor: self.floor });
@@ -153,7 +183,7 @@ mod tests {
             (until(9), 12),
             (until(3), 8),
             (until(2), 7),
-            // What was forgotten can't be hidden any more.
+            // Changes that were dropped can't be hidden.
             (until(1), 6),
             // Written a second ago and at once: 8 and 9.
             (Horizon::Late(second / 2), 8),

@@ -1,10 +1,9 @@
-//! Which replicas live, and `default/kubernetes` as upstream's lease reconciler keeps it.
+//! Leases of replicas, and `default/kubernetes` as upstream's lease reconciler keeps it.
 //!
 //! Source: `pkg/controlplane/reconcilers/lease.go`. A lease is kept per advertised *address*: replicas that share
-//! one share the lease, and one that stops takes it away from all until the next of them renews it.
+//! one share the lease. One that stops removes it for all, until the next of them renews it.
 //!
-//! It can rest ([`Store::rest_reconciler`]), as with `--endpoint-reconciler-type=none`: then whoever writes the slice is
-//! alone with it.
+//! It can be paused ([`Store::rest_reconciler`]), as with `--endpoint-reconciler-type=none`, so that only others write the slice.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::MutexGuard};
 
@@ -18,7 +17,7 @@ use crate::kinds::{Decoded, Kind, Part, decode};
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     ends: BTreeMap<IpAddr, Instant>,
-    /// Guards that want nothing written.
+    /// Guards that pause the reconciler.
     resting: usize,
 }
 
@@ -30,8 +29,8 @@ impl Leases {
     }
 }
 
-/// As long as it lives, no replica writes `default/kubernetes`; leases go on. Its drop writes what is true then, whatever
-/// others have made of it meanwhile.
+/// While it lives, no replica writes `default/kubernetes`; leases continue. Dropping it writes the current replicas, whatever
+/// others have written meanwhile.
 #[must_use = "the reconciler goes on when this is dropped"]
 pub struct RestingReconciler(Store);
 
@@ -43,27 +42,27 @@ impl Drop for RestingReconciler {
 }
 
 impl Store {
-    /// Lets no replica write `default/kubernetes` until the guard is dropped. No round is under way when this returns.
+    /// Pauses all writes of `default/kubernetes` by replicas until the guard is dropped. No round is running when this returns.
     pub fn rest_reconciler(&self) -> RestingReconciler {
         let _round = self.round();
         self.lock().leases.resting += 1;
         RestingReconciler(self.clone())
     }
 
-    /// Renews a replica's lease and writes what is true into `default/kubernetes`.
+    /// Renews a replica's lease and reconciles `default/kubernetes`.
     pub(crate) fn renew_lease(&self, address: IpAddr) {
         let end = Instant::now() + self.config().lease;
         self.lock().leases.ends.insert(address, end);
         self.reconcile_kubernetes();
     }
 
-    /// Takes an address out, as a replica that stops does, and reconciles at once: to nothing, if it was the last.
+    /// Removes an address, as a replica that stops does, and reconciles at once: to an empty slice if it was the last.
     pub(crate) fn end_lease(&self, address: IpAddr) {
         self.lock().leases.ends.remove(&address);
         self.reconcile_kubernetes();
     }
 
-    /// Held as long as a round lasts, and as rests begin. It comes before the lock of the state, never after it.
+    /// Held during a round and while a pause begins. Lock order: before the state's lock.
     fn round(&self) -> MutexGuard<'_, ()> {
         self.shared
             .reconciling
@@ -124,7 +123,7 @@ mod tests {
     use crate::config::Config;
 
     const RESTS: usize = 200;
-    /// How often is looked in each rest whether a round has written.
+    /// Checks in each pause whether a round has written.
     const LOOKS: usize = 50;
 
     #[test]

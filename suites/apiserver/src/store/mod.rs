@@ -1,10 +1,10 @@
 //! The cluster's state: objects, one version counter, the history of changes.
 //!
-//! `mod` holds the reads; `write` creates and updates; `bind` assigns pods to nodes; `delete` holds graceful deletion,
-//! finalizers and the end
-//! of namespaces; `dependents` who goes with its owner; `history` and `watch` what happened; `addresses` ClusterIPs and node ports; `bootstrap` what
-//! exists at start; `leases` which replicas live, and what `default/kubernetes` shows of them; `versions` their
-//! jumps. Everything happens under one lock, so a change is one version and no reader sees half of it.
+//! Everything happens under one lock: a change is one version, and no reader sees half of it.
+//!
+//! Here: reads. `write`: create and update. `bind`: pods get their nodes. `delete`: graceful deletion, finalizers, the end of
+//! namespaces. `dependents`: what goes with its owner. `history`, `watch`: what happened. `addresses`: ClusterIPs and node
+//! ports. `bootstrap`: what exists from the start. `leases`: which replicas are alive, and `default/kubernetes`.
 
 mod addresses;
 mod bind;
@@ -14,7 +14,6 @@ mod dependents;
 mod history;
 mod leases;
 mod object;
-mod versions;
 mod watch;
 mod write;
 
@@ -24,6 +23,7 @@ use std::{
 };
 
 pub(crate) use delete::{DeleteOptions, Deleted};
+pub(crate) use history::Horizon;
 pub use leases::RestingReconciler;
 pub(crate) use object::{Key, Object};
 pub(crate) use watch::{Event, EventType, Watch};
@@ -32,7 +32,6 @@ pub(crate) use write::{WriteOptions, expect_name, now};
 use self::{addresses::Addresses, dependents::Dependents, history::History, leases::Leases};
 use crate::{
     config::{Config, ConfigError},
-    faults::Horizon,
     kinds::Kind,
     kubelet::Kubelet,
     selector::Selector,
@@ -48,11 +47,11 @@ pub struct Store {
 struct Shared {
     config: Config,
     state: Mutex<State>,
-    /// Held by a round of the reconciler, which takes the state's lock several times.
+    /// Held during a round of the reconciler, which takes the state's lock several times.
     reconciling: Mutex<()>,
-    /// The newest version; watches wait on it.
+    /// The newest version, which watches wait for.
     head: tokio::sync::watch::Sender<u64>,
-    /// What runs the pods.
+    /// Runs the pods.
     kubelet: Mutex<Option<Arc<dyn Kubelet>>>,
 }
 
@@ -66,7 +65,7 @@ pub(crate) struct State {
     dependents: Dependents,
 }
 
-/// What a list or a watch is about.
+/// The objects of a list or a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) kind: Kind,
@@ -89,7 +88,7 @@ impl Scope {
     }
 }
 
-/// A list: the objects and the version at which they stood so.
+/// The objects of a list, and their version.
 pub(crate) struct Listed {
     pub(crate) version: u64,
     pub(crate) objects: Vec<Arc<Object>>,
@@ -131,9 +130,9 @@ impl Store {
         &self.shared.config
     }
 
-    /// Says what runs the cluster's pods: who is asked for their logs, programs and ports from now on.
+    /// Sets the program that runs the cluster's pods, for logs, programs and ports.
     ///
-    /// Until then such requests are answered as if no node could be reached.
+    /// Before, such requests fail as if no node could be reached.
     pub fn set_kubelet(&self, kubelet: Arc<dyn Kubelet>) {
         *self.shared.kubelet.lock().expect("no holder of this lock panics") = Some(kubelet);
     }
@@ -143,13 +142,27 @@ impl Store {
         kubelet.clone()
     }
 
-    /// Forgets the history, as etcd's compaction does: a watch or list at any earlier version is told 410.
+    /// Drops the history, as etcd's compaction does: watches and lists at an earlier version get 410.
     ///
-    /// Watches that have read everything go on undisturbed.
+    /// Watches that have read everything continue.
     pub fn compact(&self) {
         let mut state = self.lock();
         let version = state.version;
         state.history.compact(version);
+    }
+
+    /// The newest resourceVersion.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.lock().version
+    }
+
+    /// Lets the resourceVersion jump ahead, as when others write much to the same etcd. No watch loses an event; bookmarks
+    /// follow.
+    pub fn jump_versions(&self, by: u32) {
+        let mut state = self.lock();
+        state.version += u64::from(by);
+        self.publish(&state);
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -161,7 +174,7 @@ impl Store {
         self.shared.head.subscribe()
     }
 
-    /// Tells watches; called after each write, with the lock still held or just released.
+    /// Wakes the watches. Called after each write.
     fn publish(&self, state: &State) {
         self.shared.head.send_replace(state.version);
     }
@@ -219,10 +232,10 @@ impl Store {
 
 impl State {
     fn get(&self, key: &Key) -> Result<&Arc<Object>, Status> {
-        let facts = key.kind.facts();
+        let info = key.kind.info();
         self.objects
             .get(key)
-            .ok_or_else(|| Status::not_found(facts.group, facts.plural, &key.name))
+            .ok_or_else(|| Status::not_found(info.group, info.plural, &key.name))
     }
 
     fn range(&self, scope: &Scope) -> impl Iterator<Item = (&Key, &Arc<Object>)> {

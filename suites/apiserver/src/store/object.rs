@@ -72,15 +72,9 @@ impl Object {
         !self.meta()["deletionTimestamp"].is_null()
     }
 
-    pub(crate) fn finalizers(&self) -> impl Iterator<Item = &Value> {
-        self.meta()["finalizers"].as_array().into_iter().flatten()
-    }
-
     pub(crate) fn has_finalizers(&self) -> bool {
-        self.finalizers().next().is_some()
-    }
-
-    pub(crate) fn has_finalizer(&self, name: &str) -> bool {
-        self.finalizers().any(|finalizer| finalizer == name)
+        self.meta()["finalizers"]
+            .as_array()
+            .is_some_and(|all| !all.is_empty())
     }
 }

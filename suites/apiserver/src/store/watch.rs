@@ -1,14 +1,14 @@
-//! Watches read the history at their own pace: a slow one holds nothing but its position, and when that falls
-//! out of the history it ends with 410.
+//! Watches read the history at their own pace. A slow one holds only its position, and ends with 410 when the history no longer
+//! has it.
 
 use std::sync::Arc;
 
 use tokio::{sync::watch, time::Instant};
 
-use super::{Scope, Store, history::Change, object::Object};
-use crate::{faults::Horizon, status::Status};
+use super::{Horizon, Scope, Store, history::Change, object::Object};
+use crate::status::Status;
 
-/// What happened to an object, as this watch's selectors show it.
+/// The type of an event, by the selectors of its watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventType {
     Added,
@@ -33,7 +33,7 @@ pub(crate) struct Event {
     pub(crate) object: Arc<Object>,
 }
 
-/// Events handed over at once: what a watcher holds beyond its position.
+/// Most events that a watch holds.
 const BATCH: usize = 64;
 
 /// A position in the history.
@@ -56,7 +56,7 @@ impl Watch {
         }
     }
 
-    /// The version up to which this watch has reported everything: what a bookmark says.
+    /// The version up to which this watch has reported everything, for bookmarks.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
@@ -109,7 +109,7 @@ impl Watch {
                 return Ok(advanced);
             }
         }
-        // Where versions jumped, no change says so.
+        // No change stands for a jump of versions.
         if horizon == Horizon::Now {
             self.position = self.position.max(state.version);
         }
@@ -124,7 +124,7 @@ struct Advanced {
     hidden: Option<Instant>,
 }
 
-/// What one change is to a watch: an object that stops matching is deleted for it, one that begins to is added.
+/// The event of a change: an object that no longer matches is deleted, one that now matches is added.
 fn event(scope: &Scope, change: &Change) -> Option<Event> {
     if !scope.holds(&change.key) {
         return None;

@@ -17,17 +17,17 @@ use crate::{
 /// Length of what `generateName` appends, and its alphabet (`k8s.io/apimachinery/pkg/util/rand`).
 const SUFFIX: usize = 5;
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Names that are taken are drawn again so often.
+/// Attempts to draw a name that is free.
 const SUFFIX_TRIES: usize = 8;
-/// What is left of a long `generateName`.
+/// Most bytes of a `generateName` that are kept.
 const GENERATE_PREFIX: usize = 63 - SUFFIX;
 
-/// How a write is to be done.
+/// Options of a write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteOptions {
-    /// Who owns what is written. `None`: managed fields are as the object has them.
+    /// Owner of the written fields. `None` leaves managed fields as they are in the object.
     pub(crate) manager: Option<Manager>,
-    /// Answer as if, store nothing.
+    /// Respond as if it were stored, but store nothing.
     pub(crate) dry_run: bool,
 }
 
@@ -48,14 +48,16 @@ impl Store {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Arc<Object>, Status> {
-        let facts = kind.facts();
+        let info = kind.info();
         adopt_namespace(kind, namespace, &mut object)?;
         let meta = &mut object["metadata"];
         if meta["resourceVersion"]
             .as_str()
             .is_some_and(|version| !version.is_empty())
         {
-            return Err(Status::version_on_create());
+            return Err(Status::without_reason(
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         if let Some(meta) = meta.as_object_mut() {
             for field in kinds::reserved_metadata() {
@@ -64,7 +66,7 @@ impl Store {
             meta.remove("resourceVersion");
         }
         let mut state = self.lock();
-        if facts.namespaced {
+        if info.namespaced {
             state.check_namespace(
                 kind,
                 namespace,
@@ -86,11 +88,11 @@ impl Store {
             managed::created(kind, &mut defaulted, manager, &now());
             adopt_managers(&mut object, &defaulted);
         }
-        if facts.generation {
+        if info.generation {
             object["metadata"]["generation"] = 1.into();
         }
         kinds::prepare_create(kind, &mut object, self.config());
-        let invalid = |errors: Vec<_>| Status::invalid(facts.group, facts.kind, &name, &errors);
+        let invalid = |errors: Vec<_>| Status::invalid(info.group, info.kind, &name, &errors);
         state
             .allocate(kind, &mut object, None, self.config())
             .map_err(invalid)?;
@@ -99,7 +101,7 @@ impl Store {
         let refused = if !errors.is_empty() {
             Some(Err(invalid(errors)))
         } else if state.objects.contains_key(&key) {
-            Some(Err(Status::already_exists(facts.group, facts.plural, &name)))
+            Some(Err(Status::already_exists(info.group, info.plural, &name)))
         } else if options.dry_run {
             Some(Ok(()))
         } else {
@@ -110,7 +112,7 @@ impl Store {
             return refused.map(|()| unstored(object));
         }
         let created = state.commit(key.clone(), object);
-        state.miss_owners(&key);
+        state.collect_without_owners(&key);
         if kind == Kind::Event {
             state.bound_events(self.config().event_objects);
         }
@@ -118,8 +120,8 @@ impl Store {
         Ok(created)
     }
 
-    /// Replaces an object by what `change` makes of it. `change` runs under the lock, so that a patch meets
-    /// exactly the version it was computed on; it must return a decoded object.
+    /// Replaces an object by the result of `change`, which must be decoded. `change` runs under the lock, so a patch applies to
+    /// the version that it was computed on.
     pub(crate) fn update(
         &self,
         key: &Key,
@@ -127,7 +129,7 @@ impl Store {
         options: &WriteOptions,
         change: impl FnOnce(&Value) -> Result<Value, Status>,
     ) -> Result<Arc<Object>, Status> {
-        let (kind, facts) = (key.kind, key.kind.facts());
+        let (kind, info) = (key.kind, key.kind.info());
         let mut state = self.lock();
         let old = Arc::clone(state.get(key)?);
         let mut new = change(&old.value)?;
@@ -141,11 +143,11 @@ impl Store {
             adopt_managers(&mut new, &defaulted);
         }
         kinds::prepare_update(kind, &mut new, &old.value, part, self.config());
-        if facts.generation && kinds::next_generation(kind, &new, &old.value) {
+        if info.generation && kinds::next_generation(kind, &new, &old.value) {
             let generation = old.meta()["generation"].as_i64().unwrap_or(0) + 1;
             new["metadata"]["generation"] = generation.into();
         }
-        let invalid = |errors: Vec<_>| Status::invalid(facts.group, facts.kind, &key.name, &errors);
+        let invalid = |errors: Vec<_>| Status::invalid(info.group, info.kind, &key.name, &errors);
         state
             .allocate(kind, &mut new, Some(&old.value), self.config())
             .map_err(invalid)?;
@@ -160,12 +162,12 @@ impl Store {
                 Err(invalid(errors))
             };
         }
-        // A write that changes nothing is no write: same version, no event.
+        // A write without a change keeps the version and makes no event.
         if new == old.value {
             return Ok(old);
         }
         if kind != Kind::Namespace && delete::ends(&new) {
-            // Upstream removes it instead of writing it: the last state is the one before.
+            // Upstream removes it instead of writing it, so its last state is the one before.
             let gone = state.remove(key, &old);
             self.publish(&state);
             return Ok(Object::new(new, gone.version));
@@ -173,8 +175,7 @@ impl Store {
         let updated = state.commit(key.clone(), new);
         state.finish_if_released(key, &updated);
         if old.meta().get("ownerReferences") != updated.meta().get("ownerReferences") {
-            state.unblock_owners(key, &old.value);
-            state.miss_owners(key);
+            state.collect_without_owners(key);
         }
         self.publish(&state);
         Ok(updated)
@@ -220,7 +221,7 @@ impl State {
         last
     }
 
-    /// Gives a service its addresses and ports; nothing to do for other kinds.
+    /// Assigns a service's addresses and ports. Other kinds have none.
     fn allocate(
         &mut self,
         kind: Kind,
@@ -247,24 +248,22 @@ impl State {
 
     fn hold(&mut self, kind: Kind, object: &Value) {
         if kind == Kind::Service {
-            self.addresses.hold_again(object);
+            self.addresses.reserve(object);
         }
     }
 
     fn check_namespace(&self, kind: Kind, namespace: &str, name: &str) -> Result<(), Status> {
         let found = self.get(&Key::new(Kind::Namespace, "", namespace))?;
         if found.is_terminating() {
-            let facts = kind.facts();
+            let info = kind.info();
             let why = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
             );
-            return Err(
-                Status::forbidden(facts.group, facts.plural, name, &why).with_cause(
-                    "NamespaceTerminating",
-                    &format!("namespace {namespace} is being terminated"),
-                    "metadata.namespace",
-                ),
-            );
+            return Err(Status::forbidden(info.group, info.plural, name, &why).with_cause(
+                "NamespaceTerminating",
+                &format!("namespace {namespace} is being terminated"),
+                "metadata.namespace",
+            ));
         }
         Ok(())
     }
@@ -284,11 +283,11 @@ impl State {
                 return Ok(name);
             }
         }
-        let facts = kind.facts();
-        Err(Status::already_exists(facts.group, facts.plural, prefix))
+        let info = kind.info();
+        Err(Status::already_exists(info.group, info.plural, prefix))
     }
 
-    /// Event objects are bounded: the one written longest ago goes.
+    /// Removes the Event that was written longest ago if there are too many.
     fn bound_events(&mut self, most: usize) {
         let all = Scope {
             kind: Kind::Event,
@@ -305,7 +304,7 @@ impl State {
     }
 }
 
-/// An answer that was never stored: the object as it would be, at the version it had (none, if new).
+/// An object that was not stored, with the version that it had (none, if new).
 fn unstored(value: Value) -> Arc<Object> {
     let json = value.to_string().into();
     Arc::new(Object {
@@ -315,7 +314,7 @@ fn unstored(value: Value) -> Arc<Object> {
     })
 }
 
-/// Takes over who owns the fields of an object.
+/// Copies managed fields to an object.
 fn adopt_managers(object: &mut Value, owned: &Value) {
     let field = "managedFields";
     match (object["metadata"].as_object_mut(), owned["metadata"].get(field)) {
@@ -330,7 +329,7 @@ fn adopt_namespace(kind: Kind, namespace: &str, object: &mut Value) -> Result<()
         .as_str()
         .unwrap_or_default()
         .to_owned();
-    if !kind.facts().namespaced {
+    if !kind.info().namespaced {
         if let Some(meta) = object["metadata"].as_object_mut() {
             meta.remove("namespace");
         }
@@ -360,10 +359,10 @@ pub(crate) fn expect_name(key: &Key, object: &Value) -> Result<(), Status> {
     }
 }
 
-/// Refuses a write meant for another version or another object of the name.
+/// Refuses a write for another version, or for another object of the same name.
 fn check_preconditions(key: &Key, old: &Object, asked: &Value) -> Result<(), Status> {
-    let facts = key.kind.facts();
-    let conflict = |why: &str| Err(Status::conflict(facts.group, facts.plural, &key.name, why));
+    let info = key.kind.info();
+    let conflict = |why: &str| Err(Status::conflict(info.group, info.plural, &key.name, why));
     let current = old.meta()["uid"].as_str().unwrap_or_default();
     match asked["uid"].as_str() {
         Some(uid) if !uid.is_empty() && uid != current => {

@@ -19,11 +19,6 @@ const AGE: Column = (
 );
 
 const CONFIG_MAP: [Column; 3] = [NAME, ("Data", "How many keys the ConfigMap has.", NARROW), AGE];
-const ENDPOINTS: [Column; 3] = [
-    NAME,
-    ("Endpoints", "Addresses and ports that are ready.", NARROW),
-    AGE,
-];
 const LEASE: [Column; 3] = [NAME, ("Holder", "The holder of the current lease.", NARROW), AGE];
 const SECRET: [Column; 4] = [
     NAME,
@@ -150,7 +145,6 @@ const SERVICE_CIDR: [Column; 3] = [
 pub(super) fn definitions(kind: Kind) -> Value {
     let columns: &[Column] = match kind {
         Kind::ConfigMap => &CONFIG_MAP,
-        Kind::Endpoints => &ENDPOINTS,
         Kind::Lease => &LEASE,
         Kind::Secret => &SECRET,
         Kind::ServiceAccount => &SERVICE_ACCOUNT,

@@ -1,6 +1,6 @@
 //! Tables: what `kubectl get` prints (`pkg/printers/internalversion/printers.go`).
 //!
-//! `columns` names them, `cluster`, `config`, `pod` and `service` fill the cells, `age` words durations.
+//! `columns` names them, `cluster`, `config`, `pod` and `service` fill the cells, `age` formats durations.
 
 mod age;
 mod cluster;
@@ -56,7 +56,6 @@ pub(crate) fn table(
 fn cells(kind: Kind, object: &Value) -> Vec<String> {
     match kind {
         Kind::ConfigMap => config::config_map_cells(object),
-        Kind::Endpoints => config::endpoints_cells(object),
         Kind::Lease => config::lease_cells(object),
         Kind::Secret => config::secret_cells(object),
         Kind::ServiceAccount => config::service_account_cells(object),

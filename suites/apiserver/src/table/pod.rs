@@ -1,4 +1,4 @@
-//! Pods: one word for all that their containers do.
+//! Pods: a status in one word.
 
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ fn word(pod: &Value) -> String {
         reason = "SchedulingGated".to_owned();
     }
     let mut running = false;
-    // As upstream: the last container that has something to say comes first.
+    // As upstream, the reason of the first container has precedence.
     for container in status["containerStatuses"].as_array().into_iter().flatten().rev() {
         let state = &container["state"];
         let terminated = &state["terminated"];

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use crate::{
     kubectl::Kubectl,
     owning::{owned, owners},
-    world::World,
+    server::TestServer,
 };
 
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// Applies a configuration of the object `x`; code and answer.
-pub(crate) async fn apply(world: &World, plural: &str, query: &str, mut config: Value) -> (u16, Value) {
+pub(crate) async fn apply(server: &TestServer, plural: &str, query: &str, mut config: Value) -> (u16, Value) {
     let (kind, version) = match plural {
         "services" => ("Service", "v1"),
         "configmaps" => ("ConfigMap", "v1"),
@@ -22,10 +22,10 @@ pub(crate) async fn apply(world: &World, plural: &str, query: &str, mut config: 
     config["kind"] = kind.into();
     config["apiVersion"] = version.into();
     config["metadata"]["name"] = "x".into();
-    world
+    server
         .raw(
             "PATCH",
-            &format!("{}/x?{query}", world.path(plural)),
+            &format!("{}/x?{query}", server.path(plural)),
             APPLY,
             &config.to_string(),
         )
@@ -34,25 +34,25 @@ pub(crate) async fn apply(world: &World, plural: &str, query: &str, mut config: 
 
 #[tokio::test]
 async fn two_managers_share_a_service_and_meet_in_conflicts() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let (tcp, udp) = (
         "k:{\"port\":80,\"protocol\":\"TCP\"}",
         "k:{\"port\":81,\"protocol\":\"UDP\"}",
     );
     let first = json!({"metadata": {"labels": {"x": "y"}}, "spec": {"selector": {"app": "web"}, "ports": [
         {"name": "a", "port": 80}, {"name": "b", "port": 81, "protocol": "UDP", "targetPort": "http"}]}});
-    let (code, created) = apply(&world, "services", "fieldManager=a", first.clone()).await;
+    let (code, created) = apply(&server, "services", "fieldManager=a", first.clone()).await;
     assert_eq!(code, 201, "{created}");
     let udp_item = json!({".": {}, "f:name": {}, "f:port": {}, "f:protocol": {}, "f:targetPort": {}});
     let fields = json!({"f:metadata": {"f:labels": {"f:x": {}}}, "f:spec": {"f:selector": {}, "f:ports": {
         tcp: {".": {}, "f:name": {}, "f:port": {}}, udp: udp_item}}});
     assert_eq!(owners(&created), owned(&[("a Apply", fields)]));
-    let (code, again) = apply(&world, "services", "fieldManager=a", first).await;
+    let (code, again) = apply(&server, "services", "fieldManager=a", first).await;
     assert_eq!((code, &again), (200, &created), "nothing to do is no write");
 
     let second = json!({"metadata": {"labels": {"x": "z"}}, "spec": {"selector": {"app": "web"},
         "ports": [{"port": 80, "protocol": "TCP", "name": "c"}]}});
-    let (code, status) = apply(&world, "services", "fieldManager=b", second.clone()).await;
+    let (code, status) = apply(&server, "services", "fieldManager=b", second.clone()).await;
     let message = "Apply failed with 2 conflicts: conflicts with \"a\":\n- .metadata.labels.x\n- \
                    .spec.ports[port=80,protocol=\"TCP\"].name";
     assert_eq!(
@@ -66,7 +66,7 @@ async fn two_managers_share_a_service_and_meet_in_conflicts() {
     ]);
     assert_eq!(status["details"]["causes"], causes);
 
-    let (code, forced) = apply(&world, "services", "fieldManager=b&force=true", second).await;
+    let (code, forced) = apply(&server, "services", "fieldManager=b&force=true", second).await;
     assert_eq!((code, &forced["spec"]["ports"][0]["name"]), (200, &json!("c")));
     let of_b = json!({"f:metadata": {"f:labels": {"f:x": {}}}, "f:spec": {"f:selector": {}, "f:ports": {
         tcp: {".": {}, "f:name": {}, "f:port": {}, "f:protocol": {}}}}});
@@ -74,9 +74,9 @@ async fn two_managers_share_a_service_and_meet_in_conflicts() {
         tcp: {".": {}, "f:port": {}}, udp: {".": {}, "f:name": {}, "f:port": {}, "f:protocol": {}, "f:targetPort": {}}}}});
     assert_eq!(owners(&forced), owned(&[("a Apply", of_a), ("b Apply", of_b)]));
 
-    // What a manager no longer applies, and nobody else owns, goes: the other port.
+    // The other port is removed: its manager no longer applies it, and no other owns it.
     let less = json!({"spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
-    let (code, left) = apply(&world, "services", "fieldManager=a", less).await;
+    let (code, left) = apply(&server, "services", "fieldManager=a", less).await;
     assert_eq!(
         (code, left["spec"]["ports"].as_array().map(Vec::len)),
         (200, Some(1))
@@ -92,8 +92,8 @@ async fn two_managers_share_a_service_and_meet_in_conflicts() {
     // An update takes what it changes, without asking.
     let merge =
         json!({"metadata": {"labels": {"x": "merge"}}, "spec": {"ports": [{"port": 90, "name": "m"}]}});
-    let path = format!("{}/x?fieldManager=c", world.path("services"));
-    let (code, updated) = world
+    let path = format!("{}/x?fieldManager=c", server.path("services"));
+    let (code, updated) = server
         .raw("PATCH", &path, "application/merge-patch+json", &merge.to_string())
         .await;
     assert_eq!(code, 200, "{updated}");
@@ -108,7 +108,7 @@ async fn two_managers_share_a_service_and_meet_in_conflicts() {
     ];
     assert_eq!(owners(&updated), owned(&expected));
     let (code, status) = apply(
-        &world,
+        &server,
         "services",
         "fieldManager=a",
         json!({"metadata": {"labels": {"x": "y"}}}),
@@ -116,18 +116,21 @@ async fn two_managers_share_a_service_and_meet_in_conflicts() {
     .await;
     let message = "Apply failed with 1 conflict: conflict with \"c\" using v1: .metadata.labels.x";
     assert_eq!((code, &status["message"]), (409, &json!(message)));
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_config_map_is_owned_key_by_key() {
-    let world = World::new().await;
-    let path = format!("{}?fieldManager=m", world.path("configmaps"));
+    let server = TestServer::new().await;
+    let path = format!("{}?fieldManager=m", server.path("configmaps"));
     let object = json!({"metadata": {"name": "x", "finalizers": ["a.b/c"]}, "data": {"a": "b"}}).to_string();
-    assert_eq!(world.raw("POST", &path, "application/json", &object).await.0, 201);
-    let path = format!("{}/x?fieldManager=other", world.path("configmaps"));
+    assert_eq!(
+        server.raw("POST", &path, "application/json", &object).await.0,
+        201
+    );
+    let path = format!("{}/x?fieldManager=other", server.path("configmaps"));
     let patch = json!({"metadata": {"finalizers": ["a.b/d"]}, "data": {"a": "c", "z": "x"}}).to_string();
-    let (_, patched) = world
+    let (_, patched) = server
         .raw("PATCH", &path, "application/merge-patch+json", &patch)
         .await;
     let of_other =
@@ -140,8 +143,8 @@ async fn a_config_map_is_owned_key_by_key() {
     // In YAML, with a value that the other one has written too: both own it.
     let config =
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, finalizers: [a.b/d]}\ndata:\n  z: x\n  o: p\n";
-    let path = format!("{}/x?fieldManager=m", world.path("configmaps"));
-    let (code, applied) = world.raw("PATCH", &path, APPLY, config).await;
+    let path = format!("{}/x?fieldManager=m", server.path("configmaps"));
+    let (code, applied) = server.raw("PATCH", &path, APPLY, config).await;
     assert_eq!(
         (code, &applied["data"]),
         (200, &json!({"a": "c", "o": "p", "z": "x"})),
@@ -151,7 +154,7 @@ async fn a_config_map_is_owned_key_by_key() {
         json!({"f:data": {"f:o": {}, "f:z": {}}, "f:metadata": {"f:finalizers": {"v:\"a.b/d\"": {}}}});
     assert_eq!(owners(&applied)[0], owned(&[("m Apply", applies)])[0]);
     let (code, less) = apply(
-        &world,
+        &server,
         "configmaps",
         "fieldManager=m",
         json!({"data": {"o": "q"}}),
@@ -174,41 +177,41 @@ async fn a_config_map_is_owned_key_by_key() {
             ("other Update", of_other)
         ])
     );
-    let path = format!("{}/x?fieldManager=other", world.path("configmaps"));
+    let path = format!("{}/x?fieldManager=other", server.path("configmaps"));
     let none = json!({"metadata": {"finalizers": null}}).to_string();
     assert_eq!(
-        world
+        server
             .raw("PATCH", &path, "application/merge-patch+json", &none)
             .await
             .0,
         200
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn an_item_that_others_own_a_part_of_stays_with_that_part() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let both = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "name": "a"}, {"port": 81, "name": "b"}]}});
-    assert_eq!(apply(&world, "services", "fieldManager=a", both).await.0, 201);
+    assert_eq!(apply(&server, "services", "fieldManager=a", both).await.0, 201);
     let part = json!({"spec": {"ports": [{"port": 81, "appProtocol": "http"}]}});
-    assert_eq!(apply(&world, "services", "fieldManager=b", part).await.0, 200);
+    assert_eq!(apply(&server, "services", "fieldManager=b", part).await.0, 200);
     let less = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "name": "a"}]}});
-    let (code, status) = apply(&world, "services", "fieldManager=a", less).await;
+    let (code, status) = apply(&server, "services", "fieldManager=a", less).await;
     // It has lost its name, which a Service of two ports must have.
     assert_eq!(
         (code, &status["details"]["causes"][0]["field"]),
         (422, &json!("spec.ports[1].name")),
         "{status}"
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn configurations_that_make_no_sense_are_refused() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let create = json!({"metadata": {"name": "x"}, "spec": {"ports": [{"port": 80}]}});
-    world.create("services", &create).await;
+    server.create("services", &create).await;
     let own = |config: &str| {
         format!("{{\"apiVersion\":\"v1\",\"kind\":\"Service\",\"metadata\":{{\"name\":\"x\"}}{config}}}")
     };
@@ -273,23 +276,23 @@ async fn configurations_that_make_no_sense_are_refused() {
         ),
     ];
     for (query, config, code, message) in rows {
-        let path = format!("{}/x?{query}", world.path("services"));
-        let (found, status) = world.raw("PATCH", &path, APPLY, &config).await;
+        let path = format!("{}/x?{query}", server.path("services"));
+        let (found, status) = server.raw("PATCH", &path, APPLY, &config).await;
         assert_eq!(
             (found, &status["message"]),
             (code, &json!(message)),
             "{query} {config}"
         );
     }
-    let path = format!("{}/x?fieldManager=m", world.path("services"));
-    let (code, status) = world.raw("PATCH", &path, APPLY, "x: [").await;
+    let path = format!("{}/x?fieldManager=m", server.path("services"));
+    let (code, status) = server.raw("PATCH", &path, APPLY, "x: [").await;
     let message = status["message"].as_str().unwrap_or_default();
     assert!(
         code == 400 && message.starts_with("error decoding YAML: "),
         "{status}"
     );
-    let path = format!("{}/x?force=true", world.path("services"));
-    let (code, status) = world
+    let path = format!("{}/x?force=true", server.path("services"));
+    let (code, status) = server
         .raw("PATCH", &path, "application/merge-patch+json", "{}")
         .await;
     assert_eq!(
@@ -299,19 +302,19 @@ async fn configurations_that_make_no_sense_are_refused() {
     let absent = own("")
         .replace("\"x\"", "\"y\"")
         .replace("\"name\"", "\"uid\":\"u\",\"name\"");
-    let path = format!("{}/y?fieldManager=m", world.path("services"));
+    let path = format!("{}/y?fieldManager=m", server.path("services"));
     assert_eq!(
-        world.raw("PATCH", &path, APPLY, &absent).await.0,
+        server.raw("PATCH", &path, APPLY, &absent).await.0,
         409,
         "it names an object that is not there"
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn kubectl_applies_on_the_server_side() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     let config = |port: u16| crate::kubectl::service("web", &json!([{"port": port, "name": "a"}]));
@@ -350,5 +353,5 @@ async fn kubectl_applies_on_the_server_side() {
         owners(&found).iter().any(|(who, _)| who == "kubectl Apply"),
         "{found}"
     );
-    world.end().await;
+    server.end().await;
 }

@@ -8,7 +8,7 @@ use lab_apiserver::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{REAL, client};
+use crate::server::{REAL, client};
 
 /// A control plane of our own.
 pub(crate) struct Cluster {

@@ -7,14 +7,14 @@ use tokio::{
     net::unix::pipe,
 };
 
-use crate::{kubectl::Kubectl, pods::running, world::LIMIT};
+use crate::{kubectl::Kubectl, pods::running, server::LIMIT};
 
 #[tokio::test]
 async fn kubectl_runs_programs_in_a_container() {
-    let Some((world, node)) = running().await else {
+    let Some((server, node)) = running().await else {
         return;
     };
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     let both = kubectl
@@ -49,7 +49,7 @@ async fn kubectl_runs_programs_in_a_container() {
     // Without a terminal of its own, kubectl does not ask for one.
     assert!(terminal.success, "{terminal:?}");
     assert_eq!(node.asked().len(), 5);
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
@@ -80,10 +80,10 @@ async fn a_program_that_takes_nothing_of_its_standard_input_ends_with_its_client
 
 /// Kills a kubectl that runs a program with this standard input, when it is the time for it.
 async fn ends_with_its_client(stdin: Stdio, is_time: impl AsyncFn(u32)) {
-    let Some((world, _node)) = running().await else {
+    let Some((server, _node)) = running().await else {
         return;
     };
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     // The program holds the other end of this pipe open for as long as it lives.
@@ -94,7 +94,7 @@ async fn ends_with_its_client(stdin: Stdio, is_time: impl AsyncFn(u32)) {
     let program = format!("exec 3>{fifo}; echo begun >&3; exec sleep 600");
     let args = [
         "--namespace",
-        &world.namespace,
+        &server.namespace,
         "exec",
         "-i",
         "p",
@@ -113,7 +113,7 @@ async fn ends_with_its_client(stdin: Stdio, is_time: impl AsyncFn(u32)) {
         .expect("kubectl starts");
     let mut line = String::new();
     let begun = async {
-        // Until somebody has opened it, it may seem to have ended.
+        // Before the other end has opened it, it may seem to have ended.
         while reader.read_line(&mut line).await.expect("a line") == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -125,5 +125,5 @@ async fn ends_with_its_client(stdin: Stdio, is_time: impl AsyncFn(u32)) {
     child.kill().await.expect("killed");
     let end = tokio::time::timeout(LIMIT, reader.read_line(&mut line)).await;
     assert_eq!(end.expect("the program ends").expect("an end"), 0);
-    world.end().await;
+    server.end().await;
 }

@@ -14,7 +14,7 @@ use crate::{
     watching::{Broken, Watching},
 };
 
-/// A replica, whom faults meet, and whom they spare.
+/// A replica with a client that has faults, and one that has none.
 struct Faulty {
     cluster: Cluster,
     replica: Replica,

@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, process::Command};
 
-use crate::world::{LIMIT, REAL, World};
+use crate::server::{LIMIT, REAL, TestServer};
 
 /// kubectl with a home of its own, in the test's namespace.
 pub(crate) struct Kubectl {
@@ -45,14 +45,14 @@ fn find() -> Option<PathBuf> {
 
 impl Kubectl {
     /// `None`, loudly, where there is no kubectl.
-    pub(crate) fn new(world: &World) -> Option<Self> {
+    pub(crate) fn new(server: &TestServer) -> Option<Self> {
         let Some(program) = find() else {
             let why = "kubectl not found; set PLUMBLINE_KUBECTL, or put kubectl into PATH";
             testing::skip(&testing::current(), why);
             return None;
         };
         let home = tempfile::tempdir().expect("a folder");
-        let config = match &world.own {
+        let config = match &server.own {
             Some(own) => own.kubeconfig(&own.token),
             None => {
                 std::fs::read_to_string(std::env::var(REAL).expect("a real server")).expect("a kubeconfig")
@@ -62,7 +62,7 @@ impl Kubectl {
         Some(Self {
             program,
             home,
-            namespace: world.namespace.clone(),
+            namespace: server.namespace.clone(),
         })
     }
 

@@ -4,13 +4,13 @@ use serde_json::json;
 
 use crate::{
     kubectl::{Kubectl, service},
-    world::World,
+    server::TestServer,
 };
 
 #[tokio::test]
 async fn apply_creates_changes_and_leaves_alone() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     let first = service(
@@ -26,7 +26,7 @@ async fn apply_creates_changes_and_leaves_alone() {
         kubectl.with_input(&apply, &first).await.ok(),
         "service/web unchanged\n"
     );
-    // Somebody else's port and label survive, because no manifest ever had them.
+    // Another manager's port and label survive, because no manifest had them.
     let foreign =
         json!({"metadata": {"labels": {"other": "x"}}, "spec": {"ports": [{"port": 90, "name": "z"}]}});
     kubectl
@@ -57,13 +57,13 @@ async fn apply_creates_changes_and_leaves_alone() {
         (&json!(5), &json!("a"))
     );
     assert_eq!(found["metadata"]["labels"], json!({"other": "x"}));
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn apply_empties_and_refills_a_slice() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     let slice = |endpoints| {
@@ -89,13 +89,13 @@ async fn apply_empties_and_refills_a_slice() {
         found["endpoints"],
         json!([{"addresses": ["10.1.1.1"], "conditions": {}}])
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn apply_refuses_fields_that_do_not_exist() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     let wrong = service("web", &json!([{"port": 80, "prot": "TCP"}]));
@@ -122,5 +122,5 @@ async fn apply_refuses_fields_that_do_not_exist() {
         !kubectl.run(&["get", "svc", "dry"]).await.success,
         "a dry run stores nothing"
     );
-    world.end().await;
+    server.end().await;
 }

@@ -5,7 +5,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::{
     kubectl::{Kubectl, pod, service},
-    world::{LIMIT, World},
+    server::{LIMIT, TestServer},
 };
 
 /// The words of a line.
@@ -15,8 +15,8 @@ fn words(line: &str) -> Vec<&str> {
 
 #[tokio::test]
 async fn get_prints_tables_yaml_and_json() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     let made = kubectl
@@ -70,13 +70,13 @@ async fn get_prints_tables_yaml_and_json() {
             .contains("the server doesn't have a resource type \"gizmos\""),
         "{unknown:?}"
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn every_kind_has_a_table() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     kubectl
@@ -122,20 +122,20 @@ async fn every_kind_has_a_table() {
             assert!(same, "{args:?}: expected {expected:?}, found {found:?}");
         }
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn get_watch_follows_a_service() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     kubectl
         .with_input(&["create", "-f", "-"], &service("web", &json!([{"port": 80}])))
         .await
         .ok();
-    let args = ["--namespace", &world.namespace, "get", "svc", "-w"];
+    let args = ["--namespace", &server.namespace, "get", "svc", "-w"];
     let mut child = kubectl.command(&args).spawn().expect("kubectl starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut next = async || {
@@ -153,5 +153,5 @@ async fn get_watch_follows_a_service() {
         .ok();
     assert!(next().await.contains("81/TCP,80/TCP"));
     child.kill().await.expect("it ends");
-    world.end().await;
+    server.end().await;
 }

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use crate::{
     kubectl::{Kubectl, pod, service},
-    world::World,
+    server::TestServer,
 };
 
 #[tokio::test]
 async fn patch_label_annotate_and_replace_change_what_they_say() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     let ports = json!([{"port": 80, "name": "a"}, {"port": 81, "name": "b"}]);
@@ -72,20 +72,20 @@ async fn patch_label_annotate_and_replace_change_what_they_say() {
         ),
         (&json!(6), &Value::Null)
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn edit_writes_what_the_editor_wrote() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     kubectl
         .with_input(&["create", "-f", "-"], &service("web", &json!([{"port": 80}])))
         .await
         .ok();
-    let args = ["--namespace", &world.namespace, "edit", "svc", "web"];
+    let args = ["--namespace", &server.namespace, "edit", "svc", "web"];
     let edited = kubectl
         .command(&args)
         .env("EDITOR", "/bin/sed -i s/port:.80/port:\\ 90/")
@@ -97,13 +97,13 @@ async fn edit_writes_what_the_editor_wrote() {
         kubectl.json(&["get", "svc", "web"]).await["spec"]["ports"][0]["port"],
         90
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn delete_waits_until_the_object_is_gone() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     let file = kubectl.file("web.json", &service("web", &json!([{"port": 80}])));
@@ -116,7 +116,7 @@ async fn delete_waits_until_the_object_is_gone() {
         .await
         .ok();
     kubectl.run(&["delete", "pod", "free"]).await.ok();
-    // No kubelet runs on this node, so the pod stays until somebody forces it.
+    // No kubelet runs on this node, so the pod stays until its deletion is forced.
     kubectl
         .with_input(&["create", "-f", "-"], &pod("held", Some("no-such-node")))
         .await
@@ -141,15 +141,18 @@ async fn delete_waits_until_the_object_is_gone() {
         .await
         .ok();
     kubectl.run(&["delete", "svc", "--all"]).await.ok();
-    kubectl.run(&["delete", "namespace", &world.namespace]).await.ok();
-    let gone = kubectl.run(&["get", "namespace", &world.namespace]).await;
+    kubectl
+        .run(&["delete", "namespace", &server.namespace])
+        .await
+        .ok();
+    let gone = kubectl.run(&["get", "namespace", &server.namespace]).await;
     assert!(gone.err.contains("NotFound"), "{gone:?}");
 }
 
 #[tokio::test]
 async fn create_makes_objects_from_flags() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     // Newer kubectls send these in protobuf.
@@ -175,7 +178,7 @@ async fn create_makes_objects_from_flags() {
         .run(&["create", "service", "nodeport", "open", "--tcp=80:http"])
         .await
         .ok();
-    let name = format!("{}-more", world.namespace);
+    let name = format!("{}-more", server.namespace);
     kubectl.run(&["create", "namespace", &name]).await.ok();
     kubectl.run(&["delete", "namespace", &name]).await.ok();
     let found = kubectl.json(&["get", "services"]).await;
@@ -207,5 +210,5 @@ async fn create_makes_objects_from_flags() {
     assert_eq!(exposed["spec"]["selector"], json!({"run": "free"}));
     kubectl.run(&["describe", "pod", "free"]).await.ok();
     kubectl.run(&["describe", "service", "web"]).await.ok();
-    world.end().await;
+    server.end().await;
 }

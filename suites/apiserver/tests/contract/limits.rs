@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use crate::world::{Own, World, config};
+use crate::server::{Own, TestServer, config};
 
 #[tokio::test]
 async fn garbage_is_refused_with_a_status() {
-    let world = World::new().await;
-    let pods = world.path("pods");
+    let server = TestServer::new().await;
+    let pods = server.path("pods");
     let one = format!("{pods}/x");
     let json = "application/json";
     let rows = [
@@ -96,7 +96,7 @@ async fn garbage_is_refused_with_a_status() {
         ),
     ];
     for (method, path, content_type, body, code, reason) in rows {
-        let (found, status) = world.raw(method, path, content_type, body).await;
+        let (found, status) = server.raw(method, path, content_type, body).await;
         assert_eq!(
             (found, &status["reason"]),
             (code, &json!(reason)),
@@ -108,15 +108,15 @@ async fn garbage_is_refused_with_a_status() {
             "{status}"
         );
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_body_over_three_mebibytes_is_refused() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let huge = json!({"metadata": {"name": "x", "annotations": {"a": "x".repeat(4 << 20)}}}).to_string();
-    let (code, status) = world
-        .raw("POST", &world.path("pods"), "application/json", &huge)
+    let (code, status) = server
+        .raw("POST", &server.path("pods"), "application/json", &huge)
         .await;
     assert_eq!(
         (code, &status["reason"]),
@@ -125,10 +125,10 @@ async fn a_body_over_three_mebibytes_is_refused() {
     );
     let annotations = json!({"metadata": {"name": "x", "annotations": {"a": "x".repeat(300_000)}},
                              "spec": {"ports": [{"port": 80}]}});
-    let (code, status) = world
+    let (code, status) = server
         .raw(
             "POST",
-            &world.path("services"),
+            &server.path("services"),
             "application/json",
             &annotations.to_string(),
         )
@@ -137,13 +137,13 @@ async fn a_body_over_three_mebibytes_is_refused() {
         (code, &status["details"]["causes"][0]["reason"]),
         (422, &json!("FieldValueTooLong"))
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_patch_that_copies_without_end_is_refused() {
-    let world = World::new().await;
-    world
+    let server = TestServer::new().await;
+    server
         .create(
             "services",
             &json!({"metadata": {"name": "x"}, "spec": {"ports": [{"port": 80}]}}),
@@ -154,19 +154,19 @@ async fn a_patch_that_copies_without_end_is_refused() {
         let path = format!("/metadata/annotations/c{round}");
         operations.push(json!({"op": "copy", "from": "/metadata", "path": path}));
     }
-    let (code, status) = world
+    let (code, status) = server
         .patch("services", "x", "json-patch", &operations.into())
         .await;
     assert_eq!((code, &status["kind"]), (422, &json!("Status")), "{status}");
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn strangers_get_401_and_the_anonymous_403() {
-    let Some(world) = World::own_only(config()).await else {
+    let Some(server) = TestServer::own_only(config()).await else {
         return;
     };
-    let own: &Own = world.own.as_ref().expect("our server");
+    let own: &Own = server.own.as_ref().expect("our server");
     let get = async |token: &str, path: &str| {
         let client = own.client(token).await;
         let request = hyper::Request::get(path)
@@ -184,21 +184,25 @@ async fn strangers_get_401_and_the_anonymous_403() {
     ] {
         assert_eq!(get("", path).await, code, "{path}");
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn health_version_and_discovery_answer() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     for path in ["/healthz", "/readyz", "/livez"] {
-        assert_eq!(world.raw("GET", path, "", "").await, (200, "ok".into()), "{path}");
+        assert_eq!(
+            server.raw("GET", path, "", "").await,
+            (200, "ok".into()),
+            "{path}"
+        );
     }
-    let (_, version) = world.raw("GET", "/version", "", "").await;
+    let (_, version) = server.raw("GET", "/version", "", "").await;
     assert_eq!(
         (&version["major"], &version["minor"]),
         (&json!("1"), &json!("36"))
     );
-    let (_, resources) = world.raw("GET", "/api/v1", "", "").await;
+    let (_, resources) = server.raw("GET", "/api/v1", "", "").await;
     let names: Vec<&str> = resources["resources"]
         .as_array()
         .expect("resources")
@@ -220,9 +224,9 @@ async fn health_version_and_discovery_answer() {
     ] {
         assert!(names.contains(&name), "{name} is missing in {names:?}");
     }
-    let (_, group) = world.raw("GET", "/apis/discovery.k8s.io", "", "").await;
+    let (_, group) = server.raw("GET", "/apis/discovery.k8s.io", "", "").await;
     assert_eq!(group["preferredVersion"]["groupVersion"], "discovery.k8s.io/v1");
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
@@ -258,19 +262,19 @@ async fn too_many_writes_at_once_are_put_off() {
 async fn events_give_way_to_newer_ones() {
     let mut few = config();
     few.event_objects = 3;
-    let Some(world) = World::own_only(few).await else {
+    let Some(server) = TestServer::own_only(few).await else {
         return;
     };
     for name in ["a", "b", "c", "d", "e"] {
-        let about = json!({"kind": "Pod", "name": "p", "namespace": world.namespace});
-        world
+        let about = json!({"kind": "Pod", "name": "p", "namespace": server.namespace});
+        server
             .create(
                 "events",
                 &json!({"metadata": {"name": name}, "involvedObject": about}),
             )
             .await;
     }
-    let (_, list) = world.raw("GET", &world.path("events"), "", "").await;
+    let (_, list) = server.raw("GET", &server.path("events"), "", "").await;
     let names: Vec<_> = list["items"]
         .as_array()
         .expect("items")
@@ -278,5 +282,5 @@ async fn events_give_way_to_newer_ones() {
         .map(|e| &e["metadata"]["name"])
         .collect();
     assert_eq!(names, ["c", "d", "e"]);
-    world.end().await;
+    server.end().await;
 }

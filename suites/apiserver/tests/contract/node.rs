@@ -45,7 +45,7 @@ impl Node {
         shared.written.push_back(line);
     }
 
-    /// The container ends; nobody follows it any more.
+    /// The container ends, and so do its followers.
     pub(crate) fn end_logs(&self) {
         self.shared.lock().expect("no panic").followers.clear();
     }

@@ -7,7 +7,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{World, object, status};
+use crate::server::{TestServer, object, status};
 
 fn web() -> Value {
     json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}})
@@ -15,8 +15,8 @@ fn web() -> Value {
 
 #[tokio::test]
 async fn an_object_reads_as_it_was_made_until_it_is_deleted() {
-    let world = World::new().await;
-    let api = world.api::<Service>();
+    let server = TestServer::new().await;
+    let api = server.api::<Service>();
     let service = object(web());
     let created: Service = api
         .create(&PostParams::default(), &service)
@@ -55,13 +55,13 @@ async fn an_object_reads_as_it_was_made_until_it_is_deleted() {
         anew.metadata.uid, created.metadata.uid,
         "a new object, whatever its name"
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_replace_of_an_old_version_conflicts() {
-    let world = World::new().await;
-    let api = world.api::<Service>();
+    let server = TestServer::new().await;
+    let api = server.api::<Service>();
     let first: Service = api
         .create(&PostParams::default(), &object(web()))
         .await
@@ -93,23 +93,23 @@ async fn a_replace_of_an_old_version_conflicts() {
         same.metadata.resource_version, written.metadata.resource_version,
         "nothing has changed"
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn names_are_given_checked_and_kept() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let generated = json!({"metadata": {"generateName": "web-"}, "spec": {"ports": [{"port": 80}]}});
     let (a, b) = (
-        world.create("services", &generated).await,
-        world.create("services", &generated).await,
+        server.create("services", &generated).await,
+        server.create("services", &generated).await,
     );
     for service in [&a, &b] {
         let name = service["metadata"]["name"].as_str().expect("a name");
         assert!(name.starts_with("web-") && name.len() == 9, "{name}");
     }
     assert_ne!(a["metadata"]["name"], b["metadata"]["name"]);
-    let path = world.path("services");
+    let path = server.path("services");
     for (meta, code) in [
         (json!({"name": "Upper"}), 422),
         (json!({"name": "a.b"}), 422),
@@ -121,21 +121,21 @@ async fn names_are_given_checked_and_kept() {
         (json!({"name": "a", "resourceVersion": "1"}), 500),
     ] {
         let service = json!({"metadata": meta, "spec": {"ports": [{"port": 80}]}}).to_string();
-        let (found, answer) = world.raw("POST", &path, "application/json", &service).await;
+        let (found, answer) = server.raw("POST", &path, "application/json", &service).await;
         assert_eq!(found, code, "{service}: {answer}");
     }
     let name = a["metadata"]["name"].as_str().expect("a name");
     let renamed = json!({"metadata": {"name": "other"}, "spec": a["spec"]}).to_string();
-    let (code, _) = world
+    let (code, _) = server
         .raw("PUT", &format!("{path}/{name}"), "application/json", &renamed)
         .await;
     assert_eq!(code, 400);
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn what_is_not_there_is_named() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let rows = [
         (
             "/api/v1/namespaces/nope/services",
@@ -155,27 +155,27 @@ async fn what_is_not_there_is_named() {
         ),
     ];
     for (path, method, message) in rows {
-        let (code, status) = world
+        let (code, status) = server
             .raw(method, path, "application/json", &web().to_string())
             .await;
         assert_eq!((code, &status["message"]), (404, &json!(message)), "{path}");
         assert_eq!(status["details"]["name"], "nope");
     }
     // A list in a namespace that does not exist is empty.
-    let (code, list) = world.raw("GET", "/api/v1/namespaces/nope/pods", "", "").await;
+    let (code, list) = server.raw("GET", "/api/v1/namespaces/nope/pods", "", "").await;
     assert_eq!((code, &list["items"]), (200, &json!([])));
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn lists_select_by_labels_and_fields() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     for (name, app) in [("a", "x"), ("b", "y")] {
         let service =
             json!({"metadata": {"name": name, "labels": {"app": app}}, "spec": {"ports": [{"port": 80}]}});
-        world.create("services", &service).await;
+        server.create("services", &service).await;
     }
-    let api = world.api::<Service>();
+    let api = server.api::<Service>();
     let names = async |params: ListParams| -> Vec<String> {
         let list = api.list(&params).await.expect("a list");
         list.items
@@ -201,7 +201,7 @@ async fn lists_select_by_labels_and_fields() {
         names(ListParams::default().fields("metadata.name!=b")).await,
         ["a"]
     );
-    let (_, list) = world.raw("GET", &world.path("services"), "", "").await;
+    let (_, list) = server.raw("GET", &server.path("services"), "", "").await;
     assert_eq!(
         (&list["kind"], &list["apiVersion"]),
         (&json!("ServiceList"), &json!("v1"))
@@ -210,38 +210,38 @@ async fn lists_select_by_labels_and_fields() {
         list["items"][0].get("kind").is_none(),
         "items don't repeat their kind"
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn status_and_spec_are_written_apart() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let load_balancer = json!({"metadata": {"name": "s"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
                                "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
-    let created = world.create("services", &load_balancer).await;
+    let created = server.create("services", &load_balancer).await;
     assert_eq!(
         created["status"],
         json!({"loadBalancer": {}}),
-        "nobody is born with a status"
+        "a new object has no status"
     );
     let both = json!({"spec": {"sessionAffinity": "ClientIP"},
                       "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
-    let (_, patched) = world.patch("services", "s/status", "merge-patch", &both).await;
+    let (_, patched) = server.patch("services", "s/status", "merge-patch", &both).await;
     assert_eq!(patched["spec"]["sessionAffinity"], "None");
     assert_eq!(patched["status"]["loadBalancer"]["ingress"][0]["ip"], "192.0.2.1");
     let none = json!({"spec": {"sessionAffinity": "ClientIP"}, "status": {"loadBalancer": null}});
-    let (_, patched) = world.patch("services", "s", "merge-patch", &none).await;
+    let (_, patched) = server.patch("services", "s", "merge-patch", &none).await;
     assert_eq!(patched["spec"]["sessionAffinity"], "ClientIP");
     assert_eq!(patched["status"]["loadBalancer"]["ingress"][0]["ip"], "192.0.2.1");
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_pod_keeps_its_spec_and_counts_its_generations() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"automountServiceAccountToken": false,
         "containers": [{"name": "main", "image": "probe:1", "ports": [{"containerPort": 80}]}]}});
-    let created = world.create("pods", &pod).await;
+    let created = server.create("pods", &pod).await;
     let expected = [
         ("/metadata/generation", json!(1)),
         ("/spec/restartPolicy", json!("Always")),
@@ -254,24 +254,24 @@ async fn a_pod_keeps_its_spec_and_counts_its_generations() {
         assert_eq!(created.pointer(pointer), Some(&value), "{pointer}");
     }
     let moved = json!({"spec": {"nodeName": "elsewhere"}});
-    assert_eq!(world.patch("pods", "p", "merge-patch", &moved).await.0, 422);
+    assert_eq!(server.patch("pods", "p", "merge-patch", &moved).await.0, 422);
     let image = json!({"spec": {"containers": [{"name": "main", "image": "probe:2"}]}});
-    let (code, patched) = world.patch("pods", "p", "strategic-merge-patch", &image).await;
+    let (code, patched) = server.patch("pods", "p", "strategic-merge-patch", &image).await;
     assert_eq!((code, &patched["metadata"]["generation"]), (200, &json!(2)));
     let label = json!({"metadata": {"labels": {"a": "b"}}});
-    let (_, patched) = world.patch("pods", "p", "merge-patch", &label).await;
+    let (_, patched) = server.patch("pods", "p", "merge-patch", &label).await;
     assert_eq!(
         patched["metadata"]["generation"], 2,
         "labels are no part of the spec"
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn nodes_and_events_are_accepted() {
-    let world = World::new().await;
-    let nodes: Api<Node> = Api::all(world.client.clone());
-    let name = format!("node-of-{}", world.namespace);
+    let server = TestServer::new().await;
+    let nodes: Api<Node> = Api::all(server.client.clone());
+    let name = format!("node-of-{}", server.namespace);
     let node = object(
         json!({"metadata": {"name": name}, "spec": {"podCIDR": "10.244.1.0/24"},
                              "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}}),
@@ -297,8 +297,8 @@ async fn nodes_and_events_are_accepted() {
         .await
         .expect("deleted");
     let event = object(json!({"metadata": {"generateName": "e-"}, "reason": "Tested",
-        "involvedObject": {"kind": "Pod", "name": "p", "namespace": world.namespace}}));
-    let events = world.api::<Event>();
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": server.namespace}}));
+    let events = server.api::<Event>();
     let created: Event = events
         .create(&PostParams::default(), &event)
         .await
@@ -308,20 +308,20 @@ async fn nodes_and_events_are_accepted() {
         events.get(&name).await.expect("found").reason.as_deref(),
         Some("Tested")
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn unknown_fields_are_refused_warned_of_or_ignored() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let wrong =
         json!({"metadata": {"name": "w"}, "spec": {"ports": [{"port": 80, "prot": "TCP"}], "foo": {}}});
     let post = async |validation: &str| {
         let path = format!(
             "{}?dryRun=All&fieldValidation={validation}",
-            world.path("services")
+            server.path("services")
         );
-        world
+        server
             .raw("POST", &path, "application/json", &wrong.to_string())
             .await
     };
@@ -345,5 +345,5 @@ async fn unknown_fields_are_refused_warned_of_or_ignored() {
             (201, None, None)
         );
     }
-    world.end().await;
+    server.end().await;
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{applying::apply, world::World};
+use crate::{applying::apply, server::TestServer};
 
 /// Who owns what: `MANAGER OPERATION [SUBRESOURCE]`, and the fields, by name.
 ///
@@ -48,8 +48,8 @@ pub(crate) fn owned(all: &[(&str, Value)]) -> Vec<(String, Value)> {
 }
 
 #[tokio::test]
-async fn whoever_creates_an_object_owns_what_was_written() {
-    let world = World::new().await;
+async fn the_creator_of_an_object_owns_its_fields() {
+    let server = TestServer::new().await;
     let container = json!({".": {}, "f:env": {".": {}, "k:{\"name\":\"A\"}": {".": {}, "f:name": {}, "f:value": {}}},
         "f:image": {}, "f:imagePullPolicy": {}, "f:name": {}, "f:resources": {}, "f:terminationMessagePath": {},
         "f:terminationMessagePolicy": {},
@@ -57,7 +57,7 @@ async fn whoever_creates_an_object_owns_what_was_written() {
         "f:readinessProbe": {".": {}, "f:failureThreshold": {}, "f:httpGet": {".": {}, "f:path": {}, "f:port": {}, "f:scheme": {}},
             "f:periodSeconds": {}, "f:successThreshold": {}, "f:timeoutSeconds": {}}});
     let port = json!({".": {}, "f:port": {}, "f:protocol": {}, "f:targetPort": {}});
-    let services = world.path("services");
+    let services = server.path("services");
     let rows = [
         (
             services.as_str(),
@@ -67,12 +67,12 @@ async fn whoever_creates_an_object_owns_what_was_written() {
                 "f:sessionAffinity": {}, "f:type": {}}}),
         ),
         (
-            &world.path("endpointslices"),
+            &server.path("endpointslices"),
             json!({"addressType": "IPv4", "endpoints": [{"addresses": ["10.1.1.1"]}], "ports": [{"port": 80}]}),
             json!({"f:addressType": {}, "f:endpoints": {}, "f:ports": {}}),
         ),
         (
-            &world.path("pods"),
+            &server.path("pods"),
             json!({"spec": {"schedulerName": "none", "automountServiceAccountToken": false, "containers": [
                 {"name": "c", "image": "i:1", "ports": [{"containerPort": 80}], "env": [{"name": "A", "value": "b"}],
                  "readinessProbe": {"httpGet": {"port": 80}}}]}}),
@@ -81,7 +81,7 @@ async fn whoever_creates_an_object_owns_what_was_written() {
                 "f:securityContext": {}, "f:terminationGracePeriodSeconds": {}}}),
         ),
         (
-            &world.path("configmaps"),
+            &server.path("configmaps"),
             json!({"metadata": {"finalizers": ["a.b/c"]}, "data": {"a": "b"}}),
             json!({"f:data": {".": {}, "f:a": {}}, "f:metadata": {"f:finalizers": {".": {}, "v:\"a.b/c\"": {}}}}),
         ),
@@ -98,9 +98,9 @@ async fn whoever_creates_an_object_owns_what_was_written() {
     ];
     for (path, mut object, fields) in rows {
         // Where there are no namespaces, other runs may have left something.
-        object["metadata"]["name"] = format!("owned-{}", world.namespace).into();
+        object["metadata"]["name"] = format!("owned-{}", server.namespace).into();
         let dry = format!("{path}?fieldManager=m&dryRun=All");
-        let (code, created) = world
+        let (code, created) = server
             .raw("POST", &dry, "application/json", &object.to_string())
             .await;
         assert_eq!(
@@ -109,19 +109,19 @@ async fn whoever_creates_an_object_owns_what_was_written() {
             "{path}"
         );
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_status_has_owners_of_its_own() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let pod = json!({"metadata": {"name": "x"}, "spec": {"schedulerName": "none", "automountServiceAccountToken": false,
                      "containers": [{"name": "c", "image": "i:1"}]}});
-    world.create("pods", &pod).await;
+    server.create("pods", &pod).await;
     let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
                                    "podIP": "10.1.1.1", "podIPs": [{"ip": "10.1.1.1"}]}});
-    let path = format!("{}/x/status?fieldManager=kubelet", world.path("pods"));
-    let (code, updated) = world
+    let path = format!("{}/x/status?fieldManager=kubelet", server.path("pods"));
+    let (code, updated) = server
         .raw(
             "PATCH",
             &path,
@@ -137,16 +137,16 @@ async fn a_status_has_owners_of_its_own() {
     let expected = ("kubelet Update status".to_owned(), fields);
     assert!(owners(&updated).contains(&expected), "{:?}", owners(&updated));
     let config = json!({"spec": {"containers": [{"name": "c", "image": "i:2"}]}});
-    let (code, status) = apply(&world, "pods", "fieldManager=m", config).await;
+    let (code, status) = apply(&server, "pods", "fieldManager=m", config).await;
     let message = "Apply failed with 1 conflict: conflict with \"unknown\" using v1: .spec.containers[name=\"c\"].image";
     assert_eq!((code, &status["message"]), (409, &json!(message)));
-    world
+    server
         .raw(
             "DELETE",
-            &format!("{}/x?gracePeriodSeconds=0", world.path("pods")),
+            &format!("{}/x?gracePeriodSeconds=0", server.path("pods")),
             "",
             "",
         )
         .await;
-    world.end().await;
+    server.end().await;
 }

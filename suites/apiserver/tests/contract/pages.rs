@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 
 use crate::{
     kubectl::Kubectl,
-    world::{LIMIT, World},
+    server::{LIMIT, TestServer},
 };
 
-async fn slices(world: &World, names: &[&str]) {
+async fn slices(server: &TestServer, names: &[&str]) {
     for name in names {
         let slice = json!({"metadata": {"name": name, "labels": {"piece": "x"}}, "addressType": "IPv4"});
-        world.create("endpointslices", &slice).await;
+        server.create("endpointslices", &slice).await;
     }
 }
 
-async fn list(world: &World, query: &str) -> (u16, Value) {
-    world
+async fn list(server: &TestServer, query: &str) -> (u16, Value) {
+    server
         .raw(
             "GET",
-            &format!("{}?{query}", world.path("endpointslices")),
+            &format!("{}?{query}", server.path("endpointslices")),
             "",
             "",
         )
@@ -41,17 +41,17 @@ fn next(list: &Value) -> &str {
 
 #[tokio::test]
 async fn pages_show_the_state_of_the_first_one() {
-    let world = World::new().await;
-    slices(&world, &["a", "b", "c", "d", "e"]).await;
-    let (_, first) = list(&world, "limit=2").await;
+    let server = TestServer::new().await;
+    slices(&server, &["a", "b", "c", "d", "e"]).await;
+    let (_, first) = list(&server, "limit=2").await;
     assert_eq!(
         (names(&first), &first["metadata"]["remainingItemCount"]),
         (vec!["a", "b"], &json!(3))
     );
-    slices(&world, &["bb"]).await;
-    let path = format!("{}/d", world.path("endpointslices"));
-    assert_eq!(world.raw("DELETE", &path, "", "").await.0, 200);
-    let (_, second) = list(&world, &format!("limit=2&continue={}", next(&first))).await;
+    slices(&server, &["bb"]).await;
+    let path = format!("{}/d", server.path("endpointslices"));
+    assert_eq!(server.raw("DELETE", &path, "", "").await.0, 200);
+    let (_, second) = list(&server, &format!("limit=2&continue={}", next(&first))).await;
     assert_eq!(
         (names(&second), &second["metadata"]["remainingItemCount"]),
         (vec!["c", "d"], &json!(1))
@@ -60,23 +60,23 @@ async fn pages_show_the_state_of_the_first_one() {
         second["metadata"]["resourceVersion"],
         first["metadata"]["resourceVersion"]
     );
-    let (_, last) = list(&world, &format!("limit=2&continue={}", next(&second))).await;
+    let (_, last) = list(&server, &format!("limit=2&continue={}", next(&second))).await;
     assert_eq!((names(&last), next(&last)), (vec!["e"], ""));
     assert_eq!(last["metadata"]["remainingItemCount"], Value::Null);
-    let (_, rest) = list(&world, &format!("continue={}", next(&first))).await;
+    let (_, rest) = list(&server, &format!("continue={}", next(&first))).await;
     assert_eq!(names(&rest), ["c", "d", "e"], "without a limit, all the rest");
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_limit_is_kept_where_upstream_keeps_it() {
-    let world = World::new().await;
-    slices(&world, &["a", "b", "c"]).await;
-    let version = list(&world, "").await.1["metadata"]["resourceVersion"]
+    let server = TestServer::new().await;
+    slices(&server, &["a", "b", "c"]).await;
+    let version = list(&server, "").await.1["metadata"]["resourceVersion"]
         .as_str()
         .expect("a version")
         .to_owned();
-    slices(&world, &["aa"]).await;
+    slices(&server, &["aa"]).await;
     let exact = format!("limit=2&resourceVersion={version}");
     let rows: [(&str, &[&str], bool, Value); 6] = [
         ("limit=2", &["a", "aa"], true, json!(2)),
@@ -92,7 +92,7 @@ async fn a_limit_is_kept_where_upstream_keeps_it() {
         (&exact, &["a", "b"], true, json!(1)),
     ];
     for (query, expected, more, remaining) in rows {
-        let (code, found) = list(&world, query).await;
+        let (code, found) = list(&server, query).await;
         assert_eq!(
             (code, names(&found), !next(&found).is_empty()),
             (200, expected.to_vec(), more),
@@ -100,7 +100,7 @@ async fn a_limit_is_kept_where_upstream_keeps_it() {
         );
         assert_eq!(found["metadata"]["remainingItemCount"], remaining, "{query}");
     }
-    world.end().await;
+    server.end().await;
 }
 
 /// A token as a server would write it.
@@ -111,35 +111,35 @@ fn token(rv: i64, start: &str) -> String {
 
 #[tokio::test]
 async fn a_token_that_is_too_old_comes_back_as_one_for_the_newest_state() {
-    let world = World::new().await;
-    slices(&world, &["a", "b", "c"]).await;
-    let (_, first) = list(&world, "limit=1").await;
-    slices(&world, &["aa"]).await;
-    let old = match &world.own {
+    let server = TestServer::new().await;
+    slices(&server, &["a", "b", "c"]).await;
+    let (_, first) = list(&server, "limit=1").await;
+    slices(&server, &["aa"]).await;
+    let old = match &server.own {
         Some(own) => {
             own.store.compact();
             next(&first).to_owned()
         }
-        // A real server forgets its first versions sooner or later, as it was told to.
+        // A real server compacts its first versions sooner or later, by its settings.
         None => token(1, "/a\0"),
     };
     let query = format!("limit=1&continue={old}");
     let deadline = Instant::now() + LIMIT;
-    let (mut code, mut status) = list(&world, &query).await;
-    while world.own.is_none() && code == 200 && Instant::now() < deadline {
+    let (mut code, mut status) = list(&server, &query).await;
+    while server.own.is_none() && code == 200 && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        (code, status) = list(&world, &query).await;
+        (code, status) = list(&server, &query).await;
     }
     assert_eq!((code, &status["reason"]), (410, &json!("Expired")), "{status}");
-    let (code, rest) = list(&world, &format!("continue={}", next(&status))).await;
+    let (code, rest) = list(&server, &format!("continue={}", next(&status))).await;
     assert_eq!((code, names(&rest)), (200, vec!["aa", "b", "c"]));
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
-async fn tokens_that_nobody_gave_out_are_refused() {
-    let world = World::new().await;
-    let version = list(&world, "").await.1["metadata"]["resourceVersion"]
+async fn invalid_tokens_are_refused() {
+    let server = TestServer::new().await;
+    let version = list(&server, "").await.1["metadata"]["resourceVersion"]
         .as_str()
         .expect("a version")
         .to_owned();
@@ -159,33 +159,33 @@ async fn tokens_that_nobody_gave_out_are_refused() {
         (format!("continue={}", token(version + 1_000_000, "/a\0")), 504),
     ];
     for (query, code) in rows {
-        let (found, answer) = list(&world, &query).await;
+        let (found, answer) = list(&server, &query).await;
         assert_eq!(found, code, "{query}: {answer}");
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn lists_of_all_namespaces_are_in_the_order_of_whole_keys() {
-    let world = World::new().await;
-    let names = ["k", "k-b"].map(|name| format!("{}-{name}", world.namespace));
+    let server = TestServer::new().await;
+    let names = ["k", "k-b"].map(|name| format!("{}-{name}", server.namespace));
     for namespace in &names {
         let body = json!({"metadata": {"name": namespace}}).to_string();
-        let (code, answer) = world
+        let (code, answer) = server
             .raw("POST", "/api/v1/namespaces", "application/json", &body)
             .await;
         assert_eq!(code, 201, "{answer}");
         let slice =
-            json!({"metadata": {"name": "x", "labels": {"of": world.namespace}}, "addressType": "IPv4"});
+            json!({"metadata": {"name": "x", "labels": {"of": server.namespace}}, "addressType": "IPv4"});
         let path = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices");
-        let (code, answer) = world
+        let (code, answer) = server
             .raw("POST", &path, "application/json", &slice.to_string())
             .await;
         assert_eq!(code, 201, "{answer}");
     }
     let all = format!(
         "/apis/discovery.k8s.io/v1/endpointslices?labelSelector=of%3D{}",
-        world.namespace
+        server.namespace
     );
     let namespaces = |list: &Value| -> Vec<String> {
         let items = list["items"].as_array().into_iter().flatten();
@@ -194,29 +194,29 @@ async fn lists_of_all_namespaces_are_in_the_order_of_whole_keys() {
     };
     // '-' comes before the '/' that ends the shorter name.
     let expected = [names[1].clone(), names[0].clone()];
-    let (_, whole) = world.raw("GET", &all, "", "").await;
+    let (_, whole) = server.raw("GET", &all, "", "").await;
     assert_eq!(namespaces(&whole), expected);
-    let (_, first) = world.raw("GET", &format!("{all}&limit=1"), "", "").await;
+    let (_, first) = server.raw("GET", &format!("{all}&limit=1"), "", "").await;
     assert_eq!(namespaces(&first), expected[..1]);
     let rest = format!("{all}&limit=1&continue={}", next(&first));
-    let (_, second) = world.raw("GET", &rest, "", "").await;
+    let (_, second) = server.raw("GET", &rest, "", "").await;
     assert_eq!(namespaces(&second), expected[1..]);
     // What other tests have in a real server's namespaces that come later is not of this label, and yet to be looked at.
-    assert!(world.own.is_none() || next(&second).is_empty());
+    assert!(server.own.is_none() || next(&second).is_empty());
     for namespace in &names {
         let path = format!("/api/v1/namespaces/{namespace}");
-        assert_eq!(world.raw("DELETE", &path, "", "").await.0, 200);
+        assert_eq!(server.raw("DELETE", &path, "", "").await.0, 200);
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn kubectl_gets_all_pages_in_any_form() {
-    let world = World::new().await;
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let server = TestServer::new().await;
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
-    slices(&world, &["a", "b", "c", "d", "e"]).await;
+    slices(&server, &["a", "b", "c", "d", "e"]).await;
     for form in ["name", "wide"] {
         let printed = kubectl
             .run(&[
@@ -230,5 +230,5 @@ async fn kubectl_gets_all_pages_in_any_form() {
             .await;
         assert_eq!(printed.ok().lines().count(), 5, "{form}");
     }
-    world.end().await;
+    server.end().await;
 }

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::server::TestServer;
 
 /// A service with three ports, labels and finalizers.
-async fn service(world: &World) {
+async fn service(server: &TestServer) {
     let service = json!({
         "metadata": {"name": "s", "labels": {"a": "1", "b": "2"}, "finalizers": ["f/a", "f/b", "f/c"]},
         "spec": {"selector": {"k": "v"}, "ports": [
             {"port": 80, "name": "a"}, {"port": 81, "name": "b", "targetPort": 9},
             {"port": 82, "name": "c", "appProtocol": "x"}]},
     });
-    world.create("services", &service).await;
+    server.create("services", &service).await;
 }
 
 /// Ports as `name:port:target`, in order.
@@ -31,14 +31,14 @@ fn ports(service: &Value) -> Vec<String> {
 }
 
 /// A patch that is tried on, not stored.
-async fn attempt(world: &World, format: &str, patch: &Value) -> (u16, Value) {
-    world.patch("services", "s?dryRun=All", format, patch).await
+async fn attempt(server: &TestServer, format: &str, patch: &Value) -> (u16, Value) {
+    server.patch("services", "s?dryRun=All", format, patch).await
 }
 
 #[tokio::test]
 async fn strategic_merge_patches_merge_lists_by_key() {
-    let world = World::new().await;
-    service(&world).await;
+    let server = TestServer::new().await;
+    service(&server).await;
     let rows = [
         (
             json!([{"port": 81, "targetPort": 7}]),
@@ -64,14 +64,14 @@ async fn strategic_merge_patches_merge_lists_by_key() {
     ];
     for (list, expected) in rows {
         let patch = json!({"spec": {"ports": list}});
-        let (code, patched) = attempt(&world, "strategic-merge-patch", &patch).await;
+        let (code, patched) = attempt(&server, "strategic-merge-patch", &patch).await;
         assert_eq!(
             (code, ports(&patched)),
             (200, expected.iter().map(ToString::to_string).collect()),
             "{patch}"
         );
     }
-    world
+    server
         .patch(
             "services",
             "s",
@@ -79,13 +79,13 @@ async fn strategic_merge_patches_merge_lists_by_key() {
             &json!({"metadata": {"finalizers": null}}),
         )
         .await;
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn strategic_merge_directives_do_what_they_say() {
-    let world = World::new().await;
-    service(&world).await;
+    let server = TestServer::new().await;
+    service(&server).await;
     let order = |numbers: &[i64]| numbers.iter().map(|n| json!({"port": n})).collect::<Value>();
     let spec = |patch: Value| json!({"spec": patch});
     let meta = |patch: Value| json!({"metadata": patch});
@@ -133,7 +133,7 @@ async fn strategic_merge_directives_do_what_they_say() {
         ),
     ];
     for (patch, pointer, expected) in rows {
-        let (code, patched) = attempt(&world, "strategic-merge-patch", &patch).await;
+        let (code, patched) = attempt(&server, "strategic-merge-patch", &patch).await;
         let found = patched.pointer(pointer).cloned().unwrap_or_default();
         assert_eq!((code, found), (200, expected), "{patch}: {patched}");
     }
@@ -145,13 +145,13 @@ async fn strategic_merge_directives_do_what_they_say() {
         meta(json!({"labels": {"$retainKeys": ["b"], "a": "5"}})),
     ];
     for patch in wrong {
-        let (code, status) = attempt(&world, "strategic-merge-patch", &patch).await;
+        let (code, status) = attempt(&server, "strategic-merge-patch", &patch).await;
         assert!(
             code >= 400 && status["kind"] == "Status",
             "{patch}: {code} {status}"
         );
     }
-    world
+    server
         .patch(
             "services",
             "s",
@@ -159,18 +159,18 @@ async fn strategic_merge_directives_do_what_they_say() {
             &json!({"metadata": {"finalizers": null}}),
         )
         .await;
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn conditions_merge_by_type_and_endpoints_are_replaced() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"automountServiceAccountToken": false,
                      "containers": [{"name": "main", "image": "probe:1"}]}});
-    world.create("pods", &pod).await;
+    server.create("pods", &pod).await;
     let status = async |conditions: Value| {
         let patch = json!({"status": {"conditions": conditions}});
-        world
+        server
             .patch("pods", "p/status", "strategic-merge-patch", &patch)
             .await
             .1
@@ -187,22 +187,22 @@ async fn conditions_merge_by_type_and_endpoints_are_replaced() {
     assert_eq!(found, [(&json!("Ready"), &yes), (&json!("PodScheduled"), &yes)]);
     let slice = json!({"metadata": {"name": "e"}, "addressType": "IPv4",
                        "endpoints": [{"addresses": ["10.1.1.1"]}, {"addresses": ["10.1.1.2"]}]});
-    world.create("endpointslices", &slice).await;
+    server.create("endpointslices", &slice).await;
     let patch = json!({"endpoints": [{"addresses": ["10.1.1.3"]}]});
-    let (_, patched) = world
+    let (_, patched) = server
         .patch("endpointslices", "e", "strategic-merge-patch", &patch)
         .await;
     assert_eq!(
         patched["endpoints"],
         json!([{"addresses": ["10.1.1.3"], "conditions": {}}])
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn json_patches_apply_whole_or_not_at_all() {
-    let world = World::new().await;
-    service(&world).await;
+    let server = TestServer::new().await;
+    service(&server).await;
     let rows = [
         (
             json!([{"op": "replace", "path": "/spec/ports/0/targetPort", "value": 7}]),
@@ -228,16 +228,16 @@ async fn json_patches_apply_whole_or_not_at_all() {
         (json!({"op": "remove"}), 400),
     ];
     for (patch, expected) in rows {
-        let (code, answer) = attempt(&world, "json-patch", &patch).await;
+        let (code, answer) = attempt(&server, "json-patch", &patch).await;
         assert_eq!(code, expected, "{patch}: {answer}");
     }
     let half = json!([{"op": "remove", "path": "/metadata/labels"}, {"op": "remove", "path": "/nothing"}]);
-    assert_eq!(world.patch("services", "s", "json-patch", &half).await.0, 422);
-    let (_, found) = world
-        .raw("GET", &format!("{}/s", world.path("services")), "", "")
+    assert_eq!(server.patch("services", "s", "json-patch", &half).await.0, 422);
+    let (_, found) = server
+        .raw("GET", &format!("{}/s", server.path("services")), "", "")
         .await;
     assert_eq!(found["metadata"]["labels"], json!({"a": "1", "b": "2"}));
-    world
+    server
         .patch(
             "services",
             "s",
@@ -245,20 +245,20 @@ async fn json_patches_apply_whole_or_not_at_all() {
             &json!({"metadata": {"finalizers": null}}),
         )
         .await;
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_patch_may_name_the_version_it_was_made_for() {
-    let world = World::new().await;
-    world
+    let server = TestServer::new().await;
+    server
         .create(
             "services",
             &json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}),
         )
         .await;
     let stale = json!({"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}});
-    let (code, status) = world.patch("services", "s", "merge-patch", &stale).await;
+    let (code, status) = server.patch("services", "s", "merge-patch", &stale).await;
     assert_eq!((code, &status["reason"]), (409, &json!("Conflict")));
-    world.end().await;
+    server.end().await;
 }

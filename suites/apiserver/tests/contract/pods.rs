@@ -15,7 +15,7 @@ use tokio::{
 use crate::{
     kubectl::Kubectl,
     node::Node,
-    world::{LIMIT, World, config},
+    server::{LIMIT, TestServer, config},
 };
 
 fn pod(containers: &[&str], node: Option<&str>) -> Value {
@@ -23,7 +23,7 @@ fn pod(containers: &[&str], node: Option<&str>) -> Value {
         .iter()
         .map(|name| json!({"name": name, "image": "probe:1", "ports": [{"containerPort": 8080}]}))
         .collect();
-    // A scheduler of nobody's, so that it stays where it is.
+    // No scheduler has this name, so the pod gets no node.
     let mut pod = json!({"metadata": {"name": "p"}, "spec": {"schedulerName": "none",
         "automountServiceAccountToken": false, "containers": containers}});
     if let Some(node) = node {
@@ -33,19 +33,19 @@ fn pod(containers: &[&str], node: Option<&str>) -> Value {
 }
 
 /// A server with a node that runs the pod `p`.
-pub(crate) async fn running() -> Option<(World, Node)> {
-    let world = World::own_only(config()).await?;
+pub(crate) async fn running() -> Option<(TestServer, Node)> {
+    let server = TestServer::own_only(config()).await?;
     let node = Node::default();
-    world
+    server
         .own
         .as_ref()
         .expect("our server")
         .store
         .set_kubelet(Arc::new(node.clone()));
-    world.create("pods", &pod(&["main"], Some("n"))).await;
+    server.create("pods", &pod(&["main"], Some("n"))).await;
     let status = json!({"status": {"phase": "Running", "podIP": "10.1.1.1", "podIPs": [{"ip": "10.1.1.1"}]}});
-    let path = format!("{}/p/status", world.path("pods"));
-    let (code, _) = world
+    let path = format!("{}/p/status", server.path("pods"));
+    let (code, _) = server
         .raw(
             "PATCH",
             &path,
@@ -54,34 +54,34 @@ pub(crate) async fn running() -> Option<(World, Node)> {
         )
         .await;
     assert_eq!(code, 200);
-    Some((world, node))
+    Some((server, node))
 }
 
 #[tokio::test]
 async fn a_pod_keeps_the_qos_class_that_it_was_created_with() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let mut burstable = pod(&["main"], None);
     burstable["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "10m"}});
-    let created = world.create("pods", &burstable).await;
+    let created = server.create("pods", &burstable).await;
     assert_eq!(created["status"]["qosClass"], "Burstable");
     let other = json!({"status": {"phase": "Running", "qosClass": "BestEffort"}});
-    let (code, answer) = world.patch("pods", "p/status", "merge-patch", &other).await;
+    let (code, answer) = server.patch("pods", "p/status", "merge-patch", &other).await;
     let said = "Pod \"p\" is invalid: status.qosClass: Invalid value: \"BestEffort\": field is immutable";
     assert_eq!((code, answer["message"].as_str()), (422, Some(said)));
     let none = json!({"status": {"phase": "Running", "qosClass": null}});
-    let (code, answer) = world.patch("pods", "p/status", "merge-patch", &none).await;
+    let (code, answer) = server.patch("pods", "p/status", "merge-patch", &none).await;
     assert_eq!(code, 200, "{answer}");
     assert_eq!(
         (&answer["status"]["phase"], &answer["status"]["qosClass"]),
         (&json!("Running"), &json!("Burstable"))
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn what_makes_no_sense_is_refused_before_any_node_is_asked() {
-    let world = World::new().await;
-    world.create("pods", &pod(&["a", "b"], None)).await;
+    let server = TestServer::new().await;
+    server.create("pods", &pod(&["a", "b"], None)).await;
     let forbidden = "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified";
     let rows = [
         (
@@ -137,8 +137,8 @@ async fn what_makes_no_sense_is_refused_before_any_node_is_asked() {
         ("q:p:80:1/proxy/", 400, "invalid pod request \"q:p:80:1\""),
     ];
     for (path, code, message) in rows {
-        let (found, status) = world
-            .raw("GET", &format!("{}/{path}", world.path("pods")), "", "")
+        let (found, status) = server
+            .raw("GET", &format!("{}/{path}", server.path("pods")), "", "")
             .await;
         assert_eq!(
             (found, &status["message"]),
@@ -146,24 +146,24 @@ async fn what_makes_no_sense_is_refused_before_any_node_is_asked() {
             "{path}: {status}"
         );
     }
-    let path = format!("{}/p/log?container=a", world.path("pods"));
+    let path = format!("{}/p/log?container=a", server.path("pods"));
     assert_eq!(
-        world.raw("GET", &path, "", "").await,
+        server.raw("GET", &path, "", "").await,
         (204, "".into()),
-        "nobody runs it yet"
+        "no node runs it yet"
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
-async fn a_pod_of_a_node_that_nobody_answers_for_is_out_of_reach() {
-    let Some(world) = World::own_only(config()).await else {
+async fn a_pod_of_a_node_without_a_kubelet_is_unreachable() {
+    let Some(server) = TestServer::own_only(config()).await else {
         return;
     };
-    world.create("pods", &pod(&["main"], Some("n"))).await;
+    server.create("pods", &pod(&["main"], Some("n"))).await;
     for path in ["log", "exec?stdout=true&command=x"] {
-        let (code, status) = world
-            .raw("GET", &format!("{}/p/{path}", world.path("pods")), "", "")
+        let (code, status) = server
+            .raw("GET", &format!("{}/p/{path}", server.path("pods")), "", "")
             .await;
         let message = status["message"].as_str().expect("a message");
         assert!(
@@ -171,15 +171,15 @@ async fn a_pod_of_a_node_that_nobody_answers_for_is_out_of_reach() {
             "{status}"
         );
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn kubectl_shows_the_lines_of_a_log_that_it_is_asked_for() {
-    let Some((world, node)) = running().await else {
+    let Some((server, node)) = running().await else {
         return;
     };
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     node.write(600, "long ago");
@@ -216,16 +216,16 @@ async fn kubectl_shows_the_lines_of_a_log_that_it_is_asked_for() {
     );
     let asked = node.asked().pop().expect("it was asked");
     assert_eq!((asked.pod.node.as_str(), asked.name.as_str()), ("n", "main"));
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_log_that_is_followed_ends_with_its_server_and_not_after_the_drain() {
-    let Some((world, node)) = running().await else {
+    let Some((server, node)) = running().await else {
         return;
     };
     node.write(1, "now");
-    let log: Api<Pod> = world.api();
+    let log: Api<Pod> = server.api();
     let follow = LogParams {
         follow: true,
         ..LogParams::default()
@@ -234,7 +234,7 @@ async fn a_log_that_is_followed_ends_with_its_server_and_not_after_the_drain() {
     let mut lines = pin!(futures::AsyncBufReadExt::lines(lines));
     let first = futures::StreamExt::next(&mut lines).await.expect("a line");
     assert_eq!(first.expect("read"), "now");
-    world.own.expect("our server").stop().await.expect("stopped");
+    server.own.expect("our server").stop().await.expect("stopped");
     // It would be cut off after two seconds, and that is an error.
     let end = futures::StreamExt::next(&mut lines).await;
     assert!(end.is_none(), "{end:?}");
@@ -242,14 +242,14 @@ async fn a_log_that_is_followed_ends_with_its_server_and_not_after_the_drain() {
 
 #[tokio::test]
 async fn kubectl_follows_a_log_until_its_container_ends() {
-    let Some((world, node)) = running().await else {
+    let Some((server, node)) = running().await else {
         return;
     };
-    let Some(kubectl) = Kubectl::new(&world) else {
+    let Some(kubectl) = Kubectl::new(&server) else {
         return;
     };
     node.write(0, "first");
-    let args = ["--namespace", &world.namespace, "logs", "-f", "p"];
+    let args = ["--namespace", &server.namespace, "logs", "-f", "p"];
     let mut child = kubectl.command(&args).spawn().expect("kubectl starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut next = async || {
@@ -266,12 +266,12 @@ async fn kubectl_follows_a_log_until_its_container_ends() {
     assert_eq!(next().await, None);
     let status = tokio::time::timeout(LIMIT, child.wait()).await.expect("in time");
     assert!(status.expect("a status").success());
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn http_to_a_pod_is_passed_on() {
-    let Some((world, node)) = running().await else {
+    let Some((server, node)) = running().await else {
         return;
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -291,22 +291,22 @@ async fn http_to_a_pod_is_passed_on() {
             served.await.expect("served");
         }
     });
-    let pods = world.path("pods");
+    let pods = server.path("pods");
     for (name, path) in [
         ("p", "proxy/a//b?c=d"),
         ("p:8080", "proxy/a//b?c=d"),
         ("http:p:8080", "proxy/a//b?c=d"),
     ] {
-        let (code, seen) = world
+        let (code, seen) = server
             .raw("POST", &format!("{pods}/{name}/{path}"), "text/plain", "x")
             .await;
         let expected =
             json!({"method": "POST", "uri": "/a//b?c=d", "host": "10.1.1.1:8080", "authorization": false});
         assert_eq!((code, seen), (200, expected), "{name}");
     }
-    let (code, status) = world.raw("GET", &format!("{pods}/p:81/proxy/"), "", "").await;
+    let (code, status) = server.raw("GET", &format!("{pods}/p:81/proxy/"), "", "").await;
     let message = "error trying to reach service: dial tcp 10.1.1.1:81: connect: connection refused";
     assert_eq!((code, &status["message"]), (503, &json!(message)));
     serving.abort();
-    world.end().await;
+    server.end().await;
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::world::World;
+use crate::server::TestServer;
 
 /// What each server gives out anew.
 const METADATA: [&str; 7] = [
@@ -45,7 +45,7 @@ fn portable(mut object: Value) -> Value {
 
 #[tokio::test]
 async fn recorded_objects_read_back_as_they_were() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let mut kinds = Vec::new();
     for (number, line) in include_str!("recorded.jsonl").lines().enumerate() {
         let recorded: Value = serde_json::from_str(line).expect("an object");
@@ -57,11 +57,11 @@ async fn recorded_objects_read_back_as_they_were() {
         let path = if kind == "Node" {
             "/api/v1/nodes".to_owned()
         } else {
-            object["metadata"]["namespace"] = world.namespace.as_str().into();
-            world.path(&plural)
+            object["metadata"]["namespace"] = server.namespace.as_str().into();
+            server.path(&plural)
         };
         let strict = format!("{path}?fieldValidation=Strict&dryRun=All");
-        let (code, created) = world
+        let (code, created) = server
             .raw("POST", &strict, "application/json", &object.to_string())
             .await;
         assert_eq!(code, 201, "{line}: {created}");
@@ -71,5 +71,5 @@ async fn recorded_objects_read_back_as_they_were() {
     kinds.sort();
     kinds.dedup();
     assert_eq!(kinds, ["EndpointSlice", "Node", "Pod", "Service"]);
-    world.end().await;
+    server.end().await;
 }

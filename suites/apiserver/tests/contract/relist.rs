@@ -11,7 +11,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::world::{LIMIT, Own, World, config, object};
+use crate::server::{LIMIT, Own, TestServer, config, object};
 
 fn slice(name: &str) -> EndpointSlice {
     object(json!({"metadata": {"name": name}, "addressType": "IPv4"}))
@@ -38,14 +38,14 @@ async fn next_applied(
 
 #[tokio::test]
 async fn a_watcher_lists_again_after_410_and_misses_nothing() {
-    let Some(world) = World::own_only(config()).await else {
+    let Some(server) = TestServer::own_only(config()).await else {
         return;
     };
     for config in [
         watcher::Config::default(),
         watcher::Config::default().streaming_lists(),
     ] {
-        let api = world.api::<EndpointSlice>();
+        let api = server.api::<EndpointSlice>();
         let mut events = pin!(watcher(api.clone(), config));
         let name = format!(
             "slice-{}",
@@ -59,14 +59,14 @@ async fn a_watcher_lists_again_after_410_and_misses_nothing() {
             .await
             .expect("created");
         while next_applied(&mut events).await != name {}
-        world.own.as_ref().expect("our server").store.compact();
+        server.own.as_ref().expect("our server").store.compact();
         let late = format!("{name}-late");
         api.create(&PostParams::default(), &slice(&late))
             .await
             .expect("created");
         while next_applied(&mut events).await != late {}
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]

@@ -91,7 +91,7 @@ async fn each_replica_shows_its_own_address_and_a_killed_one_is_shown_until_its_
     for replica in [first, back] {
         replica.stop().await.expect("an orderly end");
     }
-    // The last one leaves nothing; nobody is there to see it, but who starts next.
+    // The last one leaves an empty slice, which the next replica finds.
     let last = cluster.start(address, [10, 77, 0, 9]);
     let client = cluster.client(address, "watcher").await;
     let path = format!("{SLICES}/kubernetes");
@@ -101,7 +101,7 @@ async fn each_replica_shows_its_own_address_and_a_killed_one_is_shown_until_its_
 }
 
 #[tokio::test]
-async fn the_kubernetes_service_and_slice_come_back_when_somebody_deletes_them() {
+async fn the_kubernetes_service_and_slice_come_back_after_their_deletion() {
     let Some(cluster) = Cluster::new(config()) else {
         return;
     };
@@ -155,7 +155,7 @@ async fn a_reconciler_that_rests_leaves_what_others_write_and_mends_it_afterward
     drop(inner);
     // As many rounds as would have mended it.
     tokio::time::sleep(config().reconcile_interval * 3).await;
-    assert_eq!(read().await, emptied, "nobody has written it");
+    assert_eq!(read().await, emptied, "no replica has written it");
     drop(outer);
     let after = read().await;
     for field in ["endpoints", "ports"] {

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::{
+    server::{TestServer, config},
     watching::Watching,
-    world::{World, config},
 };
 
 /// What each server gives out anew.
@@ -74,13 +74,13 @@ fn portable(mut object: Value, ahead: i64) -> Value {
     object
 }
 
-async fn send(world: &World, method: &str, path: &str, body: &Value) -> Value {
+async fn send(server: &TestServer, method: &str, path: &str, body: &Value) -> Value {
     let text = if body.is_null() {
         String::new()
     } else {
         body.to_string()
     };
-    let (code, answer) = world.raw(method, path, JSON, &text).await;
+    let (code, answer) = server.raw(method, path, JSON, &text).await;
     assert!(code < 300, "{method} {path}: {answer}");
     answer
 }
@@ -97,18 +97,18 @@ fn writable(recorded: &Value) -> Value {
 
 impl Replayed {
     /// Brings an object here into the state that the recording begins with.
-    async fn begin(world: &World, recorded: Value) -> Self {
+    async fn begin(server: &TestServer, recorded: Value) -> Self {
         let kind = recorded["kind"].as_str().expect("a kind");
         let name = recorded["metadata"]["name"].as_str().expect("a name");
         let path = format!("{}/{name}", collection(kind));
-        let mut shown = send(world, "POST", collection(kind), &writable(&recorded)).await;
+        let mut shown = send(server, "POST", collection(kind), &writable(&recorded)).await;
         if recorded["status"] != Value::Null && kind != "EndpointSlice" {
-            shown = send(world, "PUT", &format!("{path}/status"), &writable(&recorded)).await;
+            shown = send(server, "PUT", &format!("{path}/status"), &writable(&recorded)).await;
         }
         let version = shown["metadata"]["resourceVersion"].as_str().expect("a version");
         let query =
             format!("resourceVersion={version}&fieldSelector=metadata.name%3D{name}&timeoutSeconds=60");
-        let watching = Watching::start(&world.client, collection(kind), &query).await;
+        let watching = Watching::start(&server.client, collection(kind), &query).await;
         let generation = |object: &Value| object["metadata"]["generation"].as_i64().unwrap_or(0);
         let ahead = generation(&recorded) - generation(&shown);
         assert_eq!(portable(shown, ahead), portable(recorded.clone(), 0), "{path}");
@@ -122,7 +122,7 @@ impl Replayed {
     }
 
     /// Does what made an event, and compares what the watch shows.
-    async fn step(&mut self, world: &World, kind: &str, change: &Value) {
+    async fn step(&mut self, server: &TestServer, kind: &str, change: &Value) {
         let before = self.recorded.clone();
         json_patch::merge(&mut self.recorded, change);
         for field in ["endpoints", "ports"] {
@@ -132,7 +132,7 @@ impl Replayed {
             }
         }
         if !std::mem::take(&mut self.done) {
-            self.operate(world, kind, change, &before).await;
+            self.operate(server, kind, change, &before).await;
         }
         let event = self.watching.next().await.expect("an event");
         let shown = portable(event["object"].clone(), self.ahead);
@@ -144,21 +144,31 @@ impl Replayed {
         );
     }
 
-    async fn operate(&mut self, world: &World, kind: &str, change: &Value, before: &Value) {
+    async fn operate(&mut self, server: &TestServer, kind: &str, change: &Value, before: &Value) {
         let grace = &change["metadata"]["deletionGracePeriodSeconds"];
         let name = &before["metadata"]["name"];
         if kind == "DELETED" {
-            send(world, "DELETE", &self.path, &Value::Null).await;
+            send(server, "DELETE", &self.path, &Value::Null).await;
         } else if !grace.is_null() {
-            send(world, "DELETE", &self.path, &json!({"gracePeriodSeconds": grace})).await;
+            send(
+                server,
+                "DELETE",
+                &self.path,
+                &json!({"gracePeriodSeconds": grace}),
+            )
+            .await;
             // What comes next is its end.
             self.done = *grace == 0;
         } else if let Some(node) = change["spec"]["nodeName"].as_str() {
             let zone = &change["metadata"]["labels"];
-            let known = world.raw("GET", &format!("/api/v1/nodes/{node}"), "", "").await.0 == 200;
+            let known = server
+                .raw("GET", &format!("/api/v1/nodes/{node}"), "", "")
+                .await
+                .0
+                == 200;
             if !known {
                 send(
-                    world,
+                    server,
                     "POST",
                     "/api/v1/nodes",
                     &json!({"metadata": {"name": node, "labels": zone}}),
@@ -166,12 +176,12 @@ impl Replayed {
                 .await;
             }
             let binding = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
-            send(world, "POST", &format!("{}/binding", self.path), &binding).await;
+            send(server, "POST", &format!("{}/binding", self.path), &binding).await;
         } else if change["status"].is_null() {
-            send(world, "PUT", &self.path, &writable(&self.recorded)).await;
+            send(server, "PUT", &self.path, &writable(&self.recorded)).await;
         } else {
             send(
-                world,
+                server,
                 "PUT",
                 &format!("{}/status", self.path),
                 &writable(&self.recorded),
@@ -182,7 +192,7 @@ impl Replayed {
 }
 
 async fn replay(sequence: &str) {
-    let Some(world) = World::own_only(config()).await else {
+    let Some(server) = TestServer::own_only(config()).await else {
         return;
     };
     let mut objects: BTreeMap<String, Replayed> = BTreeMap::new();
@@ -191,17 +201,17 @@ async fn replay(sequence: &str) {
         if event["type"] == "ADDED" {
             let object = event["object"].clone();
             let name = format!("{} {}", object["kind"], object["metadata"]["name"]);
-            objects.insert(name, Replayed::begin(&world, object).await);
+            objects.insert(name, Replayed::begin(&server, object).await);
         } else {
             let name = format!("{} {}", event["kind"], event["name"]);
             let replayed = objects.get_mut(&name).expect("it was there before");
             replayed
-                .step(&world, event["type"].as_str().expect("a type"), &event["change"])
+                .step(&server, event["type"].as_str().expect("a type"), &event["change"])
                 .await;
         }
     }
     assert!(!objects.is_empty(), "the recording has events");
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::server::TestServer;
 
 const PATH: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 
@@ -15,10 +15,10 @@ fn object(name: &str, cidrs: &Value) -> Value {
 
 #[tokio::test]
 async fn the_ranges_of_cluster_ips_are_an_object_from_the_start() {
-    let world = World::new().await;
-    let (code, found) = world.raw("GET", &format!("{PATH}/kubernetes"), "", "").await;
+    let server = TestServer::new().await;
+    let (code, found) = server.raw("GET", &format!("{PATH}/kubernetes"), "", "").await;
     assert_eq!((code, &found["kind"]), (200, &json!("ServiceCIDR")));
-    let address = world
+    let address = server
         .raw("GET", "/api/v1/namespaces/default/services/kubernetes", "", "")
         .await
         .1;
@@ -29,16 +29,16 @@ async fn the_ranges_of_cluster_ips_are_an_object_from_the_start() {
         cidrs.iter().any(|cidr| cidr.contains(&address)),
         "{cidrs:?} {address}"
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_range_of_each_family_is_accepted_and_a_second_one_may_come_later() {
-    let world = World::new().await;
-    let name = format!("of-{}", world.namespace);
+    let server = TestServer::new().await;
+    let name = format!("of-{}", server.namespace);
     let path = format!("{PATH}/{name}");
     let put = async |method: &str, path: &str, cidrs: Value| {
-        let (code, answer) = world
+        let (code, answer) = server
             .raw(
                 method,
                 path,
@@ -68,7 +68,7 @@ async fn a_range_of_each_family_is_accepted_and_a_second_one_may_come_later() {
             .0,
         200
     );
-    let (code, answer) = world.raw("DELETE", &path, "", "").await;
+    let (code, answer) = server.raw("DELETE", &path, "", "").await;
     assert_eq!(code, 200, "{answer}");
-    world.end().await;
+    server.end().await;
 }

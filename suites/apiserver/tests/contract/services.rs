@@ -6,20 +6,20 @@ use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::Api;
 use serde_json::{Value, json};
 
-use crate::world::{World, config};
+use crate::server::{TestServer, config};
 
-async fn post(world: &World, name: &str, spec: &Value) -> (u16, Value) {
+async fn post(server: &TestServer, name: &str, spec: &Value) -> (u16, Value) {
     let service = json!({"metadata": {"name": name}, "spec": spec}).to_string();
-    world
-        .raw("POST", &world.path("services"), "application/json", &service)
+    server
+        .raw("POST", &server.path("services"), "application/json", &service)
         .await
 }
 
 #[tokio::test]
 async fn a_service_is_completed() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let (code, service) = post(
-        &world,
+        &server,
         "s",
         &json!({"selector": {"a": "b"}, "ports": [{"port": 80}]}),
     )
@@ -39,10 +39,15 @@ async fn a_service_is_completed() {
     });
     assert_eq!(service["spec"], expected);
     assert_eq!(service["status"], json!({"loadBalancer": {}}));
-    let (_, headless) = post(&world, "h", &json!({"clusterIP": "None", "selector": {"a": "b"}})).await;
+    let (_, headless) = post(
+        &server,
+        "h",
+        &json!({"clusterIP": "None", "selector": {"a": "b"}}),
+    )
+    .await;
     assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
     let (_, named) = post(
-        &world,
+        &server,
         "n",
         &json!({"type": "ExternalName", "externalName": "example.com"}),
     )
@@ -50,22 +55,27 @@ async fn a_service_is_completed() {
     let expected = json!({"type": "ExternalName", "externalName": "example.com", "sessionAffinity": "None"});
     assert_eq!(named["spec"], expected);
     let sticky = json!({"sessionAffinity": "ClientIP", "ports": [{"port": 80}]});
-    let (_, sticky) = post(&world, "c", &sticky).await;
+    let (_, sticky) = post(&server, "c", &sticky).await;
     assert_eq!(
         sticky["spec"]["sessionAffinityConfig"],
         json!({"clientIP": {"timeoutSeconds": 10800}})
     );
-    let (_, open) = post(&world, "p", &json!({"type": "NodePort", "ports": [{"port": 80}]})).await;
+    let (_, open) = post(
+        &server,
+        "p",
+        &json!({"type": "NodePort", "ports": [{"port": 80}]}),
+    )
+    .await;
     let node_port = open["spec"]["ports"][0]["nodePort"]
         .as_i64()
         .expect("a node port");
     assert!((30000..=32767).contains(&node_port) && open["spec"]["externalTrafficPolicy"] == "Cluster");
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn wrong_services_are_refused_field_by_field() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let rows = [
         (json!({}), "spec.ports", "FieldValueRequired"),
         (
@@ -165,7 +175,7 @@ async fn wrong_services_are_refused_field_by_field() {
         ),
     ];
     for (spec, field, reason) in rows {
-        let (code, status) = post(&world, "wrong", &spec).await;
+        let (code, status) = post(&server, "wrong", &spec).await;
         let cause = &status["details"]["causes"][0];
         assert_eq!(
             (code, &cause["field"], &cause["reason"]),
@@ -173,16 +183,16 @@ async fn wrong_services_are_refused_field_by_field() {
             "{status}"
         );
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn addresses_are_kept_over_updates_and_freed_by_deletion() {
-    let world = World::new().await;
-    let (_, first) = post(&world, "first", &json!({"ports": [{"port": 80}]})).await;
+    let server = TestServer::new().await;
+    let (_, first) = post(&server, "first", &json!({"ports": [{"port": 80}]})).await;
     let address = first["spec"]["clusterIP"].clone();
     let chosen = json!({"clusterIP": address, "ports": [{"port": 80}]});
-    let (code, status) = post(&world, "second", &chosen).await;
+    let (code, status) = post(&server, "second", &chosen).await;
     let message = status["message"].as_str().expect("a message");
     assert!(
         code == 422 && message.contains("provided IP is already allocated"),
@@ -190,34 +200,34 @@ async fn addresses_are_kept_over_updates_and_freed_by_deletion() {
     );
     // A manifest without an address keeps the one that was given out.
     let manifest = json!({"metadata": {"name": "first"}, "spec": {"ports": [{"port": 81}]}}).to_string();
-    let path = format!("{}/first", world.path("services"));
-    let (_, replaced) = world.raw("PUT", &path, "application/json", &manifest).await;
+    let path = format!("{}/first", server.path("services"));
+    let (_, replaced) = server.raw("PUT", &path, "application/json", &manifest).await;
     assert_eq!(replaced["spec"]["clusterIP"], address);
     let other = json!({"spec": {"clusterIP": "10.96.250.250", "clusterIPs": ["10.96.250.250"]}});
-    let (code, status) = world.patch("services", "first", "merge-patch", &other).await;
+    let (code, status) = server.patch("services", "first", "merge-patch", &other).await;
     assert_eq!(
         (code, &status["details"]["causes"][0]["field"]),
         (422, &json!("spec.clusterIPs[0]"))
     );
     let external = json!({"spec": {"type": "ExternalName", "externalName": "example.com"}});
-    let (_, external) = world.patch("services", "first", "merge-patch", &external).await;
+    let (_, external) = server.patch("services", "first", "merge-patch", &external).await;
     assert!(external["spec"].get("clusterIP").is_none(), "{external}");
-    let (code, second) = post(&world, "second", &chosen).await;
+    let (code, second) = post(&server, "second", &chosen).await;
     assert_eq!((code, &second["spec"]["clusterIP"]), (201, &address), "{second}");
-    world
-        .raw("DELETE", &format!("{}/second", world.path("services")), "", "")
+    server
+        .raw("DELETE", &format!("{}/second", server.path("services")), "", "")
         .await;
-    let (code, third) = post(&world, "third", &chosen).await;
+    let (code, third) = post(&server, "third", &chosen).await;
     assert_eq!(code, 201, "{third}");
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn types_change_and_take_their_ports_along() {
-    let world = World::new().await;
-    post(&world, "s", &json!({"ports": [{"port": 80}]})).await;
+    let server = TestServer::new().await;
+    post(&server, "s", &json!({"ports": [{"port": 80}]})).await;
     let change = async |patch: Value| {
-        let (code, service) = world
+        let (code, service) = server
             .patch("services", "s", "merge-patch", &json!({"spec": patch}))
             .await;
         assert_eq!(code, 200, "{service}");
@@ -239,19 +249,19 @@ async fn types_change_and_take_their_ports_along() {
     }
     assert!(closed["ports"][0].get("nodePort").is_none(), "{closed}");
     assert_eq!(closed["clusterIP"], open["clusterIP"]);
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn every_address_of_a_small_range_is_given_out_once() {
     let mut small = config();
     small.service_cidrs = vec!["10.96.7.0/28".parse().expect("a range")];
-    let Some(world) = World::own_only(small).await else {
+    let Some(server) = TestServer::own_only(small).await else {
         return;
     };
     let mut given = BTreeSet::from(["10.96.7.1".to_owned()]);
     for number in 0..13 {
-        let (code, service) = post(&world, &format!("s{number}"), &json!({"ports": [{"port": 80}]})).await;
+        let (code, service) = post(&server, &format!("s{number}"), &json!({"ports": [{"port": 80}]})).await;
         assert_eq!(code, 201, "{service}");
         let address = service["spec"]["clusterIP"]
             .as_str()
@@ -261,23 +271,23 @@ async fn every_address_of_a_small_range_is_given_out_once() {
     }
     // 16 addresses, less the network's and its broadcast.
     assert_eq!(given.len(), 14);
-    let (code, status) = post(&world, "late", &json!({"ports": [{"port": 80}]})).await;
+    let (code, status) = post(&server, "late", &json!({"ports": [{"port": 80}]})).await;
     assert!(
         code == 422 && status["message"].to_string().contains("range is full"),
         "{status}"
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn two_families_are_served_where_both_are_configured() {
     let mut dual = config();
     dual.service_cidrs.push("fd00:96::/108".parse().expect("a range"));
-    let Some(world) = World::own_only(dual).await else {
+    let Some(server) = TestServer::own_only(dual).await else {
         return;
     };
     let (_, both) = post(
-        &world,
+        &server,
         "both",
         &json!({"ipFamilyPolicy": "RequireDualStack", "ports": [{"port": 80}]}),
     )
@@ -290,14 +300,14 @@ async fn two_families_are_served_where_both_are_configured() {
         "{both}"
     );
     let single = json!({"spec": {"ipFamilyPolicy": "SingleStack"}});
-    let (_, single) = world.patch("services", "both", "merge-patch", &single).await;
+    let (_, single) = server.patch("services", "both", "merge-patch", &single).await;
     assert_eq!(
         single["spec"]["clusterIPs"].as_array().map(Vec::len),
         Some(1),
         "{single}"
     );
     let (_, six) = post(
-        &world,
+        &server,
         "six",
         &json!({"ipFamilies": ["IPv6"], "ports": [{"port": 80}]}),
     )
@@ -308,15 +318,15 @@ async fn two_families_are_served_where_both_are_configured() {
             .is_some_and(|ip| ip.starts_with("fd00:96:")),
         "{six}"
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn the_api_server_has_a_service_of_its_own() {
-    let Some(world) = World::own_only(config()).await else {
+    let Some(server) = TestServer::own_only(config()).await else {
         return;
     };
-    let services: Api<Service> = Api::namespaced(world.client.clone(), "default");
+    let services: Api<Service> = Api::namespaced(server.client.clone(), "default");
     let spec = services
         .get("kubernetes")
         .await
@@ -324,26 +334,26 @@ async fn the_api_server_has_a_service_of_its_own() {
         .spec
         .expect("a spec");
     assert_eq!(spec.cluster_ip.as_deref(), Some("10.96.0.1"));
-    let slices: Api<EndpointSlice> = Api::namespaced(world.client.clone(), "default");
+    let slices: Api<EndpointSlice> = Api::namespaced(server.client.clone(), "default");
     let slice = slices.get("kubernetes").await.expect("found");
     assert_eq!(slice.endpoints.expect("endpoints")[0].addresses, ["10.77.0.1"]);
     assert_eq!(slice.ports.expect("ports")[0].port, Some(6443));
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn what_was_a_load_balancer_shows_no_addresses_any_more() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let service =
         json!({"metadata": {"name": "s"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
-    world.create("services", &service).await;
+    server.create("services", &service).await;
     let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
-    let (code, shown) = world.patch("services", "s/status", "merge-patch", &status).await;
+    let (code, shown) = server.patch("services", "s/status", "merge-patch", &status).await;
     assert_eq!(
         (code, &shown["status"]["loadBalancer"]["ingress"][0]["ip"]),
         (200, &json!("192.0.2.1"))
     );
-    let (code, changed) = world
+    let (code, changed) = server
         .patch(
             "services",
             "s",
@@ -352,5 +362,5 @@ async fn what_was_a_load_balancer_shows_no_addresses_any_more() {
         )
         .await;
     assert_eq!((code, &changed["status"]), (200, &json!({"loadBalancer": {}})));
-    world.end().await;
+    server.end().await;
 }

@@ -4,15 +4,15 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::server::TestServer;
 
-async fn post(world: &World, name: &str, slice: &Value) -> (u16, Value) {
+async fn post(server: &TestServer, name: &str, slice: &Value) -> (u16, Value) {
     let mut object = slice.clone();
     object["metadata"] = json!({"name": name});
-    world
+    server
         .raw(
             "POST",
-            &world.path("endpointslices"),
+            &server.path("endpointslices"),
             "application/json",
             &object.to_string(),
         )
@@ -21,7 +21,7 @@ async fn post(world: &World, name: &str, slice: &Value) -> (u16, Value) {
 
 #[tokio::test]
 async fn empty_lists_read_back_as_null() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let rows = [
         (
             "empty",
@@ -34,16 +34,16 @@ async fn empty_lists_read_back_as_null() {
         ("absent", json!({"addressType": "IPv4"})),
     ];
     for (name, slice) in rows {
-        let (code, created) = post(&world, name, &slice).await;
+        let (code, created) = post(&server, name, &slice).await;
         assert_eq!(code, 201, "{created}");
-        let path = format!("{}/{name}", world.path("endpointslices"));
-        let (_, read) = world.raw("GET", &path, "", "").await;
+        let path = format!("{}/{name}", server.path("endpointslices"));
+        let (_, read) = server.raw("GET", &path, "", "").await;
         for object in [created, read] {
             assert_eq!(object.get("endpoints"), Some(&Value::Null), "{object}");
             assert_eq!(object.get("ports"), Some(&Value::Null), "{object}");
         }
     }
-    let typed = world
+    let typed = server
         .api::<EndpointSlice>()
         .list(&ListParams::default())
         .await
@@ -54,16 +54,16 @@ async fn empty_lists_read_back_as_null() {
             .iter()
             .all(|slice| slice.endpoints.is_none() && slice.ports.is_none())
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn emptying_and_filling_count_as_generations_and_labels_do_too() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let full = json!({"endpoints": [{"addresses": ["10.1.1.1"]}], "ports": [{"port": 80}]});
     let mut slice = full.clone();
     slice["addressType"] = "IPv4".into();
-    post(&world, "s", &slice).await;
+    post(&server, "s", &slice).await;
     let rows = [
         (json!({"endpoints": []}), 2),
         (json!({"endpoints": null}), 2),
@@ -73,34 +73,34 @@ async fn emptying_and_filling_count_as_generations_and_labels_do_too() {
         (json!({"metadata": {"labels": {"a": "b"}}}), 5),
     ];
     for (patch, generation) in rows {
-        let (code, patched) = world.patch("endpointslices", "s", "merge-patch", &patch).await;
+        let (code, patched) = server.patch("endpointslices", "s", "merge-patch", &patch).await;
         assert_eq!(
             (code, &patched["metadata"]["generation"]),
             (200, &json!(generation)),
             "{patch}"
         );
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn endpoints_and_ports_are_completed() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let slice = json!({"addressType": "IPv4", "ports": [{"port": 80}, {"name": "b", "port": 81, "protocol": "UDP"}],
         "endpoints": [{"addresses": ["10.1.1.1"]},
                       {"addresses": ["10.1.1.2"], "conditions": {"ready": false, "serving": true}}]});
-    let (_, created) = post(&world, "s", &slice).await;
+    let (_, created) = post(&server, "s", &slice).await;
     let ports =
         json!([{"name": "", "port": 80, "protocol": "TCP"}, {"name": "b", "port": 81, "protocol": "UDP"}]);
     let endpoints = json!([{"addresses": ["10.1.1.1"], "conditions": {}},
                            {"addresses": ["10.1.1.2"], "conditions": {"ready": false, "serving": true}}]);
     assert_eq!((&created["ports"], &created["endpoints"]), (&ports, &endpoints));
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn wrong_slices_are_refused_field_by_field() {
-    let world = World::new().await;
+    let server = TestServer::new().await;
     let address = |text: &str| json!({"addressType": "IPv4", "endpoints": [{"addresses": [text]}]});
     let six = |text: &str| json!({"addressType": "IPv6", "endpoints": [{"addresses": [text]}]});
     let many: Vec<Value> = (0..1001)
@@ -158,7 +158,7 @@ async fn wrong_slices_are_refused_field_by_field() {
         ),
     ];
     for (slice, field, words) in rows {
-        let (code, status) = post(&world, "wrong", &slice).await;
+        let (code, status) = post(&server, "wrong", &slice).await;
         let cause = &status["details"]["causes"][0];
         let said = cause["message"]
             .as_str()
@@ -168,12 +168,12 @@ async fn wrong_slices_are_refused_field_by_field() {
             "expected {field}: {words}, found {status}"
         );
     }
-    post(&world, "s", &json!({"addressType": "IPv4"})).await;
+    post(&server, "s", &json!({"addressType": "IPv4"})).await;
     let change = json!({"addressType": "IPv6"});
-    let (code, status) = world.patch("endpointslices", "s", "merge-patch", &change).await;
+    let (code, status) = server.patch("endpointslices", "s", "merge-patch", &change).await;
     assert_eq!(
         (code, &status["details"]["causes"][0]["field"]),
         (422, &json!("addressType"))
     );
-    world.end().await;
+    server.end().await;
 }

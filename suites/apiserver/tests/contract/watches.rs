@@ -1,10 +1,10 @@
-//! What a watcher is told, and in which order.
+//! Events of a watch, and their order.
 
 use serde_json::{Value, json};
 
 use crate::{
+    server::{TestServer, config},
     watching::{Watching, brief},
-    world::{World, config},
 };
 
 fn is((found, who): (String, String), kind: &str, name: &str) {
@@ -26,24 +26,26 @@ fn version(object: &Value) -> u64 {
 
 #[tokio::test]
 async fn a_watch_from_a_list_sees_each_change_once_and_in_order() {
-    let world = World::new().await;
-    world.create("endpointslices", &slice("before", &json!({}))).await;
-    let (_, list) = world.raw("GET", &world.path("endpointslices"), "", "").await;
+    let server = TestServer::new().await;
+    server
+        .create("endpointslices", &slice("before", &json!({})))
+        .await;
+    let (_, list) = server.raw("GET", &server.path("endpointslices"), "", "").await;
     let at = list["metadata"]["resourceVersion"].as_str().expect("a version");
     let mut watching = Watching::of(
-        &world,
+        &server,
         "endpointslices",
         &format!("resourceVersion={at}&timeoutSeconds=20"),
     )
     .await;
-    let created = world.create("endpointslices", &slice("a", &json!({}))).await;
+    let created = server.create("endpointslices", &slice("a", &json!({}))).await;
     let emptied = json!({"endpoints": []});
-    let (_, patched) = world.patch("endpointslices", "a", "merge-patch", &emptied).await;
+    let (_, patched) = server.patch("endpointslices", "a", "merge-patch", &emptied).await;
     // Changes nothing, so there is no event for it.
-    let (code, same) = world.patch("endpointslices", "a", "merge-patch", &emptied).await;
+    let (code, same) = server.patch("endpointslices", "a", "merge-patch", &emptied).await;
     assert_eq!((code, &same), (200, &patched));
-    world
-        .raw("DELETE", &format!("{}/a", world.path("endpointslices")), "", "")
+    server
+        .raw("DELETE", &format!("{}/a", server.path("endpointslices")), "", "")
         .await;
     let events = [
         watching.next().await.expect("an event"),
@@ -60,33 +62,33 @@ async fn a_watch_from_a_list_sees_each_change_once_and_in_order() {
         versions[0] < versions[1] && versions[1] < versions[2],
         "{versions:?}"
     );
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn an_unset_or_zero_version_begins_with_the_state() {
-    let world = World::new().await;
-    world.create("endpointslices", &slice("a", &json!({}))).await;
+    let server = TestServer::new().await;
+    server.create("endpointslices", &slice("a", &json!({}))).await;
     for query in ["timeoutSeconds=20", "resourceVersion=0&timeoutSeconds=20"] {
-        let mut watching = Watching::of(&world, "endpointslices", query).await;
+        let mut watching = Watching::of(&server, "endpointslices", query).await;
         is(watching.brief().await, "ADDED", "a");
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn selectors_turn_changes_into_additions_and_deletions() {
-    let world = World::new().await;
-    world
+    let server = TestServer::new().await;
+    server
         .create("endpointslices", &slice("a", &json!({"in": "no"})))
         .await;
     let query = "labelSelector=in%3Dyes&resourceVersion=0&timeoutSeconds=20";
-    let mut watching = Watching::of(&world, "endpointslices", query).await;
+    let mut watching = Watching::of(&server, "endpointslices", query).await;
     for value in ["yes", "no", "yes"] {
         let patch = json!({"metadata": {"labels": {"in": value}}});
-        world.patch("endpointslices", "a", "merge-patch", &patch).await;
+        server.patch("endpointslices", "a", "merge-patch", &patch).await;
     }
-    world
+    server
         .create("endpointslices", &slice("b", &json!({"in": "yes"})))
         .await;
     is(watching.brief().await, "ADDED", "a");
@@ -99,22 +101,22 @@ async fn selectors_turn_changes_into_additions_and_deletions() {
     is(watching.brief().await, "ADDED", "a");
     is(watching.brief().await, "ADDED", "b");
     let mut one = Watching::of(
-        &world,
+        &server,
         "endpointslices",
         "fieldSelector=metadata.name%3Db&timeoutSeconds=20",
     )
     .await;
     is(one.brief().await, "ADDED", "b");
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn initial_events_end_with_an_annotated_bookmark() {
-    let world = World::new().await;
-    world.create("endpointslices", &slice("a", &json!({}))).await;
+    let server = TestServer::new().await;
+    server.create("endpointslices", &slice("a", &json!({}))).await;
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
                  &timeoutSeconds=20";
-    let mut watching = Watching::of(&world, "endpointslices", query).await;
+    let mut watching = Watching::of(&server, "endpointslices", query).await;
     is(watching.brief().await, "ADDED", "a");
     let bookmark = watching.next().await.expect("an event");
     assert_eq!(bookmark["type"], "BOOKMARK");
@@ -124,7 +126,7 @@ async fn initial_events_end_with_an_annotated_bookmark() {
         "true"
     );
     let at = version(&bookmark["object"]);
-    let created = world.create("endpointslices", &slice("b", &json!({}))).await;
+    let created = server.create("endpointslices", &slice("b", &json!({}))).await;
     assert!(version(&created) > at);
     // A server may send further bookmarks whenever it likes, and does before the watch's time is over.
     let mut next = watching.brief().await;
@@ -132,37 +134,37 @@ async fn initial_events_end_with_an_annotated_bookmark() {
         next = watching.brief().await;
     }
     is(next, "ADDED", "b");
-    let (code, refused) = world
+    let (code, refused) = server
         .raw(
             "GET",
-            &format!("{}?watch=1&sendInitialEvents=true", world.path("pods")),
+            &format!("{}?watch=1&sendInitialEvents=true", server.path("pods")),
             "",
             "",
         )
         .await;
     assert_eq!((code, &refused["reason"]), (422, &json!("Invalid")));
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_watch_ends_after_its_timeout() {
-    let world = World::new().await;
-    let mut watching = Watching::of(&world, "endpointslices", "resourceVersion=0&timeoutSeconds=1").await;
+    let server = TestServer::new().await;
+    let mut watching = Watching::of(&server, "endpointslices", "resourceVersion=0&timeoutSeconds=1").await;
     assert_eq!(watching.next().await, None);
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn quiet_watches_get_bookmarks_that_follow_the_writes_of_others() {
     let mut quick = config();
     quick.bookmark_interval = std::time::Duration::from_millis(50);
-    let Some(world) = World::own_only(quick).await else {
+    let Some(server) = TestServer::own_only(quick).await else {
         return;
     };
     let query = "resourceVersion=0&allowWatchBookmarks=true&timeoutSeconds=20";
-    let mut watching = Watching::of(&world, "endpointslices", query).await;
+    let mut watching = Watching::of(&server, "endpointslices", query).await;
     let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
-    let written = version(&world.create("services", &service).await);
+    let written = version(&server.create("services", &service).await);
     loop {
         let event = watching.next().await.expect("an event");
         assert_eq!(event["type"], "BOOKMARK", "{event}");
@@ -170,18 +172,18 @@ async fn quiet_watches_get_bookmarks_that_follow_the_writes_of_others() {
             break;
         }
     }
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_version_that_history_has_lost_is_gone() {
-    let Some(world) = World::own_only(config()).await else {
+    let Some(server) = TestServer::own_only(config()).await else {
         return;
     };
-    let old = version(&world.create("endpointslices", &slice("a", &json!({}))).await);
-    world.create("endpointslices", &slice("b", &json!({}))).await;
-    world.own.as_ref().expect("our server").store.compact();
-    let mut watching = Watching::of(&world, "endpointslices", &format!("resourceVersion={old}")).await;
+    let old = version(&server.create("endpointslices", &slice("a", &json!({}))).await);
+    server.create("endpointslices", &slice("b", &json!({}))).await;
+    server.own.as_ref().expect("our server").store.compact();
+    let mut watching = Watching::of(&server, "endpointslices", &format!("resourceVersion={old}")).await;
     let event = watching.next().await.expect("an event");
     assert_eq!(
         (&event["type"], &event["object"]["code"]),
@@ -190,27 +192,27 @@ async fn a_version_that_history_has_lost_is_gone() {
     assert_eq!(event["object"]["reason"], "Expired");
     assert_eq!(watching.next().await, None, "it ends after that");
     let query = format!("?resourceVersion={old}&resourceVersionMatch=Exact");
-    let (code, _) = world
-        .raw("GET", &(world.path("endpointslices") + &query), "", "")
+    let (code, _) = server
+        .raw("GET", &(server.path("endpointslices") + &query), "", "")
         .await;
     assert_eq!(code, 410);
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_watcher_that_does_not_read_is_told_gone_and_holds_nothing() {
     let mut small = config();
     small.history_events = 50;
-    let Some(world) = World::own_only(small).await else {
+    let Some(server) = TestServer::own_only(small).await else {
         return;
     };
-    let mut watching = Watching::of(&world, "endpointslices", "resourceVersion=0").await;
+    let mut watching = Watching::of(&server, "endpointslices", "resourceVersion=0").await;
     // More than sockets buffer, so that the server must have stopped writing.
     let ballast = "x".repeat(200_000);
-    world.create("endpointslices", &slice("a", &json!({}))).await;
+    server.create("endpointslices", &slice("a", &json!({}))).await;
     for round in 0..200 {
         let patch = json!({"metadata": {"annotations": {"ballast": format!("{round}{ballast}")}}});
-        let (code, answer) = world.patch("endpointslices", "a", "merge-patch", &patch).await;
+        let (code, answer) = server.patch("endpointslices", "a", "merge-patch", &patch).await;
         assert_eq!(code, 200, "{answer}");
     }
     let mut seen = 0;
@@ -227,39 +229,39 @@ async fn a_watcher_that_does_not_read_is_told_gone_and_holds_nothing() {
         "all {seen} changes were kept for a client that did not read"
     );
     assert_eq!(watching.next().await, None);
-    world.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn lists_at_a_version_show_that_version() {
-    let world = World::new().await;
-    let first = version(&world.create("endpointslices", &slice("a", &json!({}))).await);
-    world.create("endpointslices", &slice("b", &json!({}))).await;
-    world
+    let server = TestServer::new().await;
+    let first = version(&server.create("endpointslices", &slice("a", &json!({}))).await);
+    server.create("endpointslices", &slice("b", &json!({}))).await;
+    server
         .patch("endpointslices", "a", "merge-patch", &json!({"endpoints": []}))
         .await;
     let exact = format!("?resourceVersion={first}&resourceVersionMatch=Exact");
-    let (code, list) = world
-        .raw("GET", &(world.path("endpointslices") + &exact), "", "")
+    let (code, list) = server
+        .raw("GET", &(server.path("endpointslices") + &exact), "", "")
         .await;
     assert_eq!(code, 200, "{list}");
     assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
     assert_eq!(list["items"][0]["endpoints"][0]["addresses"], json!(["10.1.1.1"]));
     assert_eq!(list["metadata"]["resourceVersion"], first.to_string());
     for query in ["", "?resourceVersion=0", &format!("?resourceVersion={first}")] {
-        let (_, list) = world
-            .raw("GET", &(world.path("endpointslices") + query), "", "")
+        let (_, list) = server
+            .raw("GET", &(server.path("endpointslices") + query), "", "")
             .await;
         assert_eq!(list["items"].as_array().map(Vec::len), Some(2), "{query}");
     }
-    let (code, late) = world
+    let (code, late) = server
         .raw(
             "GET",
-            &(world.path("endpointslices") + "?resourceVersion=99999999"),
+            &(server.path("endpointslices") + "?resourceVersion=99999999"),
             "",
             "",
         )
         .await;
     assert_eq!((code, &late["reason"]), (504, &json!("Timeout")));
-    world.end().await;
+    server.end().await;
 }

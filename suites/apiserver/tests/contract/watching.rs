@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 use kube::Client;
 use serde_json::Value;
 
-use crate::world::{LIMIT, World};
+use crate::server::{LIMIT, TestServer};
 
 /// A watch read line by line.
 pub(crate) struct Watching {
@@ -19,8 +19,8 @@ pub(crate) struct Broken;
 
 impl Watching {
     /// A watch of a collection in the test's namespace.
-    pub(crate) async fn of(world: &World, plural: &str, query: &str) -> Self {
-        Self::start(&world.client, &world.path(plural), query).await
+    pub(crate) async fn of(server: &TestServer, plural: &str, query: &str) -> Self {
+        Self::start(&server.client, &server.path(plural), query).await
     }
 
     /// A watch of a path.

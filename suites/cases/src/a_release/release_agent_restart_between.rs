@@ -3,10 +3,7 @@
 //!
 //! Probes run through the gap, and every node's agent is a new process after it. In the second run nobody can meet the
 //! release while it is written: that C is REFUSE is seen after the start.
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use cluster::{AgentState, Stop};
 use faults::StoppedAgent;
@@ -105,7 +102,7 @@ impl Killed {
         let mut killed = Vec::new();
         for node in cx.nodes() {
             let before = cx.cluster().agents()?.state(&node).await?;
-            let stopped = StoppedAgent::stop(Arc::clone(cx.cluster()), &node, Stop::Kill).await?;
+            let stopped = StoppedAgent::stop(cx.faults(), &node, Stop::Kill).await?;
             cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
             killed.push((stopped, node, before));
         }

@@ -2,7 +2,7 @@
 //! killed. It starts, and a canary takes effect within T_heal after an API server answers at its real address.
 //!
 //! The slice is full again before the agent starts, which nobody on the node has seen: a probe of the VIP is still REFUSE.
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use cluster::{ApiEndpoint, Capability, Stop};
 use faults::StoppedAgent;
@@ -60,7 +60,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let (effect, what) = (Effect::Emptied, "others see that it is empty");
     cx.takes_effect(effect, what, &others, &refuses, within).await?;
     let before = cx.cluster().agents()?.state(&node).await?;
-    let killed = StoppedAgent::stop(Arc::clone(cx.cluster()), &node, Stop::Kill).await?;
+    let killed = StoppedAgent::stop(cx.faults(), &node, Stop::Kill).await?;
     cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
     let filled = way.list(cx, way.server).await?;
     let within = Within::from(filled.at, cx.limits().endpoints);

@@ -3,7 +3,7 @@
 //!
 //! The old address answers nothing: its API server is killed and stays so. The new one's server was down as long as the
 //! agent ran. The second way is a list of further addresses; the setting is recorded.
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use cluster::{ApiEndpoint, ApiFault, ApiServer, Capability, LONGEST, Stop};
 use faults::StoppedAgent;
@@ -71,7 +71,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("fault: the agent is down while the address changes");
     let before = cx.cluster().agents()?.state(&node).await?;
-    let killed = StoppedAgent::stop(Arc::clone(cx.cluster()), &node, Stop::Kill).await?;
+    let killed = StoppedAgent::stop(cx.faults(), &node, Stop::Kill).await?;
     cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
     // Nobody but the agent is to be without an API server.
     new_down.heal().await?;

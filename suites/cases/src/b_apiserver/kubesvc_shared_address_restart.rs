@@ -12,7 +12,6 @@
 use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
     time::Duration,
 };
 
@@ -151,7 +150,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     futures::try_join!(held, flows)?;
     no_restart(cx, &axis, agents.as_ref()).await?;
     // That address goes with the fault.
-    try_join_all(led.into_iter().map(RedirectedAgent::back)).await?;
+    try_join_all(led.into_iter().map(RedirectedAgent::heal)).await?;
     shared.heal().await?;
     Ok(())
 }
@@ -183,7 +182,7 @@ async fn lead(cx: &Context, advertised: SocketAddr) -> Result<Vec<RedirectedAgen
     let all = cx.nodes().into_iter().map(async |node| {
         let before = cx.cluster().agents()?.state(&node).await?;
         let within = Within::from_now(cx.limits().heal);
-        let led = RedirectedAgent::lead(Arc::clone(cx.cluster()), &node, &way).await?;
+        let led = RedirectedAgent::redirect(cx.faults(), &node, &way).await?;
         cx.agent_ready(&node, &before, within).await?;
         Ok::<_, Halt>(led)
     });

@@ -4,7 +4,7 @@
 //!
 //! They are there before the agent is, count while there is none (the control), and must have counted more after each
 //! phase. Each place is an axis. They change no address: the Service is served all along.
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use cluster::{Capability, Stop, Variant};
 use faults::{ForeignPrograms, StoppedAgent, Tally};
@@ -60,7 +60,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("the agent is removed, programs of another owner are attached");
     let before = cx.cluster().agents()?.state(node).await?;
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
     cx.cluster().agents()?.clean_up(node).await?;
     let mut foreign = Foreign {
         programs: attach(cx, node, address).await?,
@@ -84,7 +84,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("the agent is killed and starts");
     let before = cx.cluster().agents()?.state(node).await?;
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     agent.start().await?;
     ready(cx, node, &before).await?;
     cx.judge_briefly(cx.clients(), &served.targets, Within::from_now(cx.limits().heal))
@@ -94,7 +94,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     if cx.cluster().describe().variants.contains(&Variant::SocketLbOff) {
         cx.phase("translation at sockets is switched off, and on again");
         let before = cx.cluster().agents()?.state(node).await?;
-        let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+        let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
         let switched = agent.start_as(Variant::SocketLbOff).await?;
         ready(cx, node, &before).await?;
         foreign
@@ -110,7 +110,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("the agent is removed");
     let before = cx.cluster().agents()?.state(node).await?;
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
     cx.cluster().agents()?.clean_up(node).await?;
     foreign.judge(cx, "the agent's removal").await?;
 
@@ -133,7 +133,7 @@ async fn attach(cx: &Context, node: &str, address: IpAddr) -> Result<ForeignProg
         })
         .collect();
     let expires = cx.limits().longest(CASE.longest);
-    Ok(ForeignPrograms::attach(cx.cluster(), node, &hooks, address, expires).await?)
+    Ok(ForeignPrograms::attach(&**cx.cluster(), node, &hooks, address, expires).await?)
 }
 
 /// The programs, and what they see.

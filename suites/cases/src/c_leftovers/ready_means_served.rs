@@ -5,10 +5,7 @@
 //! devices of its node, and backends have changed since. While the agent is not ready, nothing is asked of it; one that
 //! is must serve, at each kind of hook. The same is watched through every run of the areas B, C and N, by a Service that
 //! none of them touches; such a run shows it as an axis of its own.
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use cluster::{Capability, Stop};
 use faults::{Again, LeftoverPackets, LeftoverPrograms, Staging, StoppedAgent};
@@ -87,7 +84,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             "the implementation has no program at its cgroup or at devices any more".to_owned(),
         ));
     }
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     agent.lose_pins().await?;
     sockets.attach(Staging::default()).await?;
     packets.attach(Again::Filters).await?;

@@ -2,7 +2,7 @@
 //!
 //! What is left stays alive: those backends are the traps.
 
-use std::{net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
 use cluster::Stop;
 use faults::StoppedAgent;
@@ -177,7 +177,7 @@ pub(super) struct Down {
 /// Stops the agent of a node.
 pub(super) async fn stop(cx: &Context, node: &str, how: Stop) -> Result<Down, Halt> {
     let recovery = cx.recovering(node).await?;
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, how).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, how).await?;
     cx.fault(&format!("agent of {node} stopped by {how:?}"));
     Ok(Down { agent, recovery })
 }

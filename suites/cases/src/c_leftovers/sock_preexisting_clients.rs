@@ -11,7 +11,7 @@
 //!
 //! Each connection that the clients make is a new one, also to whoever tracks connections: from a port from which they have
 //! not dialled while nobody translated.
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use cluster::{Capability, Place, Stop};
 use faults::{Remains, StoppedAgent};
@@ -67,7 +67,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("the agent is removed: the node is as before its first start");
     let before = cx.cluster().agents()?.state(node).await?;
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
     cx.cluster().agents()?.clean_up(node).await?;
     cx.fault(&format!("agent of {node} stopped and removed"));
     if cx
@@ -76,12 +76,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .capabilities
         .contains(&Capability::Baseline)
     {
-        let had = Remains::before(cx.cluster(), node).await?;
+        let had = Remains::before(&**cx.cluster(), node).await?;
         eventually(
             "nothing of the agent is left on the node",
             Within::from_now(LATE),
             || async {
-                let left = Remains::of(cx.cluster(), node).await.map_err(Halt::from)?;
+                let left = Remains::of(&**cx.cluster(), node).await.map_err(Halt::from)?;
                 Ok(left.beyond(&had).is_empty().then_some(()))
             },
         )

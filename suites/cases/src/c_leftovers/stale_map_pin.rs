@@ -6,7 +6,7 @@
 //! witness: old programs, with their maps, still send to the traps. In the second run another map is pinned in the place of
 //! each, with larger keys, larger values or more entries in turn, and some of the old contents; the programs keep the
 //! maps that they have.
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use cluster::{Capability, Stop};
 use faults::{Refitted, Remains, StoppedAgent};
@@ -66,7 +66,7 @@ async fn pinned(cx: &Context, axis: &str, found: Found) -> Result<(), Halt> {
 
     cx.phase(&format!("{axis}: the agent is killed, and the API changes"));
     let down = stop(cx, node, Stop::Kill).await?;
-    let left = Remains::of(cx.cluster(), node).await?;
+    let left = Remains::of(&**cx.cluster(), node).await?;
     cx.fault(&format!("left on {node}: {left}"));
     if !left.has("pins") {
         return Err(Halt::Inconclusive(
@@ -74,7 +74,7 @@ async fn pinned(cx: &Context, axis: &str, found: Found) -> Result<(), Halt> {
         ));
     }
     if found == Found::LaidOutOtherwise {
-        let Refitted(refitted) = Refitted::on(cx.cluster(), node).await?;
+        let Refitted(refitted) = Refitted::on(&**cx.cluster(), node).await?;
         cx.fault(&format!("laid out otherwise: {refitted:?}"));
         if refitted.is_empty() {
             return Err(Halt::Inconclusive(
@@ -102,7 +102,7 @@ async fn pinned(cx: &Context, axis: &str, found: Found) -> Result<(), Halt> {
     cx.phase(&format!("{axis}: heal"));
     if found == Found::LaidOutOtherwise {
         // What an agent did not take for its own is no use to it any more.
-        let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+        let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
         cx.cluster().agents()?.clean_up(node).await?;
         agent.start().await?;
         cx.fault("healed: the agent was stopped, its state removed, and it was started again");

@@ -2,10 +2,7 @@
 //! than after the first start.
 //!
 //! Services stay as they are meanwhile. What is replaced dies late: the numbers have 60 s after readiness.
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use cluster::Stop;
 use faults::{Remains, StoppedAgent};
@@ -65,7 +62,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     .await?;
     // What is replaced dies late.
     has_lasted(Instant::now(), LATE).await;
-    let first = Remains::of(cx.cluster(), node).await?;
+    let first = Remains::of(&**cx.cluster(), node).await?;
     cx.record("after the first start", first.to_string());
     if first.is_empty() {
         return Err(Halt::Inconclusive(
@@ -79,13 +76,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     let within = Within::from_now(LATE);
     let same = eventually("the numbers are those of the first start", within, || async {
-        let now = Remains::of(cx.cluster(), node).await.map_err(Halt::from)?;
+        let now = Remains::of(&**cx.cluster(), node).await.map_err(Halt::from)?;
         Ok((!now.exceeds(&first)).then_some(()))
     });
     let findings = match same.await {
         Ok(()) => Vec::new(),
         Err(Halt::Inconclusive(_)) => {
-            let now = Remains::of(cx.cluster(), node).await?;
+            let now = Remains::of(&**cx.cluster(), node).await?;
             vec![Finding {
                 weight: Weight::Violation,
                 subject: format!("{node} after {RESTARTS} restarts"),
@@ -103,7 +100,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
 async fn restart(cx: &Context, node: &str) -> Result<(), Halt> {
     let before = cx.cluster().agents()?.state(node).await?;
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     agent.start().await?;
     cx.fault(&format!("agent of {node} killed and started"));
     let within = Within::from_now(cx.limits().heal);

@@ -4,7 +4,7 @@
 //! Backends change after the switch: a leftover with correct data could not be told from none. A program at a hook that
 //! was not there before the kill shows that the switch had no effect: then nothing is said. Not supported by
 //! a target without a switch. Both families at once: they share the restart.
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use cluster::{Stop, Variant};
 use faults::{Attached, HeldProgram, LeftoverPrograms, StoppedAgent};
@@ -68,7 +68,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("the agent is killed, and started with translation at sockets switched off");
     let mut recovery = cx.recovering(node).await?;
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     let switching = agent.start_as(Variant::SocketLbOff);
     let (switched, Started { healing, .. }) = recovery.start(cx, switching).await?;
     cx.fault(&format!(

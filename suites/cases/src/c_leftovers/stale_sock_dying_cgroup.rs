@@ -4,7 +4,7 @@
 //!
 //! Nothing is attached to the node's cgroup before the restart while links are pinned: that is the witness. An
 //! implementation that pins none is not supported, as is seen before the run. Both families at once: they share the restart.
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use cluster::Stop;
 use faults::{LeftoverPrograms, StoppedAgent};
@@ -71,8 +71,8 @@ async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt
     ));
     let mut recovery = cx.recovering(node).await?;
     let mut held =
-        LeftoverPrograms::hold(cx.cluster(), node, &hooks(cx), cx.limits().longest(LONGEST)).await?;
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+        LeftoverPrograms::hold(&**cx.cluster(), node, &hooks(cx), cx.limits().longest(LONGEST)).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     let pins = held.displace(removed).await?;
     if pins.is_empty() {
         return Err(Halt::Inconclusive(

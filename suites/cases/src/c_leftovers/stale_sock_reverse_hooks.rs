@@ -3,7 +3,7 @@
 //! whom it was sent to, `getpeername` after `connect` shows the VIP or the backend, and a former node port can be bound.
 //!
 //! All hooks and families at once: they share the two generations. What sends clients on is clean.
-use std::{slice, sync::Arc, time::Duration};
+use std::{slice, time::Duration};
 
 use cluster::{Capability, Place, Stop};
 use faults::{As, At, LeftoverPrograms, Reattached, Staging, StoppedAgent};
@@ -103,7 +103,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("generation 1 is killed, its programs of the way back stay");
     let mut recovery = cx.recovering(node).await?;
     cx.fault(&format!("held on {node}: {:?}", leftover.held()));
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     agent.lose_pins().await?;
     match leftover.attach(STAGING).await? {
         Reattached::Done(attached) => cx.fault(&format!(

@@ -9,7 +9,7 @@
 //! leftover, as nobody else is there to translate. Where an agent puts its programs first, the leftover sees addresses that are
 //! translated already: so another Service is deleted meanwhile, and its frontends must be NONE. Backends listen at the
 //! Service's port too: what was translated twice, or not at all, would arrive there.
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use cluster::{Capability, Stop};
 use faults::{Again, LeftoverPackets, StoppedAgent};
@@ -132,7 +132,7 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
         ));
     }
     cx.fault(&format!("held on {node}: {:?}", packets.held()));
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     agent.lose_pins().await?;
     let again = match left {
         Left::Filters => Again::Filters,

@@ -52,9 +52,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let control = Within::from_now(cx.limits().service);
     cx.control("the Service is served", cx.clients(), &served.targets, control)
         .await?;
-    let before = Remains::before(cx.cluster(), node).await?;
+    let before = Remains::before(&**cx.cluster(), node).await?;
     cx.record("before", before.to_string());
-    let now = async || Ok::<_, FaultError>(Remains::of(cx.cluster(), node).await?.beyond(&before));
+    let now = async || Ok::<_, FaultError>(Remains::of(&**cx.cluster(), node).await?.beyond(&before));
     let installed = now().await?;
     cx.record("installed", installed.to_string());
     if installed.is_empty() {
@@ -65,7 +65,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("the agent is stopped and removed");
     let agent_before = cx.cluster().agents()?.state(node).await?;
-    let agent = StoppedAgent::stop(std::sync::Arc::clone(cx.cluster()), node, Stop::Term).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
     cx.cluster().agents()?.clean_up(node).await?;
     cx.fault(&format!("agent of {node} stopped, its own clean-up done"));
     let within = Within::from_now(LATE);

@@ -2,7 +2,7 @@
 //! node has lost it. So does one on a second device, a veth that leads to another network, as a container with two networks has:
 //! added while the agent runs, and, in the second run, before it starts. The client outside is in both networks, and reaches
 //! backends of all nodes by each.
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use cluster::{Capability, Place, Stop};
 use faults::StoppedAgent;
@@ -127,7 +127,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("the second device is made anew while the agent is stopped");
     let before = cx.cluster().agents()?.state(node).await?;
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Term).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
     cx.change(&host, "ip link del plumbline0").await?;
     second_device(cx, &host, network.pid).await?;
     let started = Within::from_now(cx.limits().heal);

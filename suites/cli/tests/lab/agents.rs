@@ -171,7 +171,7 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
     let is_own = |line: &&String| line.starts_with(&own);
     test.has_said(|said| said.iter().filter(is_own).count() == 1)
         .await;
-    faults::lead(test.lab.cluster(), "node1", Some(&way))
+    faults::redirect_agent(test.lab.cluster(), "node1", Some(&way))
         .await
         .expect("led");
     assert_eq!(started(&test, 2).await.way, Some(way));
@@ -182,7 +182,7 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
     let kubeconfig = std::fs::read_to_string(format!("{folder}/kubeconfig-node1-led")).expect("a file");
     assert!(kubeconfig.contains("https://10.96.0.1:443"), "{kubeconfig}");
 
-    faults::lead(test.lab.cluster(), "node1", None)
+    faults::redirect_agent(test.lab.cluster(), "node1", None)
         .await
         .expect("led back");
     assert_eq!(started(&test, 3).await.way, None);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use cluster::{Cluster, Stop};
-use faults::{Remains, StoppedAgent};
+use faults::{FaultInjector, Remains, StoppedAgent};
 use futures::future::join_all;
 use lab::{AgentCommand, LabCluster};
 use serde_json::json;
@@ -42,7 +42,7 @@ async fn what_only_pins_kept_has_ended_when_they_are_lost() {
         assert!(Instant::now() < deadline, "not all are served: {now}");
     }
 
-    let agent = StoppedAgent::stop(Arc::clone(&cluster), "node1", Stop::Kill)
+    let agent = StoppedAgent::stop(&FaultInjector::new(Arc::clone(&cluster)), "node1", Stop::Kill)
         .await
         .expect("killed");
     agent.lose_pins().await.expect("lost");

@@ -69,7 +69,9 @@ async fn what_a_killed_run_leaves_in_a_lab_is_healed_and_removed_once() {
         server: "10.96.0.1:443".parse().unwrap(),
         further: Vec::new(),
     };
-    faults::lead(lab.cluster(), "node1", Some(&way)).await.unwrap();
+    faults::redirect_agent(lab.cluster(), "node1", Some(&way))
+        .await
+        .unwrap();
     assert_eq!(
         lab.cluster().agents().unwrap().state("node1").await.unwrap().way,
         Some(way)
@@ -82,7 +84,7 @@ async fn what_a_killed_run_leaves_in_a_lab_is_healed_and_removed_once() {
         "{said}"
     );
     assert!(
-        said.contains("the agent of node1 was led to the API by a way of a case, and is led back"),
+        said.contains("the agent of node1 had an API endpoint of a case, and has its own again"),
         "{said}"
     );
     for node in ["node1", "node2"] {

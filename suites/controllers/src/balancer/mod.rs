@@ -1,12 +1,12 @@
 //! The load balancer controller: a cloud's part of services of type LoadBalancer.
 //!
-//! `pool` gives addresses out; this file watches and writes; `remains` is for clusters whose controller is gone. As a cloud's
-//! controller, it puts a finalizer on each service that it serves, shows the addresses in its status, and takes both back when
-//! the service goes or changes its type.
+//! `pool` assigns addresses; this file watches and writes; `remains` is for clusters whose controller is gone. Like a cloud's
+//! controller, it puts a finalizer on each service, writes the addresses into its status, and removes both when the service
+//! is deleted or changes its type.
 //!
-//! After a gap (it could not reach the API server, or had to list again) it reconciles every service once more and
-//! patches a timestamp annotation ([`ANNOTATION`]) onto each, changed or not: the write that turned a latent fault into
-//! an outage once, because it made every agent look at these services again.
+//! After a gap (it could not reach the API server, or had to list again) it reconciles every service and patches a timestamp
+//! annotation ([`ANNOTATION`]) onto each, changed or not. Such a write once turned a latent fault into an outage, because
+//! every agent handled these services again.
 
 mod pool;
 mod remains;
@@ -31,11 +31,11 @@ use crate::{
     cache::{Cache, Key, events, key},
 };
 
-/// What is patched onto every service at a reconcile after a gap: when that was (RFC 3339).
+/// Annotation on every service with the time of the last reconcile after a gap (RFC 3339).
 pub const ANNOTATION: &str = "plumbline.lab/reconciled-at";
 
-/// What says that this controller still has to clean up, as `service.kubernetes.io/load-balancer-cleanup` does for a cloud's.
-/// It is a name of our own: where the controller is gone, everybody knows whose it was ([`take_back`]).
+/// Finalizer of this controller, as `service.kubernetes.io/load-balancer-cleanup` is a cloud's. It has a name of its own, so
+/// that [`take_back`] can remove it when the controller is gone.
 pub const FINALIZER: &str = "plumbline.lab/load-balancer-cleanup";
 
 /// A load balancer controller with its addresses.
@@ -44,14 +44,14 @@ pub struct Balancer {
     pool: Pool,
     services: Cache<Service>,
     dirty: BTreeSet<Key>,
-    /// Services that are yet to be annotated after a gap.
+    /// Services to annotate after a gap.
     annotate: BTreeSet<Key>,
     /// There was a gap since the last list or event.
     gap: bool,
 }
 
 impl Balancer {
-    /// A controller that gives out the addresses of these ranges, one of each family that a service has.
+    /// A controller that assigns addresses of these ranges, one for each family of a service.
     #[must_use]
     pub fn new(client: Client, ranges: Vec<IpNet>) -> Self {
         Self {
@@ -64,8 +64,8 @@ impl Balancer {
         }
     }
 
-    /// Serves every service of type LoadBalancer without a class until `stop`; it lives through every failure of the API
-    /// server. What no address is left for waits for one.
+    /// Handles every service of type LoadBalancer without a class until `stop`, through all failures of the API server.
+    /// Services wait while no address is free.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut changes = events(Api::<Service>::all(self.client.clone()));
         loop {
@@ -76,7 +76,7 @@ impl Balancer {
                 () = tokio::time::sleep(RETRY), if waits => None,
             };
             while let Some(change) = next {
-                self.take(change);
+                self.apply(change);
                 next = changes.next().now_or_never().flatten();
             }
             tokio::select! {
@@ -86,7 +86,7 @@ impl Balancer {
         }
     }
 
-    fn take(&mut self, change: watcher::Result<Event<Service>>) {
+    fn apply(&mut self, change: watcher::Result<Event<Service>>) {
         match change {
             Err(error) => {
                 tracing::debug!(%error, "a watch failed and is tried again");
@@ -96,7 +96,7 @@ impl Balancer {
             }
             Ok(event) => {
                 let again = matches!(event, Event::InitDone) && self.services.is_complete();
-                self.dirty.extend(self.services.take(event).iter().map(key));
+                self.dirty.extend(self.services.apply(event).iter().map(key));
                 if !self.services.is_complete() {
                     return;
                 }
@@ -104,9 +104,9 @@ impl Balancer {
                     self.annotate
                         .extend(self.services.all().filter(|service| is_wanted(service)).map(key));
                 }
-                // Addresses that services show are theirs before any is given out.
+                // Services keep the addresses in their status, so these are reserved before any is assigned.
                 for service in self.services.all() {
-                    self.pool.hold(&key(service), &shown(service));
+                    self.pool.reserve(&key(service), &shown(service));
                 }
             }
         }
@@ -133,7 +133,7 @@ impl Balancer {
             let patch = json!({"metadata": {"annotations": {ANNOTATION: now}}});
             match self.patch(&name, &patch, false).await {
                 Ok(()) => drop(self.annotate.remove(&name)),
-                // The others would fail too.
+                // Others would fail too.
                 Err(error) => return tracing::debug!(%error, "failed to annotate"),
             }
         }
@@ -151,16 +151,16 @@ impl Balancer {
                 if !shown(&service).is_empty() {
                     self.patch(name, &no_address(), true).await?;
                 }
-                self.patch(name, &let_go(&service), false).await?;
+                self.patch(name, &without_finalizer(&service), false).await?;
             }
             self.pool.release(name);
             return Ok(true);
         }
         let spec = service.spec.clone().unwrap_or_default();
-        let asked = spec.load_balancer_ip.filter(|text| !text.is_empty());
-        let Some(addresses) = self
-            .pool
-            .give(name, &spec.ip_families.unwrap_or_default(), asked.as_deref())
+        let requested = spec.load_balancer_ip.filter(|text| !text.is_empty());
+        let Some(addresses) =
+            self.pool
+                .assign(name, &spec.ip_families.unwrap_or_default(), requested.as_deref())
         else {
             return Ok(false);
         };
@@ -200,25 +200,25 @@ async fn write(api: &Api<Service>, name: &str, patch: &Value, status: bool) -> k
     };
     match written {
         Ok(service) => Ok(Some(service)),
-        // Its event is on the way.
+        // It was deleted; the event is on the way.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// The patch of a status that shows no address.
+/// The patch that removes the addresses from a status.
 fn no_address() -> Value {
     json!({"status": {"loadBalancer": {"ingress": null}}})
 }
 
-/// The patch without our finalizer.
-fn let_go(service: &Service) -> Value {
+/// The patch that removes this controller's finalizer.
+fn without_finalizer(service: &Service) -> Value {
     let mut finalizers = service.finalizers().to_vec();
     finalizers.retain(|finalizer| finalizer != FINALIZER);
     json!({"metadata": {"finalizers": finalizers}})
 }
 
-/// Whether a service is for this controller, and stays.
+/// Whether a service is this controller's, and not being deleted.
 pub(crate) fn is_wanted(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     spec.is_some_and(|spec| {
@@ -226,7 +226,7 @@ pub(crate) fn is_wanted(service: &Service) -> bool {
     }) && service.metadata.deletion_timestamp.is_none()
 }
 
-/// Whether this controller has it in its care.
+/// Whether a service has this controller's finalizer.
 fn is_served(service: &Service) -> bool {
     service
         .finalizers()

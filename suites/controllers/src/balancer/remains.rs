@@ -1,16 +1,16 @@
-//! Load balancers of a cluster where no such controller runs any more, or another one does.
+//! Load balancer services of a cluster whose controller is gone, or is another one.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::{Api, Client, api::ListParams};
 
-use super::{is_served, is_wanted, let_go, no_address, shown, write};
+use super::{is_served, is_wanted, no_address, shown, without_finalizer, write};
 use crate::cache::{Key, key};
 
-/// Takes back what a [`Balancer`](super::Balancer) that is gone has given in a namespace, or everywhere: addresses, and the
-/// finalizer that would keep each of these services forever. Returns whose.
+/// Removes the addresses and finalizers that a [`Balancer`](super::Balancer) has left in a namespace, or in all. The finalizer
+/// would keep these services forever. Returns the services.
 ///
 /// # Errors
-/// What the API server refuses; what was taken back until then stays so.
+/// The first refusal of the API server. Services before it are done.
 pub async fn take_back(client: &Client, namespace: Option<&str>) -> kube::Result<Vec<Key>> {
     let api: Api<Service> = match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
@@ -24,22 +24,22 @@ pub async fn take_back(client: &Client, namespace: Option<&str>) -> kube::Result
         if !shown(service).is_empty() {
             write(&api, &name, &no_address(), true).await?;
         }
-        write(&api, &name, &let_go(service), false).await?;
+        write(&api, &name, &without_finalizer(service), false).await?;
         taken.push((namespace, name));
     }
     Ok(taken)
 }
 
-/// A service that would be a [`Balancer`](super::Balancer)'s and has addresses that none has given, with these: another
-/// controller runs there.
+/// A service of type LoadBalancer with addresses from another controller than [`Balancer`](super::Balancer), and these
+/// addresses.
 ///
 /// # Errors
-/// What the API server refuses.
+/// The API server's refusal.
 pub async fn others(client: &Client) -> kube::Result<Option<(Key, Vec<String>)>> {
     let services: Api<Service> = Api::all(client.clone());
     let services = services.list(&ListParams::default()).await?.items;
-    let of_another =
+    let has_another =
         |service: &&Service| is_wanted(service) && !is_served(service) && !shown(service).is_empty();
-    let found = services.iter().find(of_another);
+    let found = services.iter().find(has_another);
     Ok(found.map(|service| (key(service), shown(service))))
 }

@@ -1,4 +1,4 @@
-//! Which endpoints a service has: its pods, at which ports, in which condition.
+//! The endpoints of a service: its pods, with ports and conditions.
 //!
 //! Source: `staging/src/k8s.io/endpointslice/{reconciler,utils}.go` and `trafficdist/trafficdist.go` of Kubernetes 1.36.
 
@@ -38,7 +38,7 @@ pub(crate) fn groups<'a>(
         };
         let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         let node = name.and_then(&node);
-        // A pod on a node that is gone is no endpoint, unless the service takes pods that aren't ready.
+        // A pod on an absent node is no endpoint, unless the service publishes pods that aren't ready.
         if node.is_none() && name.is_some() && !publishes_unready(service) {
             continue;
         }
@@ -55,7 +55,7 @@ pub(crate) fn groups<'a>(
     groups
 }
 
-/// Whether a service's selector selects a pod; a service without one selects nothing here.
+/// Whether a service's selector selects a pod. An empty selector selects none.
 pub(crate) fn selects(service: &Service, pod: &Pod) -> bool {
     let selector = service.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     let labels = pod.labels();
@@ -128,8 +128,7 @@ fn endpoint(service: &Service, pod: &Pod, address: String, node: Option<&Node>) 
     }
 }
 
-/// Where an endpoint should be consumed, by `trafficDistribution`; only ready ones say so. The older annotation comes
-/// before it, and its hints later.
+/// Hints by `trafficDistribution`, of ready endpoints only. The older annotation has precedence; `topology` adds its hints.
 fn hints(service: &Service, ready: bool, zone: Option<&str>, node: Option<&str>) -> Option<EndpointHints> {
     if topology::is_auto(service) {
         return None;
@@ -156,7 +155,7 @@ fn hints(service: &Service, ready: bool, zone: Option<&str>, node: Option<&str>)
     })
 }
 
-/// The ports of a service at one pod; a named target port that the pod does not have is left out.
+/// The ports of a service at one pod. A named target port that the pod does not have is left out.
 fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
     let all = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
     let mut found: Vec<EndpointPort> = all
@@ -169,7 +168,7 @@ fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
             })
         })
         .collect();
-    // Their order has no meaning; equal sets must be equal.
+    // Sorted, because the order has no meaning and equal sets must be equal.
     found.sort_by(|a, b| (&a.name, &a.protocol, a.port).cmp(&(&b.name, &b.protocol, b.port)));
     found
 }
@@ -186,7 +185,7 @@ fn target(port: &ServicePort, pod: &Pod) -> Option<i32> {
         Some(IntOrString::String(name)) => name,
     };
     let spec = pod.spec.as_ref()?;
-    // Sidecars are init containers that go on.
+    // Sidecars are init containers that keep running.
     let sidecars = spec
         .init_containers
         .iter()
@@ -202,7 +201,7 @@ fn target(port: &ServicePort, pod: &Pod) -> Option<i32> {
     named.next().map(|found| found.container_port)
 }
 
-/// Labels of a service's slices: its own, and whose they are.
+/// Labels of a service's slices: those of the service, its name and the controller's.
 pub(crate) fn labels(service: &Service) -> BTreeMap<String, String> {
     let mut labels = service.labels().clone();
     labels.insert("kubernetes.io/service-name".to_owned(), service.name_any());

@@ -1,7 +1,7 @@
 //! The EndpointSlice controller: the slices of every service with a selector.
 //!
-//! `endpoints` says which endpoints there are, `pack` how they go into slices, `topology` which zones they are for by what
-//! `zones` have of the CPU, `trigger` when that changed; all are pure. This file watches and writes. Left out: Endpoints objects.
+//! `endpoints` finds the endpoints of a service, `pack` puts them into slices, `topology` gives hints by the CPU of `zones`,
+//! `trigger` finds the time of a change; all are pure. This file watches and writes. It writes no Endpoints objects.
 
 mod endpoints;
 mod pack;
@@ -56,8 +56,7 @@ impl Default for SliceSettings {
     }
 }
 
-/// Keeps the EndpointSlices of every service with a selector until `stop`. It lives through every failure of the API
-/// server; what it missed it does when it is back.
+/// Keeps the EndpointSlices of every service with a selector until `stop`, through all failures of the API server.
 pub async fn keep_slices(client: Client, settings: SliceSettings, stop: CancellationToken) {
     let mut changes = stream::select_all([
         events(Api::<Service>::all(client.clone()))
@@ -85,10 +84,10 @@ pub async fn keep_slices(client: Client, settings: SliceSettings, stop: Cancella
             change = changes.next() => change,
             () = tokio::time::sleep(RETRY), if !controller.dirty.is_empty() => None,
         };
-        // What is there already is taken in before anything is written.
+        // All changes that have arrived are applied before anything is written.
         let mut next = change;
         while let Some(change) = next {
-            controller.take(change);
+            controller.apply(change);
             next = changes.next().now_or_never().flatten();
         }
         tokio::select! {
@@ -98,7 +97,7 @@ pub async fn keep_slices(client: Client, settings: SliceSettings, stop: Cancella
     }
 }
 
-#[expect(clippy::large_enum_variant, reason = "one is under way at a time")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Change {
     Service(watcher::Result<Event<Service>>),
     Pod(watcher::Result<Event<Pod>>),
@@ -114,17 +113,17 @@ struct Controller {
     nodes: Cache<Node>,
     slices: Cache<EndpointSlice>,
     triggers: Triggers,
-    /// Services to look at.
+    /// Services to reconcile.
     dirty: BTreeSet<Key>,
 }
 
 impl Controller {
-    fn take(&mut self, change: Change) {
+    fn apply(&mut self, change: Change) {
         let failed = |error: &watcher::Error| tracing::debug!(%error, "a watch failed and is tried again");
         match change {
-            Change::Service(Ok(event)) => self.dirty.extend(self.services.take(event).iter().map(key)),
+            Change::Service(Ok(event)) => self.dirty.extend(self.services.apply(event).iter().map(key)),
             Change::Pod(Ok(event)) => {
-                for pod in self.pods.take(event) {
+                for pod in self.pods.apply(event) {
                     let namespace = pod.namespace().unwrap_or_default();
                     let touched = self.services.of(&namespace);
                     let touched = touched.filter(|service| endpoints::selects(service, &pod));
@@ -132,7 +131,7 @@ impl Controller {
                 }
             }
             Change::Node(Ok(event)) => {
-                // Heartbeats change nothing here; a node that comes, goes, moves or grows changes every service.
+                // Heartbeats change nothing here. A node that is new, gone, or has another zone or CPU changes all services.
                 let place = |node: &Node| {
                     let capacity = zones::capacity(node).map(|(_, cpu)| cpu);
                     (
@@ -141,14 +140,14 @@ impl Controller {
                         capacity,
                     )
                 };
-                let touched: Vec<_> = self.nodes.take(event).iter().map(place).collect();
+                let touched: Vec<_> = self.nodes.apply(event).iter().map(place).collect();
                 if !matches!(touched.as_slice(), [] | [_, _] if touched.windows(2).all(|pair| pair[0] == pair[1]))
                 {
                     self.dirty.extend(self.services.all().map(key));
                 }
             }
             Change::Slice(Ok(event)) => {
-                for slice in self.slices.take(event).iter().filter(|slice| is_ours(slice)) {
+                for slice in self.slices.apply(event).iter().filter(|slice| is_ours(slice)) {
                     let name = slice.labels().get(SERVICE_NAME).cloned().unwrap_or_default();
                     self.dirty.insert((slice.namespace().unwrap_or_default(), name));
                 }
@@ -160,7 +159,7 @@ impl Controller {
         }
     }
 
-    /// Handles every service that needs it; what fails stays for the next time.
+    /// Reconciles the services in `dirty`. Those that fail stay there.
     async fn work(&mut self) {
         let complete = self.services.is_complete()
             && self.pods.is_complete()
@@ -180,7 +179,7 @@ impl Controller {
     }
 
     async fn sync(&mut self, name: &Key) -> kube::Result<()> {
-        // The slices of a service that is gone go with their owner.
+        // The slices of a deleted service are deleted with it.
         let Some(service) = self.services.get(name).cloned() else {
             self.triggers.forget(name);
             return Ok(());
@@ -268,7 +267,7 @@ impl Controller {
             let api = self.api(&slice.namespace().unwrap_or_default());
             match api.delete(&slice.name_any(), &DeleteParams::default()).await {
                 Ok(_) => {}
-                // Somebody was faster; the end is the same.
+                // It is deleted already.
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 Err(error) => return Err(error),
             }
@@ -282,7 +281,7 @@ impl Controller {
     }
 }
 
-/// What is written where hints depend on what is.
+/// The writes of a service with hints, which depend on all of its endpoints.
 fn by_topology(
     existing: &[EndpointSlice],
     groups: Vec<Group>,

@@ -1,4 +1,4 @@
-//! Endpoints into slices, with as few writes as upstream's controller makes.
+//! Packs endpoints into slices, with as few writes as upstream's controller makes.
 //!
 //! Source: `staging/src/k8s.io/endpointslice/reconciler.go` (`reconcileByPortMapping`, `finalize`) of Kubernetes 1.36:
 //! what is in a slice stays there; slices that are written anyway are filled first; what is left goes into one slice that
@@ -8,7 +8,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 
 use super::endpoints::Group;
 
-/// What is to be written, of one service and one IP family.
+/// The writes for one service and one IP family.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Writes {
     /// Endpoints and ports of new slices.
@@ -17,7 +17,7 @@ pub(crate) struct Writes {
     pub(crate) delete: Vec<EndpointSlice>,
 }
 
-/// Compares what is there with what should be. `stale`: whether a slice must be written for its metadata.
+/// Compares existing slices with desired endpoints. `stale`: whether a slice must be written for its metadata.
 pub(crate) fn pack(
     existing: &[EndpointSlice],
     groups: Vec<Group>,
@@ -32,7 +32,7 @@ pub(crate) fn pack(
         left = others;
         pack_group(&same, group, most, &stale, &mut writes);
     }
-    // A slice with nothing in it stands for "no endpoints"; one is kept, or made.
+    // A service without endpoints has one empty slice.
     let placeholder = || Group {
         ports: Vec::new(),
         endpoints: Vec::new(),
@@ -85,7 +85,7 @@ fn pack_group(
         }
     }
     let mut missing: Vec<Endpoint> = missing.into_iter().flatten().collect();
-    // The fullest first, so that the fewest stay partly filled.
+    // The fullest first, so that as few as possible stay partly filled.
     updated.sort_by_key(|(_, endpoints)| std::cmp::Reverse(endpoints.len()));
     for (_, endpoints) in &mut updated {
         let room = most.saturating_sub(endpoints.len()).min(missing.len());
@@ -133,7 +133,7 @@ fn endpoints_of(slice: &EndpointSlice) -> &[Endpoint] {
     slice.endpoints.as_deref().unwrap_or_default()
 }
 
-/// Whether two states are of one endpoint.
+/// Whether two states are of the same endpoint.
 fn is_same(a: &Endpoint, b: &Endpoint) -> bool {
     let pod = |endpoint: &Endpoint| {
         let pod = endpoint.target_ref.as_ref()?;

@@ -1,9 +1,8 @@
 //! Hints by the CPU of zones: `service.kubernetes.io/topology-mode: Auto` (KEP-2433).
 //!
-//! Each zone is to serve as large a part of the endpoints as it has of the CPU of all ready nodes. Where that can't be had
-//! without more than 20 % above an even load, nobody gets a hint. Source: the rules of `staging/src/k8s.io/endpointslice/
-//! topologycache` of Kubernetes 1.36. Left out: its Events. Other than there, every service is looked at again when a node
-//! changes, not only those whose zones have too few endpoints by then.
+//! Each zone gets the same share of the endpoints as it has of the CPU of all ready nodes. If that would overload an endpoint
+//! by more than 20 %, none gets a hint. Source: `staging/src/k8s.io/endpointslice/topologycache` of Kubernetes 1.36, without
+//! its Events. Unlike there, every service is reconciled when a node changes.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +15,12 @@ use kube::ResourceExt;
 use super::{endpoints::Group, pack::Writes, zones::Shares};
 
 const MODE: &str = "service.kubernetes.io/topology-mode";
-/// Its name until 1.27, which still comes first.
+/// Its name until 1.27, which still has precedence.
 const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
-/// So much more than its even share an endpoint may get.
+/// How much more than its even share an endpoint may get.
 const OVERLOAD: f64 = 0.2;
 
-/// How many endpoints a zone should, and may, have.
+/// How many endpoints a zone should have, and how many at most.
 #[derive(Clone, Copy, Debug)]
 struct Allocation {
     most: usize,
@@ -35,7 +34,7 @@ pub(super) fn is_auto(service: &Service) -> bool {
     matches!(mode.map(String::as_str), Some("Auto" | "auto"))
 }
 
-/// Gives hints to what is written, and adds to it what is not, but has hints that no longer fit: of one IP family.
+/// Sets the hints of slices that are written, and adds unchanged slices whose hints no longer fit. All are of one IP family.
 pub(super) fn hint(writes: &mut Writes, unchanged: Vec<EndpointSlice>, shares: Option<&Shares>) {
     let untouched = || {
         unchanged
@@ -81,7 +80,7 @@ pub(super) fn hint(writes: &mut Writes, unchanged: Vec<EndpointSlice>, shares: O
     redistribute(writes, &allocations, &allocated);
 }
 
-/// Endpoints of one zone serve another that has too few.
+/// Hints endpoints of zones with too many at zones with too few.
 fn redistribute(
     writes: &mut Writes,
     allocations: &BTreeMap<String, Allocation>,
@@ -102,8 +101,7 @@ fn redistribute(
     }
 }
 
-/// How many endpoints each zone gives to others, and how many each gets: whole ones, as long as it brings both nearer to
-/// what they should have.
+/// How many endpoints each zone gives to others, and how many each gets, as long as that brings both nearer to their share.
 fn exchange(
     allocations: &BTreeMap<String, Allocation>,
     allocated: &BTreeMap<String, usize>,
@@ -139,7 +137,7 @@ fn exchange(
     }
 }
 
-/// What the zones should have of so many endpoints; nothing if there are too few for every zone to get its part.
+/// Shares out a number of endpoints. `None` if there are too few for every zone.
 fn allocations(shares: &Shares, endpoints: usize) -> Option<BTreeMap<String, Allocation>> {
     if shares.len() > endpoints {
         return None;
@@ -165,7 +163,7 @@ fn allocations(shares: &Shares, endpoints: usize) -> Option<BTreeMap<String, All
     )
 }
 
-/// The hints of a slice by zone; nothing if they can't stay: one is missing, or is for a zone that gets none or too many.
+/// The number of hints for each zone in a slice. `None` if they can't stay: one is missing, or a zone would get too many.
 fn fitting(
     slice: &EndpointSlice,
     allocated: &BTreeMap<String, usize>,
@@ -190,7 +188,7 @@ fn fitting(
     fits.then_some(hints)
 }
 
-/// Nobody has a hint.
+/// Removes all hints.
 fn remove(writes: &mut Writes, unchanged: Vec<EndpointSlice>) {
     let has_hints = |slice: &EndpointSlice| slice.endpoints.iter().flatten().any(|one| one.hints.is_some());
     for slice in unchanged.into_iter().filter(has_hints) {
@@ -201,7 +199,7 @@ fn remove(writes: &mut Writes, unchanged: Vec<EndpointSlice>) {
     }
 }
 
-/// A slice is written although only its hints change.
+/// Adds an unchanged slice to the writes, for its hints.
 fn rewrite(writes: &mut Writes, slice: EndpointSlice) {
     let group = Group {
         ports: slice.ports.clone().unwrap_or_default(),
@@ -210,7 +208,7 @@ fn rewrite(writes: &mut Writes, slice: EndpointSlice) {
     writes.update.push((slice, group));
 }
 
-/// All endpoints that are written.
+/// All endpoints in the writes.
 fn written(writes: &mut Writes) -> impl Iterator<Item = &mut Endpoint> {
     let updated = writes.update.iter_mut().map(|(_, group)| group);
     writes

@@ -1,5 +1,5 @@
-//! When what changed the endpoints of a service happened: the annotation
-//! `endpoints.kubernetes.io/last-change-trigger-time`, from which proxies compute how late they are.
+//! The time of the change behind a write: the annotation `endpoints.kubernetes.io/last-change-trigger-time`, by which proxies
+//! measure their latency.
 //!
 //! Source: `staging/src/k8s.io/endpointslice/trigger_time_tracker.go` of Kubernetes 1.36.
 
@@ -18,21 +18,20 @@ use crate::cache::{Key, key};
 
 const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// What each service looked like when it was last asked about. Bound: the services, and the pods that they select.
+/// The times of each service and its pods at the last call. Bound: the services, and the pods that they select.
 #[derive(Default)]
 pub(super) struct Triggers {
-    services: BTreeMap<Key, Seen>,
+    services: BTreeMap<Key, Times>,
 }
 
-struct Seen {
-    /// When each pod became ready, or stopped being it.
+struct Times {
+    /// When the readiness of each pod changed.
     pods: BTreeMap<String, Timestamp>,
     service: Option<Timestamp>,
 }
 
 impl Triggers {
-    /// The earliest of the changes since the last time; a service that is new here was created. `None`: nothing that has
-    /// a time has changed.
+    /// The earliest change since the last call; for a new service, its creation. `None` if nothing with a time has changed.
     pub(super) fn changed<'a>(
         &mut self,
         service: &Service,
@@ -42,7 +41,7 @@ impl Triggers {
         let pods: BTreeMap<String, Timestamp> = pods
             .filter_map(|pod| Some((pod.name_any(), readiness_changed(pod)?)))
             .collect();
-        let now = Seen {
+        let now = Times {
             pods,
             service: created,
         };
@@ -61,13 +60,13 @@ impl Triggers {
         earliest
     }
 
-    /// A service is gone.
+    /// Removes a service that was deleted.
     pub(super) fn forget(&mut self, service: &Key) {
         self.services.remove(service);
     }
 }
 
-/// Writes the time of a change into a slice that is about to be written; a change without one leaves none.
+/// Annotates a slice before it is written. Without a time, an old annotation is removed.
 pub(super) fn annotate(slice: &mut EndpointSlice, trigger: Option<Timestamp>) {
     match trigger {
         Some(at) => drop(

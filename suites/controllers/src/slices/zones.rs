@@ -60,8 +60,7 @@ fn thousandths(quantity: &str) -> Option<i64> {
     (0.0..1e15).contains(&all).then_some(all as i64)
 }
 
-/// What the zones have; nothing if a node that counts doesn't say where it is, or how much it has, and if all are in one
-/// zone.
+/// Each zone's share of the CPU. `None` if a ready node has no zone or no CPU, or if all are in one zone.
 pub(super) fn shares<'a>(nodes: impl Iterator<Item = &'a Node>) -> Option<Shares> {
     let mut by_zone: BTreeMap<String, i64> = BTreeMap::new();
     for (zone, cpu) in nodes.filter_map(capacity) {

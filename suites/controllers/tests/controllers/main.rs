@@ -5,7 +5,7 @@
 
 mod balancer;
 mod scheduler;
+mod server;
 mod slices;
 mod survival;
 mod topology;
-mod world;

@@ -6,12 +6,12 @@ use lab_controllers::schedule;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, object, until};
+use crate::server::{TestServer, object, until};
 
-async fn pod(world: &World, name: &str, selector: serde_json::Value) {
+async fn pod(server: &TestServer, name: &str, selector: serde_json::Value) {
     let spec = json!({"containers": [{"name": "c", "image": "i"}], "nodeSelector": selector});
     let pod = object(json!({"metadata": {"name": name}, "spec": spec}));
-    let api: Api<Pod> = world.api();
+    let api: Api<Pod> = server.api();
     api.create(&PostParams::default(), &pod).await.expect("a pod");
 }
 
@@ -21,12 +21,12 @@ fn node(pod: &Pod) -> Option<&str> {
 
 #[tokio::test]
 async fn pods_are_bound_in_turn_and_one_that_no_node_takes_waits_for_one() {
-    let world = World::own().await;
-    let own = world.own.as_ref().expect("our server");
+    let server = TestServer::own().await;
+    let own = server.own.as_ref().expect("our server");
     let stop = CancellationToken::new();
     let running = tokio::spawn(schedule(own.controller.clone(), stop.clone()));
-    world.nodes(&[("node1", "a"), ("node2", "b")]).await;
-    let nodes: Api<Node> = Api::all(world.client.clone());
+    server.nodes(&[("node1", "a"), ("node2", "b")]).await;
+    let nodes: Api<Node> = Api::all(server.client.clone());
     // A new node is tainted until its kubelet says that it is ready, as upstream's admission has it.
     for name in ["node1", "node2"] {
         let patch = kube::api::Patch::Merge(json!({"spec": {"taints": null}}));
@@ -35,9 +35,9 @@ async fn pods_are_bound_in_turn_and_one_that_no_node_takes_waits_for_one() {
             .await
             .expect("patched");
     }
-    pod(&world, "picky", json!({"disk": "fast"})).await;
+    pod(&server, "picky", json!({"disk": "fast"})).await;
     for name in ["p1", "p2", "p3", "p4"] {
-        pod(&world, name, json!({})).await;
+        pod(&server, name, json!({})).await;
     }
     let bound = |all: &[Pod], expected: usize| {
         let on = |name: &str| all.iter().filter(|pod| node(pod) == Some(name)).count();
@@ -48,7 +48,7 @@ async fn pods_are_bound_in_turn_and_one_that_no_node_takes_waits_for_one() {
             Err(format!("{found:?} pods on the nodes"))
         }
     };
-    let all = until(world.api(), watcher::Config::default(), |all| {
+    let all = until(server.api(), watcher::Config::default(), |all| {
         bound(all, 4).map(drop)
     })
     .await;
@@ -61,12 +61,12 @@ async fn pods_are_bound_in_turn_and_one_that_no_node_takes_waits_for_one() {
         .await
         .expect("patched");
     let picky = watcher::Config::default().fields("metadata.name=picky");
-    until(world.api(), picky, |all: &[Pod]| match all {
+    until(server.api(), picky, |all: &[Pod]| match all {
         [pod] if node(pod) == Some("node3") => Ok(()),
         other => Err(format!("{:?}", other.iter().map(node).collect::<Vec<_>>())),
     })
     .await;
     stop.cancel();
     running.await.expect("an orderly end");
-    world.end().await;
+    server.end().await;
 }

@@ -23,19 +23,19 @@ use super::{
     socket::{self, CLOSE, ERROR, STDERR, STDIN, STDOUT, Socket},
 };
 use crate::{
-    http::{query::Query, respond::Body},
+    http::query::Query,
     kubelet::{Container, ExecRequest, Kubelet, KubeletError, Process},
+    respond::Body,
     status::Status,
 };
 
 /// A session lasts no longer; upstream's kubelet ends idle ones after this time.
 const LONGEST_SESSION: Duration = Duration::from_secs(4 * 3600);
-/// Output that is sent in one message.
+/// Most output in one message.
 const PIECE: usize = 32 << 10;
-/// Between two pings. A client that is gone is noticed by the second at the latest, even while the program takes nothing of
-/// what it sent, so that nothing more is read of the connection.
+/// Interval of pings, by which a client that is gone is noticed even while the program does not read its input.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// The client has so long to answer the end of the session with its own.
+/// Limit for the client to close the session too.
 const GOODBYE: Duration = Duration::from_secs(5);
 
 impl Api {
@@ -63,7 +63,7 @@ impl Api {
                 tokio::time::timeout(LONGEST_SESSION, session(upgrade, &*kubelet, &container, &wanted));
             tokio::select! {
                 () = ended.cancelled() => {}
-                // Whatever it ended with, its client was told, or is gone.
+                // The client has got the result, or is gone.
                 _ = session => {}
             }
             drop(permit);
@@ -107,7 +107,7 @@ async fn session(
         }
     };
     let (mut sink, mut stream) = socket::open(upgraded).await.split();
-    // Tells the client on its first channel that the session is open.
+    // An empty message on the first channel tells kubectl that the session is open.
     let first = [(wanted.stdout, STDOUT), (wanted.stderr, STDERR)]
         .into_iter()
         .find(|(wanted, _)| *wanted);
@@ -133,7 +133,7 @@ async fn session(
     goodbye(sink, stream).await
 }
 
-/// Both sides of a session say that it is over.
+/// Closes the session, and waits until the client has done so too.
 async fn goodbye(mut sink: SplitSink<Socket, Message>, mut stream: SplitStream<Socket>) -> Result<(), Error> {
     let frame = CloseFrame {
         code: CloseCode::Normal,
@@ -141,7 +141,7 @@ async fn goodbye(mut sink: SplitSink<Socket, Message>, mut stream: SplitStream<S
     };
     sink.send(Message::Close(Some(frame))).await?;
     let read = async { while let Some(Ok(_)) = stream.next().await {} };
-    // A client that never says it is cut off.
+    // A client that does not close in time is cut off.
     let _answered = tokio::time::timeout(GOODBYE, read).await;
     Ok(())
 }
@@ -153,7 +153,7 @@ fn message(channel: u8, text: &[u8]) -> Message {
     Message::Binary(bytes.freeze())
 }
 
-/// What the error channel says at the end.
+/// The last message on the error channel.
 fn ending(code: Result<i32, KubeletError>, container: &Container) -> Value {
     match code {
         Ok(0) => json!({"metadata": {}, "status": "Success"}),
@@ -168,7 +168,10 @@ fn ending(code: Result<i32, KubeletError>, container: &Container) -> Value {
 
 type Reader = Option<Box<dyn AsyncRead + Send + Unpin>>;
 
-/// Sends what the program writes until it has ended and all is sent; its exit code. An error: the client is gone.
+/// Sends the program's output until it has ended. Returns its exit code.
+///
+/// # Errors
+/// The client is gone.
 async fn output(
     sink: &mut (impl Sink<Message, Error = Error> + Unpin),
     mut stdout: Reader,
@@ -196,7 +199,7 @@ async fn output(
     }
 }
 
-/// The next output; `None` at its end. A stream that is not there never has any.
+/// The next output; `None` at its end. Pending forever without a stream.
 async fn piece(reader: &mut Reader, buffer: &mut BytesMut) -> Option<Bytes> {
     let Some(reader) = reader else {
         return std::future::pending().await;
@@ -208,7 +211,7 @@ async fn piece(reader: &mut Reader, buffer: &mut BytesMut) -> Option<Bytes> {
     }
 }
 
-/// Passes on what the client sends until it is gone.
+/// Forwards the client's input until it is gone.
 async fn input(
     stream: &mut (impl Stream<Item = Result<Message, Error>> + Unpin),
     mut stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
@@ -221,7 +224,7 @@ async fn input(
             (Some(STDIN), Some(writer)) => {
                 let written = async { writer.write_all(&data[1..]).await.and(writer.flush().await) };
                 if written.await.is_err() {
-                    // The program reads no more; the client may still send.
+                    // The program no longer reads its input, but still runs.
                     stdin = None;
                 }
             }

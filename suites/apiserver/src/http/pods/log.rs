@@ -1,4 +1,4 @@
-//! `pods/log`: which lines of a container's log a client sees (`pkg/kubelet/kuberuntime/logs`).
+//! `pods/log`: the requested lines of a container's log (`pkg/kubelet/kuberuntime/logs`).
 
 use std::io;
 
@@ -12,11 +12,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Api, PodRequest, container_name, on_node, refused};
 use crate::{
-    http::{
-        query::Query,
-        respond::{self, Body},
-    },
+    http::query::Query,
     kubelet::{Container, LogLine},
+    respond::{self, Body},
     status::{FieldError, Status},
 };
 
@@ -38,7 +36,7 @@ impl Api {
         let pod = self.pod(&asked.namespace, &asked.name)?;
         let name = container_name(&pod.value, query.get("container"))?;
         let Some(pod) = on_node(&pod.value) else {
-            // Nothing runs it, so it has written nothing.
+            // It has no node yet, so it has no log.
             let mut empty = respond::bytes(200, Bytes::new());
             *empty.status_mut() = StatusCode::NO_CONTENT;
             return Ok(empty);
@@ -55,7 +53,7 @@ impl Api {
         }
         let following = log.following.filter(|_| options.follow);
         let shutdown = self.shutdown.clone();
-        // As watches do, it ends with its replica at once; what is written already is sent whole.
+        // Following ends at once with the replica, as watches do. Earlier lines are sent completely.
         let following = futures::stream::iter(following)
             .flatten()
             .take_until(async move { shutdown.cancelled().await });
@@ -105,13 +103,13 @@ impl Options {
             previous: query.flag("previous"),
             timestamps: query.flag("timestamps"),
             tail_lines,
-            // A time before all times is no limit.
+            // A time that can't be represented is no limit.
             since: time.or_else(|| Timestamp::now().checked_sub(ago?).ok()),
             limit_bytes,
         })
     }
 
-    /// The lines as they are sent; it ends with the byte that is the last one allowed.
+    /// The lines as they are sent, up to the limit of bytes.
     fn show(
         self,
         lines: impl Stream<Item = LogLine> + Send + 'static,

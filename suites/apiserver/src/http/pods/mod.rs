@@ -1,8 +1,7 @@
-//! What a pod does on its node: `log`, `exec`, `proxy`. Refusals as `pkg/registry/core/pod` words them; the rest is
-//! asked of the [`Kubelet`].
+//! `log`, `exec` and `proxy` of pods. Refusals are those of `pkg/registry/core/pod`; the rest is done by the [`Kubelet`].
 //!
-//! `log` chooses lines, `exec` speaks the channels of kubectl over a WebSocket (`socket`), `proxy` passes HTTP on.
-//! `portforward` is not here: kubectl offers SPDY/3.1 alone, in a WebSocket or bare, and no kept library speaks it.
+//! `log` selects lines, `exec` has kubectl's channels over a WebSocket (`socket`), `proxy` forwards HTTP. There is no
+//! `portforward`: kubectl supports only SPDY/3.1 for it, and no maintained library does.
 
 mod exec;
 mod log;
@@ -14,18 +13,19 @@ use std::sync::Arc;
 use hyper::{Method, Request, Response, body::Incoming};
 use serde_json::Value;
 
-use super::{Api, query::Query, respond::Body};
+use super::{Api, query::Query};
 use crate::{
     kinds::Kind,
     kubelet::{Container, Kubelet, KubeletError, PodOnNode},
+    respond::Body,
     status::Status,
     store::{Key, Object},
 };
 
-/// Lists of containers that have logs and run programs.
+/// The lists of containers in a pod's spec.
 const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
-/// What is asked of a pod's node.
+/// The subresource of a request to a pod's node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Topic {
     Log,
@@ -37,14 +37,14 @@ pub(super) enum Topic {
 /// A request to a pod's node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodRequest {
-    pub(super) namespace: String,
+    pub(crate) namespace: String,
     /// Of a proxy, with the port.
-    pub(super) name: String,
-    pub(super) topic: Topic,
+    pub(crate) name: String,
+    pub(crate) topic: Topic,
 }
 
 impl Api {
-    pub(super) async fn ask_node(
+    pub(super) async fn pod_request(
         &self,
         asked: &PodRequest,
         request: Request<Incoming>,
@@ -73,7 +73,7 @@ impl Api {
     }
 }
 
-/// Where a pod runs; `None` if nowhere yet.
+/// The node of a pod; `None` if it has none yet.
 fn on_node(pod: &Value) -> Option<PodOnNode> {
     let meta = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
     let node = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty())?;
@@ -85,7 +85,7 @@ fn on_node(pod: &Value) -> Option<PodOnNode> {
     })
 }
 
-/// The container that a request means: the named one, or the only one.
+/// The container of a request: the named one, or the only one.
 fn container_name(pod: &Value, asked: &str) -> Result<String, Status> {
     let names = |list: &str| {
         let all = pod["spec"][list].as_array().into_iter().flatten();
@@ -119,7 +119,7 @@ fn container_name(pod: &Value, asked: &str) -> Result<String, Status> {
     }
 }
 
-/// What a kubelet would have answered.
+/// The error that a kubelet would return.
 fn refused(error: &KubeletError, container: &Container) -> Status {
     let (name, pod) = (&container.name, &container.pod.name);
     match error {

@@ -1,4 +1,4 @@
-//! `pods/proxy`: HTTP to a pod's port, passed on (`apimachinery/pkg/util/proxy`).
+//! `pods/proxy`: forwards HTTP to a pod's port (`apimachinery/pkg/util/proxy`).
 
 use std::{io, time::Duration};
 
@@ -14,11 +14,11 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
 use super::{Api, PodRequest, on_node};
-use crate::{http::respond::Body, kubelet::KubeletError, status::Status};
+use crate::{kubelet::KubeletError, respond::Body, status::Status};
 
-/// A pod has so long to begin its answer.
+/// Limit for the beginning of a pod's response.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// Headers that are about one connection.
+/// Headers of a single connection.
 const HOP_BY_HOP: [HeaderName; 5] = [
     CONNECTION,
     UPGRADE,
@@ -55,7 +55,7 @@ impl Api {
         tokio::spawn(async move {
             tokio::select! {
                 () = ended.cancelled() => {}
-                // A connection that breaks breaks the answer's body, which says so.
+                // If the connection breaks, reading the response's body fails too.
                 _ = connection => {}
             }
         });

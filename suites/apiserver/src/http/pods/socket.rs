@@ -21,7 +21,7 @@ use tokio_tungstenite::{
 };
 
 use crate::{
-    http::respond::{self, Body},
+    respond::{self, Body},
     status::Status,
 };
 

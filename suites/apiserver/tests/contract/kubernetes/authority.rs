@@ -38,7 +38,7 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// The kubeconfig of somebody with a certificate.
+    /// The kubeconfig of a user with a certificate.
     pub(super) fn kubeconfig(&self, server: SocketAddr, user: &str, group: &str) -> String {
         let (certificate, key) = self.issue(user, group, ExtendedKeyUsagePurpose::ClientAuth);
         let text = kubeconfig(&format!("https://{server}"), &self.pem, "");

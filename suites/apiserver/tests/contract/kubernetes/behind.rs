@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::authority::Authority;
-use crate::world::client;
+use crate::server::client;
 
 pub(super) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// A ServiceAccount, and a user and group of a certificate.
@@ -86,14 +86,14 @@ impl Behind {
         }
     }
 
-    /// Lets somebody meet a fault.
+    /// Begins a fault for a client.
     pub(super) fn begin(&self, user: &str, fault: Fault) -> FaultGuard {
         self.proxy
             .begin(Clients::User(user.to_owned()), fault)
             .expect("begun")
     }
 
-    /// A ConfigMap of the administrator, whom nothing meets.
+    /// Creates a ConfigMap as the administrator, who is exempt from faults.
     pub(super) async fn create(&self, name: &str) -> String {
         let map = post(&self.admin, MAPS, &json!({"metadata": {"name": name}})).await;
         let version = map["metadata"]["resourceVersion"].as_str();

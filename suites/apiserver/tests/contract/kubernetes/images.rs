@@ -87,7 +87,7 @@ async fn start(
         .with_network("host")
         .with_label(OWNER, Owner::this().to_string())
         .with_mount(Mount::bind_mount(folder.clone(), folder))
-        .with_startup_timeout(crate::world::LIMIT)
+        .with_startup_timeout(crate::server::LIMIT)
         .start()
         .await
 }

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use testing::patience::WHOLE;
 use tokio::{process::Command, time::timeout};
 
-use crate::world::{LIMIT, REAL, client};
+use crate::server::{LIMIT, REAL, client};
 
 const ETCD: &str = "etcd";
 const API_SERVER: &str = "kube-apiserver";
@@ -106,7 +106,7 @@ impl Plane {
             // Upstream's are five minutes, and a test waits for it.
             "--etcd-compaction-interval=10s".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
-            // It may not be loopback, and nobody goes there.
+            // It may not be loopback, and is never used.
             "--advertise-address=10.77.0.1".to_owned(),
             format!("--secure-port={}", self.server),
             format!("--tls-cert-file={}", file("server.crt")),
@@ -128,7 +128,7 @@ impl Plane {
             format!("--controllers={CONTROLLED}"),
             "--leader-elect=false".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
-            // Nobody asks them, and other control planes are on this host.
+            // They are not needed, and other control planes on this host may use their ports.
             "--secure-port=0".to_owned(),
             format!("--root-ca-file={}", self.file("ca.crt")),
             format!("--service-account-private-key-file={}", self.file("server.key")),

@@ -13,7 +13,8 @@ use testcontainers::{
 /// Label of the containers; its value is an [`Owner`].
 pub(super) const OWNER: &str = "plumbline.owner";
 
-/// A process, told from later ones of its id, and from those of other machines and PID namespaces that share a Docker.
+/// A process, distinguished from later ones with its id, and from those of other machines and PID namespaces that share a
+/// Docker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     boot: String,

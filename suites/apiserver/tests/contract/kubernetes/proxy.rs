@@ -28,8 +28,8 @@ use super::{
     programs,
 };
 use crate::{
+    server::LIMIT,
     watching::{Broken, Watching},
-    world::LIMIT,
 };
 
 #[tokio::test(flavor = "multi_thread")]

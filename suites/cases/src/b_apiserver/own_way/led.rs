@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -66,7 +65,7 @@ impl Led {
         ));
         let before = cx.cluster().agents()?.state(node).await?;
         let within = Within::from_now(cx.limits().heal);
-        let fault = RedirectedAgent::lead(Arc::clone(cx.cluster()), node, way).await?;
+        let fault = RedirectedAgent::redirect(cx.faults(), node, way).await?;
         cx.fault(&format!("the agent of {node} is led to the API by {way:?}"));
         cx.agent_ready(node, &before, within).await?;
         let told: Vec<SocketAddr> = [way.server].iter().chain(&way.further).copied().collect();
@@ -171,7 +170,7 @@ impl Led {
             "the API endpoint of the agent of {} is given back",
             self.node
         ));
-        Ok(self.fault.back().await?)
+        Ok(self.fault.heal().await?)
     }
 }
 

@@ -10,7 +10,7 @@
 
 pub(super) mod vips;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use cluster::{Capability, Place, Stop};
 use faults::{As, At, Attached, HiddenPins, LeftoverPrograms, Reattached, Staging, StoppedAgent};
@@ -188,7 +188,7 @@ async fn leftover(
         )));
     }
     cx.fault(&format!("held on {node}: {:?}", leftover.held()));
-    let agent = StoppedAgent::stop(Arc::clone(cx.cluster()), node, Stop::Kill).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     let mut refused = None;
     let hidden = match way {
         Way::Attached(staging) => {
@@ -205,7 +205,7 @@ async fn leftover(
             None
         }
         Way::PinsHidden => {
-            let hidden = HiddenPins::hide(Arc::clone(cx.cluster()), node).await?;
+            let hidden = HiddenPins::hide(cx.faults(), node).await?;
             cx.fault(&format!("agent of {node} killed, its pins hidden by a new bpffs"));
             Some(hidden)
         }

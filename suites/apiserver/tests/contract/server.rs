@@ -1,4 +1,4 @@
-//! A server to test, and clients of it.
+//! A server to test, and its clients.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use testing::patience::LIMIT;
 
-/// Where a real server's kubeconfig is.
+/// Path of a real server's kubeconfig.
 pub(crate) const REAL: &str = "PLUMBLINE_APISERVER_KUBECONFIG";
 
 /// One server with a namespace of the test's own.
-pub(crate) struct World {
+pub(crate) struct TestServer {
     pub(crate) client: Client,
     pub(crate) namespace: String,
     /// `None`: a real server.
@@ -99,7 +99,7 @@ pub(crate) async fn client(kubeconfig: &str) -> Client {
     Client::try_from(config).expect("a client")
 }
 
-impl World {
+impl TestServer {
     /// Any server: the real one if the environment names it.
     pub(crate) async fn new() -> Self {
         match std::env::var(REAL) {

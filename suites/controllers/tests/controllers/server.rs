@@ -1,4 +1,4 @@
-//! A server with controllers, and what tests ask of it.
+//! A server with controllers, for tests.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 
 pub(crate) use testing::patience::LIMIT;
 
-/// Where a real server's kubeconfig is.
+/// Path of a real server's kubeconfig.
 pub(crate) const REAL: &str = "PLUMBLINE_APISERVER_KUBECONFIG";
 
 /// A server with a namespace of the test's own.
-pub(crate) struct World {
+pub(crate) struct TestServer {
     /// Of the test.
     pub(crate) client: Client,
     pub(crate) namespace: String,
@@ -78,7 +78,7 @@ async fn client(text: &str) -> Client {
     Client::try_from(config.expect("a config")).expect("a client")
 }
 
-impl World {
+impl TestServer {
     /// The real server if the environment names it, with its controllers.
     pub(crate) async fn any() -> Self {
         match std::env::var(REAL) {

@@ -1,32 +1,30 @@
-//! Cgroups near the agent's.
+//! The cgroup that programs are attached to: the agent's, or one near it.
 
 use std::{
     fs::{self, File},
-    io,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
     path::{Path, PathBuf},
     process, thread,
 };
 
 use nix::{
-    errno::Errno,
-    mount::{MntFlags, MsFlags, mount, umount2},
+    mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
 };
 
-use crate::notes::{Deed, Note, folder};
+use crate::notes::{Deed, Note, folder, unmount};
 
-/// Most cgroups that are looked at.
+/// Most cgroups that a search visits.
 const CGROUPS: usize = 65_536;
 
-/// A cgroup, and what keeps its path open.
+/// A cgroup, by a path that works as long as this lives.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) path: PathBuf,
+pub(super) struct TargetCgroup {
+    path: PathBuf,
     _kept: Kept,
 }
 
-/// What keeps a path open.
+/// What keeps the path working.
 #[derive(Debug)]
 enum Kept {
     Nothing,
@@ -34,14 +32,18 @@ enum Kept {
     Mount { _mount: Mount },
 }
 
-/// A mount that ends with this, and its folder.
+/// A mount and its folder. Dropping it removes both.
 #[derive(Debug)]
 struct Mount {
     at: PathBuf,
     note: Note,
 }
 
-impl Place {
+impl TargetCgroup {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The agent's.
     pub(super) fn own(cgroup: &Path) -> Self {
         Self {
@@ -50,7 +52,7 @@ impl Place {
         }
     }
 
-    /// The one below it in which this process is.
+    /// The one below the agent's that this process is in.
     pub(super) fn below(cgroup: &Path) -> Result<Self, String> {
         let own = process::id().to_string();
         let is_here = |folder: &Path| {
@@ -70,7 +72,7 @@ impl Place {
         }
     }
 
-    /// The one right above it, by a mount of the whole hierarchy that nobody else sees.
+    /// The one right above the agent's, by a mount of the whole hierarchy that no other process sees.
     pub(super) fn above(cgroup: &Path) -> Result<Self, String> {
         let id = cgroup_id(cgroup)?;
         thread::scope(|scope| {
@@ -81,7 +83,7 @@ impl Place {
         })
     }
 
-    /// The same, by a mount that everybody on the node sees until this ends.
+    /// The one right above the agent's, by a mount that all processes of the node see while this lives.
     pub(super) fn above_shown(cgroup: &Path) -> Result<Self, String> {
         let id = cgroup_id(cgroup)?;
         let whole = Mount::make("hierarchy", mount_hierarchy)?;
@@ -97,13 +99,13 @@ impl Place {
 }
 
 impl Mount {
-    /// A folder of this process's own, and on it what `mounting` mounts there.
+    /// Makes a folder and mounts on it.
     fn make(name: &str, mounting: impl FnOnce(&Path) -> nix::Result<()>) -> Result<Self, String> {
         let at = folder().join(format!("plumbline-{name}-{}", process::id()));
         let failed =
             |what: &str, why: &dyn std::fmt::Display| format!("can't {what} {}: {why}", at.display());
         let note = Note::write(Deed::Mounted { at: at.clone() })?;
-        // From here on what was made goes with it.
+        // Before the attempt: one that fails halfway is removed too.
         let mount = Self { at: at.clone(), note };
         fs::create_dir(&at).map_err(|error| failed("make", &error))?;
         mounting(&at).map_err(|errno| failed("mount at", &errno))?;
@@ -120,38 +122,20 @@ impl Drop for Mount {
     }
 }
 
-/// Takes away what is mounted on a folder, and the folder; whether it was there.
-pub(crate) fn unmount(at: &Path) -> Result<bool, String> {
-    match umount2(at, MntFlags::MNT_DETACH) {
-        // Nothing was mounted there yet, or not any more.
-        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => remove_folder(at),
-        Err(errno) => Err(errno.to_string()),
-    }
-}
-
-/// Removes an empty folder, a cgroup where nobody is say; whether it was there.
-pub(crate) fn remove_folder(folder: &Path) -> Result<bool, String> {
-    match fs::remove_dir(folder) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Of this thread, whose mounts are its own afterwards: what it opened stays usable when they are gone.
-fn open_above(id: u64) -> Result<Place, String> {
+/// Gives this thread a mount namespace of its own. What it opens there stays usable when the thread has ended.
+fn open_above(id: u64) -> Result<TargetCgroup, String> {
     let failed = |what: &'static str| move |errno| format!("can't {what}: {errno}");
-    // A thread that shares its root with others may not have mounts of its own.
+    // The kernel refuses a mount namespace to a thread that shares its root with others.
     unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS).map_err(failed("make a mount namespace"))?;
     let private = MsFlags::MS_PRIVATE | MsFlags::MS_REC;
     mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
         .map_err(failed("make its mounts private"))?;
-    // Any folder will do where the hierarchy is not mounted yet.
+    // Any folder that exists will do.
     let point = Path::new("/sys");
     mount_hierarchy(point).map_err(failed("mount the cgroup v2 hierarchy"))?;
     let above = search_above(point, id)?;
     let open = File::open(&above).map_err(|error| format!("can't open {}: {error}", above.display()))?;
-    Ok(Place {
+    Ok(TargetCgroup {
         path: format!("/proc/self/fd/{}", open.as_raw_fd()).into(),
         _kept: Kept::File { _open: open },
     })
@@ -181,7 +165,7 @@ fn search_above(hierarchy: &Path, id: u64) -> Result<PathBuf, String> {
     Ok(own.parent().unwrap_or(hierarchy).to_owned())
 }
 
-/// The number of a cgroup's folder, which is its id.
+/// The id of a cgroup, which is the inode of its folder.
 pub(crate) fn cgroup_id(cgroup: &Path) -> Result<u64, String> {
     let metadata = fs::metadata(cgroup);
     metadata
@@ -189,7 +173,7 @@ pub(crate) fn cgroup_id(cgroup: &Path) -> Result<u64, String> {
         .map_err(|error| format!("can't look at {}: {error}", cgroup.display()))
 }
 
-/// The first cgroup from a folder on of which this is true, those nearer to it first.
+/// The first cgroup at or below a folder that passes a test, by depth.
 fn search(from: &Path, test: impl Fn(&Path) -> bool) -> Result<Option<PathBuf>, String> {
     let mut folders = vec![from.to_owned()];
     let mut next = 0;

@@ -1,4 +1,4 @@
-//! Answers.
+//! Responses: JSON, Status, text, streams.
 
 use std::io;
 
@@ -14,13 +14,13 @@ use serde_json::Value;
 
 use crate::status::Status;
 
-/// The body of any answer; an error ends its connection.
+/// The body of a response. An error ends the connection.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
-/// JSON that is already text.
+/// JSON that is serialized already.
 pub(crate) fn bytes(code: u16, json: Bytes) -> Response<Body> {
     let mut response = Response::new(Full::new(json).map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -47,7 +47,7 @@ pub(crate) fn failure(status: &Status) -> Response<Body> {
 }
 
 /// Plain text.
-pub(super) fn text(text: &'static str) -> Response<Body> {
+pub(crate) fn text(text: &'static str) -> Response<Body> {
     let mut response = bytes(200, Bytes::from_static(text.as_bytes()));
     response.headers_mut().insert(
         CONTENT_TYPE,
@@ -56,8 +56,8 @@ pub(super) fn text(text: &'static str) -> Response<Body> {
     response
 }
 
-/// A stream of chunks, sent as the client takes them.
-pub(super) fn stream(chunks: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Response<Body> {
+/// A stream of chunks, sent as fast as the client reads.
+pub(crate) fn stream(chunks: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Response<Body> {
     let frames = chunks.map(|chunk| chunk.map(Frame::data));
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
     response.headers_mut().insert(CONTENT_TYPE, JSON);
@@ -65,8 +65,8 @@ pub(super) fn stream(chunks: impl Stream<Item = io::Result<Bytes>> + Send + 'sta
     response
 }
 
-/// Adds what kubectl prints as `Warning: …` (RFC 7234, code 299).
-pub(super) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+/// Adds warnings, which kubectl prints (RFC 7234, code 299).
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     for text in warnings {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {

@@ -1,17 +1,10 @@
-//! `Status`: how the API says no. One constructor per reason, worded as upstream words it; `field` has the complaints
-//! about single fields, `apply` what server-side apply refuses.
-
-mod apply;
-mod field;
+//! Errors as the API reports them: [`Status`], with one constructor per reason, and [`FieldError`] for what is wrong with
+//! single fields. Messages are upstream's.
 
 use std::fmt;
 
-pub(crate) use field::FieldError;
-
 use hyper::StatusCode;
 use serde_json::{Value, json};
-
-use crate::faults::Refusal;
 
 /// A failure as the API reports it (`v1.Status`).
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +46,7 @@ impl Status {
         self.code
     }
 
-    /// The machine's word for it: `NotFound`, `Conflict` …
+    /// The reason: `NotFound`, `Conflict` …
     #[must_use]
     pub fn reason(&self) -> &str {
         self.reason
@@ -177,18 +170,20 @@ impl Status {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
-    pub(crate) fn version_on_create() -> Self {
-        let message = "resourceVersion should not be set on objects to be created";
+    /// An error that upstream returns as it is, without a reason.
+    pub(crate) fn without_reason(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    pub(crate) fn unnamed_target() -> Self {
-        // Upstream's binding returns a field error as it is, without a reason.
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "",
-            "target.name: Required value",
-        )
+    /// Fields belong to other managers. A cause is a message and a path.
+    pub(crate) fn apply_conflict(message: String, causes: &[(String, String)]) -> Self {
+        let causes: Vec<Value> = causes
+            .iter()
+            .map(|(message, field)| json!({"reason": "FieldManagerConflict", "message": message, "field": field}))
+            .collect();
+        let mut status = Self::new(StatusCode::CONFLICT, "Conflict", message);
+        status.details = Some(json!({"causes": causes}));
+        status
     }
 
     pub(crate) fn too_many_operations(found: usize, most: usize) -> Self {
@@ -205,7 +200,7 @@ impl Status {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// A list whose first page is forgotten; with this token it goes on in the newest state.
+    /// The history no longer has the first page's version. With this token, the list continues in the newest state.
     pub(crate) fn expired_continue(next: String) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list result. You can start a new \
                        list without the continue parameter, or use the continue token in this response to retrieve the \
@@ -238,36 +233,23 @@ impl Status {
         status
     }
 
-    /// The refusal of a fault.
-    pub(crate) fn refused(refusal: Refusal, retry_after: Option<u32>) -> Self {
-        let (code, reason, message) = match refusal {
-            Refusal::TooManyRequests => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "TooManyRequests",
-                "too many requests, please try again later",
-            ),
-            Refusal::InternalError => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "InternalError",
-                "Internal error occurred: a fault refuses this request",
-            ),
-            Refusal::Unavailable => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "ServiceUnavailable",
-                "the server is currently unable to handle the request",
-            ),
-            Refusal::Timeout => (
-                StatusCode::GATEWAY_TIMEOUT,
-                "Timeout",
-                "request did not complete within the allotted timeout",
-            ),
-        };
-        let mut status = Self::new(code, reason, message);
-        status.details = retry_after.map(|seconds| json!({"retryAfterSeconds": seconds}));
-        status
+    pub(crate) fn unavailable() -> Self {
+        let message = "the server is currently unable to handle the request";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
-    /// A kubelet that can't be asked.
+    pub(crate) fn timed_out() -> Self {
+        let message = "request did not complete within the allotted timeout";
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
+    }
+
+    /// `Retry-After`, in seconds.
+    pub(crate) fn with_retry_after(mut self, seconds: Option<u32>) -> Self {
+        self.details = seconds.map(|seconds| json!({"retryAfterSeconds": seconds}));
+        self
+    }
+
+    /// A kubelet that does not answer.
     pub(crate) fn dialing_failed(why: impl fmt::Display) -> Self {
         let message = format!("error dialing backend: {why}");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
@@ -319,6 +301,97 @@ impl fmt::Display for Status {
 }
 
 impl std::error::Error for Status {}
+
+/// One complaint about one field (`field.Error`).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FieldError {
+    reason: &'static str,
+    field: String,
+    message: String,
+}
+
+impl FieldError {
+    pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
+        let message = if detail.is_empty() {
+            "Required value".into()
+        } else {
+            format!("Required value: {detail}")
+        };
+        Self {
+            reason: "FieldValueRequired",
+            field: field.into(),
+            message,
+        }
+    }
+
+    pub(crate) fn invalid(field: impl Into<String>, value: &Value, detail: impl fmt::Display) -> Self {
+        let message = format!("Invalid value: {}: {detail}", shown(value));
+        Self {
+            reason: "FieldValueInvalid",
+            field: field.into(),
+            message,
+        }
+    }
+
+    pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        let message = format!("Duplicate value: {}", shown(value));
+        Self {
+            reason: "FieldValueDuplicate",
+            field: field.into(),
+            message,
+        }
+    }
+
+    pub(crate) fn unsupported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
+        let list = supported
+            .iter()
+            .map(|s| format!("{s:?}"))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let message = format!("Unsupported value: {}: supported values: {list}", shown(value));
+        Self {
+            reason: "FieldValueNotSupported",
+            field: field.into(),
+            message,
+        }
+    }
+
+    pub(crate) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
+        Self {
+            reason: "FieldValueForbidden",
+            field: field.into(),
+            message: format!("Forbidden: {detail}"),
+        }
+    }
+
+    pub(crate) fn too_long(field: impl Into<String>, most: usize) -> Self {
+        let message = format!("Too long: may not be more than {most} bytes");
+        Self {
+            reason: "FieldValueTooLong",
+            field: field.into(),
+            message,
+        }
+    }
+
+    pub(crate) fn too_many(field: impl Into<String>, found: usize, most: usize) -> Self {
+        let message = format!("Too many: {found}: must have at most {most} items");
+        Self {
+            reason: "FieldValueTooMany",
+            field: field.into(),
+            message,
+        }
+    }
+}
+
+fn shown(value: &Value) -> String {
+    value.to_string()
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
 
 /// `endpointslices.discovery.k8s.io`, `services`.
 fn full_resource(group: &str, resource: &str) -> String {

@@ -4,7 +4,6 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     ConfigMap,
-    Endpoints,
     EndpointSlice,
     Event,
     Lease,
@@ -19,7 +18,7 @@ pub(crate) enum Kind {
 
 /// Its names in discovery and in messages.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct KindInfo {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
     pub(crate) kind: &'static str,
@@ -32,13 +31,11 @@ pub(crate) struct Facts {
     pub(crate) status: bool,
     /// `metadata.generation` is kept.
     pub(crate) generation: bool,
-    /// A PUT of an object that is not there creates it.
-    pub(crate) create_on_update: bool,
     /// A DELETE answers with the object, not with a Status.
     pub(crate) delete_returns_object: bool,
 }
 
-impl Facts {
+impl KindInfo {
     /// `v1`, `discovery.k8s.io/v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -49,7 +46,7 @@ impl Facts {
     }
 }
 
-const PLAIN: Facts = Facts {
+const PLAIN: KindInfo = KindInfo {
     group: "",
     version: "v1",
     kind: "",
@@ -60,26 +57,17 @@ const PLAIN: Facts = Facts {
     namespaced: true,
     status: false,
     generation: false,
-    create_on_update: false,
     delete_returns_object: false,
 };
 
-static CONFIG_MAP: Facts = Facts {
+static CONFIG_MAP: KindInfo = KindInfo {
     kind: "ConfigMap",
     plural: "configmaps",
     singular: "configmap",
     short: &["cm"],
     ..PLAIN
 };
-static ENDPOINTS: Facts = Facts {
-    kind: "Endpoints",
-    plural: "endpoints",
-    singular: "endpoints",
-    short: &["ep"],
-    create_on_update: true,
-    ..PLAIN
-};
-static ENDPOINT_SLICE: Facts = Facts {
+static ENDPOINT_SLICE: KindInfo = KindInfo {
     group: "discovery.k8s.io",
     kind: "EndpointSlice",
     plural: "endpointslices",
@@ -87,23 +75,21 @@ static ENDPOINT_SLICE: Facts = Facts {
     generation: true,
     ..PLAIN
 };
-static EVENT: Facts = Facts {
+static EVENT: KindInfo = KindInfo {
     kind: "Event",
     plural: "events",
     singular: "event",
     short: &["ev"],
-    create_on_update: true,
     ..PLAIN
 };
-static LEASE: Facts = Facts {
+static LEASE: KindInfo = KindInfo {
     group: "coordination.k8s.io",
     kind: "Lease",
     plural: "leases",
     singular: "lease",
-    create_on_update: true,
     ..PLAIN
 };
-static NAMESPACE: Facts = Facts {
+static NAMESPACE: KindInfo = KindInfo {
     kind: "Namespace",
     plural: "namespaces",
     singular: "namespace",
@@ -113,7 +99,7 @@ static NAMESPACE: Facts = Facts {
     delete_returns_object: true,
     ..PLAIN
 };
-static NODE: Facts = Facts {
+static NODE: KindInfo = KindInfo {
     kind: "Node",
     plural: "nodes",
     singular: "node",
@@ -122,7 +108,7 @@ static NODE: Facts = Facts {
     status: true,
     ..PLAIN
 };
-static POD: Facts = Facts {
+static POD: KindInfo = KindInfo {
     kind: "Pod",
     plural: "pods",
     singular: "pod",
@@ -133,25 +119,24 @@ static POD: Facts = Facts {
     delete_returns_object: true,
     ..PLAIN
 };
-static SECRET: Facts = Facts {
+static SECRET: KindInfo = KindInfo {
     kind: "Secret",
     plural: "secrets",
     singular: "secret",
     ..PLAIN
 };
-static SERVICE: Facts = Facts {
+static SERVICE: KindInfo = KindInfo {
     kind: "Service",
     plural: "services",
     singular: "service",
     short: &["svc"],
-    create_on_update: true,
     categories: &["all"],
     status: true,
     delete_returns_object: true,
     ..PLAIN
 };
 
-static SERVICE_ACCOUNT: Facts = Facts {
+static SERVICE_ACCOUNT: KindInfo = KindInfo {
     kind: "ServiceAccount",
     plural: "serviceaccounts",
     singular: "serviceaccount",
@@ -160,7 +145,7 @@ static SERVICE_ACCOUNT: Facts = Facts {
     ..PLAIN
 };
 
-static SERVICE_CIDR: Facts = Facts {
+static SERVICE_CIDR: KindInfo = KindInfo {
     group: "networking.k8s.io",
     kind: "ServiceCIDR",
     plural: "servicecidrs",
@@ -172,9 +157,8 @@ static SERVICE_CIDR: Facts = Facts {
 
 impl Kind {
     /// Every kind, in the order of discovery.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::ConfigMap,
-        Self::Endpoints,
         Self::EndpointSlice,
         Self::Event,
         Self::Lease,
@@ -187,10 +171,9 @@ impl Kind {
         Self::ServiceCidr,
     ];
 
-    pub(crate) fn facts(self) -> &'static Facts {
+    pub(crate) fn info(self) -> &'static KindInfo {
         match self {
             Self::ConfigMap => &CONFIG_MAP,
-            Self::Endpoints => &ENDPOINTS,
             Self::EndpointSlice => &ENDPOINT_SLICE,
             Self::Event => &EVENT,
             Self::Lease => &LEASE,
@@ -207,8 +190,8 @@ impl Kind {
     /// The kind behind a path.
     pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| {
-            let facts = kind.facts();
-            (facts.group, facts.version, facts.plural) == (group, version, plural)
+            let info = kind.info();
+            (info.group, info.version, info.plural) == (group, version, plural)
         })
     }
 }
